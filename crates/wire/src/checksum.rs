@@ -1,0 +1,147 @@
+//! The Internet checksum (RFC 1071), its pseudo-headers, and its incremental update (RFC 1624).
+//!
+//! Sums are folded but not complemented, so that they combine by one's-complement addition; a *checksum* is the
+//! complement of a sum. In one's complement zero has two forms. The sum of data with any bit set is never 0x0000,
+//! so its checksum is never 0xffff: the updates here keep to that form, and equal a full recomputation bit by bit.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::IpProtocol;
+
+/// Folds a wide accumulator to 16 bits, end-around carry included (RFC 1071 section 2).
+#[inline]
+const fn fold(mut sum: u64) -> u16 {
+    sum = (sum & 0xffff_ffff) + (sum >> 32);
+    sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    (sum & 0xffff) as u16
+}
+
+/// One's-complement sum of `octets` as big-endian 16-bit words, an odd last octet padded with zero (RFC 1071).
+///
+/// Eight octets a step in the machine's own order: the sum is independent of byte order but for one swap at the
+/// end (RFC 1071 section 2 (B)).
+#[inline]
+pub fn sum(octets: &[u8]) -> u16 {
+    let (words, tail) = octets.as_chunks::<8>();
+    let mut total: u64 = 0;
+    for word in words {
+        let word = u64::from_ne_bytes(*word);
+        total += (word & 0xffff_ffff) + (word >> 32);
+    }
+    if !tail.is_empty() {
+        let mut last = [0; 8];
+        last[..tail.len()].copy_from_slice(tail);
+        let word = u64::from_ne_bytes(last);
+        total += (word & 0xffff_ffff) + (word >> 32);
+    }
+    u16::from_be(fold(total))
+}
+
+/// One's-complement sum of several sums, each over an even number of octets but the last (RFC 1071 section 2 (A)).
+#[inline]
+pub fn combine(sums: &[u16]) -> u16 {
+    fold(sums.iter().map(|&sum| u64::from(sum)).sum())
+}
+
+/// The Internet checksum of `octets` (RFC 1071): the complement of [`sum`]. Over data that carries a correct
+/// checksum it is zero.
+#[inline]
+pub fn checksum(octets: &[u8]) -> u16 {
+    !sum(octets)
+}
+
+/// Sum of the IPv4 pseudo-header (RFC 768, RFC 9293 section 3.1); `length` is the upper layer's, in octets.
+#[inline]
+pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: IpProtocol, length: u16) -> u16 {
+    let (src, dst) = (u64::from(src.to_bits()), u64::from(dst.to_bits()));
+    fold(src + dst + u64::from(protocol.0) + u64::from(length))
+}
+
+/// Sum of the IPv6 pseudo-header (RFC 8200 section 8.1); `length` is the upper layer's, in octets.
+#[inline]
+pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, length: u32) -> u16 {
+    combine(&[sum(&src.octets()), sum(&dst.octets()), fold(u64::from(length) + u64::from(protocol.0))])
+}
+
+/// RFC 1624 equation 3 over already folded old and new values: HC' = ~(~HC + ~m + m').
+#[inline]
+const fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    // `as` widens here: `From` is not const.
+    #[allow(clippy::cast_lossless)]
+    let sum = fold((!checksum) as u64 + (!old) as u64 + new as u64);
+    // All three terms zero: the sum is congruent to zero, whose form for real data is 0xffff.
+    if sum == 0 { 0 } else { !sum }
+}
+
+/// The checksum after a 16-bit field changed from `old` to `new` (RFC 1624 equation 3).
+#[inline]
+pub const fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
+    update(checksum, old, new)
+}
+
+/// The checksum after a 32-bit field, an IPv4 address or a TCP number, changed (RFC 1624 equation 3).
+#[inline]
+pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
+    #[allow(clippy::cast_lossless)]
+    let (old, new) = (old as u64, new as u64);
+    update(checksum, fold(old), fold(new))
+}
+
+/// The checksum after a 128-bit field, an IPv6 address, changed (RFC 1624 equation 3).
+#[inline]
+pub fn update_u128(checksum: u16, old: u128, new: u128) -> u16 {
+    update(checksum, sum(&old.to_be_bytes()), sum(&new.to_be_bytes()))
+}
+
+/// A computed UDP checksum as it is sent: zero means "none" there, so a computed zero goes out as 0xffff (RFC 768).
+#[inline]
+pub const fn udp_sent(checksum: u16) -> u16 {
+    if checksum == 0 { 0xffff } else { checksum }
+}
+
+/// Applies an update to a UDP checksum: none stays none, and a result of zero becomes 0xffff (RFC 768).
+///
+/// `change` is one of the updates of this module with its old and new values.
+#[inline]
+pub fn update_udp(checksum: u16, change: impl FnOnce(u16) -> u16) -> u16 {
+    if checksum == 0 { 0 } else { udp_sent(change(checksum)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_the_example_of_rfc_1071() {
+        assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
+        assert_eq!(sum(&[0x00, 0x01, 0xf2]), 0xf201);
+        assert_eq!(sum(&[]), 0);
+    }
+
+    #[test]
+    fn a_correct_header_has_checksum_zero() {
+        let header = crate::bytes::hex("45000073000040004011b861c0a80001c0a800c7");
+        assert_eq!(checksum(&header), 0);
+    }
+
+    #[test]
+    fn updates_the_example_of_rfc_1624() {
+        // Section 4: HC = 0xDD2F, m = 0x5555, m' = 0x3285, HC' must be 0x0000 and not 0xFFFF.
+        assert_eq!(update_u16(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn the_minus_zero_corner_gives_the_form_of_real_data() {
+        assert_eq!(update_u16(0xffff, 0xffff, 0x0000), 0x0000);
+        assert_eq!(update_udp(0xffff, |c| update_u16(c, 0xffff, 0x0000)), 0xffff);
+        assert_eq!(update_udp(0, |c| update_u16(c, 1, 2)), 0);
+    }
+
+    #[test]
+    fn carries_survive_long_runs_of_ones() {
+        assert_eq!(sum(&vec![0xff; 65536]), 0xffff);
+        assert_eq!(fold(u64::MAX), 0xffff);
+    }
+}

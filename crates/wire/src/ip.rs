@@ -1,0 +1,101 @@
+//! What IPv4 and IPv6 share: protocol numbers, fragments, and the ports of the transport above.
+
+use core::fmt;
+
+use crate::bytes::u16_at;
+
+/// What an IP payload is (IANA "Assigned Internet Protocol Numbers"; IPv6 next header).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IpProtocol(pub u8);
+
+impl IpProtocol {
+    /// IPv6 hop-by-hop options (RFC 8200 section 4.3).
+    pub const HOP_BY_HOP: Self = Self(0);
+    /// ICMP (RFC 792).
+    pub const ICMP: Self = Self(1);
+    /// TCP (RFC 9293).
+    pub const TCP: Self = Self(6);
+    /// UDP (RFC 768).
+    pub const UDP: Self = Self(17);
+    /// IPv6 routing header (RFC 8200 section 4.4).
+    pub const ROUTING: Self = Self(43);
+    /// IPv6 fragment header (RFC 8200 section 4.5).
+    pub const FRAGMENT: Self = Self(44);
+    /// Encapsulating security payload (RFC 4303).
+    pub const ESP: Self = Self(50);
+    /// Authentication header (RFC 4302).
+    pub const AH: Self = Self(51);
+    /// ICMPv6 (RFC 4443).
+    pub const ICMPV6: Self = Self(58);
+    /// IPv6 no next header (RFC 8200 section 4.7).
+    pub const NO_NEXT_HEADER: Self = Self(59);
+    /// IPv6 destination options (RFC 8200 section 4.6).
+    pub const DESTINATION_OPTIONS: Self = Self(60);
+    /// SCTP (RFC 9260).
+    pub const SCTP: Self = Self(132);
+
+    /// Whether source and destination port are the first four octets: TCP, UDP, SCTP.
+    #[inline]
+    pub const fn has_ports(self) -> bool {
+        matches!(self, Self::TCP | Self::UDP | Self::SCTP)
+    }
+}
+
+impl fmt::Debug for IpProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IpProtocol({})", self.0)
+    }
+}
+
+/// Where a fragment lies in its packet (RFC 791 section 3.1, RFC 8200 section 4.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fragment {
+    /// Octets of the original payload before this fragment; a multiple of 8.
+    pub offset: u16,
+    /// Whether more fragments follow.
+    pub more: bool,
+    /// Identification: 16 bits of IPv4, 32 bits of IPv6.
+    pub identification: u32,
+}
+
+impl Fragment {
+    /// Whether this is the first fragment, the one that holds the upper header.
+    #[inline]
+    pub const fn is_first(self) -> bool {
+        self.offset == 0
+    }
+
+    /// Whether this is a whole packet after all: an IPv6 atomic fragment (RFC 6946).
+    #[inline]
+    pub const fn is_whole(self) -> bool {
+        self.offset == 0 && !self.more
+    }
+}
+
+/// Source and destination port at the front of an upper-layer header, if `protocol` has ports and they are there.
+#[inline]
+pub fn ports(protocol: IpProtocol, upper: &[u8]) -> Option<(u16, u16)> {
+    (protocol.has_ports() && upper.len() >= 4).then(|| (u16_at(upper, 0), u16_at(upper, 2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_ports_where_there_are_any() {
+        let upper = [0x08, 0x68, 0xc0, 0x00];
+        assert_eq!(ports(IpProtocol::UDP, &upper), Some((2152, 49152)));
+        assert_eq!(ports(IpProtocol::SCTP, &upper), Some((2152, 49152)));
+        assert_eq!(ports(IpProtocol::ICMP, &upper), None);
+        assert_eq!(ports(IpProtocol::TCP, &upper[..3]), None);
+    }
+
+    #[test]
+    fn tells_an_atomic_fragment() {
+        let whole = Fragment { offset: 0, more: false, identification: 7 };
+        assert!(whole.is_whole() && whole.is_first());
+        assert!(!Fragment { more: true, ..whole }.is_whole());
+        assert!(!Fragment { offset: 8, ..whole }.is_first());
+    }
+}

@@ -1,0 +1,44 @@
+//! Packet formats: zero-copy views, validated plain structs and builders, in safe Rust without dependencies.
+//!
+//! Each protocol has one file with up to three forms of the same header:
+//!
+//! ```text
+//!  bytes ──XxxView::new_checked──▶ XxxView<T>   one length check, then field by field, in place
+//!        ──XxxRepr::parse────────▶ XxxRepr      plain values, validated;  emit() writes them back
+//!        ──xxx::header───────────▶ XxxHeader    Copy, everything the fast path needs, one pass
+//! ```
+//!
+//! All multi-octet fields are in host order once read; lengths and offsets are in octets unless a name says
+//! otherwise. No function here panics on any input.
+
+#![forbid(unsafe_code)]
+// A header is never empty, so `len` without `is_empty` is right for every type of this crate.
+#![allow(clippy::len_without_is_empty)]
+
+mod bytes;
+mod error;
+
+pub mod arp;
+pub mod checksum;
+pub mod ethernet;
+pub mod gtpu;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod ip;
+pub mod ipv4;
+pub mod ipv6;
+pub mod ndisc;
+pub mod tcp;
+pub mod udp;
+pub mod vlan;
+
+pub use arp::{ArpOperation, ArpRepr, ArpView};
+pub use error::Error;
+pub use ethernet::{EtherType, EthernetRepr, EthernetView, MacAddr};
+pub use gtpu::{GtpuHeader, GtpuRepr, GtpuView, MessageType, PduSession};
+pub use ip::{Fragment, IpProtocol};
+pub use ipv4::{Ipv4Header, Ipv4Repr, Ipv4View};
+pub use ipv6::{Ipv6Header, Ipv6Repr, Ipv6View};
+pub use tcp::{TcpFlags, TcpRepr, TcpView};
+pub use udp::{UdpHeader, UdpRepr, UdpView};
+pub use vlan::{Link, VlanRepr, VlanView};
