@@ -1,0 +1,175 @@
+//! Grace periods: a record that was replaced is reused only when no reader can still hold it.
+//!
+//! Readers announce the epoch in which they began; a writer stamps what it unlinks with the epoch it
+//! then ends. The memory is free once every announced epoch is later. Readers never wait: to pin is one
+//! store and one fence for a whole batch.
+
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, fence, lock};
+
+/// Most readers of one domain at a time.
+#[cfg(not(loom))]
+const READERS_MAX: usize = 256;
+#[cfg(loom)]
+const READERS_MAX: usize = 2;
+
+/// The announcement of a reader that holds nothing.
+const IDLE: u64 = u64::MAX;
+
+#[derive(Debug)]
+#[repr(align(128))] // Two lines: the adjacent-line prefetcher pairs them.
+struct Announcement(AtomicU64);
+
+/// A set of tables and readers that share their grace periods. Cloning gives another handle to it.
+#[derive(Clone, Debug)]
+pub struct Domain(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    epoch: AtomicU64,
+    readers: Box<[Announcement]>,
+    free_slots: Mutex<Vec<usize>>,
+}
+
+/// All reader slots of a [`Domain`] are taken.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {READERS_MAX} readers at a time")]
+pub struct TooManyReaders;
+
+impl Default for Domain {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Domain {
+    /// A domain without readers.
+    pub fn new() -> Self {
+        let readers = (0..READERS_MAX).map(|_| Announcement(AtomicU64::new(IDLE))).collect();
+        let free_slots = Mutex::new((0..READERS_MAX).rev().collect());
+        Self(Arc::new(Shared { epoch: AtomicU64::new(0), readers, free_slots }))
+    }
+
+    /// Registers a reader, one for each thread that looks things up.
+    ///
+    /// # Errors
+    /// [`TooManyReaders`] at the 257th.
+    pub fn reader(&self) -> Result<Reader, TooManyReaders> {
+        let slot = lock(&self.0.free_slots).pop().ok_or(TooManyReaders)?;
+        Ok(Reader { domain: self.clone(), slot })
+    }
+
+    /// Ends the epoch and returns it: the stamp of what was unlinked before the call.
+    pub(crate) fn retire(&self) -> u64 {
+        // Pairs with the fence in `pin`: either the scan in `oldest_reader` sees the reader's
+        // announcement, or the reader's loads see that the record was unlinked.
+        fence(Ordering::SeqCst);
+        // Release, so that a reader that announces a later epoch has seen the unlinking.
+        self.0.epoch.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// The earliest epoch that a reader may still be in; `u64::MAX` when none reads.
+    pub(crate) fn oldest_reader(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        // Acquire, so that what an ended reader did comes before the reuse of what it held.
+        self.0.readers.iter().map(|reader| reader.0.load(Ordering::Acquire)).min().unwrap_or(IDLE)
+    }
+
+    /// Waits until every reading that was in progress has ended, at most `longest`; `false` when one
+    /// has not. Not to be called under a guard of the domain.
+    #[cfg(not(loom))]
+    pub fn synchronize(&self, longest: std::time::Duration) -> bool {
+        let stamp = self.retire();
+        let began = std::time::Instant::now();
+        while self.oldest_reader() <= stamp {
+            if began.elapsed() > longest {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// One thread's right to read the tables of a domain.
+#[derive(Debug)]
+pub struct Reader {
+    domain: Domain,
+    slot: usize,
+}
+
+impl Reader {
+    /// Begins to read. What is looked up with the guard stays valid until it is dropped; hold it for
+    /// a batch, not longer, since nothing is reclaimed meanwhile.
+    #[inline]
+    pub fn pin(&mut self) -> Guard<'_> {
+        let shared = &self.domain.0;
+        // Acquire pairs with `retire`: an epoch seen here comes with every unlinking before it.
+        let epoch = shared.epoch.load(Ordering::Acquire);
+        shared.readers[self.slot].0.store(epoch, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        Guard { reader: self }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        lock(&self.domain.0.free_slots).push(self.slot);
+    }
+}
+
+/// A reading in progress.
+#[derive(Debug)]
+pub struct Guard<'r> {
+    reader: &'r Reader,
+}
+
+impl Guard<'_> {
+    /// Whether the guard protects the tables of `domain`.
+    #[inline]
+    pub(crate) fn protects(&self, domain: &Domain) -> bool {
+        self.reader.domain.is(domain)
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: every access through the guard comes before its end.
+        self.reader.domain.0.readers[self.reader.slot].0.store(IDLE, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_reader_holds_its_epoch() {
+        let domain = Domain::new();
+        let mut reader = domain.reader().unwrap();
+        assert_eq!(domain.oldest_reader(), IDLE);
+        let guard = reader.pin();
+        let stamp = domain.retire();
+        assert!(domain.oldest_reader() <= stamp, "the reader began before the unlinking");
+        drop(guard);
+        let _later = reader.pin();
+        assert!(domain.oldest_reader() > stamp, "the reader began after the unlinking");
+    }
+
+    #[test]
+    fn slots_are_given_back() {
+        let domain = Domain::new();
+        for _ in 0..3 * READERS_MAX {
+            domain.reader().unwrap();
+        }
+        let all: Vec<_> = (0..READERS_MAX).map(|_| domain.reader().unwrap()).collect();
+        assert!(domain.reader().is_err());
+        drop(all);
+        assert!(domain.reader().is_ok());
+    }
+}
