@@ -1,0 +1,116 @@
+//! Counters: each worker writes its own, readers add them up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::drop_reason::DropReason;
+use crate::port::PortId;
+
+const REASONS: usize = DropReason::ALL.len();
+
+/// What one worker has seen on one port. Written by that worker alone.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct PortCounters {
+    rx_packets: AtomicU64,
+    rx_bytes: AtomicU64,
+    tx_packets: AtomicU64,
+    tx_bytes: AtomicU64,
+    to_kernel: AtomicU64,
+    drops: [AtomicU64; REASONS],
+}
+
+impl Default for PortCounters {
+    fn default() -> Self {
+        Self {
+            rx_packets: AtomicU64::new(0),
+            rx_bytes: AtomicU64::new(0),
+            tx_packets: AtomicU64::new(0),
+            tx_bytes: AtomicU64::new(0),
+            to_kernel: AtomicU64::new(0),
+            drops: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+/// Adds without a locked instruction: each counter has one writer.
+#[inline]
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+}
+
+impl PortCounters {
+    pub(crate) fn received(&self, packets: usize, bytes: usize) {
+        add(&self.rx_packets, packets as u64);
+        add(&self.rx_bytes, bytes as u64);
+    }
+
+    pub(crate) fn sent(&self, packets: usize, bytes: usize) {
+        add(&self.tx_packets, packets as u64);
+        add(&self.tx_bytes, bytes as u64);
+    }
+
+    pub(crate) fn left_to_kernel(&self) {
+        add(&self.to_kernel, 1);
+    }
+
+    pub(crate) fn dropped(&self, reason: DropReason) {
+        add(&self.drops[reason as usize], 1);
+    }
+}
+
+/// The sum of a port's counters over all workers, since the process began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortTotals {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received, Ethernet headers included.
+    pub rx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent, Ethernet headers included.
+    pub tx_bytes: u64,
+    /// Packets left or handed to the kernel.
+    pub to_kernel: u64,
+    /// Packets received here that were dropped, by reason; reasons without any are left out.
+    pub drops: Vec<(DropReason, u64)>,
+}
+
+/// One worker's counters of all ports.
+#[derive(Debug)]
+pub struct WorkerCounters {
+    ports: Box<[PortCounters]>,
+}
+
+impl WorkerCounters {
+    /// Counters for `ports` ports.
+    pub fn new(ports: usize) -> Self {
+        Self { ports: (0..ports).map(|_| PortCounters::default()).collect() }
+    }
+
+    /// This worker's counters of one port.
+    #[inline]
+    pub fn port(&self, port: PortId) -> &PortCounters {
+        &self.ports[port.index()]
+    }
+}
+
+impl PortTotals {
+    /// Adds up what `workers` have seen on `port`.
+    pub fn of<'w>(workers: impl IntoIterator<Item = &'w WorkerCounters>, port: PortId) -> Self {
+        let mut totals =
+            Self { rx_packets: 0, rx_bytes: 0, tx_packets: 0, tx_bytes: 0, to_kernel: 0, drops: Vec::new() };
+        let mut drops = [0u64; REASONS];
+        for counters in workers.into_iter().map(|worker| worker.port(port)) {
+            totals.rx_packets += counters.rx_packets.load(Ordering::Relaxed);
+            totals.rx_bytes += counters.rx_bytes.load(Ordering::Relaxed);
+            totals.tx_packets += counters.tx_packets.load(Ordering::Relaxed);
+            totals.tx_bytes += counters.tx_bytes.load(Ordering::Relaxed);
+            totals.to_kernel += counters.to_kernel.load(Ordering::Relaxed);
+            for (sum, count) in drops.iter_mut().zip(&counters.drops) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+        }
+        totals.drops = DropReason::ALL.iter().copied().zip(drops).filter(|&(_, count)| count > 0).collect();
+        totals
+    }
+}

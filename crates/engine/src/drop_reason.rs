@@ -1,0 +1,112 @@
+//! Why a packet did not come out. The one list: counters, metrics, `kaido drops` and the packet vectors
+//! all take their names from here.
+
+macro_rules! drop_reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)*) => {
+        /// Why a packet did not come out.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $($(#[doc = $doc])+ $name,)*
+        }
+
+        impl DropReason {
+            /// Every reason, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The name in counters and vectors.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+
+            /// One sentence for a reader of `kaido drops`.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($doc),+).trim_ascii(),)*
+                }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// The frame is too short for an Ethernet header, or its tags run past its end.
+    EthernetMalformed = "ethernet_malformed",
+    /// The IP header contradicts itself or the frame's length.
+    IpMalformed = "ip_malformed",
+    /// The IPv4 header checksum is wrong.
+    IpChecksum = "ip_checksum",
+    /// Addressed to this node and left to its kernel, on a port that has none.
+    NotOurs = "not_ours",
+    /// A fragment of a tunnel packet; its rest was not seen.
+    OuterFragment = "outer_fragment",
+    /// The UDP header contradicts the IP header's length.
+    UdpMalformed = "udp_malformed",
+    /// The GTP-U version, its header, its extensions or its length are wrong.
+    GtpuMalformed = "gtpu_malformed",
+    /// A GTP-U message type that this node does not know, and ignores as TS 29.281 tells it to.
+    GtpuUnsupported = "gtpu_unsupported",
+    /// An extension header that must be understood and is not; the sender was told.
+    ExtensionUnsupported = "extension_unsupported",
+    /// No session has the TEID; the sender was told, within the rate limit.
+    TeidUnknown = "teid_unknown",
+    /// An End Marker: it has done its work on arrival.
+    EndMarker = "end_marker",
+    /// An Error Indication: acted on when TEID and peer match a session.
+    ErrorIndication = "error_indication",
+    /// An echo response, or a notification, that asks for nothing more.
+    GtpuSignalling = "gtpu_signalling",
+    /// The packet in the tunnel is not valid IP.
+    InnerMalformed = "inner_malformed",
+    /// The source is not an address of the session.
+    UeSpoofed = "ue_spoofed",
+    /// No session has the UE address.
+    UeUnknown = "ue_unknown",
+    /// The session has no packet detection rule that matches.
+    NoPdr = "no_pdr",
+    /// The gate of a QER is closed.
+    GateClosed = "gate_closed",
+    /// The FAR says drop.
+    FarDrop = "far_drop",
+    /// The session buffers and its buffer, or the node's, is full.
+    BufferFull = "buffer_full",
+    /// Buffered until its session or rule was gone, or the control plane had it dropped.
+    BufferDiscarded = "buffer_discarded",
+    /// Time to live or hop limit ran out; the sender was told, within the rate limit.
+    TtlExpired = "ttl_expired",
+    /// A packet to one of our own addresses came out of a tunnel.
+    TunnelToSelf = "tunnel_to_self",
+    /// No route to the destination through one of our ports.
+    NoRoute = "no_route",
+    /// The next hop did not answer ARP or neighbour discovery in time.
+    NextHopUnresolved = "next_hop_unresolved",
+    /// Larger than the link takes, and not to be fragmented; the sender was told.
+    TooBig = "too_big",
+    /// The headers do not fit in front of the packet.
+    NoHeadroom = "no_headroom",
+    /// No free frame.
+    NoFrame = "no_frame",
+    /// The transmit queue is full.
+    TxFull = "tx_full",
+    /// The device cannot send the frame.
+    TxError = "tx_error",
+    /// The path to the kernel is full or failed.
+    KernelPathFull = "kernel_path_full",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_index_the_list_and_names_are_unique() {
+        let mut names = std::collections::HashSet::new();
+        for (index, reason) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, index);
+            assert!(names.insert(reason.name()));
+            assert!(reason.meaning().ends_with('.'), "{}", reason.name());
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! A frame: unique ownership of one packet's memory.
+//!
+//! A packet longer than a frame is a chain; its headers are in the first segment, and functions that
+//! look no further need not know. Why chains and not larger frames: `docs/decisions/0002-frames.md`.
+
+use crate::pool::{FRAME_SIZE, FramePool, HEADROOM, NONE};
+use crate::sync::Ordering;
+
+/// One packet, or its first segment.
+#[derive(Debug)]
+pub struct Frame {
+    pool: &'static FramePool,
+    index: u32,
+    /// First segment behind this one.
+    next: u32,
+    /// Where the data begins in the frame.
+    head: u16,
+    /// Bytes in this segment.
+    len: u16,
+    /// Bytes in the segments behind this one.
+    chained: u32,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Frame>() == 24);
+
+#[allow(clippy::cast_possible_truncation)] // Offsets lie within 4096.
+impl Frame {
+    pub(crate) fn fresh(pool: &'static FramePool, index: u32) -> Self {
+        Self { pool, index, next: NONE, head: HEADROOM as u16, len: 0, chained: 0 }
+    }
+
+    /// The packet's bytes; of a chain, those of the first segment.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        let base = self.pool.frame_base(self.index);
+        // SAFETY: head + len ≤ FRAME_SIZE always, the frame is ours alone while we are borrowed, and
+        // its memory was zeroed at first, so every byte is initialised.
+        unsafe {
+            std::slice::from_raw_parts(base.as_ptr().add(usize::from(self.head)), usize::from(self.len))
+        }
+    }
+
+    /// As [`Frame::data`], to write.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let base = self.pool.frame_base(self.index);
+        // SAFETY: as in `data`, and we are borrowed uniquely.
+        unsafe {
+            std::slice::from_raw_parts_mut(base.as_ptr().add(usize::from(self.head)), usize::from(self.len))
+        }
+    }
+
+    /// Bytes of the packet, all segments together.
+    #[inline]
+    pub fn packet_len(&self) -> usize {
+        usize::from(self.len) + self.chained as usize
+    }
+
+    /// Whether the packet goes on behind this segment.
+    #[inline]
+    pub fn is_chained(&self) -> bool {
+        self.next != NONE
+    }
+
+    /// Bytes free in front of the data.
+    pub fn headroom(&self) -> usize {
+        usize::from(self.head)
+    }
+
+    /// Bytes free behind this segment's data.
+    pub fn tailroom(&self) -> usize {
+        FRAME_SIZE - usize::from(self.head) - usize::from(self.len)
+    }
+
+    /// Takes `bytes` off the front.
+    ///
+    /// Returns `false`, and takes nothing, when the first segment is shorter.
+    #[inline]
+    #[must_use]
+    pub fn strip(&mut self, bytes: usize) -> bool {
+        if bytes > usize::from(self.len) {
+            return false;
+        }
+        self.head += bytes as u16;
+        self.len -= bytes as u16;
+        true
+    }
+
+    /// Adds `bytes` in front and returns all of the first segment; `None` when there is no room.
+    #[inline]
+    pub fn prepend(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        if bytes > usize::from(self.head) {
+            return None;
+        }
+        self.head -= bytes as u16;
+        self.len += bytes as u16;
+        Some(self.data_mut())
+    }
+
+    /// Adds `bytes` behind this segment's data and returns them, as they were left by whoever used the
+    /// frame last; `None` when there is no room.
+    pub fn append(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        if bytes > self.tailroom() {
+            return None;
+        }
+        let old = usize::from(self.len);
+        self.len += bytes as u16;
+        Some(&mut self.data_mut()[old..])
+    }
+
+    /// Shortens the packet to `bytes`, over all segments. A packet that is shorter stays as it is.
+    pub fn truncate(&mut self, bytes: usize) {
+        if bytes >= self.packet_len() {
+            return;
+        }
+        if bytes <= usize::from(self.len) {
+            self.len = bytes as u16;
+            self.release_chain();
+            return;
+        }
+        let mut left = bytes - usize::from(self.len);
+        let mut index = self.next;
+        loop {
+            let link = self.pool.link(index);
+            let (head, len) = extent(link.extent.load(Ordering::Relaxed));
+            if left <= len {
+                link.extent.store(pack(head, left), Ordering::Relaxed);
+                let rest = link.next.swap(NONE, Ordering::Relaxed);
+                release(self.pool, rest);
+                break;
+            }
+            left -= len;
+            index = link.next.load(Ordering::Relaxed);
+        }
+        self.chained = (bytes - usize::from(self.len)) as u32;
+    }
+
+    /// Sets the bytes at the beginning of an empty frame.
+    ///
+    /// Returns `false`, and sets nothing, when they do not fit; [`Frame::from_slice`] makes chains.
+    #[must_use]
+    pub fn set(&mut self, bytes: &[u8]) -> bool {
+        self.truncate(0);
+        self.head = HEADROOM as u16;
+        self.append(bytes.len()).is_some_and(|data| {
+            data.copy_from_slice(bytes);
+            true
+        })
+    }
+
+    /// Copies a packet into frames taken by `allocate`, as many as it needs.
+    pub fn from_slice(bytes: &[u8], mut allocate: impl FnMut() -> Option<Self>) -> Option<Self> {
+        let (first, rest) = bytes.split_at(bytes.len().min(FRAME_SIZE - HEADROOM));
+        let mut frame = allocate()?;
+        if !frame.set(first) {
+            return None;
+        }
+        for chunk in rest.chunks(FRAME_SIZE - HEADROOM) {
+            let mut segment = allocate()?;
+            if !segment.set(chunk) {
+                return None;
+            }
+            frame.push_segment(segment);
+        }
+        Some(frame)
+    }
+
+    /// Makes `segment`, and what is chained to it, the end of the packet.
+    pub fn push_segment(&mut self, segment: Self) {
+        debug_assert!(std::ptr::eq(self.pool, segment.pool));
+        let (index, len) = (segment.index, segment.packet_len());
+        let link = self.pool.link(index);
+        link.next.store(segment.next, Ordering::Relaxed);
+        link.extent.store(pack(usize::from(segment.head), usize::from(segment.len)), Ordering::Relaxed);
+        std::mem::forget(segment);
+        let mut last = NONE;
+        let mut at = self.next;
+        while at != NONE {
+            last = at;
+            at = self.pool.link(at).next.load(Ordering::Relaxed);
+        }
+        if last == NONE {
+            self.next = index;
+        } else {
+            self.pool.link(last).next.store(index, Ordering::Relaxed);
+        }
+        self.chained += len as u32;
+    }
+
+    /// The segments' bytes, front to back.
+    pub fn segments(&self) -> Segments<'_> {
+        Segments { first: Some(self.data()), pool: self.pool, next: self.next, _frame: self }
+    }
+
+    /// The packet in one piece.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.segments().flatten().copied().collect()
+    }
+
+    /// Hands the memory over to a device: each segment's offset in the pool's memory and its length,
+    /// front to back. Until [`Frame::from_device`] takes them back the frames are nobody's.
+    pub fn into_device(self, mut segment: impl FnMut(u64, u32)) {
+        let pool = self.pool;
+        segment(offset(self.index, usize::from(self.head)), u32::from(self.len));
+        let mut at = self.next;
+        std::mem::forget(self);
+        while at != NONE {
+            let link = pool.link(at);
+            let (head, len) = extent(link.extent.load(Ordering::Relaxed));
+            // Before the device has it: afterwards the link may be another's.
+            let next = link.next.load(Ordering::Relaxed);
+            segment(offset(at, head), len as u32);
+            at = next;
+        }
+    }
+
+    /// Takes one segment back from a device. A length beyond the frame's end is cut there; `None` when
+    /// the address is not in the pool.
+    ///
+    /// # Safety
+    /// The frame at `addr` was handed over by [`Frame::into_device`], the device is done with it, and
+    /// it is taken back once.
+    pub unsafe fn from_device(pool: &'static FramePool, addr: u64, len: u32) -> Option<Self> {
+        let index = u32::try_from(addr / FRAME_SIZE as u64).ok()?;
+        let head = (addr % FRAME_SIZE as u64) as u16;
+        if index as usize >= pool.frames() {
+            return None;
+        }
+        let mut frame = Self::fresh(pool, index);
+        frame.head = head;
+        frame.len = (len as usize).min(FRAME_SIZE - usize::from(head)) as u16;
+        Some(frame)
+    }
+
+    /// Gives up the frames by number.
+    pub(crate) fn into_indices(self, mut each: impl FnMut(u32)) {
+        let pool = self.pool;
+        let mut at = self.next;
+        let first = self.index;
+        std::mem::forget(self);
+        each(first);
+        while at != NONE {
+            let next = pool.link(at).next.load(Ordering::Relaxed);
+            each(at);
+            at = next;
+        }
+    }
+
+    fn release_chain(&mut self) {
+        let rest = std::mem::replace(&mut self.next, NONE);
+        self.chained = 0;
+        release(self.pool, rest);
+    }
+}
+
+impl Drop for Frame {
+    /// The safety net: the fast path gives frames back through a [`crate::PoolCache`].
+    fn drop(&mut self) {
+        self.release_chain();
+        self.pool.push(&[self.index]);
+    }
+}
+
+fn release(pool: &FramePool, mut at: u32) {
+    while at != NONE {
+        let next = pool.link(at).next.load(Ordering::Relaxed);
+        pool.push(&[at]);
+        at = next;
+    }
+}
+
+fn offset(index: u32, head: usize) -> u64 {
+    u64::from(index) * FRAME_SIZE as u64 + head as u64
+}
+
+#[allow(clippy::cast_possible_truncation)] // Both lie within 4096.
+fn pack(head: usize, len: usize) -> u32 {
+    (head as u32) << 16 | len as u32
+}
+
+fn extent(packed: u32) -> (usize, usize) {
+    ((packed >> 16) as usize, (packed & 0xffff) as usize)
+}
+
+/// The segments of a packet; see [`Frame::segments`].
+#[derive(Debug)]
+pub struct Segments<'f> {
+    first: Option<&'f [u8]>,
+    pool: &'static FramePool,
+    next: u32,
+    _frame: &'f Frame,
+}
+
+impl<'f> Iterator for Segments<'f> {
+    type Item = &'f [u8];
+
+    fn next(&mut self) -> Option<&'f [u8]> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        if self.next == NONE {
+            return None;
+        }
+        let base = self.pool.frame_base(self.next);
+        let link = self.pool.link(self.next);
+        let (head, len) = extent(link.extent.load(Ordering::Relaxed));
+        self.next = link.next.load(Ordering::Relaxed);
+        // SAFETY: the chain belongs to the borrowed frame; extents lie within their frames.
+        Some(unsafe { std::slice::from_raw_parts(base.as_ptr().add(head), len) })
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    fn pool() -> &'static FramePool {
+        FramePool::leak(16).unwrap()
+    }
+
+    #[test]
+    fn headers_come_off_and_go_on() {
+        let mut frame = pool().allocate().unwrap();
+        assert!(frame.set(b"outer-inner"));
+        assert!(frame.strip(6));
+        assert_eq!(frame.data(), b"inner");
+        frame.prepend(2).unwrap()[..2].copy_from_slice(b"x:");
+        assert_eq!(frame.data(), b"x:inner");
+        assert!(!frame.strip(8));
+        assert!(frame.prepend(HEADROOM + 5).is_none());
+        assert!(frame.append(FRAME_SIZE).is_none());
+        assert_eq!(frame.data(), b"x:inner");
+    }
+
+    #[test]
+    fn a_jumbo_packet_is_a_chain_that_can_be_cut_anywhere() {
+        let pool = pool();
+        let bytes: Vec<u8> = (0..9000u32).map(|n| (n % 251) as u8).collect();
+        for cut in [0, 1, 3839, 3840, 3841, 7680, 7681, 8999, 9000, 10_000] {
+            let mut frame = Frame::from_slice(&bytes, || pool.allocate()).unwrap();
+            assert_eq!(frame.packet_len(), 9000);
+            assert_eq!(frame.segments().count(), 3);
+            frame.truncate(cut);
+            assert_eq!(frame.to_vec(), bytes[..cut.min(9000)]);
+            drop(frame);
+            assert_eq!(pool.free_frames(), 16, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_device_gets_and_returns_every_segment() {
+        let pool = pool();
+        let bytes = vec![7u8; 5000];
+        let frame = Frame::from_slice(&bytes, || pool.allocate()).unwrap();
+        let mut extents = Vec::new();
+        frame.into_device(|addr, len| extents.push((addr, len)));
+        assert_eq!(extents.len(), 2);
+        assert_eq!(pool.free_frames(), 14);
+        // SAFETY: handed over just above, and there is no device.
+        let mut back =
+            extents.iter().map(|&(addr, len)| unsafe { Frame::from_device(pool, addr, len) }.unwrap());
+        let mut frame = back.next().unwrap();
+        back.for_each(|segment| frame.push_segment(segment));
+        assert_eq!(frame.to_vec(), bytes);
+    }
+
+    #[test]
+    fn chains_that_run_out_of_frames_leave_none_behind() {
+        let pool = FramePool::leak(2).unwrap();
+        assert!(Frame::from_slice(&[0; 9000], || pool.allocate()).is_none());
+        assert_eq!(pool.free_frames(), 2);
+    }
+}

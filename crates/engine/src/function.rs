@@ -1,0 +1,125 @@
+//! A network function, and what it may do with a packet.
+
+use std::time::Instant;
+
+use crate::batch::Batch;
+use crate::counters::WorkerCounters;
+use crate::drop_reason::DropReason;
+use crate::frame::Frame;
+use crate::pool::PoolCache;
+use crate::port::{KernelPath, Port, PortId};
+
+/// A network function: one value per worker, which shares with the others only what it chooses to.
+pub trait Function: Send {
+    /// Its name in logs and counters.
+    fn name(&self) -> &'static str;
+
+    /// Handles the packets that arrived together on `port` and leaves the batch empty: each frame is
+    /// transmitted, left to the kernel, kept, or dropped with a reason.
+    fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>);
+
+    /// Called once per round of the worker, packets or not: held packets, timers.
+    fn tick(&mut self, out: &mut Output<'_>);
+}
+
+/// One port as a worker holds it.
+pub(crate) struct Attached {
+    pub(crate) queue: Box<dyn Port>,
+    pub(crate) kernel: KernelPath,
+    /// Frames on their way out, sent together.
+    pub(crate) outgoing: Batch,
+}
+
+/// The ways out of a function.
+pub struct Output<'w> {
+    pub(crate) ports: &'w mut [Attached],
+    pub(crate) pool: &'w mut PoolCache,
+    pub(crate) counters: &'w WorkerCounters,
+    pub(crate) now: Instant,
+}
+
+impl Output<'_> {
+    /// When the worker's round began.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Number of ports.
+    pub fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Sends a frame, Ethernet header and all.
+    #[inline]
+    pub fn transmit(&mut self, port: PortId, frame: Frame) {
+        if self.ports[port.index()].outgoing.is_full() {
+            self.flush(port);
+        }
+        self.ports[port.index()].outgoing.push(frame);
+    }
+
+    /// Drops a frame that came in on `port`.
+    #[inline]
+    pub fn drop(&mut self, port: PortId, frame: Frame, reason: DropReason) {
+        self.counters.port(port).dropped(reason);
+        self.pool.release(frame);
+    }
+
+    /// Counts a drop of a packet that has no frame any more.
+    pub fn count_drop(&mut self, port: PortId, reason: DropReason) {
+        self.counters.port(port).dropped(reason);
+    }
+
+    /// Leaves a frame that came in on `port` to the kernel, unchanged.
+    pub fn to_kernel(&mut self, port: PortId, frame: Frame) {
+        match self.ports[port.index()].kernel {
+            KernelPath::Shared => {
+                self.counters.port(port).left_to_kernel();
+                self.pool.release(frame);
+            }
+            KernelPath::Tap(tap) => {
+                self.counters.port(port).left_to_kernel();
+                self.transmit(tap, frame);
+            }
+            KernelPath::None => self.drop(port, frame, DropReason::NotOurs),
+        }
+    }
+
+    /// An empty frame, for a packet of our own.
+    #[inline]
+    pub fn allocate(&mut self) -> Option<Frame> {
+        self.pool.allocate()
+    }
+
+    /// Gives a frame back that is no packet any more.
+    #[inline]
+    pub fn release(&mut self, frame: Frame) {
+        self.pool.release(frame);
+    }
+
+    /// Sends what waits for `port`.
+    pub(crate) fn flush(&mut self, port: PortId) {
+        let attached = &mut self.ports[port.index()];
+        if attached.outgoing.is_empty() {
+            return;
+        }
+        let (packets, bytes) = sum(&attached.outgoing);
+        let failed = attached.queue.transmit(self.pool, &mut attached.outgoing);
+        let counters = self.counters.port(port);
+        let (left, left_bytes) = sum(&attached.outgoing);
+        counters.sent(packets - left - failed, bytes - left_bytes);
+        for _ in 0..failed {
+            counters.dropped(DropReason::TxError);
+        }
+        for frame in attached.outgoing.drain(..) {
+            counters.dropped(DropReason::TxFull);
+            self.pool.release(frame);
+        }
+    }
+}
+
+/// Packets and bytes of a batch.
+pub(crate) fn sum(batch: &Batch) -> (usize, usize) {
+    (batch.len(), batch.iter().map(Frame::packet_len).sum())
+}

@@ -1,0 +1,31 @@
+//! The packet engine: what every network function stands on.
+//!
+//! ```text
+//!  Port queue ──receive──▶ Batch (≤32 frames) ──▶ Function::process ──▶ Output ──transmit──▶ Port queue
+//!       ▲                                              │
+//!       └───────────── FramePool ◀── dropped, with a DropReason, counted per port
+//! ```
+//!
+//! A [`Worker`] owns one queue of every port, a [`PoolCache`] and its own counters, and shares nothing
+//! that it writes per packet. Frames never move in memory on their way through.
+
+mod batch;
+mod counters;
+mod drop_reason;
+mod frame;
+mod function;
+mod pool;
+pub mod port;
+mod routes;
+mod sync;
+mod worker;
+
+pub use batch::{BATCH_MAX, Batch};
+pub use counters::{PortCounters, PortTotals, WorkerCounters};
+pub use drop_reason::DropReason;
+pub use frame::{Frame, Segments};
+pub use function::{Function, Output};
+pub use pool::{FRAME_SIZE, FramePool, HEADROOM, PoolCache, PoolError};
+pub use port::{KernelPath, Port, PortId, PortInfo};
+pub use routes::{NextHop, NextHops, Resolution, Route, Routes, Wanted};
+pub use worker::{Worker, WorkerHandle, WorkerSettings};

@@ -1,0 +1,282 @@
+//! The frame pool: one mapping in huge pages, cut into frames of 4096 bytes.
+//!
+//! The pool is made once and lives as long as the process, as the kernel's view of it (the UMEM) does.
+//! Free frames form a lock-free stack; every worker keeps a [`PoolCache`] in front of it and goes to
+//! the stack once in [`CACHE_BLOCK`] frames.
+//!
+//! ```text
+//!   frame:  | headroom 256 | data … up to 3840 bytes |        longer packets: a chain of frames
+//! ```
+
+use std::ptr::NonNull;
+
+use kaido_table::{Pages, Region, RegionError};
+
+use crate::frame::Frame;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of a frame, headroom included. AF_XDP takes 2048 or 4096.
+pub const FRAME_SIZE: usize = 4096;
+
+/// Bytes in front of a received packet, for the headers to come. The kernel's XDP_PACKET_HEADROOM.
+pub const HEADROOM: usize = 256;
+
+/// Frames that move between a cache and the pool at a time.
+const CACHE_BLOCK: usize = 64;
+
+/// No frame: the end of the free stack and of a chain.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The pool could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] RegionError),
+    /// An unusable size.
+    #[error("a pool of {0} frames: between 1 and {max} are possible", max = NONE - 1)]
+    Size(usize),
+}
+
+/// What the pool knows of a frame beside its bytes. While a frame is free `next` links the free stack;
+/// while it is in a chain, the chain.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) next: AtomicU32,
+    /// Head offset and length of a chained segment, 16 bits each.
+    pub(crate) extent: AtomicU32,
+}
+
+/// All frames of the process.
+#[derive(Debug)]
+pub struct FramePool {
+    region: Region,
+    links: Box<[Link]>,
+    free: FreeStack,
+}
+
+/// The top of the free stack: a count of changes in the upper half keeps a slow pop from mistaking a
+/// frame that left and came back for one that stayed.
+#[derive(Debug)]
+struct FreeStack(AtomicU64);
+
+impl FramePool {
+    /// Makes a pool of `frames` frames that lives until the process ends.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the memory is not to be had or the size makes no sense.
+    pub fn leak(frames: usize) -> Result<&'static Self, PoolError> {
+        let count = u32::try_from(frames).map_err(|_| PoolError::Size(frames))?;
+        if count == 0 || count == NONE {
+            return Err(PoolError::Size(frames));
+        }
+        let links = (1..=count)
+            .map(|next| Link {
+                next: AtomicU32::new(if next == count { NONE } else { next }),
+                extent: AtomicU32::new(0),
+            })
+            .collect();
+        let region = Region::map(frames * FRAME_SIZE)?;
+        Ok(Box::leak(Box::new(Self { region, links, free: FreeStack(AtomicU64::new(0)) })))
+    }
+
+    /// Frames in the pool.
+    pub fn frames(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The pages the frames stand on.
+    pub fn pages(&self) -> Pages {
+        self.region.pages()
+    }
+
+    /// First byte and length of the frames' memory, to register it with a device.
+    pub fn memory(&self) -> (NonNull<u8>, usize) {
+        (self.region.base(), self.frames() * FRAME_SIZE)
+    }
+
+    /// A worker's cache in front of the pool.
+    pub fn cache(&'static self) -> PoolCache {
+        PoolCache { pool: self, frames: Vec::with_capacity(2 * CACHE_BLOCK) }
+    }
+
+    /// Takes one frame straight from the pool; workers use a [`PoolCache`].
+    pub fn allocate(&'static self) -> Option<Frame> {
+        let mut one = Vec::with_capacity(1);
+        self.pop(1, &mut one);
+        one.pop().map(|index| Frame::fresh(self, index))
+    }
+
+    /// Frames that lie free in the pool itself. Walks the stack: for tests and status, not per packet.
+    pub fn free_frames(&self) -> usize {
+        let (mut index, _) = self.free.top();
+        let mut count = 0;
+        while index != NONE && count < self.frames() {
+            count += 1;
+            index = self.link(index).next.load(Ordering::Relaxed);
+        }
+        count
+    }
+
+    #[inline]
+    pub(crate) fn link(&self, index: u32) -> &Link {
+        &self.links[index as usize]
+    }
+
+    /// First byte of a frame.
+    #[inline]
+    pub(crate) fn frame_base(&self, index: u32) -> NonNull<u8> {
+        debug_assert!((index as usize) < self.frames());
+        // SAFETY: frames are numbered within the region, which holds `frames` of them.
+        unsafe { self.region.base().add(index as usize * FRAME_SIZE) }
+    }
+
+    /// Puts the frames of `indices` back, in one exchange.
+    pub(crate) fn push(&self, indices: &[u32]) {
+        let (Some(&first), Some(&last)) = (indices.first(), indices.last()) else { return };
+        for pair in indices.windows(2) {
+            self.link(pair[0]).next.store(pair[1], Ordering::Relaxed);
+        }
+        loop {
+            let (top, changes) = self.free.top();
+            self.link(last).next.store(top, Ordering::Relaxed);
+            // Release: whoever takes the frames sees the links, and the bytes as their owner left them.
+            if self.free.exchange((top, changes), first, Ordering::Release) {
+                return;
+            }
+        }
+    }
+
+    /// Takes up to `count` frames, in one exchange.
+    pub(crate) fn pop(&self, count: usize, into: &mut Vec<u32>) {
+        loop {
+            let (top, changes) = self.free.top();
+            let start = into.len();
+            let mut next = top;
+            while next != NONE && into.len() - start < count {
+                into.push(next);
+                // The frame may be another's by now; then the link is stale, and the exchange fails.
+                next = self.link(next).next.load(Ordering::Relaxed);
+            }
+            if into.len() == start || self.free.exchange((top, changes), next, Ordering::Acquire) {
+                return;
+            }
+            into.truncate(start);
+        }
+    }
+}
+
+impl FreeStack {
+    #[allow(clippy::cast_possible_truncation)] // The two halves.
+    fn top(&self) -> (u32, u32) {
+        // Acquire pairs with the Release of `push`, so that the links below the top are seen.
+        let word = self.0.load(Ordering::Acquire);
+        (word as u32, (word >> 32) as u32)
+    }
+
+    fn exchange(&self, (top, changes): (u32, u32), to: u32, success: Ordering) -> bool {
+        let old = u64::from(changes) << 32 | u64::from(top);
+        let new = u64::from(changes.wrapping_add(1)) << 32 | u64::from(to);
+        self.0.compare_exchange_weak(old, new, success, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// A worker's own free frames.
+#[derive(Debug)]
+pub struct PoolCache {
+    pool: &'static FramePool,
+    frames: Vec<u32>,
+}
+
+impl PoolCache {
+    /// The pool behind the cache.
+    pub fn pool(&self) -> &'static FramePool {
+        self.pool
+    }
+
+    /// Takes an empty frame, its data beginning behind the headroom.
+    #[inline]
+    pub fn allocate(&mut self) -> Option<Frame> {
+        if self.frames.is_empty() {
+            self.pool.pop(CACHE_BLOCK, &mut self.frames);
+        }
+        self.frames.pop().map(|index| Frame::fresh(self.pool, index))
+    }
+
+    /// Gives back a frame, and the chain behind it.
+    #[inline]
+    pub fn release(&mut self, frame: Frame) {
+        frame.into_indices(|index| {
+            if self.frames.len() == 2 * CACHE_BLOCK {
+                self.pool.push(&self.frames[CACHE_BLOCK..]);
+                self.frames.truncate(CACHE_BLOCK);
+            }
+            self.frames.push(index);
+        });
+    }
+}
+
+impl Drop for PoolCache {
+    fn drop(&mut self) {
+        self.pool.push(&self.frames);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_run_out_and_come_back() {
+        let pool = FramePool::leak(100).unwrap();
+        let mut cache = pool.cache();
+        let frames: Vec<_> = std::iter::from_fn(|| cache.allocate()).collect();
+        assert_eq!(frames.len(), 100);
+        assert_eq!(pool.free_frames(), 0);
+        frames.into_iter().for_each(|frame| cache.release(frame));
+        drop(cache);
+        assert_eq!(pool.free_frames(), 100);
+    }
+
+    #[test]
+    fn a_dropped_frame_is_not_lost() {
+        let pool = FramePool::leak(3).unwrap();
+        let mut head = pool.allocate().unwrap();
+        head.push_segment(pool.allocate().unwrap());
+        head.push_segment(pool.allocate().unwrap());
+        assert_eq!(pool.free_frames(), 0);
+        drop(head);
+        assert_eq!(pool.free_frames(), 3);
+    }
+
+    #[test]
+    fn threads_never_hold_one_frame_twice() {
+        let pool = FramePool::leak(256).unwrap();
+        let rounds = if cfg!(miri) { 20 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..3u8 {
+                scope.spawn(move || {
+                    let mut cache = pool.cache();
+                    for round in 0..rounds {
+                        let mut held: Vec<_> = (0..40).filter_map(|_| cache.allocate()).collect();
+                        for frame in &mut held {
+                            frame.append(16).unwrap().fill(thread);
+                        }
+                        for frame in held {
+                            assert!(frame.data().iter().all(|&byte| byte == thread));
+                            if round % 2 == 0 { cache.release(frame) } else { drop(frame) }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(pool.free_frames(), 256);
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        assert!(matches!(FramePool::leak(0), Err(PoolError::Size(0))));
+        assert!(matches!(FramePool::leak(usize::MAX), Err(PoolError::Size(_))));
+    }
+}

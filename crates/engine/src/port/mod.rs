@@ -1,0 +1,68 @@
+//! Ports: where packets come from and go to.
+//!
+//! A [`Port`] value is one queue of one device, owned by one worker. What differs between devices ends
+//! here: a function sees frames and port numbers.
+
+mod memory;
+
+pub use memory::{MemoryPort, MemoryWire};
+
+use std::os::fd::BorrowedFd;
+
+use crate::batch::Batch;
+use crate::pool::PoolCache;
+
+/// A port's number within the node: its place in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u8);
+
+impl PortId {
+    /// The number as an index.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// What is known of a port beside its queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// Its name in configuration, counters and logs.
+    pub name: String,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Largest IP packet it takes, in bytes.
+    pub mtu: usize,
+}
+
+/// How packets that are not ours reach the kernel: ARP, neighbour discovery, ICMP to our own addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelPath {
+    /// The kernel sees the device itself: an XDP program passes it what is not ours, or a packet
+    /// socket leaves it its own copy.
+    Shared,
+    /// The kernel sees a TAP device, which is this port; what it writes there goes out on ours.
+    Tap(PortId),
+    /// There is no kernel: such packets are dropped and counted.
+    None,
+}
+
+/// One queue of a device.
+pub trait Port: Send {
+    /// Adds what has arrived to `batch`, up to its capacity.
+    fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch);
+
+    /// Takes frames from the front of `batch` as far as the device has room; what is left in it was
+    /// not taken. A frame that the device can never send is released and counted by the return value.
+    fn transmit(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize;
+
+    /// Descriptor that is readable when packets wait; `None` for a port that must be polled.
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Whether the port will never receive again: the end of a file.
+    fn is_exhausted(&self) -> bool {
+        false
+    }
+}

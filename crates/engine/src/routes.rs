@@ -1,0 +1,305 @@
+//! Next hops: routes and neighbours as the kernel has them, cached per worker.
+//!
+//! [`Routes`] is what all workers share. Its feeder (netlink, or a test) writes routes and neighbours;
+//! every change makes a new generation. A worker's [`NextHops`] answers from a small direct-mapped
+//! cache as long as the generation stands, which costs a packet one cache line.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::port::PortId;
+
+/// Cached destinations of a worker; more of them than this at once go to the shared tables.
+const CACHE_SLOTS: usize = 1024;
+
+/// Neighbours waiting to be asked for; a scan of a subnet must not grow it.
+const WANTED_MAX: usize = 256;
+
+/// Where to send a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// Port to send it from.
+    pub port: PortId,
+    /// Ethernet address to send it to.
+    pub mac: [u8; 6],
+}
+
+/// The answer for a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Known.
+    Ready(NextHop),
+    /// There is a route, but the neighbour's Ethernet address is being asked for.
+    Pending,
+    /// No route through one of our ports.
+    NoRoute,
+}
+
+/// A neighbour that a worker wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// Port it is behind.
+    pub port: PortId,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// A route: through a gateway, or straight to the destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Port to send from.
+    pub port: PortId,
+    /// The gateway; `None` for destinations on the link itself.
+    pub gateway: Option<IpAddr>,
+    /// Among routes to one prefix the lowest counts.
+    pub metric: u32,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    /// By prefix length, routes by prefix bits; several routes to a prefix lie in the order of metrics.
+    v4: BTreeMap<u8, HashMap<u32, Vec<Route>>>,
+    v6: BTreeMap<u8, HashMap<u128, Vec<Route>>>,
+    neighbours: HashMap<Wanted, [u8; 6]>,
+}
+
+/// Routes and neighbours, shared by all workers.
+#[derive(Debug)]
+pub struct Routes {
+    tables: Mutex<Tables>,
+    generation: AtomicU64,
+    wanted: SyncSender<Wanted>,
+}
+
+impl Routes {
+    /// No routes yet, and where the neighbours that workers ask for come out.
+    pub fn new() -> (Arc<Self>, Receiver<Wanted>) {
+        let (wanted, asked) = sync_channel(WANTED_MAX);
+        let routes = Self { tables: Mutex::default(), generation: AtomicU64::new(1), wanted };
+        (Arc::new(routes), asked)
+    }
+
+    /// Exchanges all routes.
+    pub fn set_routes(&self, routes: impl IntoIterator<Item = (IpAddr, u8, Route)>) {
+        let (mut v4, mut v6) =
+            (BTreeMap::<u8, HashMap<_, Vec<_>>>::new(), BTreeMap::<u8, HashMap<_, Vec<_>>>::new());
+        for (prefix, len, route) in routes {
+            let to_prefix = match prefix {
+                IpAddr::V4(prefix) => {
+                    let len = len.min(32);
+                    v4.entry(len).or_default().entry(bits_v4(prefix, len)).or_default()
+                }
+                IpAddr::V6(prefix) => {
+                    let len = len.min(128);
+                    v6.entry(len).or_default().entry(bits_v6(prefix, len)).or_default()
+                }
+            };
+            to_prefix.push(route);
+            to_prefix.sort_by_key(|route| route.metric);
+        }
+        let mut tables = self.lock();
+        (tables.v4, tables.v6) = (v4, v6);
+        drop(tables);
+        self.changed();
+    }
+
+    /// Sets or, with `None`, forgets a neighbour's Ethernet address.
+    pub fn set_neighbour(&self, neighbour: Wanted, mac: Option<[u8; 6]>) {
+        let mut tables = self.lock();
+        let before = match mac {
+            Some(mac) => tables.neighbours.insert(neighbour, mac),
+            None => tables.neighbours.remove(&neighbour),
+        };
+        drop(tables);
+        if before != mac {
+            self.changed();
+        }
+    }
+
+    /// Every known neighbour.
+    pub fn neighbours(&self) -> Vec<(Wanted, [u8; 6])> {
+        self.lock().neighbours.iter().map(|(neighbour, mac)| (*neighbour, *mac)).collect()
+    }
+
+    /// A worker's view.
+    pub fn next_hops(self: &Arc<Self>) -> NextHops {
+        NextHops { routes: self.clone(), cache: vec![Cached::EMPTY; CACHE_SLOTS].into_boxed_slice() }
+    }
+
+    /// Counts the changes; what was resolved under another generation may be wrong.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        // Acquire: tables read after a generation was seen are at least of that generation.
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Resolves from the tables. The neighbour is asked for where it is not known.
+    fn resolve(&self, destination: IpAddr) -> Resolution {
+        let tables = self.lock();
+        let Some(route) = tables.longest_match(destination) else { return Resolution::NoRoute };
+        let neighbour = Wanted { port: route.port, address: route.gateway.unwrap_or(destination) };
+        match tables.neighbours.get(&neighbour) {
+            Some(&mac) => Resolution::Ready(NextHop { port: route.port, mac }),
+            None => {
+                drop(tables);
+                // A full queue means that others are being asked for; the next packet asks again.
+                let _ = self.wanted.try_send(neighbour);
+                Resolution::Pending
+            }
+        }
+    }
+}
+
+impl Tables {
+    fn longest_match(&self, destination: IpAddr) -> Option<Route> {
+        match destination {
+            IpAddr::V4(addr) => self
+                .v4
+                .iter()
+                .rev()
+                .find_map(|(&len, routes)| routes.get(&bits_v4(addr, len)))
+                .and_then(|routes| routes.first().copied()),
+            IpAddr::V6(addr) => self
+                .v6
+                .iter()
+                .rev()
+                .find_map(|(&len, routes)| routes.get(&bits_v6(addr, len)))
+                .and_then(|routes| routes.first().copied()),
+        }
+    }
+}
+
+fn bits_v4(addr: Ipv4Addr, len: u8) -> u32 {
+    addr.to_bits() & u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+}
+
+fn bits_v6(addr: Ipv6Addr, len: u8) -> u128 {
+    addr.to_bits() & u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cached {
+    generation: u64,
+    destination: u128,
+    next_hop: NextHop,
+}
+
+impl Cached {
+    /// Generation zero never stands.
+    const EMPTY: Self =
+        Self { generation: 0, destination: 0, next_hop: NextHop { port: PortId(0), mac: [0; 6] } };
+}
+
+/// One worker's way to next hops.
+#[derive(Debug)]
+pub struct NextHops {
+    routes: Arc<Routes>,
+    cache: Box<[Cached]>,
+}
+
+impl NextHops {
+    /// The next hop of `destination`.
+    #[inline]
+    pub fn resolve(&mut self, destination: IpAddr) -> Resolution {
+        let key = match destination {
+            IpAddr::V4(addr) => addr.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(addr) => addr.to_bits(),
+        };
+        let generation = self.routes.generation();
+        let slot = &mut self.cache[slot_of(key)];
+        if slot.generation == generation && slot.destination == key {
+            return Resolution::Ready(slot.next_hop);
+        }
+        let resolution = self.routes.resolve(destination);
+        if let Resolution::Ready(next_hop) = resolution {
+            *slot = Cached { generation, destination: key, next_hop };
+        }
+        resolution
+    }
+
+    /// See [`Routes::generation`].
+    pub fn generation(&self) -> u64 {
+        self.routes.generation()
+    }
+}
+
+/// Low bits differ most among hosts; a multiplication brings all of them to the top.
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // Folding 128 bits, then taking the top ten.
+fn slot_of(key: u128) -> usize {
+    let folded = (key as u64) ^ ((key >> 64) as u64);
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % CACHE_SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn route(port: u8, gateway: Option<&str>, metric: u32) -> Route {
+        Route { port: PortId(port), gateway: gateway.map(ip), metric }
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_and_then_the_lowest_metric() {
+        let (routes, _asked) = Routes::new();
+        routes.set_routes([
+            (ip("0.0.0.0"), 0, route(1, Some("10.1.0.1"), 100)),
+            (ip("0.0.0.0"), 0, route(1, Some("10.1.0.2"), 50)),
+            (ip("10.0.0.0"), 24, route(0, None, 0)),
+            (ip("2001:db8::"), 32, route(2, None, 0)),
+        ]);
+        for (port, address, mac) in [(1, "10.1.0.2", 2), (0, "10.0.0.9", 9), (2, "2001:db8::5", 5)] {
+            routes.set_neighbour(Wanted { port: PortId(port), address: ip(address) }, Some([mac; 6]));
+        }
+        let mut hops = routes.next_hops();
+        let ready = |port, mac| Resolution::Ready(NextHop { port: PortId(port), mac: [mac; 6] });
+        for _ in 0..2 {
+            assert_eq!(hops.resolve(ip("8.8.8.8")), ready(1, 2));
+            assert_eq!(hops.resolve(ip("10.0.0.9")), ready(0, 9));
+            assert_eq!(hops.resolve(ip("2001:db8::5")), ready(2, 5));
+            assert_eq!(hops.resolve(ip("2001:db9::5")), Resolution::NoRoute);
+        }
+    }
+
+    #[test]
+    fn an_unknown_neighbour_is_asked_for_and_a_change_is_seen_at_once() {
+        let (routes, asked) = Routes::new();
+        routes.set_routes([(ip("10.0.0.0"), 8, route(0, None, 0))]);
+        let mut hops = routes.next_hops();
+        assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Pending);
+        let wanted = asked.try_recv().unwrap();
+        assert_eq!(wanted, Wanted { port: PortId(0), address: ip("10.0.0.1") });
+        routes.set_neighbour(wanted, Some([1; 6]));
+        assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Ready(NextHop { port: PortId(0), mac: [1; 6] }));
+        routes.set_neighbour(wanted, Some([2; 6]));
+        assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Ready(NextHop { port: PortId(0), mac: [2; 6] }));
+        routes.set_neighbour(wanted, None);
+        assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Pending);
+    }
+
+    #[test]
+    fn a_scan_of_a_subnet_does_not_grow_the_queue() {
+        let (routes, asked) = Routes::new();
+        routes.set_routes([(ip("10.0.0.0"), 8, route(0, None, 0))]);
+        let mut hops = routes.next_hops();
+        for host in 0..10_000u32 {
+            hops.resolve(Ipv4Addr::from_bits(0x0a00_0000 + host).into());
+        }
+        assert_eq!(asked.try_iter().count(), WANTED_MAX);
+    }
+}
