@@ -1,0 +1,38 @@
+//! AF_XDP sockets over the kernel's raw rings, without libxdp.
+//!
+//! A [`Umem`] registers a region of packet memory cut into chunks. A [`Socket`] binds one (netdev, queue) to it
+//! and comes with four [`Rings`]. A chunk always has exactly one owner, and the rings pass it on:
+//!
+//! ```text
+//!             supply                receive
+//!   you ──▶ FillRing ──▶ kernel ──▶ RxRing ──▶ you
+//!   you ──▶ TxRing ───▶ kernel ──▶ CompletionRing ──▶ you
+//!             send                   reap
+//! ```
+//!
+//! Source: kernel `Documentation/networking/af_xdp.rst` and `include/uapi/linux/if_xdp.h`. The cursor logic in
+//! [`ring`] knows nothing of the kernel, so it is property-tested and model-checked (`--cfg loom`) by itself.
+
+mod desc;
+#[cfg(not(loom))]
+mod error;
+pub mod ring;
+#[cfg(not(loom))]
+mod rings;
+#[cfg(not(loom))]
+mod socket;
+pub mod sync;
+#[cfg(not(loom))]
+mod sys;
+#[cfg(not(loom))]
+mod umem;
+
+pub use desc::{Desc, PKT_CONTD};
+#[cfg(not(loom))]
+pub use error::Error;
+#[cfg(not(loom))]
+pub use rings::{CompletionRing, FillRing, Mapped, Rings, RxRing, TxRing};
+#[cfg(not(loom))]
+pub use socket::{BindMode, Builder, BusyPoll, Options, Socket, Statistics};
+#[cfg(not(loom))]
+pub use umem::{Umem, UmemConfig};

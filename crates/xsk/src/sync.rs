@@ -1,0 +1,33 @@
+//! Atomics and cells of the rings: `core`'s, or loom's under `--cfg loom` so that it can try every interleaving.
+
+#[cfg(loom)]
+pub use loom::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicU32, Ordering, fence},
+};
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// `core`'s cell under the closure interface of loom's.
+#[cfg(not(loom))]
+#[derive(Debug, Default)]
+pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    /// A cell that holds `value`.
+    pub const fn new(value: T) -> Self {
+        Self(core::cell::UnsafeCell::new(value))
+    }
+
+    /// Runs `f` with a pointer that it may read.
+    pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        f(self.0.get())
+    }
+
+    /// Runs `f` with a pointer that it may write.
+    pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
