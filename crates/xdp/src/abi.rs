@@ -1,0 +1,221 @@
+//! `bpf/steer.h` in Rust: the same numbers, names and sizes. A change there is a change here.
+
+/// Receive queues an interface may have.
+pub const QUEUES_MAX: u32 = 256;
+/// GTP-U addresses, and local addresses, of one interface.
+pub const ADDRESSES_MAX: usize = 4096;
+/// UE prefixes of one interface.
+pub const PREFIXES_MAX: usize = 65536;
+
+pub(crate) const ROLE_GTPU: u32 = 1;
+pub(crate) const ROLE_ROUTED: u32 = 2;
+pub(crate) const PREFIXES: u32 = 4;
+
+/// `struct steer_config`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Config {
+    pub(crate) flags: u32,
+    pub(crate) mac: [u8; 6],
+    pad: [u8; 2],
+}
+
+const _: () = assert!(size_of::<Config>() == 12);
+
+impl Config {
+    pub(crate) const fn new(flags: u32, mac: [u8; 6]) -> Self {
+        Self { flags, mac, pad: [0; 2] }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 12] {
+        let mut bytes = [0; size_of::<Self>()];
+        bytes[..4].copy_from_slice(&self.flags.to_ne_bytes());
+        bytes[4..10].copy_from_slice(&self.mac);
+        bytes[10..].copy_from_slice(&self.pad);
+        bytes
+    }
+}
+
+/// `struct steer_address`: IPv6, or IPv4 as `::ffff:a.b.c.d`, network byte order.
+pub(crate) type Address = [u8; 16];
+
+/// What a packet is, when it is the user plane's (`enum steer_class`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Class {
+    /// UDP/2152 to a GTP-U address.
+    Gtpu = 0,
+    /// A fragment of UDP to a GTP-U address.
+    GtpuFragment = 1,
+    /// IPv4 on an interface with the routed role.
+    RoutedV4 = 2,
+    /// IPv6 on an interface with the routed role.
+    RoutedV6 = 3,
+}
+
+impl Class {
+    /// All of them, in the order of the counters.
+    pub const ALL: [Self; 4] = [Self::Gtpu, Self::GtpuFragment, Self::RoutedV4, Self::RoutedV6];
+
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gtpu => "gtpu",
+            Self::GtpuFragment => "gtpu_fragment",
+            Self::RoutedV4 => "routed_v4",
+            Self::RoutedV6 => "routed_v6",
+        }
+    }
+}
+
+/// Why a packet went to the kernel (`enum steer_pass`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Pass {
+    /// The interface has no role.
+    NotConfigured = 0,
+    /// ARP, LLDP, a third VLAN tag, ...
+    NotIp = 1,
+    /// An Ethernet or IP header cut short or of another version.
+    Malformed = 2,
+    /// To an address the kernel answers for.
+    Local = 3,
+    /// Multicast, broadcast, link-local, loopback, unspecified.
+    NotUnicast = 4,
+    /// Routed role, but not sent to our MAC.
+    OtherMac = 5,
+    /// Routed role, but outside the UE prefixes.
+    NoPrefix = 6,
+    /// GTP-U role alone, and none of ours.
+    NotGtpu = 7,
+}
+
+impl Pass {
+    /// All of them, in the order of the counters.
+    pub const ALL: [Self; 8] = [
+        Self::NotConfigured,
+        Self::NotIp,
+        Self::Malformed,
+        Self::Local,
+        Self::NotUnicast,
+        Self::OtherMac,
+        Self::NoPrefix,
+        Self::NotGtpu,
+    ];
+
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotConfigured => "not_configured",
+            Self::NotIp => "not_ip",
+            Self::Malformed => "malformed",
+            Self::Local => "local",
+            Self::NotUnicast => "not_unicast",
+            Self::OtherMac => "other_mac",
+            Self::NoPrefix => "no_prefix",
+            Self::NotGtpu => "not_gtpu",
+        }
+    }
+}
+
+/// `struct steer_counters`, summed over the CPUs: packets since the program was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Counters {
+    redirected: [u64; Class::ALL.len()],
+    no_socket: [u64; Class::ALL.len()],
+    passed: [u64; Pass::ALL.len()],
+}
+
+const _: () = assert!(size_of::<Counters>() == 128);
+
+impl Counters {
+    /// Handed to the AF_XDP socket of their queue.
+    pub fn redirected(&self, class: Class) -> u64 {
+        self.redirected[class as usize]
+    }
+
+    /// The user plane's, but dropped as their queue had no socket.
+    pub fn no_socket(&self, class: Class) -> u64 {
+        self.no_socket[class as usize]
+    }
+
+    /// Left to the kernel.
+    pub fn passed(&self, reason: Pass) -> u64 {
+        self.passed[reason as usize]
+    }
+
+    /// All packets seen.
+    pub fn total(&self) -> u64 {
+        self.redirected.iter().chain(&self.no_socket).chain(&self.passed).sum()
+    }
+
+    /// Adds one CPU's value as the map holds it.
+    pub(crate) fn add(&mut self, value: &[u8]) {
+        let fields = self.redirected.iter_mut().chain(&mut self.no_socket).chain(&mut self.passed);
+        let (words, _) = value.as_chunks::<8>();
+        for (field, word) in fields.zip(words) {
+            *field += u64::from_ne_bytes(*word);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = include_str!("../bpf/steer.h");
+
+    /// The value behind a name in the header: `#define NAME 1u` or `NAME = 1,`.
+    fn in_header(name: &str) -> u64 {
+        let line = HEADER
+            .lines()
+            .map(|line| line.trim_start().trim_start_matches("#define "))
+            .find(|line| {
+                line.starts_with(name)
+                    && !line[name.len()..].starts_with(|c: char| c == '_' || c.is_alphanumeric())
+            })
+            .unwrap_or_else(|| panic!("{name} is not in steer.h"));
+        let digits: String = line[name.len()..]
+            .chars()
+            .skip_while(|c| !c.is_ascii_digit())
+            .take_while(char::is_ascii_digit)
+            .collect();
+        digits.parse().unwrap()
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_header() {
+        for (name, value) in [
+            ("STEER_ROLE_GTPU", u64::from(ROLE_GTPU)),
+            ("STEER_ROLE_ROUTED", u64::from(ROLE_ROUTED)),
+            ("STEER_PREFIXES", u64::from(PREFIXES)),
+            ("STEER_QUEUES_MAX", u64::from(QUEUES_MAX)),
+            ("STEER_ADDRESSES_MAX", ADDRESSES_MAX as u64),
+            ("STEER_PREFIXES_MAX", PREFIXES_MAX as u64),
+            ("STEER_CLASSES", Class::ALL.len() as u64),
+            ("STEER_PASSES", Pass::ALL.len() as u64),
+        ] {
+            assert_eq!(in_header(name), value, "{name}");
+        }
+        for class in Class::ALL {
+            assert_eq!(in_header(&format!("STEER_{}", class.name().to_uppercase())), class as u64);
+        }
+        for pass in Pass::ALL {
+            assert_eq!(in_header(&format!("STEER_PASS_{}", pass.name().to_uppercase())), pass as u64);
+        }
+    }
+
+    #[test]
+    fn counters_add_up_over_cpus() {
+        let mut counters = Counters::default();
+        let value: Vec<u8> = (1..=16u64).flat_map(u64::to_ne_bytes).collect();
+        counters.add(&value);
+        counters.add(&value);
+        assert_eq!(counters.redirected(Class::Gtpu), 2);
+        assert_eq!(counters.no_socket(Class::Gtpu), 10);
+        assert_eq!(counters.passed(Pass::NotConfigured), 18);
+        assert_eq!(counters.passed(Pass::NotGtpu), 32);
+        assert_eq!(counters.total(), 2 * (1..=16).sum::<u64>());
+    }
+}

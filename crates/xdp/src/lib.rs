@@ -1,0 +1,25 @@
+//! eBPF programs that steer user-plane packets into AF_XDP sockets, and their loader.
+//!
+//! One [`Steering`] holds one program with maps of its own, for one interface:
+//!
+//! ```text
+//!             ┌─ GTPU:   UDP/2152 or UDP fragment to a GTP-U address ──┐
+//!  driver ─▶ steer                                                    ├─▶ AF_XDP socket of the receive queue
+//!             ├─ ROUTED: unicast IP to our MAC, not local, in prefixes ┘
+//!             └─ all else (ARP, ND, ping to ourselves, ...) ───────────▶ kernel
+//! ```
+//!
+//! The rules are in `bpf/steer.bpf.c`. Nothing is pinned: the program is attached by a `bpf_link`, so the kernel
+//! takes it off when the process ends, however it ends.
+
+mod abi;
+mod attach;
+mod error;
+mod prefix;
+mod steering;
+mod table;
+
+pub use abi::{ADDRESSES_MAX, Class, Counters, PREFIXES_MAX, Pass, QUEUES_MAX};
+pub use attach::{AttachMode, PLAIN_MTU_MAX, interface_mac};
+pub use error::Error;
+pub use steering::{Action, Roles, Steering, SteeringConfig, TestRun};
