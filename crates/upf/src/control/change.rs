@@ -1,0 +1,276 @@
+//! How a planned change reaches the table: records one by one, each in one step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use kaido_table::TableError;
+
+use super::compile::{compile, tunnel_ends};
+use super::meter::Meter;
+use super::pool::Lease;
+use super::ruleset::RuleSet;
+use super::session::Session;
+use super::{GRACE, Upf};
+use crate::node::WorkerOrder;
+use crate::record::{Destination, Record, Rules, SessionIndex, SessionKey, Tunnel};
+use crate::rules::{
+    Cause, FSeid, Modification, OuterHeaderCreation, PdrId, Rejection, RuleId, Seid, Teid, UrrId,
+    UsageReport, UsageReportTrigger,
+};
+
+impl Upf {
+    pub(super) fn synchronize(&self) {
+        if !self.node.domain.synchronize(GRACE) {
+            tracing::warn!("a worker has not come to the end of its batch within {GRACE:?}");
+        }
+    }
+
+    /// Makes a session of complete rules.
+    pub(super) fn create(
+        &mut self,
+        cp_fseid: FSeid,
+        rules: RuleSet,
+        leases: Vec<Lease>,
+        now: SystemTime,
+    ) -> Result<Seid, Rejection> {
+        let index = self.new_index()?;
+        let meters = match self.new_meters(&rules, &BTreeMap::new(), now) {
+            Ok(meters) => meters,
+            Err(rejection) => {
+                self.free_indices.push(index.0);
+                return Err(rejection);
+            }
+        };
+        let slots = meters.iter().map(|(&id, meter)| (id, meter.slot)).collect();
+        let records = compile(&rules, &self.node.settings, index, &slots).and_then(|records| {
+            self.commit(index, &BTreeSet::new(), &records)?;
+            Ok(records)
+        });
+        let records = match records {
+            Ok(records) => records,
+            Err(rejection) => {
+                self.free_indices.push(index.0);
+                self.release_meters(meters.values());
+                return Err(rejection);
+            }
+        };
+        // Never zero: the upper half is not.
+        let seid = Seid((self.issue() | 1 << 63) & !0xffff_ffff | u64::from(index.0));
+        self.schedule(seid, &meters);
+        self.sessions[index.0 as usize] = Some(Box::new(Session {
+            seid,
+            index,
+            cp_fseid,
+            rules,
+            meters,
+            keys: records.keys().copied().collect(),
+            leases,
+            tunnels: BTreeSet::new(),
+        }));
+        self.set_tunnels(index, &tunnels_of(&records));
+        self.live += 1;
+        Ok(seid)
+    }
+
+    /// Changes a session by a request in which nothing is left to choose.
+    pub(super) fn change(
+        &mut self,
+        at: usize,
+        request: &Modification,
+        leases: &[Lease],
+        now: SystemTime,
+    ) -> Result<Vec<UsageReport>, Rejection> {
+        let Some(session) = self.sessions[at].as_deref() else {
+            return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
+        };
+        let (seid, index, old_keys) = (session.seid, session.index, session.keys.clone());
+        let mut slots = session.slots();
+        let mut rules = session.rules.clone();
+        let existing = session.meters.clone();
+        let old_marks = session.rules.clone();
+        let ended = rules.modify(request)?;
+        for id in &request.query_urrs {
+            if !rules.urrs.contains_key(id) {
+                return Err(Rejection::new(
+                    Cause::RuleCreationOrModificationFailure,
+                    format!("URR {id} is queried and not there"),
+                )
+                .rule(RuleId::Urr(*id)));
+            }
+        }
+        let new_meters = self.new_meters(&rules, &existing, now)?;
+        slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
+        let committed = compile(&rules, &self.node.settings, index, &slots).and_then(|records| {
+            self.commit(index, &old_keys, &records)?;
+            Ok(records)
+        });
+        let records = match committed {
+            Ok(records) => records,
+            Err(rejection) => {
+                self.release_meters(new_meters.values());
+                return Err(rejection);
+            }
+        };
+        self.set_tunnels(index, &tunnels_of(&records));
+        self.schedule(seid, &new_meters);
+        if !ended.is_empty() || !request.remove_urrs.is_empty() {
+            // Nothing may follow an End Marker, and nothing may be counted after a final report.
+            self.synchronize();
+        }
+        for creation in ended {
+            self.end_marker(creation);
+        }
+        let reports = self.finish_change(at, request, rules, &old_marks, new_meters, now);
+        if let Some(session) = self.sessions[at].as_deref_mut() {
+            session.keys = records.keys().copied().collect();
+            session.leases.extend_from_slice(leases);
+            if let Some(fseid) = request.cp_fseid {
+                session.cp_fseid = fseid;
+            }
+        }
+        self.node.buffers_changed(request.drop_buffered.then_some(index));
+        Ok(reports)
+    }
+
+    fn end_marker(&self, creation: OuterHeaderCreation) {
+        if let Some((peer, local)) = tunnel_ends(&self.node.settings, creation) {
+            self.node.order(WorkerOrder::EndMarker(Tunnel {
+                peer,
+                local,
+                teid: creation.teid,
+                qfi: None,
+                container_uplink: false,
+                tos: 0,
+            }));
+        }
+    }
+
+    /// The reporting side of a committed change: final reports, queries, new thresholds.
+    fn finish_change(
+        &mut self,
+        at: usize,
+        request: &Modification,
+        rules: RuleSet,
+        old: &RuleSet,
+        new_meters: BTreeMap<UrrId, Meter>,
+        now: SystemTime,
+    ) -> Vec<UsageReport> {
+        let node = self.node.clone();
+        let Some(session) = self.sessions[at].as_deref_mut() else { return Vec::new() };
+        let seid = session.seid;
+        let mut reports = Vec::new();
+        let mut released = Vec::new();
+        for id in &request.remove_urrs {
+            if let (Some(mut meter), Some(urr)) = (session.meters.remove(id), old.urrs.get(id)) {
+                reports.push(meter.report(urr, &node.usage, UsageReportTrigger::TERMR, now));
+                released.push(meter);
+            }
+        }
+        session.meters.extend(new_meters);
+        for update in &request.update_urrs {
+            if let (Some(meter), Some(urr)) = (session.meters.get_mut(&update.id), rules.urrs.get(&update.id))
+            {
+                meter.rearm(urr, &node.usage, now);
+            }
+        }
+        for (id, meter) in &mut session.meters {
+            if request.query_all_urrs || request.query_urrs.contains(id) {
+                let Some(urr) = rules.urrs.get(id) else { continue };
+                reports.push(meter.report(urr, &node.usage, UsageReportTrigger::IMMER, now));
+            }
+        }
+        session.rules = rules;
+        let updated: BTreeMap<_, _> = request
+            .update_urrs
+            .iter()
+            .filter_map(|update| Some((update.id, *session.meters.get(&update.id)?)))
+            .collect();
+        self.release_meters(released.iter());
+        self.schedule(seid, &updated);
+        reports
+    }
+
+    /// Puts compiled records into the table in place of `old` keys; on failure nothing has changed.
+    fn commit(
+        &mut self,
+        session: SessionIndex,
+        old: &BTreeSet<SessionKey>,
+        records: &BTreeMap<SessionKey, Record>,
+    ) -> Result<(), Rejection> {
+        for key in records.keys() {
+            if self.owner(key).is_some_and(|owner| owner != session) {
+                return Err(Rejection::new(
+                    Cause::RuleCreationOrModificationFailure,
+                    format!("{key:?} belongs to another session"),
+                )
+                .rule(rule_of(&records[key])));
+            }
+        }
+        // New keys first: they alone can fail, and are taken out again then.
+        let mut added = Vec::new();
+        for (key, record) in records.iter().filter(|(key, _)| !old.contains(key)) {
+            if let Err(error) = self.node.table.insert(*key, record.clone()) {
+                added.iter().for_each(|key| {
+                    self.node.table.remove(key);
+                });
+                return Err(full(error));
+            }
+            added.push(*key);
+        }
+        let replaced: Vec<_> = records.iter().filter(|(key, _)| old.contains(key)).collect();
+        for (at, (key, record)) in replaced.iter().enumerate() {
+            if let Err(error) = self.node.table.replace(**key, (*record).clone()) {
+                // Readers held every spare record for a second: nothing can be undone key by key, but
+                // what was replaced so far is valid, and the control plane will repeat its request.
+                tracing::error!(%error, replaced = at, "the session table could not be changed");
+                return Err(full(error));
+            }
+        }
+        for gone in old.iter().filter(|key| !records.contains_key(key)) {
+            self.node.table.remove(gone);
+        }
+        Ok(())
+    }
+
+    fn set_tunnels(&mut self, index: SessionIndex, tunnels: &BTreeSet<(Teid, IpAddr)>) {
+        let Some(session) = self.by_index(index) else { return };
+        let before = std::mem::replace(&mut session.tunnels, tunnels.clone());
+        for gone in before.difference(tunnels) {
+            if let Some(users) = self.tunnels.get_mut(gone) {
+                users.retain(|&user| user != index);
+                if users.is_empty() {
+                    self.tunnels.remove(gone);
+                }
+            }
+        }
+        for new in tunnels.difference(&before) {
+            self.tunnels.entry(*new).or_default().push(index);
+        }
+    }
+}
+
+fn full(error: TableError) -> Rejection {
+    Rejection::new(Cause::NoResourcesAvailable, error.to_string())
+}
+
+fn rule_of(record: &Record) -> RuleId {
+    RuleId::Pdr(match &record.rules {
+        Rules::One(action) => action.pdr,
+        Rules::Filtered(rules) => rules.first().map_or(PdrId(0), |rule| rule.action.pdr),
+    })
+}
+
+/// Far ends of the tunnels that records lead into.
+fn tunnels_of(records: &BTreeMap<SessionKey, Record>) -> BTreeSet<(Teid, IpAddr)> {
+    let actions = records.values().flat_map(|record| match &record.rules {
+        Rules::One(action) => vec![*action],
+        Rules::Filtered(rules) => rules.iter().map(|rule| rule.action).collect(),
+    });
+    actions
+        .filter_map(|action| match action.destination {
+            Destination::Tunnel(tunnel) => Some((tunnel.teid, tunnel.peer)),
+            Destination::Routed => None,
+        })
+        .collect()
+}

@@ -1,0 +1,299 @@
+//! The rule compiler: a session's rules in, one record per tunnel and UE address out.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::ruleset::RuleSet;
+use crate::node::NodeSettings;
+use crate::record::{
+    Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, Record, Rules, SessionIndex,
+    SessionKey, Tunnel, UeAddresses, UsageSlots,
+};
+use crate::rules::{
+    Cause, ChooseOr, Far, Interface, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Pdr, Qer,
+    Rejection, RuleId, UrrId,
+};
+use crate::usage::UsageSlot;
+
+/// IE types named as offending (TS 29.244 8.1.1).
+mod ie {
+    pub(super) const FAR_ID: u16 = 108;
+    pub(super) const OUTER_HEADER_CREATION: u16 = 84;
+    pub(super) const OUTER_HEADER_REMOVAL: u16 = 95;
+    pub(super) const FORWARDING_PARAMETERS: u16 = 4;
+}
+
+/// Compiles the rules of a session. Every F-TEID and UE address in them is given by now.
+pub(crate) fn compile(
+    rules: &RuleSet,
+    settings: &NodeSettings,
+    session: SessionIndex,
+    slots: &BTreeMap<UrrId, UsageSlot>,
+) -> Result<BTreeMap<SessionKey, Record>, Rejection> {
+    let session_ue = session_addresses(rules);
+    let mut by_key: BTreeMap<SessionKey, Vec<(&Pdr, FilteredRule)>> = BTreeMap::new();
+    for pdr in rules.pdrs.values() {
+        let rule = filtered_rule(rules, settings, pdr, session_ue, slots)?;
+        for key in keys(settings, pdr)? {
+            by_key.entry(key).or_default().push((pdr, rule.clone()));
+        }
+    }
+    by_key
+        .into_iter()
+        .map(|(key, mut found)| {
+            // Stable: rules of equal precedence stay in the order of their IDs.
+            found.sort_by_key(|(pdr, _)| pdr.precedence);
+            Ok((key, record(session, session_ue, &found)?))
+        })
+        .collect()
+}
+
+fn record(
+    session: SessionIndex,
+    ue: UeAddresses,
+    found: &[(&Pdr, FilteredRule)],
+) -> Result<Record, Rejection> {
+    let (first, _) = found[0];
+    for (pdr, _) in found {
+        if direction(pdr) != direction(first) {
+            return Err(reject(pdr, "shares its key with a rule of the other direction"));
+        }
+        if pdr.outer_header_removal != first.outer_header_removal {
+            return Err(reject(pdr, "shares its key with a rule of another outer header removal"));
+        }
+    }
+    let rules = match found {
+        [(_, rule)] if rule.qfis.is_none() && rule.sdf.is_empty() && rule.ue.is_none() => {
+            Rules::One(rule.action)
+        }
+        _ => Rules::Filtered(Arc::from_iter(found.iter().map(|(_, rule)| rule.clone()))),
+    };
+    Ok(Record { session, direction: direction(first), removal: first.outer_header_removal, ue, rules })
+}
+
+fn reject(pdr: &Pdr, detail: &str) -> Rejection {
+    Rejection::new(Cause::RuleCreationOrModificationFailure, format!("PDR {}: {detail}", pdr.id))
+        .rule(RuleId::Pdr(pdr.id))
+}
+
+/// Which way packets of a rule go (TS 29.244 5.2.1): what does not come from the access goes to the UE.
+pub(crate) fn direction(pdr: &Pdr) -> Direction {
+    match pdr.pdi.source_interface {
+        Interface::Access => Direction::Uplink,
+        Interface::Core | Interface::N6Lan | Interface::CpFunction => Direction::Downlink,
+    }
+}
+
+/// Every UE address that the session's rules name.
+fn session_addresses(rules: &RuleSet) -> UeAddresses {
+    let mut all = UeAddresses::default();
+    for pdr in rules.pdrs.values() {
+        let own = addresses(pdr);
+        all.ipv4 = all.ipv4.or(own.ipv4);
+        all.ipv6 = all.ipv6.or(own.ipv6);
+    }
+    all
+}
+
+fn addresses(pdr: &Pdr) -> UeAddresses {
+    let mut own = UeAddresses::default();
+    for ue in &pdr.pdi.ue_ip {
+        if let Some(ChooseOr::Given(addr)) = ue.ipv4 {
+            own.ipv4 = Some(addr);
+        }
+        if let Some(ChooseOr::Given(prefix)) = ue.ipv6 {
+            own.ipv6 = Some(prefix);
+        }
+    }
+    own
+}
+
+/// The keys under which packets of a rule are found.
+fn keys(settings: &NodeSettings, pdr: &Pdr) -> Result<Vec<SessionKey>, Rejection> {
+    let keys = match pdr.pdi.local_fteid {
+        Some(LocalFTeid::Given(fteid)) => {
+            let (v4, v6) = match pdr.outer_header_removal {
+                Some(OuterHeaderRemoval::GtpUUdpIpv4) => (true, false),
+                Some(OuterHeaderRemoval::GtpUUdpIpv6) => (false, true),
+                Some(OuterHeaderRemoval::GtpUUdpIp) | None => (true, true),
+            };
+            let addresses =
+                [fteid.ipv4.filter(|_| v4).map(IpAddr::V4), fteid.ipv6.filter(|_| v6).map(IpAddr::V6)];
+            addresses
+                .into_iter()
+                .flatten()
+                .map(|addr| {
+                    let endpoint = settings.endpoint(addr);
+                    let endpoint = endpoint.ok_or_else(|| {
+                        reject(
+                            pdr,
+                            &format!("its F-TEID is at {addr}, which is no GTP-U address of this node"),
+                        )
+                    })?;
+                    Ok(SessionKey::tunnel(endpoint, fteid.teid))
+                })
+                .collect::<Result<Vec<_>, Rejection>>()?
+        }
+        Some(LocalFTeid::Choose { .. }) => return Err(reject(pdr, "its F-TEID was left to choose")),
+        None => ue_keys(pdr, instance(settings, pdr)?)?,
+    };
+    if keys.is_empty() {
+        return Err(reject(pdr, "neither F-TEID nor UE address says which packets it is about"));
+    }
+    Ok(keys)
+}
+
+fn ue_keys(pdr: &Pdr, instance: InstanceId) -> Result<Vec<SessionKey>, Rejection> {
+    let mut keys = Vec::new();
+    for ue in &pdr.pdi.ue_ip {
+        if let Some(ChooseOr::Given(addr)) = ue.ipv4 {
+            keys.push(SessionKey::ipv4(instance, addr));
+        }
+        if let Some(ChooseOr::Given(prefix)) = ue.ipv6 {
+            if prefix.len != 64 {
+                return Err(reject(pdr, "its IPv6 prefix is not a /64"));
+            }
+            keys.push(SessionKey::ipv6(instance, prefix.addr));
+        }
+    }
+    Ok(keys)
+}
+
+/// The instance of a rule without tunnel: that of the N6 side.
+pub(crate) fn instance(settings: &NodeSettings, pdr: &Pdr) -> Result<InstanceId, Rejection> {
+    let name = pdr.pdi.network_instance.as_ref().map(|name| &*name.0);
+    settings.instance(name).ok_or_else(|| {
+        reject(pdr, &format!("network instance `{}` is not configured", name.unwrap_or_default()))
+    })
+}
+
+fn filtered_rule(
+    rules: &RuleSet,
+    settings: &NodeSettings,
+    pdr: &Pdr,
+    session_ue: UeAddresses,
+    slots: &BTreeMap<UrrId, UsageSlot>,
+) -> Result<FilteredRule, Rejection> {
+    let own = addresses(pdr);
+    let qfis = (!pdr.pdi.qfis.is_empty())
+        .then(|| pdr.pdi.qfis.iter().fold(0u64, |bits, qfi| bits | 1 << (qfi.0 & 63)));
+    Ok(FilteredRule {
+        qfis,
+        sdf: pdr.pdi.sdf_filters.clone().into(),
+        ue: (own != session_ue && own != UeAddresses::default()).then_some(own),
+        action: action(rules, settings, pdr, slots)?,
+    })
+}
+
+fn action(
+    rules: &RuleSet,
+    settings: &NodeSettings,
+    pdr: &Pdr,
+    slots: &BTreeMap<UrrId, UsageSlot>,
+) -> Result<Action, Rejection> {
+    let far_id = pdr.far_id.ok_or_else(|| {
+        Rejection::new(Cause::ConditionalIeMissing, format!("PDR {} has no FAR", pdr.id))
+            .ie(ie::FAR_ID)
+            .rule(RuleId::Pdr(pdr.id))
+    })?;
+    let far = rules
+        .fars
+        .get(&far_id)
+        .ok_or_else(|| reject(pdr, &format!("names FAR {far_id}, which is not there")))?;
+    let qers = pdr
+        .qer_ids
+        .iter()
+        .map(|id| {
+            rules.qers.get(id).ok_or_else(|| reject(pdr, &format!("names QER {id}, which is not there")))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut usage = UsageSlots::default();
+    for id in &pdr.urr_ids {
+        let urr = rules.urrs.get(id);
+        let urr = urr.ok_or_else(|| reject(pdr, &format!("names URR {id}, which is not there")))?;
+        let counted = urr.method.volume && !urr.inactive;
+        if let Some(&slot) = slots.get(id).filter(|_| counted)
+            && !usage.push(slot, urr.before_qos)
+        {
+            return Err(Rejection::new(
+                Cause::NoResourcesAvailable,
+                format!("PDR {}: more volume URRs than a packet can move", pdr.id),
+            )
+            .rule(RuleId::Pdr(pdr.id)));
+        }
+    }
+    let uplink = direction(pdr) == Direction::Uplink;
+    Ok(Action {
+        pdr: pdr.id,
+        apply: far.apply_action,
+        gate_open: qers.iter().all(|qer| if uplink { qer.gate.uplink } else { qer.gate.downlink }),
+        destination: destination(settings, pdr, far, &qers)?,
+        usage,
+    })
+}
+
+fn destination(
+    settings: &NodeSettings,
+    pdr: &Pdr,
+    far: &Far,
+    qers: &[&Qer],
+) -> Result<Destination, Rejection> {
+    let fail = |cause, ie, detail: &str| {
+        Err(Rejection::new(cause, format!("FAR {}: {detail}", far.id)).ie(ie).rule(RuleId::Far(far.id)))
+    };
+    let Some(forwarding) = &far.forwarding else {
+        return if far.apply_action.forward {
+            fail(Cause::ConditionalIeMissing, ie::FORWARDING_PARAMETERS, "forwards without parameters")
+        } else {
+            // Never followed: the rule drops, or buffers until it is updated.
+            Ok(Destination::Routed)
+        };
+    };
+    if far.apply_action.forward && pdr.pdi.local_fteid.is_some() && pdr.outer_header_removal.is_none() {
+        return Err(
+            reject(pdr, "forwards out of a tunnel without removing its header").ie(ie::OUTER_HEADER_REMOVAL)
+        );
+    }
+    let Some(creation) = forwarding.outer_header_creation else {
+        return if far.apply_action.forward && forwarding.destination_interface == Interface::Access {
+            fail(
+                Cause::ConditionalIeMissing,
+                ie::OUTER_HEADER_CREATION,
+                "towards the access without a tunnel",
+            )
+        } else {
+            Ok(Destination::Routed)
+        };
+    };
+    let Some((peer, local)) = tunnel_ends(settings, creation) else {
+        return fail(
+            Cause::RuleCreationOrModificationFailure,
+            ie::OUTER_HEADER_CREATION,
+            "its peer has no address of a family in which this node has a GTP-U address",
+        );
+    };
+    Ok(Destination::Tunnel(Tunnel {
+        peer,
+        local,
+        teid: creation.teid,
+        qfi: qers.iter().find_map(|qer| qer.qfi),
+        container_uplink: forwarding.destination_interface != Interface::Access,
+        tos: forwarding.transport_level_marking.unwrap_or(0),
+    }))
+}
+
+/// Both ends of a tunnel, in IPv4 where both families would do.
+pub(crate) fn tunnel_ends(
+    settings: &NodeSettings,
+    creation: OuterHeaderCreation,
+) -> Option<(IpAddr, EndpointId)> {
+    let of_family = |peer: IpAddr| {
+        let own = settings.endpoints.iter().find(|own| own.is_ipv4() == peer.is_ipv4())?;
+        Some((peer, settings.endpoint(*own)?))
+    };
+    creation
+        .ipv4
+        .and_then(|peer| of_family(peer.into()))
+        .or_else(|| creation.ipv6.and_then(|peer| of_family(peer.into())))
+}

@@ -1,0 +1,349 @@
+//! The control side: sessions, and the requests that change them.
+//!
+//! A request is planned on a copy of the session's rules, compiled, and only then committed to the
+//! table, record by record, each in one step. Whatever is refused leaves everything as it was.
+
+mod change;
+mod choose;
+mod compile;
+mod events;
+mod meter;
+mod pool;
+mod ruleset;
+mod session;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, SystemTime};
+
+use kaido_table::{Reader, Seed};
+
+use self::choose::Chosen;
+use self::meter::Meter;
+pub use self::pool::UePool;
+use self::pool::{Lease, UePools, UsageSlots};
+use self::ruleset::RuleSet;
+use self::session::Session;
+pub use self::session::SessionSummary;
+use crate::node::{Node, WorkerEvent};
+use crate::record::{SessionIndex, SessionKey, UeAddresses};
+use crate::rules::{
+    Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified,
+    Rejection, RuleId, Seid, SessionEvent, SessionService, Teid, Urr, UrrId, UsageReportTrigger, Volume,
+};
+
+/// Longest wait for workers to let go of a record: far beyond a batch, and short for a control plane.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// All sessions of the node.
+#[derive(Debug)]
+pub struct Upf {
+    node: Arc<Node>,
+    reader: Reader,
+    events: Receiver<WorkerEvent>,
+    sessions: Vec<Option<Box<Session>>>,
+    free_indices: Vec<u32>,
+    live: u32,
+    /// Makes SEIDs and TEIDs that cannot be guessed from earlier ones.
+    secret: Seed,
+    issued: u64,
+    ue_pools: UePools,
+    slots: UsageSlots,
+    /// Far ends of tunnels and the sessions that use them.
+    tunnels: HashMap<(Teid, IpAddr), Vec<SessionIndex>>,
+    periods: BinaryHeap<Reverse<(SystemTime, Seid, UrrId)>>,
+}
+
+impl Upf {
+    /// The control side of `node`; `events` is what [`Node::new`] gave beside it.
+    ///
+    /// # Errors
+    /// [`kaido_table::TooManyReaders`] when the node has 256 workers already.
+    pub fn new(
+        node: Arc<Node>,
+        events: Receiver<WorkerEvent>,
+        ue_pools: Vec<UePool>,
+    ) -> Result<Self, kaido_table::TooManyReaders> {
+        Ok(Self {
+            reader: node.domain.reader()?,
+            slots: UsageSlots::new(node.usage.len()),
+            node,
+            events,
+            sessions: Vec::new(),
+            free_indices: Vec::new(),
+            live: 0,
+            secret: Seed::random(),
+            issued: 0,
+            ue_pools: UePools::new(ue_pools),
+            tunnels: HashMap::new(),
+            periods: BinaryHeap::new(),
+        })
+    }
+
+    /// What control and workers share.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// Sessions now.
+    pub fn len(&self) -> usize {
+        self.live as usize
+    }
+
+    /// Whether there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Whether the node can choose UE addresses (UEIP of the UP Function Features).
+    pub fn has_ue_pools(&self) -> bool {
+        !self.ue_pools.is_empty()
+    }
+
+    /// Sessions from the `skip`th on, at most `limit`.
+    pub fn sessions(&self, skip: usize, limit: usize) -> Vec<SessionSummary> {
+        self.sessions.iter().flatten().skip(skip).take(limit).map(|session| self.summary(session)).collect()
+    }
+
+    /// Volume of all sessions since they began, by the URR of each that saw the most.
+    pub fn volume(&self) -> Volume {
+        self.sessions.iter().flatten().map(|session| self.session_volume(session)).fold(
+            Volume::default(),
+            |sum, volume| Volume {
+                uplink_bytes: sum.uplink_bytes + volume.uplink_bytes,
+                downlink_bytes: sum.downlink_bytes + volume.downlink_bytes,
+                uplink_packets: sum.uplink_packets + volume.uplink_packets,
+                downlink_packets: sum.downlink_packets + volume.downlink_packets,
+            },
+        )
+    }
+
+    fn session_volume(&self, session: &Session) -> Volume {
+        session
+            .meters
+            .values()
+            .map(|meter| self.node.usage.read(meter.slot))
+            .max_by_key(Volume::total_bytes)
+            .unwrap_or_default()
+    }
+
+    fn summary(&self, session: &Session) -> SessionSummary {
+        let mut ue = UeAddresses::default();
+        let mut local = BTreeSet::new();
+        for pdr in session.rules.pdrs.values() {
+            if let Some(LocalFTeid::Given(fteid)) = pdr.pdi.local_fteid {
+                local.extend(fteid.ipv4.map(|addr| (fteid.teid, IpAddr::V4(addr))));
+                local.extend(fteid.ipv6.map(|addr| (fteid.teid, IpAddr::V6(addr))));
+            }
+            for address in &pdr.pdi.ue_ip {
+                if let Some(ChooseOr::Given(addr)) = address.ipv4 {
+                    ue.ipv4 = Some(addr);
+                }
+                if let Some(ChooseOr::Given(prefix)) = address.ipv6 {
+                    ue.ipv6 = Some(prefix);
+                }
+            }
+        }
+        let rules = &session.rules;
+        SessionSummary {
+            seid: session.seid,
+            cp_fseid: session.cp_fseid,
+            ue,
+            local: local.into_iter().collect(),
+            remote: session.tunnels.iter().copied().collect(),
+            rules: [rules.pdrs.len(), rules.fars.len(), rules.qers.len(), rules.urrs.len()],
+            volume: self.session_volume(session),
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // The low half of a SEID is the index.
+    fn find(&self, seid: Seid) -> Result<usize, Rejection> {
+        let index = (seid.0 as u32) as usize;
+        match self.sessions.get(index) {
+            Some(Some(session)) if session.seid == seid => Ok(index),
+            _ => Err(Rejection::new(Cause::SessionContextNotFound, format!("no session has SEID {seid}"))),
+        }
+    }
+
+    fn by_index(&mut self, index: SessionIndex) -> Option<&mut Session> {
+        self.sessions.get_mut(index.0 as usize)?.as_deref_mut()
+    }
+
+    /// A number that follows from no number issued before.
+    fn issue(&mut self) -> u64 {
+        self.issued += 1;
+        self.secret.hash(&self.issued)
+    }
+
+    fn new_index(&mut self) -> Result<SessionIndex, Rejection> {
+        if self.live >= self.node.settings.sessions_max {
+            return Err(Rejection::new(
+                Cause::NoResourcesAvailable,
+                format!("the node has its {} sessions", self.live),
+            ));
+        }
+        let index = self.free_indices.pop().unwrap_or_else(|| {
+            self.sessions.push(None);
+            u32::try_from(self.sessions.len() - 1).unwrap_or(u32::MAX)
+        });
+        Ok(SessionIndex(index))
+    }
+
+    fn give_back(&mut self, leases: &[Lease]) {
+        leases.iter().for_each(|&lease| self.ue_pools.give_back(lease));
+    }
+
+    /// The session that has a key.
+    fn owner(&mut self, key: &SessionKey) -> Option<SessionIndex> {
+        let guard = self.reader.pin();
+        self.node.table.get(&guard, key).map(|record| record.session)
+    }
+
+    /// Counters for URRs that have none yet.
+    fn new_meters(
+        &mut self,
+        rules: &RuleSet,
+        existing: &BTreeMap<UrrId, Meter>,
+        now: SystemTime,
+    ) -> Result<BTreeMap<UrrId, Meter>, Rejection> {
+        let mut meters = BTreeMap::new();
+        for urr in rules.urrs.values().filter(|urr| !existing.contains_key(&urr.id)) {
+            let Some(slot) = self.slots.take() else {
+                self.release_meters(meters.values());
+                return Err(Rejection::new(Cause::NoResourcesAvailable, "no usage counter is free")
+                    .rule(RuleId::Urr(urr.id)));
+            };
+            meters.insert(urr.id, Meter::new(slot, urr, &self.node.usage, now));
+        }
+        Ok(meters)
+    }
+
+    /// Takes back counters that no record names any more.
+    fn release_meters<'m>(&mut self, meters: impl Iterator<Item = &'m Meter>) {
+        for meter in meters {
+            self.node.usage.clear(meter.slot);
+            self.slots.give_back(meter.slot);
+        }
+    }
+
+    fn schedule(&mut self, seid: Seid, meters: &BTreeMap<UrrId, Meter>) {
+        for (&id, meter) in meters {
+            if let Some(due) = meter.period_ends {
+                self.periods.push(Reverse((due, seid, id)));
+            }
+        }
+    }
+}
+
+/// What this node does not do yet is refused, not ignored.
+fn supported(urrs: &[Urr]) -> Result<(), Rejection> {
+    match urrs.iter().find(|urr| urr.volume_quota.is_some()) {
+        Some(urr) => Err(Rejection::new(
+            Cause::RuleCreationOrModificationFailure,
+            format!("URR {}: volume quotas are not supported", urr.id),
+        )
+        .rule(RuleId::Urr(urr.id))),
+        None => Ok(()),
+    }
+}
+
+impl SessionService for Upf {
+    fn establish(&mut self, request: &Establishment, now: SystemTime) -> Result<Established, Rejection> {
+        supported(&request.urrs)?;
+        let mut pdrs = request.pdrs.clone();
+        let mut chosen = Chosen::default();
+        let planned = self.choose(&mut pdrs, &mut chosen).and_then(|()| {
+            let mut rules = RuleSet::default();
+            pdrs.into_iter().try_for_each(|rule| rules.add_pdr(rule))?;
+            request.fars.iter().try_for_each(|rule| rules.add_far(rule.clone()))?;
+            request.qers.iter().try_for_each(|&rule| rules.add_qer(rule))?;
+            request.urrs.iter().try_for_each(|&rule| rules.add_urr(rule))?;
+            request.bars.iter().try_for_each(|&rule| rules.add_bar(rule))?;
+            self.create(request.cp_fseid, rules, chosen.leases.clone(), now)
+        });
+        match planned {
+            Ok(seid) => Ok(Established { seid, created_pdrs: chosen.created }),
+            Err(rejection) => {
+                self.give_back(&chosen.leases);
+                Err(rejection)
+            }
+        }
+    }
+
+    fn modify(&mut self, seid: Seid, request: &Modification, now: SystemTime) -> Result<Modified, Rejection> {
+        let index = self.find(seid)?;
+        supported(&request.create_urrs)?;
+        if let Some(update) = request.update_urrs.iter().find(|update| update.volume_quota.is_some()) {
+            return Err(Rejection::new(
+                Cause::RuleCreationOrModificationFailure,
+                format!("URR {}: volume quotas are not supported", update.id),
+            )
+            .rule(RuleId::Urr(update.id)));
+        }
+        let mut request = request.clone();
+        let mut chosen = Chosen::default();
+        let planned = self
+            .choose(&mut request.create_pdrs, &mut chosen)
+            .and_then(|()| self.change(index, &request, &chosen.leases, now));
+        match planned {
+            Ok(usage_reports) => Ok(Modified { created_pdrs: chosen.created, usage_reports }),
+            Err(rejection) => {
+                self.give_back(&chosen.leases);
+                Err(rejection)
+            }
+        }
+    }
+
+    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection> {
+        let index = self.find(seid)?;
+        let Some(mut session) = self.sessions[index].take() else {
+            return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
+        };
+        for key in &session.keys {
+            self.node.table.remove(key);
+        }
+        // The last packets under the old records are counted before the final report is made.
+        self.synchronize();
+        let usage_reports = session
+            .meters
+            .iter_mut()
+            .filter_map(|(id, meter)| {
+                let urr = session.rules.urrs.get(id)?;
+                Some(meter.report(urr, &self.node.usage, UsageReportTrigger::TERMR, now))
+            })
+            .collect();
+        self.release_meters(session.meters.values());
+        self.give_back(&session.leases);
+        for tunnel in &session.tunnels {
+            if let Some(users) = self.tunnels.get_mut(tunnel) {
+                users.retain(|&user| user != session.index);
+                if users.is_empty() {
+                    self.tunnels.remove(tunnel);
+                }
+            }
+        }
+        self.node.buffers_changed(Some(session.index));
+        self.free_indices.push(session.index.0);
+        self.live -= 1;
+        Ok(Deleted { usage_reports })
+    }
+
+    fn cp_fseid(&self, seid: Seid) -> Option<FSeid> {
+        let index = self.find(seid).ok()?;
+        self.sessions[index].as_deref().map(|session| session.cp_fseid)
+    }
+
+    fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent> {
+        let mut out = Vec::new();
+        while out.len() < limit
+            && let Ok(event) = self.events.try_recv()
+        {
+            self.event(event, now, &mut out);
+        }
+        self.periodic(now, limit, &mut out);
+        out
+    }
+}

@@ -1,0 +1,164 @@
+//! The rules of a session as the control plane has them, and how a request changes them.
+
+use std::collections::BTreeMap;
+
+use crate::rules::{
+    BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdr,
+    PdrId, Qer, QerId, Rejection, RuleId, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
+};
+
+/// All rules of a session. A copy is changed and compiled; only then it takes the old one's place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RuleSet {
+    pub(crate) pdrs: BTreeMap<PdrId, Pdr>,
+    pub(crate) fars: BTreeMap<FarId, Far>,
+    pub(crate) qers: BTreeMap<QerId, Qer>,
+    pub(crate) urrs: BTreeMap<UrrId, Urr>,
+    pub(crate) bars: BTreeMap<BarId, BufferingRule>,
+}
+
+/// Most rules of each kind in a session.
+const RULES_MAX: usize = 256;
+
+fn failure(rule: RuleId, detail: &str) -> Rejection {
+    Rejection::new(Cause::RuleCreationOrModificationFailure, format!("{rule:?}: {detail}")).rule(rule)
+}
+
+macro_rules! rule_map {
+    ($add:ident, $remove:ident, $map:ident, $id:ty, $rule:ty, $variant:ident) => {
+        pub(crate) fn $add(&mut self, rule: $rule) -> Result<(), Rejection> {
+            let id = rule.id;
+            if self.$map.len() >= RULES_MAX {
+                return Err(Rejection::new(
+                    Cause::NoResourcesAvailable,
+                    format!("more than {RULES_MAX} rules of a kind in a session"),
+                )
+                .rule(RuleId::$variant(id)));
+            }
+            match self.$map.insert(id, rule) {
+                None => Ok(()),
+                Some(_) => Err(failure(RuleId::$variant(id), "exists already")),
+            }
+        }
+
+        fn $remove(&mut self, id: $id) -> Result<(), Rejection> {
+            self.$map.remove(&id).map(drop).ok_or_else(|| failure(RuleId::$variant(id), "is not there"))
+        }
+    };
+}
+
+impl RuleSet {
+    rule_map!(add_pdr, remove_pdr, pdrs, PdrId, Pdr, Pdr);
+    rule_map!(add_far, remove_far, fars, FarId, Far, Far);
+    rule_map!(add_qer, remove_qer, qers, QerId, Qer, Qer);
+    rule_map!(add_urr, remove_urr, urrs, UrrId, Urr, Urr);
+    rule_map!(add_bar, remove_bar, bars, BarId, BufferingRule, Bar);
+
+    /// Applies a modification, in the order of TS 29.244 7.5.4.1: removals, creations, updates.
+    /// Returns the tunnels that are to end with an End Marker.
+    pub(crate) fn modify(&mut self, request: &Modification) -> Result<Vec<OuterHeaderCreation>, Rejection> {
+        request.remove_pdrs.iter().try_for_each(|&id| self.remove_pdr(id))?;
+        request.remove_fars.iter().try_for_each(|&id| self.remove_far(id))?;
+        request.remove_qers.iter().try_for_each(|&id| self.remove_qer(id))?;
+        request.remove_urrs.iter().try_for_each(|&id| self.remove_urr(id))?;
+        request.remove_bars.iter().try_for_each(|&id| self.remove_bar(id))?;
+        // What refers to a removed URR or QER simply does so no longer.
+        for pdr in self.pdrs.values_mut() {
+            pdr.urr_ids.retain(|id| !request.remove_urrs.contains(id));
+            pdr.qer_ids.retain(|id| !request.remove_qers.contains(id));
+        }
+        request.create_pdrs.iter().try_for_each(|rule| self.add_pdr(rule.clone()))?;
+        request.create_fars.iter().try_for_each(|rule| self.add_far(rule.clone()))?;
+        request.create_qers.iter().try_for_each(|&rule| self.add_qer(rule))?;
+        request.create_urrs.iter().try_for_each(|&rule| self.add_urr(rule))?;
+        request.create_bars.iter().try_for_each(|&rule| self.add_bar(rule))?;
+        request.update_pdrs.iter().try_for_each(|update| self.update_pdr(update))?;
+        request.update_qers.iter().try_for_each(|update| self.update_qer(update))?;
+        request.update_urrs.iter().try_for_each(|update| self.update_urr(update))?;
+        for update in &request.update_bars {
+            let bar = self.bars.get_mut(&update.id);
+            bar.ok_or_else(|| failure(RuleId::Bar(update.id), "is not there"))?.suggested_packets =
+                update.suggested_packets;
+        }
+        let mut ended = Vec::new();
+        for update in &request.update_fars {
+            ended.extend(self.update_far(update)?);
+        }
+        Ok(ended)
+    }
+
+    fn update_pdr(&mut self, update: &UpdatePdr) -> Result<(), Rejection> {
+        let pdr =
+            self.pdrs.get_mut(&update.id).ok_or_else(|| failure(RuleId::Pdr(update.id), "is not there"))?;
+        set(&mut pdr.precedence, update.precedence);
+        set(&mut pdr.pdi, update.pdi.clone());
+        set_some(&mut pdr.outer_header_removal, update.outer_header_removal);
+        set_some(&mut pdr.far_id, update.far_id);
+        set(&mut pdr.urr_ids, update.urr_ids.clone());
+        set(&mut pdr.qer_ids, update.qer_ids.clone());
+        Ok(())
+    }
+
+    fn update_qer(&mut self, update: &UpdateQer) -> Result<(), Rejection> {
+        let qer =
+            self.qers.get_mut(&update.id).ok_or_else(|| failure(RuleId::Qer(update.id), "is not there"))?;
+        set(&mut qer.gate, update.gate);
+        set_some(&mut qer.mbr, update.mbr);
+        set_some(&mut qer.gbr, update.gbr);
+        set_some(&mut qer.qfi, update.qfi);
+        Ok(())
+    }
+
+    fn update_urr(&mut self, update: &UpdateUrr) -> Result<(), Rejection> {
+        let urr =
+            self.urrs.get_mut(&update.id).ok_or_else(|| failure(RuleId::Urr(update.id), "is not there"))?;
+        set(&mut urr.method, update.method);
+        set(&mut urr.triggers, update.triggers);
+        set_some(&mut urr.measurement_period, update.measurement_period);
+        set_some(&mut urr.volume_threshold, update.volume_threshold);
+        set_some(&mut urr.volume_quota, update.volume_quota);
+        if let Some((inactive, count_packets, before_qos)) = update.information {
+            (urr.inactive, urr.count_packets, urr.before_qos) = (inactive, count_packets, before_qos);
+        }
+        Ok(())
+    }
+
+    fn update_far(&mut self, update: &UpdateFar) -> Result<Option<OuterHeaderCreation>, Rejection> {
+        let missing = |what| failure(RuleId::Far(update.id), what);
+        let far = self.fars.get_mut(&update.id).ok_or_else(|| missing("is not there"))?;
+        set(&mut far.apply_action, update.apply_action);
+        set_some(&mut far.bar_id, update.bar_id);
+        let Some(change) = &update.forwarding else { return Ok(None) };
+        let Some(forwarding) = &mut far.forwarding else {
+            // The first parameters of a rule that did not forward so far.
+            let destination_interface = change.destination_interface.ok_or_else(|| {
+                missing("has no forwarding parameters to update, and no destination is given")
+            })?;
+            far.forwarding = Some(ForwardingParameters {
+                destination_interface,
+                network_instance: change.network_instance.clone(),
+                outer_header_creation: change.outer_header_creation,
+                transport_level_marking: change.transport_level_marking,
+            });
+            return Ok(None);
+        };
+        let before = forwarding.outer_header_creation;
+        set(&mut forwarding.destination_interface, change.destination_interface);
+        set_some(&mut forwarding.network_instance, change.network_instance.clone());
+        set_some(&mut forwarding.outer_header_creation, change.outer_header_creation);
+        set_some(&mut forwarding.transport_level_marking, change.transport_level_marking);
+        Ok(before.filter(|_| change.send_end_marker))
+    }
+}
+
+fn set<T>(field: &mut T, new: Option<T>) {
+    if let Some(new) = new {
+        *field = new;
+    }
+}
+
+fn set_some<T>(field: &mut Option<T>, new: Option<T>) {
+    if new.is_some() {
+        *field = new;
+    }
+}

@@ -1,0 +1,53 @@
+//! A session: its rules, what it holds, and what is known of it from outside.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::meter::Meter;
+use super::pool::Lease;
+use super::ruleset::RuleSet;
+use crate::record::{SessionIndex, SessionKey, UeAddresses};
+use crate::rules::{FSeid, Seid, Teid, UrrId, Volume};
+use crate::usage::UsageSlot;
+
+/// One session as the control side keeps it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) seid: Seid,
+    pub(crate) index: SessionIndex,
+    pub(crate) cp_fseid: FSeid,
+    pub(crate) rules: RuleSet,
+    pub(crate) meters: BTreeMap<UrrId, Meter>,
+    /// Its keys in the table.
+    pub(crate) keys: BTreeSet<SessionKey>,
+    /// UE addresses to give back.
+    pub(crate) leases: Vec<Lease>,
+    /// Far ends of its tunnels, to know an Error Indication by.
+    pub(crate) tunnels: BTreeSet<(Teid, IpAddr)>,
+}
+
+impl Session {
+    /// The counter of every URR.
+    pub(crate) fn slots(&self) -> BTreeMap<UrrId, UsageSlot> {
+        self.meters.iter().map(|(&id, meter)| (id, meter.slot)).collect()
+    }
+}
+
+/// A session as `kaido sessions` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// Our end.
+    pub seid: Seid,
+    /// The control plane's end.
+    pub cp_fseid: FSeid,
+    /// The UE's addresses.
+    pub ue: UeAddresses,
+    /// Our tunnel endpoints.
+    pub local: Vec<(Teid, IpAddr)>,
+    /// The peers' tunnel endpoints.
+    pub remote: Vec<(Teid, IpAddr)>,
+    /// Numbers of PDRs, FARs, QERs and URRs.
+    pub rules: [usize; 4],
+    /// Volume since the session began, by its URR that saw the most.
+    pub volume: Volume,
+}

@@ -1,0 +1,21 @@
+//! The user plane function: session model, rule compiler and packet path of a UPF / PGW-U.
+//!
+//! ```text
+//!   SessionService ──▶ Upf: plan ─▶ compile ─▶ commit ──▶ Node.table ◀── Path: parse · look up · act · count
+//!        ▲                                                  Node.usage ◀──────────────────────────────┘
+//!        └── SessionEvent ◀── reports ◀── WorkerEvent ◀── thresholds, first buffered packet, error indications
+//! ```
+//!
+//! - [`rules`]: what a control plane asks for, in the standard's terms;
+//! - [`control`]: sessions and the rule compiler;
+//! - [`record`]: what rules become;
+//! - [`node`]: settings, and what control and workers share;
+//! - [`mod@path`]: the packet path of a worker;
+//! - [`mod@usage`] has the counters.
+
+pub mod control;
+pub mod node;
+pub mod path;
+pub mod record;
+pub mod rules;
+pub mod usage;

@@ -1,0 +1,252 @@
+//! What the node is: its addresses, ports and limits; and what control and workers share.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kaido_engine::PortId;
+use kaido_table::{Domain, RegionError, Table};
+
+use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel};
+use crate::rules::{PdrId, Teid};
+use crate::usage::{UsageCounters, UsageSlot};
+
+/// A network instance: a UE address space behind one or more ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Its name; `None` answers to every name that no other instance has.
+    pub name: Option<String>,
+}
+
+/// What a port is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortRole {
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Largest IP packet it takes, in bytes.
+    pub mtu: usize,
+    /// Its own addresses: packets to them are the kernel's, but for GTP-U.
+    pub addresses: Vec<IpAddr>,
+    /// GTP-U arrives here (N3, N9, S5-U, S1-U).
+    pub gtpu: bool,
+    /// Packets to UEs of this instance arrive here (N6, SGi).
+    pub instance: Option<InstanceId>,
+}
+
+/// How the outer UDP source port is chosen (TS 29.281 4.4.2.0 leaves it to the sender).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OuterSourcePort {
+    /// Always 2152, for peers and middleboxes that expect it.
+    Fixed,
+    /// By the inner flow, so that receivers can spread flows over their queues.
+    #[default]
+    Entropy,
+}
+
+/// How the node is set up. Does not change while it runs.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// Local GTP-U addresses; their places are the [`EndpointId`]s.
+    pub endpoints: Vec<IpAddr>,
+    /// Network instances; their places are the [`InstanceId`]s.
+    pub instances: Vec<Instance>,
+    /// Ports, in the order of their numbers.
+    pub ports: Vec<PortRole>,
+    /// Choice of the outer source port.
+    pub outer_source_port: OuterSourcePort,
+    /// Compute the outer UDP checksum over IPv4 too, where zero would do (TS 29.281 4.4.2.0).
+    pub udp_checksum_ipv4: bool,
+    /// Most sessions.
+    pub sessions_max: u32,
+    /// Most packets buffered for one session, unless its BAR suggests fewer.
+    pub buffer_packets_per_session: usize,
+    /// Most packets buffered by one worker.
+    pub buffer_packets_max: usize,
+    /// Longest time a packet is buffered.
+    pub buffer_time_max: Duration,
+    /// Error indications, ICMP errors and other answers to senders, per second and worker, of each kind.
+    pub answers_per_second: u32,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            instances: vec![Instance { name: None }],
+            ports: Vec::new(),
+            outer_source_port: OuterSourcePort::default(),
+            udp_checksum_ipv4: false,
+            sessions_max: 65_536,
+            buffer_packets_per_session: 64,
+            buffer_packets_max: 4096,
+            buffer_time_max: Duration::from_secs(10),
+            answers_per_second: 100,
+        }
+    }
+}
+
+impl NodeSettings {
+    /// The endpoint with that address.
+    #[inline]
+    pub fn endpoint(&self, addr: IpAddr) -> Option<EndpointId> {
+        #[allow(clippy::cast_possible_truncation)] // Configuration bounds the list at 256.
+        self.endpoints.iter().position(|&own| own == addr).map(|at| EndpointId(at as u8))
+    }
+
+    /// The instance that answers to `name`; without a name the first.
+    pub fn instance(&self, name: Option<&str>) -> Option<InstanceId> {
+        let place = match name {
+            None => (!self.instances.is_empty()).then_some(0),
+            Some(name) => self
+                .instances
+                .iter()
+                .position(|own| own.name.as_deref() == Some(name))
+                .or_else(|| self.instances.iter().position(|own| own.name.is_none())),
+        };
+        #[allow(clippy::cast_possible_truncation)] // As above.
+        place.map(|at| InstanceId(at as u8))
+    }
+}
+
+/// What a worker tells the control plane. Never about a packet as such: each kind is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerEvent {
+    /// A URR's counter crossed a threshold.
+    Threshold {
+        /// The session.
+        session: SessionIndex,
+        /// The counter.
+        slot: UsageSlot,
+    },
+    /// The first packet of a session was buffered.
+    Buffered {
+        /// The session.
+        session: SessionIndex,
+        /// The rule it matched.
+        pdr: PdrId,
+    },
+    /// A peer sent an Error Indication.
+    ErrorIndication {
+        /// The TEID that the peer does not know.
+        teid: Teid,
+        /// The peer.
+        peer: IpAddr,
+    },
+}
+
+/// What the control plane asks of the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerOrder {
+    /// Send an End Marker into the tunnel (TS 29.281 7.3.2).
+    EndMarker(Tunnel),
+}
+
+/// Events that may wait for the control plane.
+const EVENTS_MAX: usize = 16_384;
+
+/// Everything that control and workers share.
+#[derive(Debug)]
+pub struct Node {
+    /// How it is set up.
+    pub settings: NodeSettings,
+    /// Grace periods of the records.
+    pub domain: Domain,
+    /// The one table: tunnels and UE addresses to records.
+    pub table: Table<SessionKey, Record>,
+    /// Usage counters.
+    pub usage: UsageCounters,
+    /// When the node began; coarse times count from here.
+    pub started: Instant,
+    events: SyncSender<WorkerEvent>,
+    /// Moves whenever a session that may hold buffered packets was changed.
+    buffer_changes: AtomicU64,
+    /// Sessions whose buffered packets are to be dropped, with the change in which it was said.
+    discards: Mutex<Vec<(u64, SessionIndex)>>,
+    orders: Mutex<Vec<WorkerOrder>>,
+    orders_waiting: AtomicU64,
+}
+
+impl Node {
+    /// A node without sessions, and where the workers' events come out.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the tables do not fit into memory.
+    pub fn new(settings: NodeSettings) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
+        let domain = Domain::new();
+        // A session has a tunnel and up to two UE addresses; dual-stack tunnels have two.
+        let keys = settings.sessions_max.saturating_mul(4);
+        let table = Table::new(&domain, keys)?;
+        let usage = UsageCounters::new(settings.sessions_max.saturating_mul(4))?;
+        let (events, heard) = sync_channel(EVENTS_MAX);
+        let node = Self {
+            settings,
+            domain,
+            table,
+            usage,
+            started: Instant::now(),
+            events,
+            buffer_changes: AtomicU64::new(0),
+            discards: Mutex::default(),
+            orders: Mutex::default(),
+            orders_waiting: AtomicU64::new(0),
+        };
+        Ok((Arc::new(node), heard))
+    }
+
+    /// Tells the control plane; `false` when too much waits already.
+    #[must_use]
+    pub fn tell(&self, event: WorkerEvent) -> bool {
+        self.events.try_send(event).is_ok()
+    }
+
+    /// Counts the changes that workers with buffered packets must look at.
+    #[inline]
+    pub fn buffer_changes(&self) -> u64 {
+        // Acquire: the records of a change are seen with its count.
+        self.buffer_changes.load(Ordering::Acquire)
+    }
+
+    /// Has workers look at their buffered packets again, and drop those of `discard`.
+    pub fn buffers_changed(&self, discard: Option<SessionIndex>) {
+        if let Some(session) = discard {
+            let mut discards = self.discards.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = self.buffer_changes.load(Ordering::Relaxed);
+            // Every worker looks within its longest sleep; what is so many changes old was seen.
+            discards.retain(|&(at, _)| now.wrapping_sub(at) < 65_536);
+            discards.push((now, session));
+        }
+        self.buffer_changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Sessions whose packets are to be dropped, said at change `since` or later.
+    pub fn discards(&self, since: u64) -> Vec<SessionIndex> {
+        let discards = self.discards.lock().unwrap_or_else(PoisonError::into_inner);
+        discards.iter().filter(|&&(at, _)| at >= since).map(|&(_, session)| session).collect()
+    }
+
+    /// Asks the workers; the next to look does it.
+    pub fn order(&self, order: WorkerOrder) {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        orders.push(order);
+        self.orders_waiting.store(orders.len() as u64, Ordering::Release);
+    }
+
+    /// Takes what was asked; costs one load while nothing was.
+    #[inline]
+    pub fn take_orders(&self) -> Vec<WorkerOrder> {
+        if self.orders_waiting.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        self.orders_waiting.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *orders)
+    }
+
+    /// The port's role.
+    #[inline]
+    pub fn role(&self, port: PortId) -> &PortRole {
+        &self.settings.ports[port.index()]
+    }
+}

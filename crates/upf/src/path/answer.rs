@@ -1,0 +1,264 @@
+//! What we send of our own: GTP-U path messages, and errors to the senders of what cannot go on.
+
+use std::net::IpAddr;
+
+use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_table::Guard;
+use kaido_wire::MessageType;
+use kaido_wire::gtpu::{Message, UDP_PORT, UNDERSTOOD};
+use kaido_wire::icmpv4::{self, Icmpv4ErrorPacket, Icmpv4Reason};
+use kaido_wire::icmpv6::{self, Icmpv6ErrorPacket, Icmpv6Reason};
+
+use super::Worker;
+use super::emit::{self, Ends, HOPS};
+use super::forward::Arrival;
+use super::parse::{Outer, Packet};
+use crate::node::WorkerEvent;
+use crate::record::{Direction, InstanceId, Record, Rules, SessionKey, Tunnel};
+use crate::rules::Teid;
+
+/// ToS of ICMP errors: internetwork control (RFC 1812 4.3.2.5).
+const TOS_INTERNETWORK_CONTROL: u8 = 0xc0;
+
+/// Why a packet cannot go on and its sender is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Complaint {
+    /// Its hops are used up.
+    TimeExceeded,
+    /// It is larger than the octets given.
+    TooBig(usize),
+}
+
+impl Complaint {
+    fn reason(self) -> DropReason {
+        match self {
+            Self::TimeExceeded => DropReason::TtlExpired,
+            Self::TooBig(_) => DropReason::TooBig,
+        }
+    }
+}
+
+impl Worker {
+    /// A GTP-U message that is not a G-PDU, or a G-PDU whose extension headers we do not understand.
+    #[cold]
+    pub(super) fn signalling(&mut self, outer: &Outer, port: PortId, frame: Frame, out: &mut Output<'_>) {
+        if let Some(_unknown) = outer.header.unknown_mandatory {
+            if self.extension_notices.admit(out.now()) {
+                let notice = Message::SupportedExtensionHeaders { sequence: 0, types: UNDERSTOOD };
+                self.answer(outer, UDP_PORT, &notice, port, out);
+            }
+            return out.drop(port, frame, DropReason::ExtensionUnsupported);
+        }
+        match outer.header.message_type {
+            MessageType::ECHO_REQUEST => {
+                let sequence = outer.header.sequence.unwrap_or(0);
+                let response = Message::EchoResponse { sequence, recovery: 0 };
+                self.answer(outer, outer.src_port, &response, port, out);
+                out.release(frame);
+            }
+            MessageType::ECHO_RESPONSE | MessageType::SUPPORTED_EXTENSION_HEADERS => {
+                out.drop(port, frame, DropReason::GtpuSignalling);
+            }
+            MessageType::END_MARKER => out.drop(port, frame, DropReason::EndMarker),
+            MessageType::ERROR_INDICATION => {
+                let message = frame.data().get(outer.gtpu_offset..).unwrap_or_default();
+                match Message::parse(message) {
+                    // Who speaks for another address is not believed.
+                    Ok(Message::ErrorIndication { teid, peer, .. }) if peer == outer.src => {
+                        self.tell(WorkerEvent::ErrorIndication { teid: Teid(teid), peer });
+                        out.drop(port, frame, DropReason::ErrorIndication);
+                    }
+                    Ok(_) => out.drop(port, frame, DropReason::ErrorIndication),
+                    Err(_) => out.drop(port, frame, DropReason::GtpuMalformed),
+                }
+            }
+            _ => out.drop(port, frame, DropReason::GtpuUnsupported),
+        }
+    }
+
+    /// A G-PDU of no session: its sender is told to forget the tunnel (TS 29.281 7.3.1).
+    #[cold]
+    pub(super) fn unknown_teid(&mut self, outer: &Outer, port: PortId, frame: Frame, out: &mut Output<'_>) {
+        if self.error_indications.admit(out.now()) {
+            let indication = Message::ErrorIndication {
+                sequence: 0,
+                teid: outer.header.teid,
+                peer: self.node.settings.endpoints[usize::from(outer.endpoint.0)],
+                udp_port: None,
+            };
+            self.answer(outer, UDP_PORT, &indication, port, out);
+        }
+        out.drop(port, frame, DropReason::TeidUnknown);
+    }
+
+    fn answer(
+        &mut self,
+        outer: &Outer,
+        to_port: u16,
+        message: &Message<'_>,
+        port: PortId,
+        out: &mut Output<'_>,
+    ) {
+        let src = self.node.settings.endpoints[usize::from(outer.endpoint.0)];
+        self.send_message(Ends { src, dst: outer.src }, to_port, message, port, out);
+    }
+
+    /// Sends an End Marker into a tunnel.
+    pub(super) fn end_marker(&mut self, tunnel: &Tunnel, out: &mut Output<'_>) {
+        let src = self.node.settings.endpoints[usize::from(tunnel.local.0)];
+        let message = Message::EndMarker { teid: tunnel.teid.0 };
+        let on_behalf_of = self.gtpu_port();
+        self.send_message(Ends { src, dst: tunnel.peer }, UDP_PORT, &message, on_behalf_of, out);
+    }
+
+    /// The port to which drops of our own GTP-U messages are counted.
+    fn gtpu_port(&self) -> PortId {
+        let place = self.node.settings.ports.iter().position(|port| port.gtpu).unwrap_or(0);
+        PortId(u8::try_from(place).unwrap_or(0))
+    }
+
+    fn send_message(
+        &mut self,
+        ends: Ends,
+        to_port: u16,
+        message: &Message<'_>,
+        port: PortId,
+        out: &mut Output<'_>,
+    ) {
+        let Some(mut frame) = out.allocate() else { return out.count_drop(port, DropReason::NoFrame) };
+        let written = frame.append(message.len()).is_some_and(|space| message.emit(space).is_ok());
+        let ports = (UDP_PORT, to_port);
+        if !written || emit::datagram(&self.node.settings, ends, ports, 0, &mut frame).is_err() {
+            return out.drop(port, frame, DropReason::NoHeadroom);
+        }
+        let resolution = self.next_hops.resolve(ends.dst);
+        self.send(resolution, ends.dst, port, frame, out);
+    }
+
+    /// Drops a packet that cannot go on and tells its sender, where the RFCs let us.
+    #[cold]
+    #[allow(clippy::too_many_arguments)] // The packet, where it came from, and why.
+    pub(super) fn complain(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        port: PortId,
+        complaint: Complaint,
+        packet: &Packet,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        let fragmentable = matches!(complaint, Complaint::TooBig(_)) && !packet.dont_fragment;
+        if !fragmentable && self.icmp_errors.admit(out.now()) {
+            self.icmp_error(guard, record, port, complaint, packet, &frame, out);
+        }
+        out.drop(port, frame, complaint.reason());
+    }
+
+    #[allow(clippy::too_many_arguments)] // As `complain`.
+    fn icmp_error(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        port: PortId,
+        complaint: Complaint,
+        packet: &Packet,
+        offending: &Frame,
+        out: &mut Output<'_>,
+    ) {
+        let Some(src) = self.router_address(packet.src) else { return };
+        let Some(mut frame) = out.allocate() else { return out.count_drop(port, DropReason::NoFrame) };
+        if !write_icmp_error(&mut frame, src, packet.src, complaint, offending.data()) {
+            return out.release(frame);
+        }
+        match record.direction {
+            Direction::Downlink => {
+                let resolution = self.next_hops.resolve(packet.src);
+                self.send(resolution, packet.src, port, frame, out);
+            }
+            Direction::Uplink => self.back_to_ue(guard, record, port, packet.src, frame, out),
+        }
+    }
+
+    /// Sends a packet of our own into the downlink tunnel of the session. It is not the user's, so it is
+    /// not counted.
+    fn back_to_ue(
+        &mut self,
+        guard: &Guard<'_>,
+        uplink: &Record,
+        port: PortId,
+        ue: IpAddr,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        let node = self.node.clone();
+        let instances = 0..u8::try_from(node.settings.instances.len()).unwrap_or(u8::MAX);
+        let found = instances.map(InstanceId).find_map(|instance| {
+            let key = match ue {
+                IpAddr::V4(addr) => SessionKey::ipv4(instance, addr),
+                IpAddr::V6(addr) => SessionKey::ipv6(instance, addr),
+            };
+            let record = node.table.get(guard, &key).filter(|record| record.session == uplink.session)?;
+            Some((key, record))
+        });
+        let packet = Packet::read(frame.data(), frame.packet_len());
+        let (Some((key, record)), Ok(packet)) = (found, packet) else { return out.release(frame) };
+        let arrival = Arrival { port, key, qfi: None };
+        let tunnel = match &record.rules {
+            Rules::One(action) => action.open_tunnel(),
+            Rules::Filtered(rules) => {
+                super::forward::matching(rules, record, arrival.qfi, &packet, frame.data())
+                    .and_then(|rule| rule.action.open_tunnel())
+            }
+        };
+        let Some(tunnel) = tunnel else { return out.release(frame) };
+        if emit::encapsulate(&node.settings, &tunnel, &packet, &mut frame).is_err() {
+            return out.release(frame);
+        }
+        let resolution = self.next_hops.resolve(tunnel.peer);
+        self.send(resolution, tunnel.peer, port, frame, out);
+    }
+
+    /// The address under which this node speaks as a router: its first on the N6 side, of the family.
+    fn router_address(&self, family: IpAddr) -> Option<IpAddr> {
+        let n6 = self.node.settings.ports.iter().filter(|port| port.instance.is_some());
+        n6.flat_map(|port| &port.addresses).find(|addr| addr.is_ipv4() == family.is_ipv4()).copied()
+    }
+}
+
+/// Writes an ICMP error about `offending` into an empty frame; `false` when none may be sent.
+fn write_icmp_error(
+    frame: &mut Frame,
+    src: IpAddr,
+    dst: IpAddr,
+    complaint: Complaint,
+    offending: &[u8],
+) -> bool {
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let reason = match complaint {
+                Complaint::TimeExceeded => Icmpv4Reason::TimeExceeded { code: icmpv4::CODE_TTL_EXCEEDED },
+                Complaint::TooBig(mtu) => Icmpv4Reason::DestinationUnreachable {
+                    code: icmpv4::CODE_FRAGMENTATION_NEEDED,
+                    next_hop_mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+                },
+            };
+            let error =
+                Icmpv4ErrorPacket { src, dst, ttl: HOPS, tos: TOS_INTERNETWORK_CONTROL, reason, offending };
+            icmpv4::may_answer(offending)
+                && frame.append(error.len()).is_some_and(|space| error.emit(space).is_ok())
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let reason = match complaint {
+                Complaint::TimeExceeded => Icmpv6Reason::TimeExceeded { code: 0 },
+                Complaint::TooBig(mtu) => {
+                    Icmpv6Reason::PacketTooBig { mtu: u32::try_from(mtu).unwrap_or(u32::MAX) }
+                }
+            };
+            let error = Icmpv6ErrorPacket { src, dst, hop_limit: HOPS, traffic_class: 0, reason, offending };
+            icmpv6::may_answer(offending, reason)
+                && frame.append(error.len()).is_some_and(|space| error.emit(space).is_ok())
+        }
+        _ => false,
+    }
+}

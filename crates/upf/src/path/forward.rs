@@ -1,0 +1,294 @@
+//! Middle stage: which rule a packet matches, and what becomes of it.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
+use kaido_table::Guard;
+use kaido_wire::IpProtocol;
+
+use super::Worker;
+use super::answer::Complaint;
+use super::emit::{self, tunnel_overhead};
+use super::hold::Buffered;
+use super::parse::{Packet, is_own};
+use crate::node::WorkerEvent;
+use crate::record::{
+    Action, Destination, Direction, FilteredRule, Record, Rules, SessionKey, Tunnel, UeAddresses,
+};
+use crate::rules::SdfFilter;
+
+/// How a packet came in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) port: PortId,
+    pub(super) key: SessionKey,
+    /// QFI of its PDU session container.
+    pub(super) qfi: Option<u8>,
+}
+
+impl Worker {
+    /// A packet of a known session; the frame begins with it and ends with it.
+    #[inline]
+    pub(super) fn handle(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        arrival: Arrival,
+        packet: &Packet,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        if record.direction == Direction::Uplink {
+            if !record.ue.admits(packet.src) {
+                return out.drop(arrival.port, frame, DropReason::UeSpoofed);
+            }
+            // A UE has no business with the node itself, least of all with its tunnels.
+            if is_own(&self.node.settings, packet.dst) {
+                return out.drop(arrival.port, frame, DropReason::TunnelToSelf);
+            }
+        }
+        if packet.ttl <= 1 {
+            return self.complain(guard, record, arrival.port, Complaint::TimeExceeded, packet, frame, out);
+        }
+        if self.buffers.holds(record.session) {
+            // What waits goes first, whatever it waits for.
+            self.release(guard, record.session, out);
+        }
+        if let Some((mtu, frame)) = self.apply(record, arrival, packet, frame, None, out) {
+            self.complain(guard, record, arrival.port, Complaint::TooBig(mtu), packet, frame, out);
+        }
+    }
+
+    /// Applies the rule that a packet matches. Returns a packet that is larger than its way allows, with
+    /// what would pass.
+    #[inline]
+    pub(super) fn apply(
+        &mut self,
+        record: &Record,
+        arrival: Arrival,
+        packet: &Packet,
+        frame: Frame,
+        buffered_since: Option<Instant>,
+        out: &mut Output<'_>,
+    ) -> Option<(usize, Frame)> {
+        let action = match &record.rules {
+            Rules::One(action) => Some(action),
+            Rules::Filtered(rules) => {
+                matching(rules, record, arrival.qfi, packet, frame.data()).map(|rule| &rule.action)
+            }
+        };
+        let Some(action) = action else {
+            out.drop(arrival.port, frame, DropReason::NoPdr);
+            return None;
+        };
+        if !action.gate_open || action.apply.drop {
+            self.count(record, action, packet, true, out);
+            let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
+            out.drop(arrival.port, frame, reason);
+            return None;
+        }
+        if action.apply.buffer {
+            self.buffer(record, action, arrival, frame, buffered_since, out);
+            return None;
+        }
+        match action.destination {
+            Destination::Routed => self.route(record, action, arrival.port, packet, frame, out),
+            Destination::Tunnel(tunnel) => {
+                self.tunnel(record, action, &tunnel, arrival.port, packet, frame, out)
+            }
+        }
+    }
+
+    /// Moves the counters of an action: all for a packet that goes on, those before QoS enforcement for
+    /// one that does not.
+    #[inline]
+    fn count(&mut self, record: &Record, action: &Action, packet: &Packet, dropped: bool, out: &Output<'_>) {
+        let now_ms = self.now_ms(out);
+        for (slot, before_qos) in action.usage.iter() {
+            if (!dropped || before_qos)
+                && self.node.usage.count(slot, record.direction, packet.total_len as u64, now_ms)
+            {
+                self.tell(WorkerEvent::Threshold { session: record.session, slot });
+            }
+        }
+    }
+
+    #[cold]
+    fn buffer(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        arrival: Arrival,
+        frame: Frame,
+        since: Option<Instant>,
+        out: &mut Output<'_>,
+    ) {
+        let waiting = Buffered {
+            frame,
+            from: arrival.port,
+            key: arrival.key,
+            qfi: arrival.qfi,
+            since: since.unwrap_or(out.now()),
+        };
+        match self.buffers.push(record.session, waiting) {
+            Ok(first) => {
+                // A packet that was put back was told of when it came.
+                if first && since.is_none() && action.apply.notify_cp {
+                    self.tell(WorkerEvent::Buffered { session: record.session, pdr: action.pdr });
+                }
+            }
+            Err(refused) => out.drop(refused.from, refused.frame, DropReason::BufferFull),
+        }
+    }
+
+    #[inline]
+    fn route(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        from: PortId,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(usize, Frame)> {
+        let resolution = self.next_hops.resolve(packet.dst);
+        if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
+            return Some((mtu, frame));
+        }
+        self.count(record, action, packet, false, out);
+        emit::take_hop(&mut frame);
+        self.send(resolution, packet.dst, from, frame, out);
+        None
+    }
+
+    #[inline]
+    #[allow(clippy::too_many_arguments)] // As `route`, and the tunnel.
+    fn tunnel(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        tunnel: &Tunnel,
+        from: PortId,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(usize, Frame)> {
+        let resolution = self.next_hops.resolve(tunnel.peer);
+        let overhead = tunnel_overhead(tunnel);
+        if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
+            return Some((mtu.saturating_sub(overhead), frame));
+        }
+        self.count(record, action, packet, false, out);
+        emit::take_hop(&mut frame);
+        if emit::encapsulate(&self.node.settings, tunnel, packet, &mut frame).is_err() {
+            out.drop(from, frame, DropReason::NoHeadroom);
+            return None;
+        }
+        self.send(resolution, tunnel.peer, from, frame, out);
+        None
+    }
+
+    /// The MTU of the way out, where `len` octets exceed it.
+    #[inline]
+    fn exceeded(&self, resolution: Resolution, len: usize) -> Option<usize> {
+        match resolution {
+            Resolution::Ready(hop) => Some(self.node.role(hop.port).mtu).filter(|&mtu| len > mtu),
+            _ => None,
+        }
+    }
+
+    /// Sends an IP packet to its next hop, or keeps it until the next hop has answered.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        resolution: Resolution,
+        destination: IpAddr,
+        from: PortId,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        match resolution {
+            Resolution::Ready(hop) => {
+                let role = self.node.role(hop.port);
+                if frame.packet_len() > role.mtu {
+                    return out.drop(from, frame, DropReason::TooBig);
+                }
+                match emit::ethernet(&mut frame, role.mac, hop.mac) {
+                    Ok(()) => out.transmit(hop.port, frame),
+                    Err(_) => out.drop(from, frame, DropReason::NoHeadroom),
+                }
+            }
+            Resolution::Pending => {
+                if let Err(frame) = self.pending.push(frame, from, destination, out.now()) {
+                    out.drop(from, frame, DropReason::NextHopUnresolved);
+                }
+            }
+            Resolution::NoRoute => out.drop(from, frame, DropReason::NoRoute),
+        }
+    }
+
+    /// Tries the packets again whose next hops were not known.
+    pub(super) fn retry_pending(&mut self, out: &mut Output<'_>) {
+        self.pending_tried = self.next_hops.generation();
+        for packet in self.pending.take() {
+            match self.next_hops.resolve(packet.destination) {
+                Resolution::Pending if packet.is_overdue(out.now()) => {
+                    out.drop(packet.from, packet.frame, DropReason::NextHopUnresolved);
+                }
+                Resolution::Pending => self.pending.keep(packet),
+                resolution => self.send(resolution, packet.destination, packet.from, packet.frame, out),
+            }
+        }
+    }
+}
+
+/// The first rule, by precedence, that a packet matches.
+pub(super) fn matching<'r>(
+    rules: &'r [FilteredRule],
+    record: &Record,
+    qfi: Option<u8>,
+    packet: &Packet,
+    data: &[u8],
+) -> Option<&'r FilteredRule> {
+    rules.iter().find(|rule| {
+        let flow = rule.qfis.is_none_or(|qfis| qfi.is_some_and(|qfi| qfis >> (qfi & 63) & 1 != 0));
+        let ue = rule.ue.is_none_or(|ue| is_ue(&ue, record.direction, packet));
+        let filter = rule.sdf.is_empty() || rule.sdf.iter().any(|sdf| sdf_matches(sdf, record, packet, data));
+        flow && ue && filter
+    })
+}
+
+fn is_ue(ue: &UeAddresses, direction: Direction, packet: &Packet) -> bool {
+    ue.admits(match direction {
+        Direction::Uplink => packet.src,
+        Direction::Downlink => packet.dst,
+    })
+}
+
+/// Whether a packet satisfies a filter, written as the downlink sees it (TS 29.244 5.2.1A.2A).
+fn sdf_matches(sdf: &SdfFilter, record: &Record, packet: &Packet, data: &[u8]) -> bool {
+    let ports = packet.ports(data);
+    let (src_port, dst_port) = ports.unzip();
+    let ((remote, remote_port), (local, local_port)) = match record.direction {
+        Direction::Downlink => ((packet.src, src_port), (packet.dst, dst_port)),
+        Direction::Uplink => ((packet.dst, dst_port), (packet.src, src_port)),
+    };
+    sdf.protocol.is_none_or(|protocol| protocol == packet.protocol.0)
+        && sdf.remote.matches(remote, remote_port)
+        && sdf.local.matches(local, local_port)
+        && sdf.tos.is_none_or(|(value, mask)| packet.tos & mask == value & mask)
+        && sdf.flow_label.is_none_or(|label| packet.flow_label == Some(label))
+        && sdf.spi.is_none_or(|spi| security_parameter_index(packet, data) == Some(spi))
+}
+
+/// The SPI of an ESP or AH packet (RFC 4303 2, RFC 4302 2).
+fn security_parameter_index(packet: &Packet, data: &[u8]) -> Option<u32> {
+    let at = match packet.protocol {
+        IpProtocol::ESP => packet.upper_offset,
+        IpProtocol::AH => packet.upper_offset + 4,
+        _ => return None,
+    };
+    let bytes = data.get(at..)?.first_chunk::<4>()?;
+    (!packet.is_fragment).then(|| u32::from_be_bytes(*bytes))
+}

@@ -1,0 +1,252 @@
+//! The packet path: one worker's side of the user plane.
+//!
+//! ```text
+//!  batch ─▶ parse all ─▶ look up all ─▶ each: strip outer · match rule · gate · count ─▶ tunnel or route ─▶ Ethernet
+//!                                        │
+//!                                        └ slow: answers to senders · buffering · next hops being asked for
+//! ```
+
+mod answer;
+mod emit;
+mod forward;
+mod hold;
+mod limit;
+mod parse;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
+use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PortId};
+use kaido_table::{Guard, Reader, TooManyReaders};
+
+use self::forward::Arrival;
+use self::hold::{Buffers, PendingQueue};
+use self::limit::RateLimit;
+use self::parse::{Packet, Parsed, parse};
+use crate::node::{Node, WorkerEvent, WorkerOrder};
+use crate::record::{Record, SessionIndex, SessionKey};
+
+/// How often what waits too long is looked for.
+const SWEEP: Duration = Duration::from_millis(100);
+/// Events kept for a control plane that has no room for them now.
+const UNTOLD_MAX: usize = 65_536;
+
+/// One worker's user plane.
+#[derive(Debug)]
+pub struct Path {
+    reader: Reader,
+    worker: Worker,
+}
+
+/// All of [`Path`] but its right to read the table, so that both can be borrowed.
+#[derive(Debug)]
+struct Worker {
+    node: Arc<Node>,
+    next_hops: NextHops,
+    buffers: Buffers,
+    pending: PendingQueue,
+    /// Generation of the next hops in which the pending packets were last tried.
+    pending_tried: u64,
+    /// Changes of sessions up to which the buffered packets were looked at.
+    buffer_changes: u64,
+    swept: Instant,
+    error_indications: RateLimit,
+    extension_notices: RateLimit,
+    icmp_errors: RateLimit,
+    untold: Vec<WorkerEvent>,
+}
+
+impl Path {
+    /// A worker's user plane on `node`.
+    ///
+    /// # Errors
+    /// [`TooManyReaders`] at the 257th.
+    pub fn new(node: &Arc<Node>, next_hops: NextHops) -> Result<Self, TooManyReaders> {
+        let settings = &node.settings;
+        let limit = || RateLimit::new(settings.answers_per_second);
+        let worker = Worker {
+            buffers: Buffers::new(settings.buffer_packets_per_session, settings.buffer_packets_max),
+            pending: PendingQueue::default(),
+            pending_tried: 0,
+            buffer_changes: node.buffer_changes(),
+            swept: Instant::now(),
+            error_indications: limit(),
+            extension_notices: limit(),
+            icmp_errors: limit(),
+            untold: Vec::new(),
+            next_hops,
+            node: node.clone(),
+        };
+        Ok(Self { reader: node.domain.reader()?, worker })
+    }
+}
+
+impl Function for Path {
+    fn name(&self) -> &'static str {
+        "upf"
+    }
+
+    fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
+        let Self { reader, worker } = self;
+        let mut packets: ArrayVec<(Frame, Parsed), BATCH_MAX> = ArrayVec::new();
+        let mut keys: ArrayVec<SessionKey, BATCH_MAX> = ArrayVec::new();
+        for frame in batch.drain(..) {
+            let parsed = parse(&worker.node.settings, port, &frame);
+            if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
+                keys.push(key);
+            }
+            packets.push((frame, parsed));
+        }
+        let guard = reader.pin();
+        let node = worker.node.clone();
+        let mut records = [None; BATCH_MAX];
+        node.table.get_batch(&guard, &keys, &mut records[..keys.len()]);
+        let mut records = records.into_iter();
+        for (frame, parsed) in packets {
+            match parsed {
+                Parsed::Kernel => out.to_kernel(port, frame),
+                Parsed::Drop(reason) => out.drop(port, frame, reason),
+                Parsed::Signalling(outer) => worker.signalling(&outer, port, frame, out),
+                Parsed::Tunnel(key, outer) => match records.next().flatten() {
+                    Some(record) => {
+                        let qfi = outer.header.qfi;
+                        worker.tunnelled(&guard, record, Arrival { port, key, qfi }, &outer, frame, out);
+                    }
+                    None => worker.unknown_teid(&outer, port, frame, out),
+                },
+                Parsed::ToUe(key, packet, offset) => match records.next().flatten() {
+                    Some(record) => {
+                        let arrival = Arrival { port, key, qfi: None };
+                        worker.towards_ue(&guard, record, arrival, &packet, offset, frame, out);
+                    }
+                    None => out.drop(port, frame, DropReason::UeUnknown),
+                },
+            }
+        }
+    }
+
+    fn tick(&mut self, out: &mut Output<'_>) {
+        let Self { reader, worker } = self;
+        for order in worker.node.take_orders() {
+            match order {
+                WorkerOrder::EndMarker(tunnel) => worker.end_marker(&tunnel, out),
+            }
+        }
+        let changes = worker.node.buffer_changes();
+        if changes != worker.buffer_changes {
+            let since = std::mem::replace(&mut worker.buffer_changes, changes);
+            if !worker.buffers.is_empty() {
+                worker.look_at_buffers(&reader.pin(), since, out);
+            }
+        }
+        if !worker.pending.is_empty() && worker.next_hops.generation() != worker.pending_tried {
+            worker.retry_pending(out);
+        }
+        if out.now().saturating_duration_since(worker.swept) >= SWEEP {
+            worker.sweep(out);
+        }
+    }
+}
+
+impl Worker {
+    /// A G-PDU of a known tunnel.
+    fn tunnelled(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        arrival: Arrival,
+        outer: &parse::Outer,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        let payload_len = usize::from(outer.header.payload_len);
+        if !frame.strip(outer.gtpu_offset + usize::from(outer.header.payload_offset)) {
+            return out.drop(arrival.port, frame, DropReason::GtpuMalformed);
+        }
+        frame.truncate(payload_len);
+        let Ok(packet) = Packet::read(frame.data(), frame.packet_len()) else {
+            return out.drop(arrival.port, frame, DropReason::InnerMalformed);
+        };
+        frame.truncate(packet.total_len);
+        self.handle(guard, record, arrival, &packet, frame, out);
+    }
+
+    /// An IP packet towards a UE.
+    #[allow(clippy::too_many_arguments)] // What the parse stage found, handed on by parts.
+    fn towards_ue(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        arrival: Arrival,
+        packet: &Packet,
+        offset: usize,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        if !frame.strip(offset) {
+            return out.drop(arrival.port, frame, DropReason::IpMalformed);
+        }
+        frame.truncate(packet.total_len);
+        self.handle(guard, record, arrival, packet, frame, out);
+    }
+
+    /// Tells the control plane, now or when it has room again.
+    fn tell(&mut self, event: WorkerEvent) {
+        if !self.node.tell(event) && self.untold.len() < UNTOLD_MAX {
+            self.untold.push(event);
+        }
+    }
+
+    /// Drops what has waited too long and tells what could not be told.
+    fn sweep(&mut self, out: &mut Output<'_>) {
+        self.swept = out.now();
+        while let Some(event) = self.untold.pop() {
+            if !self.node.tell(event) {
+                self.untold.push(event);
+                break;
+            }
+        }
+        if let Some(limit) = out.now().checked_sub(self.node.settings.buffer_time_max) {
+            for packet in self.buffers.take_older(limit) {
+                out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
+            }
+        }
+        if !self.pending.is_empty() {
+            // Asks again for what nobody answered, and gives up on what is overdue.
+            self.retry_pending(out);
+        }
+    }
+
+    /// Milliseconds since the node's start.
+    fn now_ms(&self, out: &Output<'_>) -> u64 {
+        let elapsed = out.now().saturating_duration_since(self.node.started);
+        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Sends on the buffered packets of sessions that changed, drops those that are to be dropped.
+    fn look_at_buffers(&mut self, guard: &Guard<'_>, since: u64, out: &mut Output<'_>) {
+        for session in self.node.discards(since) {
+            for packet in self.buffers.take(session) {
+                out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
+            }
+        }
+        for session in self.buffers.sessions() {
+            self.release(guard, session, out);
+        }
+    }
+
+    /// Puts the buffered packets of a session through its rules again: what still buffers stays.
+    fn release(&mut self, guard: &Guard<'_>, session: SessionIndex, out: &mut Output<'_>) {
+        let node = self.node.clone();
+        for waiting in self.buffers.take(session) {
+            let hold::Buffered { frame, from, key, qfi, since } = waiting;
+            let record = node.table.get(guard, &key).filter(|record| record.session == session);
+            let (Some(record), Ok(packet)) = (record, Packet::read(frame.data(), frame.packet_len())) else {
+                out.drop(from, frame, DropReason::BufferDiscarded);
+                continue;
+            };
+            self.apply(record, Arrival { port: from, key, qfi }, &packet, frame, Some(since), out);
+        }
+    }
+}

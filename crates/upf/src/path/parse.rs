@@ -1,0 +1,205 @@
+//! First stage: what a frame is, and the key to look it up by. Reads headers only, changes nothing.
+
+use std::net::IpAddr;
+
+use kaido_engine::{DropReason, Frame, PortId};
+use kaido_wire::{Error, EtherType, GtpuHeader, IpProtocol, MessageType, gtpu, ipv4, ipv6, udp, vlan};
+
+use crate::node::NodeSettings;
+use crate::record::{EndpointId, SessionKey};
+use crate::rules::Teid;
+
+/// An IP packet's headers, of either family, as far as the path needs them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    pub(super) src: IpAddr,
+    pub(super) dst: IpAddr,
+    /// Octets of the packet, its header included.
+    pub(super) total_len: usize,
+    /// Octets before the upper layer.
+    pub(super) upper_offset: usize,
+    pub(super) protocol: IpProtocol,
+    /// Part of a packet: has no ports, or only the first part has.
+    pub(super) is_fragment: bool,
+    /// IPv4 alone: routers may not fragment.
+    pub(super) dont_fragment: bool,
+    /// TTL or hop limit.
+    pub(super) ttl: u8,
+    /// ToS or Traffic Class octet.
+    pub(super) tos: u8,
+    /// IPv6 flow label.
+    pub(super) flow_label: Option<u32>,
+}
+
+/// Why a slice is no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PacketFault {
+    Malformed,
+    Checksum,
+}
+
+impl Packet {
+    /// Reads the packet at the front of `first`, of whose `available` octets some may lie in further
+    /// segments.
+    #[inline]
+    pub(super) fn read(first: &[u8], available: usize) -> Result<Self, PacketFault> {
+        match first.first().map(|octet| octet >> 4) {
+            Some(4) => {
+                let header = ipv4::header_within(first, available)?;
+                if !ipv4::checksum_ok(first, header.header_len) {
+                    return Err(PacketFault::Checksum);
+                }
+                Ok(Self {
+                    src: header.src.into(),
+                    dst: header.dst.into(),
+                    total_len: header.total_len.into(),
+                    upper_offset: header.header_len.into(),
+                    protocol: header.protocol,
+                    is_fragment: header.fragment.is_some(),
+                    dont_fragment: header.dont_fragment,
+                    ttl: header.ttl,
+                    tos: header.tos,
+                    flow_label: None,
+                })
+            }
+            Some(6) => {
+                let header = ipv6::header_within(first, available)?;
+                Ok(Self {
+                    src: header.src.into(),
+                    dst: header.dst.into(),
+                    total_len: header.total_len as usize,
+                    upper_offset: header.header_len.into(),
+                    protocol: header.protocol,
+                    is_fragment: header.fragment.is_some_and(|fragment| !fragment.is_whole()),
+                    dont_fragment: true,
+                    ttl: header.hop_limit,
+                    tos: header.traffic_class,
+                    flow_label: Some(header.flow_label),
+                })
+            }
+            _ => Err(PacketFault::Malformed),
+        }
+    }
+
+    /// Source and destination port, where the packet has them.
+    #[inline]
+    pub(super) fn ports(&self, packet: &[u8]) -> Option<(u16, u16)> {
+        let upper = packet.get(self.upper_offset..).filter(|_| !self.is_fragment)?;
+        kaido_wire::ip::ports(self.protocol, upper)
+    }
+}
+
+impl From<Error> for PacketFault {
+    fn from(_: Error) -> Self {
+        Self::Malformed
+    }
+}
+
+/// The tunnel a packet came in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outer {
+    pub(super) src: IpAddr,
+    pub(super) src_port: u16,
+    pub(super) endpoint: EndpointId,
+    pub(super) header: GtpuHeader,
+    /// Octets from the start of the frame to the GTP-U header.
+    pub(super) gtpu_offset: usize,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Parsed {
+    /// For the kernel: ARP, neighbour discovery, our own addresses, what we do not know.
+    Kernel,
+    /// Not acceptable.
+    Drop(DropReason),
+    /// A G-PDU.
+    Tunnel(SessionKey, Outer),
+    /// Any other GTP-U message.
+    Signalling(Outer),
+    /// A packet towards a UE, `offset` octets into the frame.
+    ToUe(SessionKey, Packet, usize),
+}
+
+/// Reads a frame that came in on `port`.
+#[inline]
+pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Parsed {
+    let data = frame.data();
+    let Ok(link) = vlan::link(data) else { return Parsed::Drop(DropReason::EthernetMalformed) };
+    let role = &settings.ports[port.index()];
+    let is_ip = matches!(link.ethertype, EtherType::IPV4 | EtherType::IPV6);
+    if link.tag_count > 0 || !is_ip || link.dst.0 != role.mac {
+        return Parsed::Kernel;
+    }
+    let offset = usize::from(link.payload_offset);
+    let first = &data[offset..];
+    let packet = match Packet::read(first, frame.packet_len() - offset) {
+        Ok(packet) => packet,
+        Err(PacketFault::Malformed) => return Parsed::Drop(DropReason::IpMalformed),
+        Err(PacketFault::Checksum) => return Parsed::Drop(DropReason::IpChecksum),
+    };
+    if packet.dst.is_ipv4() != (link.ethertype == EtherType::IPV4) {
+        return Parsed::Drop(DropReason::IpMalformed);
+    }
+    if role.gtpu
+        && packet.protocol == IpProtocol::UDP
+        && let Some(endpoint) = settings.endpoint(packet.dst)
+    {
+        return tunnelled(&packet, endpoint, first, offset);
+    }
+    match role.instance {
+        Some(instance) if !is_own(settings, packet.dst) => {
+            let key = match packet.dst {
+                IpAddr::V4(addr) => SessionKey::ipv4(instance, addr),
+                IpAddr::V6(addr) => SessionKey::ipv6(instance, addr),
+            };
+            Parsed::ToUe(key, packet, offset)
+        }
+        _ => Parsed::Kernel,
+    }
+}
+
+/// Reads a UDP datagram to one of our GTP-U addresses, `offset` octets into the frame.
+fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], offset: usize) -> Parsed {
+    if packet.is_fragment {
+        return Parsed::Drop(DropReason::OuterFragment);
+    }
+    let Some(datagram) = first.get(packet.upper_offset..) else {
+        return Parsed::Drop(DropReason::UdpMalformed);
+    };
+    let Ok(udp) = udp::header_within(datagram, packet.total_len - packet.upper_offset) else {
+        return Parsed::Drop(DropReason::UdpMalformed);
+    };
+    if udp.dst_port != gtpu::UDP_PORT {
+        return Parsed::Kernel;
+    }
+    let message = datagram.get(udp::HEADER_LEN..).unwrap_or_default();
+    let Ok(header) = gtpu::header_within(message, usize::from(udp.length) - udp::HEADER_LEN) else {
+        return Parsed::Drop(DropReason::GtpuMalformed);
+    };
+    let outer = Outer {
+        src: packet.src,
+        src_port: udp.src_port,
+        endpoint,
+        header,
+        gtpu_offset: offset + packet.upper_offset + udp::HEADER_LEN,
+    };
+    if header.message_type == MessageType::G_PDU && header.unknown_mandatory.is_none() {
+        Parsed::Tunnel(SessionKey::tunnel(endpoint, Teid(header.teid)), outer)
+    } else {
+        Parsed::Signalling(outer)
+    }
+}
+
+/// Whether an address is this node's, or none that a router forwards to.
+pub(super) fn is_own(settings: &NodeSettings, addr: IpAddr) -> bool {
+    let not_routed = match addr {
+        IpAddr::V4(addr) => {
+            addr.is_multicast() || addr.is_broadcast() || addr.is_loopback() || addr.is_link_local()
+        }
+        IpAddr::V6(addr) => addr.is_multicast() || addr.is_loopback() || addr.is_unicast_link_local(),
+    };
+    not_routed
+        || settings.ports.iter().any(|port| port.addresses.contains(&addr))
+        || settings.endpoints.contains(&addr)
+}

@@ -1,0 +1,105 @@
+//! Forwarding and Buffering Action Rules (TS 29.244 7.5.2.3, 7.5.4.3, 7.5.2.6).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::{BarId, FarId, NetworkInstance, Teid};
+
+/// Source and Destination Interface values (TS 29.244 8.2.2, 8.2.24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Interface {
+    /// 0: Access, towards the UE (N3, S1-U/S5-U).
+    Access,
+    /// 1: Core (N9, S5/S8, and N6 for most control planes).
+    Core,
+    /// 2: SGi-LAN / N6-LAN.
+    N6Lan,
+    /// 3: CP-function.
+    CpFunction,
+}
+
+/// Apply Action flags (TS 29.244 8.2.26). Exactly one of drop, forward and buffer is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApplyAction {
+    /// DROP.
+    pub drop: bool,
+    /// FORW.
+    pub forward: bool,
+    /// BUFF.
+    pub buffer: bool,
+    /// NOCP: report the first buffered downlink packet to the control plane.
+    pub notify_cp: bool,
+}
+
+/// Outer Header Creation (TS 29.244 8.2.56) of the GTP-U kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OuterHeaderCreation {
+    /// The peer's TEID.
+    pub teid: Teid,
+    /// The peer's IPv4 address (GTP-U/UDP/IPv4).
+    pub ipv4: Option<Ipv4Addr>,
+    /// The peer's IPv6 address (GTP-U/UDP/IPv6). With both given IPv4 is used where we have it.
+    pub ipv6: Option<Ipv6Addr>,
+}
+
+/// Forwarding Parameters (TS 29.244 table 7.5.2.3-2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardingParameters {
+    /// Towards where.
+    pub destination_interface: Interface,
+    /// In which IP domain.
+    pub network_instance: Option<NetworkInstance>,
+    /// Tunnel to put the packet into.
+    pub outer_header_creation: Option<OuterHeaderCreation>,
+    /// Transport Level Marking (8.2.12): the ToS / Traffic Class octet of the outer header.
+    pub transport_level_marking: Option<u8>,
+}
+
+/// A Forwarding Action Rule, whole (Create FAR, TS 29.244 7.5.2.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Far {
+    /// Its name within the session.
+    pub id: FarId,
+    /// What to do.
+    pub apply_action: ApplyAction,
+    /// How to forward; present when `apply_action.forward` is set.
+    pub forwarding: Option<ForwardingParameters>,
+    /// How to buffer.
+    pub bar_id: Option<BarId>,
+}
+
+/// Update Forwarding Parameters (TS 29.244 table 7.5.4.3-2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdateForwardingParameters {
+    /// New destination.
+    pub destination_interface: Option<Interface>,
+    /// New IP domain.
+    pub network_instance: Option<NetworkInstance>,
+    /// New tunnel.
+    pub outer_header_creation: Option<OuterHeaderCreation>,
+    /// New marking.
+    pub transport_level_marking: Option<u8>,
+    /// PFCPSMReq-Flags SNDEM: send an End Marker down the old tunnel before the change.
+    pub send_end_marker: bool,
+}
+
+/// Update FAR (TS 29.244 7.5.4.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdateFar {
+    /// The FAR to change.
+    pub id: FarId,
+    /// New action.
+    pub apply_action: Option<ApplyAction>,
+    /// New parameters; each present field replaces the old one.
+    pub forwarding: Option<UpdateForwardingParameters>,
+    /// New BAR.
+    pub bar_id: Option<BarId>,
+}
+
+/// Create BAR / Update BAR (TS 29.244 7.5.2.6, 7.5.4.11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferingRule {
+    /// Its name within the session.
+    pub id: BarId,
+    /// Suggested Buffering Packets Count (8.2.104): how many downlink packets are worth keeping.
+    pub suggested_packets: Option<u8>,
+}

@@ -1,0 +1,32 @@
+//! The rule model of a PFCP session: what a control plane asks for, and what it is answered.
+//!
+//! These are the plain, validated forms of the information elements of TS 29.244 clause 7.5, free of
+//! any encoding. `kaido-pfcp` decodes the wire into them; [`crate::control`] plans and applies them;
+//! a REST or gRPC front end could fill them just as well. Names are the standard's.
+
+mod far;
+mod id;
+mod pdr;
+mod qer;
+mod request;
+mod sdf;
+mod urr;
+
+pub use far::{
+    ApplyAction, BufferingRule, Far, ForwardingParameters, Interface, OuterHeaderCreation, UpdateFar,
+    UpdateForwardingParameters,
+};
+pub use id::{BarId, FarId, NetworkInstance, PdrId, QerId, Qfi, RuleId, Seid, Teid, UrrId};
+pub use pdr::{
+    ChooseOr, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, UeIpAddress, UeIpRole, UpdatePdr,
+};
+pub use qer::{BitRate, Gate, Qer, UpdateQer};
+pub use request::{
+    Cause, CreatedPdr, Deleted, Established, Establishment, FSeid, Modification, Modified, Rejection,
+    SessionEvent, SessionService,
+};
+pub use sdf::{AddressMatch, FlowEnd, SdfError, SdfFilter};
+pub use urr::{
+    MeasurementMethod, ReportingTriggers, UpdateUrr, Urr, UsageReport, UsageReportTrigger, Volume,
+    VolumeThreshold,
+};

@@ -1,0 +1,150 @@
+//! Packet Detection Rules (TS 29.244 7.5.2.2, 7.5.4.2).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::{FarId, Interface, NetworkInstance, PdrId, QerId, Qfi, SdfFilter, Teid, UrrId};
+
+/// A value that the control plane gives, or asks us to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChooseOr<T> {
+    /// The control plane's own choice.
+    Given(T),
+    /// The user plane shall choose (CH, CHV4, CHV6).
+    Choose,
+}
+
+/// A fully qualified TEID: the TEID and at least one address (TS 29.244 8.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FTeid {
+    /// The tunnel endpoint, never zero in a session's rule.
+    pub teid: Teid,
+    /// IPv4 address of the endpoint.
+    pub ipv4: Option<Ipv4Addr>,
+    /// IPv6 address of the endpoint.
+    pub ipv6: Option<Ipv6Addr>,
+}
+
+/// The Local F-TEID of a PDI (TS 29.244 8.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalFTeid {
+    /// Chosen by the control plane.
+    Given(FTeid),
+    /// To be chosen by us.
+    Choose {
+        /// An IPv4 endpoint is wanted.
+        ipv4: bool,
+        /// An IPv6 endpoint is wanted.
+        ipv6: bool,
+        /// PDRs of one request with the same CHOOSE ID share one F-TEID.
+        choose_id: Option<u8>,
+    },
+}
+
+/// An IPv6 prefix; the bits behind `len` are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ipv6Prefix {
+    /// The prefix, host bits cleared.
+    pub addr: Ipv6Addr,
+    /// Length in bits, 0..=128.
+    pub len: u8,
+}
+
+impl Ipv6Prefix {
+    /// The prefix of `len` bits that `addr` lies in. `len` above 128 counts as 128.
+    pub fn of(addr: Ipv6Addr, len: u8) -> Self {
+        let len = len.min(128);
+        let mask = if len == 0 { 0 } else { u128::MAX << (128 - u32::from(len)) };
+        Self { addr: Ipv6Addr::from_bits(addr.to_bits() & mask), len }
+    }
+
+    /// Whether `addr` lies in the prefix.
+    pub fn contains(&self, addr: Ipv6Addr) -> bool {
+        Self::of(addr, self.len) == *self
+    }
+}
+
+/// Whether a UE IP address names the source or the destination of the packets sought (S/D flag).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UeIpRole {
+    /// The UE sends: the address is matched against the inner source.
+    Source,
+    /// The UE receives: the address is matched against the destination.
+    Destination,
+}
+
+/// UE IP Address (TS 29.244 8.2.62).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UeIpAddress {
+    /// IPv4 address of the UE.
+    pub ipv4: Option<ChooseOr<Ipv4Addr>>,
+    /// IPv6 prefix of the UE, /64 unless IP6PL says otherwise.
+    pub ipv6: Option<ChooseOr<Ipv6Prefix>>,
+    /// Which end of the packet it is. The flag is absent on interfaces where it means nothing.
+    pub role: UeIpRole,
+}
+
+/// Outer Header Removal (TS 29.244 8.2.64), by description value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OuterHeaderRemoval {
+    /// 0: GTP-U/UDP/IPv4.
+    GtpUUdpIpv4,
+    /// 1: GTP-U/UDP/IPv6.
+    GtpUUdpIpv6,
+    /// 6: GTP-U/UDP/IP, of whichever family the packet has.
+    GtpUUdpIp,
+}
+
+/// Packet Detection Information (TS 29.244 table 7.5.2.2-2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pdi {
+    /// Where the packet comes from.
+    pub source_interface: Interface,
+    /// Tunnel endpoint on which it arrives.
+    pub local_fteid: Option<LocalFTeid>,
+    /// IP domain on which it arrives.
+    pub network_instance: Option<NetworkInstance>,
+    /// UE addresses, any of which matches.
+    pub ue_ip: Vec<UeIpAddress>,
+    /// QoS flows, any of which matches; empty matches all.
+    pub qfis: Vec<Qfi>,
+    /// Flow filters, any of which matches; empty matches all.
+    pub sdf_filters: Vec<SdfFilter>,
+}
+
+/// A Packet Detection Rule, whole (Create PDR, TS 29.244 7.5.2.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pdr {
+    /// Its name within the session.
+    pub id: PdrId,
+    /// Lower values are matched first (TS 29.244 5.2.1).
+    pub precedence: u32,
+    /// What it matches.
+    pub pdi: Pdi,
+    /// Headers to take off before the FAR is applied.
+    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// What to do with the packet. Absent only where a predefined rule gives it.
+    pub far_id: Option<FarId>,
+    /// Usage to count.
+    pub urr_ids: Vec<UrrId>,
+    /// QoS to enforce.
+    pub qer_ids: Vec<QerId>,
+}
+
+/// Update PDR (TS 29.244 7.5.4.2): a field that is present replaces the old value whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdatePdr {
+    /// The PDR to change.
+    pub id: PdrId,
+    /// New precedence.
+    pub precedence: Option<u32>,
+    /// New detection information.
+    pub pdi: Option<Pdi>,
+    /// New header removal.
+    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// New FAR.
+    pub far_id: Option<FarId>,
+    /// New complete list of URRs; `None` leaves it.
+    pub urr_ids: Option<Vec<UrrId>>,
+    /// New complete list of QERs; `None` leaves it.
+    pub qer_ids: Option<Vec<QerId>>,
+}

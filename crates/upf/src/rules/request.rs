@@ -1,0 +1,279 @@
+//! Session requests, their answers, and what the user plane says unasked.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::SystemTime;
+
+use super::{
+    BarId, BufferingRule, FTeid, Far, FarId, Pdr, PdrId, Qer, QerId, RuleId, Seid, Teid, UeIpAddress,
+    UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReport,
+};
+
+/// F-SEID (TS 29.244 8.2.37).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FSeid {
+    /// The identifier, unique at the addresses below.
+    pub seid: Seid,
+    /// IPv4 address of its owner.
+    pub ipv4: Option<Ipv4Addr>,
+    /// IPv6 address of its owner.
+    pub ipv6: Option<Ipv6Addr>,
+}
+
+/// Cause values that refuse a request (TS 29.244 8.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// 64.
+    RequestRejected,
+    /// 65.
+    SessionContextNotFound,
+    /// 66.
+    MandatoryIeMissing,
+    /// 67.
+    ConditionalIeMissing,
+    /// 68.
+    InvalidLength,
+    /// 69.
+    MandatoryIeIncorrect,
+    /// 70.
+    InvalidForwardingPolicy,
+    /// 71.
+    InvalidFTeidAllocation,
+    /// 72.
+    NoEstablishedAssociation,
+    /// 73.
+    RuleCreationOrModificationFailure,
+    /// 74.
+    PfcpEntityInCongestion,
+    /// 75.
+    NoResourcesAvailable,
+    /// 76.
+    ServiceNotSupported,
+    /// 77.
+    SystemFailure,
+    /// 78.
+    RedirectionRequested,
+    /// 79.
+    AllDynamicAddressesOccupied,
+}
+
+impl Cause {
+    /// The value of the Cause IE.
+    pub const fn value(self) -> u8 {
+        match self {
+            Self::RequestRejected => 64,
+            Self::SessionContextNotFound => 65,
+            Self::MandatoryIeMissing => 66,
+            Self::ConditionalIeMissing => 67,
+            Self::InvalidLength => 68,
+            Self::MandatoryIeIncorrect => 69,
+            Self::InvalidForwardingPolicy => 70,
+            Self::InvalidFTeidAllocation => 71,
+            Self::NoEstablishedAssociation => 72,
+            Self::RuleCreationOrModificationFailure => 73,
+            Self::PfcpEntityInCongestion => 74,
+            Self::NoResourcesAvailable => 75,
+            Self::ServiceNotSupported => 76,
+            Self::SystemFailure => 77,
+            Self::RedirectionRequested => 78,
+            Self::AllDynamicAddressesOccupied => 79,
+        }
+    }
+}
+
+/// Why a request was refused. Nothing of it was applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause:?}: {detail}")]
+pub struct Rejection {
+    /// The Cause to answer with.
+    pub cause: Cause,
+    /// The type of the Offending IE, where the standard asks for one.
+    pub offending_ie: Option<u16>,
+    /// The Failed Rule ID, where a rule is at fault.
+    pub failed_rule: Option<RuleId>,
+    /// For the log: what exactly was wrong.
+    pub detail: String,
+}
+
+impl Rejection {
+    /// A refusal with nothing but its cause and a sentence for the log.
+    pub fn new(cause: Cause, detail: impl Into<String>) -> Self {
+        Self { cause, offending_ie: None, failed_rule: None, detail: detail.into() }
+    }
+
+    /// Names the offending IE by its type.
+    #[must_use]
+    pub fn ie(mut self, ie_type: u16) -> Self {
+        self.offending_ie = Some(ie_type);
+        self
+    }
+
+    /// Names the rule at fault.
+    #[must_use]
+    pub fn rule(mut self, rule: RuleId) -> Self {
+        self.failed_rule = Some(rule);
+        self
+    }
+}
+
+/// PFCP Session Establishment Request (TS 29.244 7.5.2), decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Establishment {
+    /// The control plane's end of the session.
+    pub cp_fseid: FSeid,
+    /// PDRs.
+    pub pdrs: Vec<Pdr>,
+    /// FARs.
+    pub fars: Vec<Far>,
+    /// QERs.
+    pub qers: Vec<Qer>,
+    /// URRs.
+    pub urrs: Vec<Urr>,
+    /// BARs.
+    pub bars: Vec<BufferingRule>,
+}
+
+/// Created PDR (TS 29.244 7.5.3.2): what we chose for a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedPdr {
+    /// The rule.
+    pub id: PdrId,
+    /// The F-TEID chosen, if we were asked to.
+    pub local_fteid: Option<FTeid>,
+    /// The UE address chosen, if we were asked to.
+    pub ue_ip: Option<UeIpAddress>,
+}
+
+/// The answer to an [`Establishment`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Established {
+    /// Our end of the session. The endpoint adds its own addresses to make the UP F-SEID.
+    pub seid: Seid,
+    /// What we chose.
+    pub created_pdrs: Vec<CreatedPdr>,
+}
+
+/// PFCP Session Modification Request (TS 29.244 7.5.4), decoded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Modification {
+    /// New control-plane end, when it moved.
+    pub cp_fseid: Option<FSeid>,
+    /// PDRs to remove.
+    pub remove_pdrs: Vec<PdrId>,
+    /// FARs to remove.
+    pub remove_fars: Vec<FarId>,
+    /// URRs to remove; each gives a final report.
+    pub remove_urrs: Vec<UrrId>,
+    /// QERs to remove.
+    pub remove_qers: Vec<QerId>,
+    /// BARs to remove.
+    pub remove_bars: Vec<BarId>,
+    /// PDRs to add.
+    pub create_pdrs: Vec<Pdr>,
+    /// FARs to add.
+    pub create_fars: Vec<Far>,
+    /// URRs to add.
+    pub create_urrs: Vec<Urr>,
+    /// QERs to add.
+    pub create_qers: Vec<Qer>,
+    /// BARs to add.
+    pub create_bars: Vec<BufferingRule>,
+    /// PDRs to change.
+    pub update_pdrs: Vec<UpdatePdr>,
+    /// FARs to change.
+    pub update_fars: Vec<UpdateFar>,
+    /// URRs to change.
+    pub update_urrs: Vec<UpdateUrr>,
+    /// QERs to change.
+    pub update_qers: Vec<UpdateQer>,
+    /// BARs to change.
+    pub update_bars: Vec<BufferingRule>,
+    /// URRs to report at once (Query URR).
+    pub query_urrs: Vec<UrrId>,
+    /// PFCPSMReq-Flags QAURR: report all URRs at once.
+    pub query_all_urrs: bool,
+    /// PFCPSMReq-Flags DROBU: drop what is buffered.
+    pub drop_buffered: bool,
+}
+
+/// The answer to a [`Modification`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Modified {
+    /// What we chose.
+    pub created_pdrs: Vec<CreatedPdr>,
+    /// Reports asked for, and final reports of removed URRs.
+    pub usage_reports: Vec<UsageReport>,
+}
+
+/// The answer to a deletion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// The final report of every URR.
+    pub usage_reports: Vec<UsageReport>,
+}
+
+/// What the user plane reports unasked (PFCP Session Report Request, TS 29.244 7.5.8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// USAR: usage reports.
+    Usage {
+        /// Our end of the session.
+        seid: Seid,
+        /// The reports.
+        reports: Vec<UsageReport>,
+    },
+    /// DLDR: the first downlink packet of a buffering session.
+    DownlinkData {
+        /// Our end of the session.
+        seid: Seid,
+        /// The PDR it matched.
+        pdr_id: PdrId,
+    },
+    /// ERIR: a peer answered with a GTP-U Error Indication.
+    ErrorIndication {
+        /// Our end of the session.
+        seid: Seid,
+        /// TEID the peer does not know.
+        teid: Teid,
+        /// The peer.
+        peer: IpAddr,
+    },
+}
+
+impl SessionEvent {
+    /// The session spoken of.
+    pub fn seid(&self) -> Seid {
+        match self {
+            Self::Usage { seid, .. }
+            | Self::DownlinkData { seid, .. }
+            | Self::ErrorIndication { seid, .. } => *seid,
+        }
+    }
+}
+
+/// The user plane as a control-plane endpoint sees it: every call is planned whole, then applied whole,
+/// or refused with nothing changed.
+pub trait SessionService {
+    /// Creates a session.
+    ///
+    /// # Errors
+    /// A [`Rejection`] with the standard's cause.
+    fn establish(&mut self, request: &Establishment, now: SystemTime) -> Result<Established, Rejection>;
+
+    /// Changes a session.
+    ///
+    /// # Errors
+    /// A [`Rejection`] with the standard's cause.
+    fn modify(&mut self, seid: Seid, request: &Modification, now: SystemTime) -> Result<Modified, Rejection>;
+
+    /// Deletes a session.
+    ///
+    /// # Errors
+    /// [`Cause::SessionContextNotFound`] when there is none.
+    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection>;
+
+    /// The control plane's F-SEID of a session, to address reports and answers.
+    fn cp_fseid(&self, seid: Seid) -> Option<FSeid>;
+
+    /// What has happened since the last call and is due by `now`; at most `limit` events.
+    fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent>;
+}

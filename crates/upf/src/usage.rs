@@ -1,0 +1,182 @@
+//! Usage counters: written by workers for every packet, read by the control plane when a report is due.
+//!
+//! A counter belongs to one URR of one session and lives as long as it does, across all changes of the
+//! rules, so nothing is lost when a record is replaced. Counts only grow; a report is a difference.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kaido_table::{Region, RegionError};
+
+use crate::record::Direction;
+use crate::rules::Volume;
+
+/// The place of a URR's counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UsageSlot(pub u32);
+
+/// No limit set.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// One cache line: four counts and the three counts at which a report is due.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Cell {
+    uplink_bytes: AtomicU64,
+    uplink_packets: AtomicU64,
+    downlink_bytes: AtomicU64,
+    downlink_packets: AtomicU64,
+    /// Absolute counts of bytes; stored complemented, so that zeroed memory means unlimited.
+    uplink_limit: AtomicU64,
+    downlink_limit: AtomicU64,
+    total_limit: AtomicU64,
+    /// Milliseconds since the node's start of the last packet.
+    last_packet_ms: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Cell>() == 64);
+
+/// All counters of the node.
+#[derive(Debug)]
+pub struct UsageCounters {
+    region: Region,
+    len: u32,
+}
+
+impl UsageCounters {
+    /// Memory for `len` counters.
+    ///
+    /// # Errors
+    /// [`RegionError`] when there is not so much.
+    pub fn new(len: u32) -> Result<Self, RegionError> {
+        Ok(Self { region: Region::map(len as usize * size_of::<Cell>())?, len })
+    }
+
+    /// How many counters there are.
+    #[allow(clippy::len_without_is_empty)] // Never empty.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    #[inline]
+    fn cell(&self, slot: UsageSlot) -> &Cell {
+        assert!(slot.0 < self.len, "usage slot out of range");
+        // SAFETY: the slot is in range; the region is page-aligned and was born zeroed, which is a
+        // valid cell; cells are only ever shared, and made of atomics.
+        unsafe { self.region.base().cast::<Cell>().add(slot.0 as usize).as_ref() }
+    }
+
+    /// Counts a packet. Returns `true` when a threshold was crossed that was not before: exactly one
+    /// packet of all workers' sees that for a threshold set.
+    #[inline]
+    pub fn count(&self, slot: UsageSlot, direction: Direction, bytes: u64, now_ms: u64) -> bool {
+        let cell = self.cell(slot);
+        let (byte_count, packet_count, limit, other) = match direction {
+            Direction::Uplink => {
+                (&cell.uplink_bytes, &cell.uplink_packets, &cell.uplink_limit, &cell.downlink_bytes)
+            }
+            Direction::Downlink => {
+                (&cell.downlink_bytes, &cell.downlink_packets, &cell.downlink_limit, &cell.uplink_bytes)
+            }
+        };
+        // Relaxed throughout: each count stands for itself, and the reader's grace period orders the
+        // last count of a URR before its final report.
+        packet_count.fetch_add(1, Ordering::Relaxed);
+        let own = byte_count.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        cell.last_packet_ms.store(now_ms, Ordering::Relaxed);
+        let total = own.wrapping_add(other.load(Ordering::Relaxed));
+        reached(limit, own) | reached(&cell.total_limit, total)
+    }
+
+    /// The counts so far.
+    pub fn read(&self, slot: UsageSlot) -> Volume {
+        let cell = self.cell(slot);
+        Volume {
+            uplink_bytes: cell.uplink_bytes.load(Ordering::Relaxed),
+            downlink_bytes: cell.downlink_bytes.load(Ordering::Relaxed),
+            uplink_packets: cell.uplink_packets.load(Ordering::Relaxed),
+            downlink_packets: cell.downlink_packets.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sets the absolute byte counts at which a report is due; [`UNLIMITED`] sets none.
+    pub fn set_limits(&self, slot: UsageSlot, uplink: u64, downlink: u64, total: u64) {
+        let cell = self.cell(slot);
+        cell.uplink_limit.store(!uplink, Ordering::Relaxed);
+        cell.downlink_limit.store(!downlink, Ordering::Relaxed);
+        cell.total_limit.store(!total, Ordering::Relaxed);
+    }
+
+    /// Clears a counter for its next owner. No worker may still hold a record that names it.
+    pub fn clear(&self, slot: UsageSlot) {
+        let cell = self.cell(slot);
+        for count in [
+            &cell.uplink_bytes,
+            &cell.uplink_packets,
+            &cell.downlink_bytes,
+            &cell.downlink_packets,
+            &cell.uplink_limit,
+            &cell.downlink_limit,
+            &cell.total_limit,
+            &cell.last_packet_ms,
+        ] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether `count` has reached a limit; the first to see it takes the limit away.
+#[inline]
+fn reached(limit: &AtomicU64, count: u64) -> bool {
+    count >= !limit.load(Ordering::Relaxed) && limit.swap(0, Ordering::Relaxed) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_is_seen_by_one_packet() {
+        let counters = UsageCounters::new(4).unwrap();
+        let slot = UsageSlot(3);
+        counters.set_limits(slot, UNLIMITED, UNLIMITED, 1000);
+        assert!(!counters.count(slot, Direction::Uplink, 600, 0));
+        assert!(!counters.count(slot, Direction::Downlink, 399, 0));
+        assert!(counters.count(slot, Direction::Downlink, 1, 0));
+        assert!(!counters.count(slot, Direction::Uplink, 5000, 0));
+        let volume = counters.read(slot);
+        assert_eq!((volume.uplink_bytes, volume.downlink_bytes), (5600, 400));
+        assert_eq!((volume.uplink_packets, volume.downlink_packets), (2, 2));
+        counters.clear(slot);
+        assert_eq!(counters.read(slot), Volume::default());
+        assert!(!counters.count(slot, Direction::Uplink, u64::MAX / 2, 0), "a cleared counter has no limit");
+    }
+
+    #[test]
+    fn directions_have_thresholds_of_their_own() {
+        let counters = UsageCounters::new(1).unwrap();
+        let slot = UsageSlot(0);
+        counters.set_limits(slot, 100, UNLIMITED, UNLIMITED);
+        assert!(!counters.count(slot, Direction::Downlink, 500, 0));
+        assert!(counters.count(slot, Direction::Uplink, 100, 0));
+    }
+
+    #[test]
+    fn concurrent_packets_cross_a_threshold_once() {
+        let counters = UsageCounters::new(1).unwrap();
+        counters.set_limits(UsageSlot(0), UNLIMITED, UNLIMITED, 50_000);
+        let crossed: u32 = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        (0..1000)
+                            .map(|_| u32::from(counters.count(UsageSlot(0), Direction::Uplink, 100, 0)))
+                            .sum::<u32>()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(crossed, 1);
+        assert_eq!(counters.read(UsageSlot(0)).uplink_bytes, 400_000);
+    }
+}

@@ -1,0 +1,383 @@
+//! Sessions from request to packet: what is counted, reported, buffered, refused and left behind.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+mod fixture;
+
+use std::time::Duration;
+
+use fixture::{DN_MAC, GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, ip, now, v4};
+use kaido_engine::{DropReason, Wanted};
+use kaido_upf::rules::{
+    ApplyAction, Cause, ChooseOr, FTeid, FarId, LocalFTeid, Modification, OuterHeaderCreation,
+    OuterHeaderRemoval, PdrId, QerId, RuleId, Seid, SessionEvent, SessionService, Teid, UeIpAddress,
+    UeIpRole, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId, UsageReportTrigger,
+};
+use kaido_wire::{EtherType, EthernetRepr, GtpuRepr, IpProtocol, Ipv4Repr, MacAddr, UdpRepr, gtpu, ipv4};
+
+/// An IPv4/UDP packet of `payload` octets.
+fn udp(src: &str, dst: &str, payload: usize) -> Vec<u8> {
+    let ip = Ipv4Repr {
+        src: v4(src),
+        dst: v4(dst),
+        protocol: IpProtocol::UDP,
+        ttl: 64,
+        tos: 0,
+        identification: 7,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        options: &[],
+        payload_len: (8 + payload) as u16,
+    };
+    let mut packet = vec![0; 28 + payload];
+    ip.emit(&mut packet).unwrap();
+    UdpRepr { src_port: 4000, dst_port: 5000, payload_len: payload as u16 }.emit(&mut packet[20..]).unwrap();
+    packet
+}
+
+fn ethernet(dst: [u8; 6], src: [u8; 6], packet: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; 14];
+    EthernetRepr { dst: MacAddr(dst), src: MacAddr(src), ethertype: EtherType::IPV4 }
+        .emit(&mut frame)
+        .unwrap();
+    frame.extend_from_slice(packet);
+    frame
+}
+
+/// A G-PDU as the gNB sends it.
+fn uplink(teid: u32, inner: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 8];
+    GtpuRepr::g_pdu(teid, inner.len() as u16).emit(&mut header).unwrap();
+    let mut packet = udp("10.100.3.2", "10.100.3.1", 8 + inner.len());
+    packet[20..22].copy_from_slice(&gtpu::UDP_PORT.to_be_bytes());
+    packet[22..24].copy_from_slice(&gtpu::UDP_PORT.to_be_bytes());
+    packet[28..36].copy_from_slice(&header);
+    packet[36..].copy_from_slice(inner);
+    ethernet(N3_MAC, GNB_MAC, &packet)
+}
+
+fn downlink(inner: &[u8]) -> Vec<u8> {
+    ethernet(N6_MAC, DN_MAC, inner)
+}
+
+fn far_update(id: u32, apply_action: ApplyAction) -> Modification {
+    Modification {
+        update_fars: vec![UpdateFar {
+            id: FarId(id),
+            apply_action: Some(apply_action),
+            forwarding: None,
+            bar_id: None,
+        }],
+        ..Modification::default()
+    }
+}
+
+const FORWARD: ApplyAction = ApplyAction { drop: false, forward: true, buffer: false, notify_cp: false };
+const BUFFER: ApplyAction = ApplyAction { drop: false, forward: false, buffer: true, notify_cp: true };
+
+#[test]
+fn volume_is_counted_both_ways_and_reported_at_deletion() {
+    let mut rig = Rig::new();
+    let session = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    for _ in 0..3 {
+        let out = rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 100)));
+        assert_eq!(out.len(), 1);
+        assert_eq!((out[0].0, out[0].1.len()), (N6, 14 + 128));
+    }
+    let out = rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 1000)));
+    assert_eq!((out[0].0, out[0].1.len()), (N3, 14 + 36 + 1028));
+    let report = rig.upf.delete(session.seid, now()).unwrap().usage_reports.remove(0);
+    assert_eq!((report.urr_id, report.ur_seqn, report.trigger), (UrrId(1), 0, UsageReportTrigger::TERMR));
+    let volume = report.volume.unwrap();
+    assert_eq!((volume.uplink_bytes, volume.uplink_packets), (3 * 128, 3));
+    assert_eq!((volume.downlink_bytes, volume.downlink_packets), (1028, 1));
+    // The session is gone: its packets are nobody's.
+    assert!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 1))).is_empty());
+    assert_eq!(rig.drops(N6, DropReason::UeUnknown), 1);
+    assert_eq!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 1))).len(), 1, "an error indication");
+    assert_eq!(rig.drops(N3, DropReason::TeidUnknown), 1);
+    assert!(rig.upf.delete(session.seid, now()).is_err());
+}
+
+#[test]
+fn a_threshold_gives_one_report_and_counts_anew() {
+    let mut rig = Rig::new();
+    let plan = SessionPlan { threshold: Some(1000), ..SessionPlan::ipv4(7) };
+    let session = rig.upf.establish(&plan.establishment(), now()).unwrap();
+    let mut reported = 0;
+    for round in 0..25u32 {
+        rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 72)));
+        for event in rig.upf.poll_events(now(), 10) {
+            let SessionEvent::Usage { seid, reports } = event else { panic!("{event:?}") };
+            assert_eq!(seid, session.seid);
+            assert_eq!(reports[0].trigger, UsageReportTrigger::VOLTH);
+            assert_eq!(reports[0].ur_seqn, reported);
+            assert_eq!(reports[0].volume.unwrap().uplink_bytes, 1000);
+            assert_eq!((round + 1) % 10, 0, "every tenth packet of 100 octets");
+            reported += 1;
+        }
+    }
+    assert_eq!(reported, 2);
+    let last = rig.upf.delete(session.seid, now()).unwrap().usage_reports.remove(0);
+    assert_eq!((last.ur_seqn, last.volume.unwrap().total_bytes()), (2, 500));
+}
+
+#[test]
+fn periodic_reports_come_when_due_and_a_query_at_once() {
+    let mut rig = Rig::new();
+    let mut request = SessionPlan::ipv4(7).establishment();
+    request.urrs[0].triggers = kaido_upf::rules::ReportingTriggers::PERIO;
+    request.urrs[0].measurement_period = Some(Duration::from_secs(30));
+    let start = now();
+    let session = rig.upf.establish(&request, start).unwrap();
+    rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 72)));
+    assert!(rig.upf.poll_events(start + Duration::from_secs(29), 10).is_empty());
+    let events = rig.upf.poll_events(start + Duration::from_secs(30), 10);
+    let [SessionEvent::Usage { reports, .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(
+        (reports[0].trigger, reports[0].volume.unwrap().total_bytes()),
+        (UsageReportTrigger::PERIO, 100)
+    );
+    assert_eq!(rig.upf.poll_events(start + Duration::from_secs(61), 10).len(), 1);
+    let query = Modification { query_urrs: vec![UrrId(1)], ..Modification::default() };
+    let reports =
+        rig.upf.modify(session.seid, &query, start + Duration::from_secs(70)).unwrap().usage_reports;
+    assert_eq!((reports[0].trigger, reports[0].ur_seqn), (UsageReportTrigger::IMMER, 2));
+    let removal = Modification { remove_urrs: vec![UrrId(1)], ..Modification::default() };
+    let reports =
+        rig.upf.modify(session.seid, &removal, start + Duration::from_secs(71)).unwrap().usage_reports;
+    assert_eq!((reports[0].trigger, reports[0].ur_seqn), (UsageReportTrigger::TERMR, 3));
+    assert!(rig.upf.poll_events(start + Duration::from_secs(500), 10).is_empty());
+}
+
+#[test]
+fn a_buffering_session_reports_once_and_releases_in_order() {
+    let mut rig = Rig::new();
+    let session = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    rig.upf.modify(session.seid, &far_update(2, BUFFER), now()).unwrap();
+    for n in 0..12 {
+        assert!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 100 + n))).is_empty());
+    }
+    assert_eq!(rig.drops(N6, DropReason::BufferFull), 4, "eight are kept");
+    let events = rig.upf.poll_events(now(), 10);
+    assert_eq!(events, [SessionEvent::DownlinkData { seid: session.seid, pdr_id: PdrId(2) }]);
+    rig.upf.modify(session.seid, &far_update(2, FORWARD), now()).unwrap();
+    // A packet that comes before the worker looked must not overtake.
+    let out = rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 200)));
+    let sizes: Vec<_> = out.iter().map(|(_, frame)| frame.len() - 14 - 36 - 28).collect();
+    assert_eq!(sizes, [100, 101, 102, 103, 104, 105, 106, 107, 200]);
+    let report = rig.upf.delete(session.seid, now()).unwrap().usage_reports.remove(0);
+    assert_eq!(report.volume.unwrap().downlink_packets, 9, "what was dropped is not charged");
+}
+
+#[test]
+fn buffered_packets_are_dropped_when_told_when_late_and_with_their_session() {
+    let mut rig = Rig::new();
+    let session = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    rig.upf.modify(session.seid, &far_update(2, BUFFER), now()).unwrap();
+    let packet = downlink(&udp("8.8.8.8", "10.60.0.7", 10));
+    rig.pass(N6, &packet);
+    let discard = Modification { drop_buffered: true, ..Modification::default() };
+    rig.upf.modify(session.seid, &discard, now()).unwrap();
+    rig.drain();
+    assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 1);
+    rig.pass(N6, &packet);
+    std::thread::sleep(Duration::from_millis(700));
+    rig.drain();
+    assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 2);
+    rig.pass(N6, &packet);
+    rig.upf.delete(session.seid, now()).unwrap();
+    assert!(rig.drain().is_empty());
+    assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 3);
+}
+
+#[test]
+fn a_handover_ends_the_old_tunnel_with_an_end_marker() {
+    let mut rig = Rig::new();
+    rig.routes.set_neighbour(Wanted { port: N3, address: ip("10.100.3.9") }, Some([9; 6]));
+    let session = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    let handover = Modification {
+        update_fars: vec![UpdateFar {
+            id: FarId(2),
+            apply_action: None,
+            forwarding: Some(UpdateForwardingParameters {
+                outer_header_creation: Some(OuterHeaderCreation {
+                    teid: Teid(9000),
+                    ipv4: Some(v4("10.100.3.9")),
+                    ipv6: None,
+                }),
+                send_end_marker: true,
+                ..UpdateForwardingParameters::default()
+            }),
+            bar_id: None,
+        }],
+        ..Modification::default()
+    };
+    rig.upf.modify(session.seid, &handover, now()).unwrap();
+    let out = rig.drain();
+    assert_eq!(out.len(), 1);
+    let (port, frame) = &out[0];
+    assert_eq!((*port, &frame[..6]), (N3, &GNB_MAC[..]));
+    assert_eq!(gtpu::Message::parse(&frame[14 + 28..]), Ok(gtpu::Message::EndMarker { teid: 2007 }));
+    let out = rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 10)));
+    assert_eq!(&out[0].1[..6], &[9; 6]);
+    // The error of a gNB that lost the tunnel reaches the control plane only if it names the live one.
+    for (teid, events) in [(2007, 0), (9000, 1)] {
+        rig.pass(N3, &error_indication(teid, "10.100.3.9"));
+        assert_eq!(rig.upf.poll_events(now(), 10).len(), events, "TEID {teid}");
+    }
+    rig.pass(N3, &error_indication(9000, "10.100.3.2"));
+    assert!(rig.upf.poll_events(now(), 10).is_empty(), "another peer's word");
+}
+
+fn error_indication(teid: u32, peer: &str) -> Vec<u8> {
+    let message = gtpu::Message::ErrorIndication { sequence: 0, teid, peer: ip(peer), udp_port: None };
+    let mut body = vec![0; message.len()];
+    message.emit(&mut body).unwrap();
+    let mut packet = udp(peer, "10.100.3.1", body.len());
+    packet[20..24].copy_from_slice(&[8, 0x68, 8, 0x68]);
+    packet[28..].copy_from_slice(&body);
+    ethernet(N3_MAC, GNB_MAC, &packet)
+}
+
+#[test]
+fn what_is_left_to_us_is_chosen_and_given_back() {
+    let mut rig = Rig::new();
+    let plan = SessionPlan {
+        ue: UeIpAddress {
+            ipv4: Some(ChooseOr::Choose),
+            ipv6: Some(ChooseOr::Choose),
+            role: UeIpRole::Destination,
+        },
+        local: LocalFTeid::Choose { ipv4: true, ipv6: true, choose_id: Some(1) },
+        removal: OuterHeaderRemoval::GtpUUdpIp,
+        ..SessionPlan::ipv4(1)
+    };
+    let mut addresses = std::collections::HashSet::new();
+    let mut sessions = Vec::new();
+    for _ in 0..254 {
+        let made = rig.upf.establish(&plan.establishment(), now()).unwrap();
+        assert_eq!(made.created_pdrs.len(), 2);
+        let fteid = made.created_pdrs[0].local_fteid.unwrap();
+        assert!(fteid.teid.0 != 0 && fteid.ipv4 == Some(v4("10.100.3.1")) && fteid.ipv6.is_some());
+        let Some(ChooseOr::Given(addr)) = made.created_pdrs[1].ue_ip.unwrap().ipv4 else { panic!() };
+        assert!(addresses.insert(addr));
+        sessions.push((made.seid, addr, fteid.teid));
+    }
+    let refused = rig.upf.establish(&plan.establishment(), now()).unwrap_err();
+    assert_eq!(refused.cause, Cause::AllDynamicAddressesOccupied);
+    let (seid, addr, teid) = sessions[100];
+    let out = rig.pass(N3, &uplink(teid.0, &udp(&addr.to_string(), "8.8.8.8", 10)));
+    assert_eq!(out.len(), 1);
+    rig.upf.delete(seid, now()).unwrap();
+    let again = rig.upf.establish(&plan.establishment(), now()).unwrap();
+    let Some(ChooseOr::Given(reused)) = again.created_pdrs[1].ue_ip.unwrap().ipv4 else { panic!() };
+    assert_eq!(reused, addr);
+    assert_eq!(rig.upf.len(), 254);
+}
+
+#[test]
+fn a_refused_request_changes_nothing() {
+    let mut rig = Rig::new();
+    let first = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    let good = SessionPlan::ipv4(8);
+    let refused = |rig: &mut Rig, change: &dyn Fn(&mut kaido_upf::rules::Establishment)| {
+        let mut request = good.establishment();
+        change(&mut request);
+        let rejection = rig.upf.establish(&request, now()).unwrap_err();
+        assert_eq!(rig.upf.len(), 1);
+        (rejection.cause, rejection.failed_rule)
+    };
+    let failure = Cause::RuleCreationOrModificationFailure;
+    let pdr = |id| Some(RuleId::Pdr(PdrId(id)));
+    assert_eq!(refused(&mut rig, &|r| r.pdrs[0].far_id = Some(FarId(9))), (failure, pdr(1)));
+    assert_eq!(refused(&mut rig, &|r| r.pdrs[0].far_id = None), (Cause::ConditionalIeMissing, pdr(1)));
+    assert_eq!(refused(&mut rig, &|r| r.pdrs[1].qer_ids = vec![QerId(9)]), (failure, pdr(2)));
+    assert_eq!(refused(&mut rig, &|r| r.pdrs[1].urr_ids = vec![UrrId(9)]), (failure, pdr(2)));
+    assert_eq!(refused(&mut rig, &|r| r.pdrs[0].outer_header_removal = None), (failure, pdr(1)));
+    assert_eq!(refused(&mut rig, &|r| r.pdrs[1].pdi.ue_ip.clear()), (failure, pdr(2)));
+    assert_eq!(
+        refused(&mut rig, &|r| r.fars[1].forwarding.as_mut().unwrap().outer_header_creation = None),
+        (Cause::ConditionalIeMissing, Some(RuleId::Far(FarId(2))))
+    );
+    let stolen = LocalFTeid::Given(FTeid { teid: Teid(1007), ipv4: Some(v4("10.100.3.1")), ipv6: None });
+    assert_eq!(refused(&mut rig, &|r| r.pdrs[0].pdi.local_fteid = Some(stolen)), (failure, pdr(1)));
+    let foreign = LocalFTeid::Given(FTeid { teid: Teid(5), ipv4: Some(v4("192.0.2.1")), ipv6: None });
+    assert_eq!(refused(&mut rig, &|r| r.pdrs[0].pdi.local_fteid = Some(foreign)), (failure, pdr(1)));
+    let update = Modification {
+        update_qers: vec![UpdateQer { id: QerId(5), ..UpdateQer::default() }],
+        remove_urrs: vec![UrrId(1)],
+        ..Modification::default()
+    };
+    let rejection = rig.upf.modify(first.seid, &update, now()).unwrap_err();
+    assert_eq!(rejection.failed_rule, Some(RuleId::Qer(QerId(5))));
+    assert!(rig.upf.modify(Seid(first.seid.0 ^ 1 << 40), &Modification::default(), now()).is_err());
+    // The first session is whole: it forwards, and its URR still counts.
+    assert_eq!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 72))).len(), 1);
+    let report = rig.upf.delete(first.seid, now()).unwrap().usage_reports.remove(0);
+    assert_eq!(report.volume.unwrap().total_bytes(), 100);
+    assert!(rig.upf.node().table.is_empty());
+}
+
+#[test]
+fn the_session_limit_is_kept_and_leaves_nothing() {
+    let mut rig = Rig::with(kaido_upf::node::NodeSettings { sessions_max: 3, ..fixture::settings() });
+    let made: Vec<_> =
+        (1..=3).map(|n| rig.upf.establish(&SessionPlan::ipv4(n).establishment(), now()).unwrap()).collect();
+    let refused = rig.upf.establish(&SessionPlan::ipv4(4).establishment(), now()).unwrap_err();
+    assert_eq!(refused.cause, Cause::NoResourcesAvailable);
+    rig.upf.delete(made[1].seid, now()).unwrap();
+    rig.upf.establish(&SessionPlan::ipv4(4).establishment(), now()).unwrap();
+    assert_eq!(rig.upf.len(), 3);
+    assert_eq!(rig.upf.node().table.len(), 6);
+}
+
+#[test]
+fn a_packet_waits_for_its_next_hop_and_is_then_sent() {
+    let mut rig = Rig::new();
+    rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    rig.routes.set_neighbour(Wanted { port: N6, address: ip("10.100.6.2") }, None);
+    for n in 0..5 {
+        assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", n))).is_empty());
+    }
+    assert_eq!(rig.drops(N3, DropReason::NextHopUnresolved), 2, "three wait");
+    rig.routes.set_neighbour(Wanted { port: N6, address: ip("10.100.6.2") }, Some([5; 6]));
+    let out = rig.drain();
+    let sizes: Vec<_> = out.iter().map(|(_, frame)| frame.len() - 42).collect();
+    assert_eq!(sizes, [0, 1, 2]);
+    assert!(out.iter().all(|(_, frame)| frame[..6] == [5; 6]));
+    rig.routes.set_routes([]);
+    rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 1)));
+    assert_eq!(rig.drops(N3, DropReason::NoRoute), 1);
+}
+
+#[test]
+fn a_packet_too_big_for_the_tunnel_is_answered_and_jumbos_pass_as_chains() {
+    let mut settings = fixture::settings();
+    settings.ports[0].mtu = 1500;
+    let mut rig = Rig::with(settings);
+    rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    let out = rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 1472)));
+    assert_eq!(rig.drops(N6, DropReason::TooBig), 1);
+    assert_eq!(out[0].0, N6);
+    let icmp = &out[0].1[14 + ipv4::HEADER_LEN..];
+    assert_eq!((icmp[0], icmp[1]), (3, 4), "fragmentation needed");
+    assert_eq!(u16::from_be_bytes([icmp[6], icmp[7]]), 1500 - 36);
+    assert_eq!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 1436))).len(), 1);
+
+    let mut rig = Rig::with({
+        let mut settings = fixture::settings();
+        settings.ports[1].mtu = 9000;
+        settings.udp_checksum_ipv4 = true;
+        settings
+    });
+    rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    let inner = udp("8.8.8.8", "10.60.0.7", 8900);
+    let out = rig.pass(N6, &downlink(&inner));
+    assert_eq!(out[0].1.len(), 14 + 36 + inner.len());
+    let datagram = kaido_wire::UdpView::new_checked(&out[0].1[34..]).unwrap();
+    assert!(datagram.checksum() != 0 && datagram.verify_checksum(ip("10.100.3.1"), ip("10.100.3.2")));
+    assert_eq!(out[0].1[14 + 36 + 20..], inner[20..], "the payload is untouched");
+    let out = rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 8900)));
+    assert_eq!((out[0].0, out[0].1.len()), (N6, 14 + 28 + 8900));
+}
