@@ -160,6 +160,26 @@ proptest! {
     }
 
     #[test]
+    fn a_front_segment_reads_as_the_whole_or_is_refused(bytes in mutated(), cut: prop::sample::Index) {
+        let bytes = bytes.get(14..).unwrap_or_default();
+        for whole in [bytes, bytes.get(20..).unwrap_or_default(), bytes.get(28..).unwrap_or_default()] {
+            let front = &whole[..cut.index(whole.len() + 1)];
+            if let Ok(header) = ipv4::header_within(front, whole.len()) {
+                prop_assert_eq!(ipv4::header(whole), Ok(header));
+                prop_assert!(front.len() >= header.header_len.into());
+            }
+            if let Ok(header) = ipv6::header_within(front, whole.len()) {
+                prop_assert_eq!(ipv6::header(whole), Ok(header));
+                prop_assert!(front.len() >= header.header_len.into());
+            }
+            if let Ok(header) = gtpu::header_within(front, whole.len()) {
+                prop_assert_eq!(gtpu::header(whole), Ok(header));
+                prop_assert!(front.len() >= header.payload_offset.into());
+            }
+        }
+    }
+
+    #[test]
     fn ethernet_and_vlan_survive(dst: [u8; 6], src: [u8; 6], kind: u16, tci: u16) {
         let ethernet = EthernetRepr { dst: MacAddr(dst), src: MacAddr(src), ethertype: EtherType(kind) };
         let out = emitted(ethernet.len(), |buffer| ethernet.emit(buffer));
