@@ -1,0 +1,195 @@
+//! PFCP associations (TS 29.244 5.8, 6.2.6): which control planes may speak to us, and from where.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use crate::node_id::NodeId;
+
+/// The most addresses remembered for one node.
+const ADDRESSES_MAX: usize = 16;
+
+/// Names an association. A node that sets up anew gets a new one, unless its sessions are retained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct AssociationId(u32);
+
+/// One association.
+#[derive(Clone, Debug)]
+pub(crate) struct Association {
+    /// The peer's name.
+    pub(crate) node: NodeId,
+    /// Where our requests go.
+    pub(crate) peer: SocketAddr,
+    /// Where its requests may come from.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Its recovery time stamp, in seconds since 1900.
+    pub(crate) recovery: u32,
+    /// It does not answer.
+    pub(crate) down: bool,
+    /// When the next heartbeat is due.
+    pub(crate) heartbeat_at: Instant,
+    /// A heartbeat is on its way.
+    pub(crate) heartbeat_outstanding: bool,
+    /// Sessions held.
+    pub(crate) sessions: usize,
+}
+
+impl Association {
+    pub(crate) fn new(node: NodeId, peer: SocketAddr, recovery: u32, heartbeat_at: Instant) -> Self {
+        let mut association = Self {
+            addresses: vec![peer.ip()],
+            peer,
+            recovery,
+            down: false,
+            heartbeat_at,
+            heartbeat_outstanding: false,
+            sessions: 0,
+            node,
+        };
+        let named = association.node.address();
+        association.learn(named);
+        association
+    }
+
+    /// Adds addresses from which the peer may speak.
+    pub(crate) fn learn(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
+        for address in addresses {
+            if self.addresses.len() < ADDRESSES_MAX && !self.addresses.contains(&address) {
+                self.addresses.push(address);
+            }
+        }
+    }
+
+    pub(crate) fn speaks_from(&self, address: IpAddr) -> bool {
+        self.addresses.contains(&address)
+    }
+}
+
+/// All associations, found by name and by address.
+#[derive(Debug)]
+pub(crate) struct Associations {
+    limit: usize,
+    next: u32,
+    by_node: HashMap<NodeId, AssociationId>,
+    by_id: HashMap<AssociationId, Association>,
+    by_address: HashMap<IpAddr, Vec<AssociationId>>,
+}
+
+impl Associations {
+    pub(crate) fn new(limit: usize) -> Self {
+        let (by_node, by_id, by_address) = Default::default();
+        Self { limit, next: 0, by_node, by_id, by_address }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.by_id.len() >= self.limit
+    }
+
+    pub(crate) fn of_node(&self, node: &NodeId) -> Option<AssociationId> {
+        self.by_node.get(node).copied()
+    }
+
+    /// Every association whose peer speaks from this address.
+    pub(crate) fn at(&self, address: IpAddr) -> &[AssociationId] {
+        self.by_address.get(&address).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn get(&self, id: AssociationId) -> Option<&Association> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: AssociationId) -> Option<&mut Association> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(crate) fn ids(&self) -> Vec<AssociationId> {
+        self.by_id.keys().copied().collect()
+    }
+
+    /// The associations to ask for a heartbeat by `now`.
+    pub(crate) fn heartbeats_due(&self, now: Instant) -> Vec<AssociationId> {
+        let due = |peer: &Association| !peer.heartbeat_outstanding && peer.heartbeat_at <= now;
+        self.by_id.iter().filter(|(_, peer)| due(peer)).map(|(&id, _)| id).collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Association> {
+        self.by_id.values()
+    }
+
+    pub(crate) fn insert(&mut self, association: Association) -> AssociationId {
+        let id = AssociationId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.put(id, association);
+        id
+    }
+
+    /// Overwrites an association that keeps its name and its sessions.
+    pub(crate) fn replace(&mut self, id: AssociationId, association: Association) {
+        self.remove(id);
+        self.put(id, association);
+    }
+
+    fn put(&mut self, id: AssociationId, association: Association) {
+        self.by_node.insert(association.node.clone(), id);
+        for &address in &association.addresses {
+            self.by_address.entry(address).or_default().push(id);
+        }
+        self.by_id.insert(id, association);
+    }
+
+    /// Adds addresses to an association.
+    pub(crate) fn learn(&mut self, id: AssociationId, addresses: Vec<IpAddr>) {
+        if let Some(mut association) = self.remove(id) {
+            association.learn(addresses);
+            self.put(id, association);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: AssociationId) -> Option<Association> {
+        let association = self.by_id.remove(&id)?;
+        self.by_node.remove(&association.node);
+        for address in &association.addresses {
+            if let Some(ids) = self.by_address.get_mut(address) {
+                ids.retain(|&other| other != id);
+                if ids.is_empty() {
+                    self.by_address.remove(address);
+                }
+            }
+        }
+        Some(association)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn association(node: &str, from: &str) -> Association {
+        Association::new(node.parse().unwrap(), from.parse().unwrap(), 1, Instant::now())
+    }
+
+    #[test]
+    fn found_by_name_and_by_every_address() {
+        let mut all = Associations::new(2);
+        let id = all.insert(association("10.0.0.1", "10.0.0.9:8805"));
+        let other = all.insert(association("smf.org", "10.0.0.9:9999"));
+        assert!(all.is_full());
+        assert_eq!(all.of_node(&"smf.org".parse().unwrap()), Some(other));
+        assert_eq!(all.at("10.0.0.9".parse().unwrap()), [id, other]);
+        assert_eq!(all.at("10.0.0.1".parse().unwrap()), [id]);
+        all.learn(other, vec!["10.0.0.7".parse().unwrap()]);
+        assert_eq!(all.at("10.0.0.7".parse().unwrap()), [other]);
+        all.remove(other);
+        assert!(all.at("10.0.0.7".parse().unwrap()).is_empty());
+        assert_eq!(all.at("10.0.0.9".parse().unwrap()), [id]);
+        all.remove(id);
+        assert!(all.by_address.is_empty() && all.by_node.is_empty() && all.by_id.is_empty());
+    }
+
+    #[test]
+    fn addresses_are_bounded() {
+        let mut association = association("10.0.0.1", "10.0.0.1:8805");
+        association.learn((0..200).map(|last| IpAddr::from([10, 1, 0, last])));
+        assert_eq!(association.addresses.len(), ADDRESSES_MAX);
+    }
+}

@@ -1,0 +1,227 @@
+//! Single elements that several rules share.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use kaido_upf::rules::{
+    ChooseOr, FSeid, FTeid, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, Rejection, Seid, Teid,
+    UeIpAddress, UeIpRole, VolumeThreshold,
+};
+use rs_pfcp::ie::IeType;
+use rs_pfcp::ie::alternative_smf_ip_address::AlternativeSmfIpAddress;
+use rs_pfcp::ie::cp_pfcp_entity_ip_address::CpPfcpEntityIpAddress;
+use rs_pfcp::ie::f_teid::Fteid;
+use rs_pfcp::ie::fseid::Fseid;
+
+use crate::node_id::from_labels;
+use crate::walk::{Group, incorrect, octets, too_short, typed};
+
+pub(crate) fn u8_of(kind: IeType, value: &[u8]) -> Result<u8, Rejection> {
+    octets::<1>(kind, value).map(|[octet]| octet)
+}
+
+pub(crate) fn u16_of(kind: IeType, value: &[u8]) -> Result<u16, Rejection> {
+    octets(kind, value).map(u16::from_be_bytes)
+}
+
+pub(crate) fn u32_of(kind: IeType, value: &[u8]) -> Result<u32, Rejection> {
+    octets(kind, value).map(u32::from_be_bytes)
+}
+
+/// A number of seconds.
+pub(crate) fn seconds(kind: IeType, value: &[u8]) -> Result<Duration, Rejection> {
+    u32_of(kind, value).map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+/// F-SEID (8.2.37): a SEID other than zero and an address.
+pub(crate) fn f_seid(value: &[u8]) -> Result<FSeid, Rejection> {
+    const KIND: IeType = IeType::Fseid;
+    let read = typed(KIND, Fseid::unmarshal(value))?;
+    if !read.v4 && !read.v6 {
+        return Err(incorrect(KIND, "F-SEID without an address"));
+    }
+    if read.seid.0 == 0 {
+        return Err(incorrect(KIND, "SEID 0 is reserved for messages without a session"));
+    }
+    Ok(FSeid { seid: Seid(read.seid.0), ipv4: read.ipv4_address, ipv6: read.ipv6_address })
+}
+
+/// F-TEID with everything given (8.2.3).
+pub(crate) fn f_teid(value: &[u8]) -> Result<FTeid, Rejection> {
+    match local_f_teid(value)? {
+        LocalFTeid::Given(f_teid) => Ok(f_teid),
+        LocalFTeid::Choose { .. } => Err(incorrect(IeType::Fteid, "CHOOSE where an F-TEID is reported")),
+    }
+}
+
+/// Local F-TEID of a PDI (8.2.3).
+pub(crate) fn local_f_teid(value: &[u8]) -> Result<LocalFTeid, Rejection> {
+    const KIND: IeType = IeType::Fteid;
+    let read = typed(KIND, Fteid::unmarshal(value))?;
+    if !read.v4 && !read.v6 {
+        return Err(incorrect(KIND, "F-TEID of neither address family"));
+    }
+    if read.ch {
+        let choose_id = read.chid.then_some(read.choose_id);
+        return Ok(LocalFTeid::Choose { ipv4: read.v4, ipv6: read.v6, choose_id });
+    }
+    if read.teid.0 == 0 {
+        return Err(incorrect(KIND, "TEID 0 is reserved"));
+    }
+    let (ipv4, ipv6) = (read.ipv4_address, read.ipv6_address);
+    Ok(LocalFTeid::Given(FTeid { teid: Teid(read.teid.0), ipv4, ipv6 }))
+}
+
+/// UE IP Address (8.2.62).
+pub(crate) fn ue_ip_address(value: &[u8]) -> Result<UeIpAddress, Rejection> {
+    const KIND: IeType = IeType::UeIpAddress;
+    let read = typed(KIND, rs_pfcp::ie::ue_ip_address::UeIpAddress::unmarshal(value))?;
+    let length = ue_prefix_length(read.ipv6_prefix_length, read.ipv6_prefix_delegation_bits)?;
+    let given4 = read.ipv4_address.map(ChooseOr::Given);
+    let given6 = read.ipv6_address.map(|address| ChooseOr::Given(Ipv6Prefix::of(address, length)));
+    let ipv4 = if read.choose_ipv4 { Some(ChooseOr::Choose) } else { given4 };
+    let ipv6 = if read.choose_ipv6 { Some(ChooseOr::Choose) } else { given6 };
+    if ipv4.is_none() && ipv6.is_none() {
+        return Err(incorrect(KIND, "UE IP address of neither family"));
+    }
+    let role = if read.source_destination { UeIpRole::Destination } else { UeIpRole::Source };
+    Ok(UeIpAddress { ipv4, ipv6, role })
+}
+
+/// /64, unless IP6PL gives a length or IPv6D how many bits shorter it is.
+fn ue_prefix_length(length: Option<u8>, delegated_bits: Option<u8>) -> Result<u8, Rejection> {
+    const KIND: IeType = IeType::UeIpAddress;
+    match (length, delegated_bits) {
+        (Some(length @ 1..=128), _) => Ok(length),
+        (Some(length), _) => Err(incorrect(KIND, format!("an IPv6 prefix of {length} bits"))),
+        (None, Some(bits)) if bits < 64 => Ok(64 - bits),
+        (None, Some(bits)) => Err(incorrect(KIND, format!("{bits} bits of prefix delegation"))),
+        (None, None) => Ok(64),
+    }
+}
+
+/// Source and Destination Interface (8.2.2, 8.2.24); the upper half octet is spare.
+pub(crate) fn interface(kind: IeType, value: &[u8]) -> Result<Interface, Rejection> {
+    match u8_of(kind, value)? & 0x0f {
+        0 => Ok(Interface::Access),
+        1 => Ok(Interface::Core),
+        2 => Ok(Interface::N6Lan),
+        3 => Ok(Interface::CpFunction),
+        other => Err(incorrect(kind, format!("interface {other} is not served"))),
+    }
+}
+
+/// Network Instance (8.2.4): text, or a name in DNS labels, which gives the same dotted text.
+pub(crate) fn network_instance(value: &[u8]) -> Result<NetworkInstance, Rejection> {
+    const KIND: IeType = IeType::NetworkInstance;
+    let name = match from_labels(value) {
+        Some(name) => name,
+        None => match std::str::from_utf8(value) {
+            Ok(text) => text.to_owned(),
+            Err(_) => return Err(incorrect(KIND, "neither text nor DNS labels")),
+        },
+    };
+    Ok(NetworkInstance(name.into()))
+}
+
+/// Volume Threshold and Volume Quota (8.2.13, 8.2.50): TOVOL, ULVOL, DLVOL and eight octets for each.
+pub(crate) fn volume(kind: IeType, value: &[u8]) -> Result<VolumeThreshold, Rejection> {
+    let (&flags, mut rest) = value.split_first().ok_or_else(|| too_short(kind, 1, 0))?;
+    let expected = 1 + 8 * usize::try_from((flags & 7).count_ones()).unwrap_or(3);
+    let mut next = |flag: u8| -> Result<Option<u64>, Rejection> {
+        if flags & flag == 0 {
+            return Ok(None);
+        }
+        let (number, tail) =
+            rest.split_first_chunk::<8>().ok_or_else(|| too_short(kind, expected, value.len()))?;
+        rest = tail;
+        Ok(Some(u64::from_be_bytes(*number)))
+    };
+    let read = VolumeThreshold { total: next(1)?, uplink: next(2)?, downlink: next(4)? };
+    if flags & 7 == 0 {
+        return Err(incorrect(kind, "no volume given"));
+    }
+    Ok(read)
+}
+
+/// CP PFCP Entity IP Address elements of a group (8.2.135).
+pub(crate) fn cp_entity_addresses(group: &Group<'_>) -> Result<Vec<IpAddr>, Rejection> {
+    const KIND: IeType = IeType::CpPfcpEntityIpAddress;
+    let mut addresses = Vec::new();
+    for value in group.all(KIND) {
+        let read = typed(KIND, CpPfcpEntityIpAddress::unmarshal(value))?;
+        addresses.extend(read.ipv4.map(IpAddr::V4));
+        addresses.extend(read.ipv6.map(IpAddr::V6));
+    }
+    Ok(addresses)
+}
+
+/// All addresses at which a control plane says it may be found: its own further ones and those of the SMFs
+/// that may take over (8.2.128).
+pub(crate) fn control_plane_addresses(group: &Group<'_>) -> Result<Vec<IpAddr>, Rejection> {
+    const KIND: IeType = IeType::AlternativeSmfIpAddress;
+    let mut addresses = cp_entity_addresses(group)?;
+    for value in group.all(KIND) {
+        let read = typed(KIND, AlternativeSmfIpAddress::unmarshal(value))?;
+        addresses.extend(read.ipv4_address.map(IpAddr::V4));
+        addresses.extend(read.ipv6_address.map(IpAddr::V6));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use kaido_upf::rules::Cause;
+
+    use super::*;
+
+    #[test]
+    fn volume_lengths_follow_the_flags() {
+        let mut value = vec![0b101];
+        value.extend_from_slice(&7u64.to_be_bytes());
+        value.extend_from_slice(&9u64.to_be_bytes());
+        let read = volume(IeType::VolumeThreshold, &value).unwrap();
+        assert_eq!(read, VolumeThreshold { total: Some(7), uplink: None, downlink: Some(9) });
+        for end in 0..value.len() {
+            let fault = volume(IeType::VolumeQuota, &value[..end]).unwrap_err();
+            assert_eq!((fault.cause, fault.offending_ie), (Cause::InvalidLength, Some(73)));
+        }
+        assert_eq!(volume(IeType::VolumeQuota, &[0]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
+    }
+
+    #[test]
+    fn network_instances_of_both_kinds_are_alike() {
+        assert_eq!(network_instance(b"\x08internet").unwrap(), network_instance(b"internet").unwrap());
+        assert_eq!(&*network_instance(b"\x03ims\x03org").unwrap().0, "ims.org");
+        assert_eq!(&*network_instance(b"").unwrap().0, "");
+        assert!(network_instance(b"\xff\xfe").is_err());
+    }
+
+    #[test]
+    fn teid_zero_and_f_teid_without_address() {
+        let fault = local_f_teid(&[1, 0, 0, 0, 0, 10, 0, 0, 1]).unwrap_err();
+        assert_eq!((fault.cause, fault.offending_ie), (Cause::MandatoryIeIncorrect, Some(21)));
+        assert_eq!(local_f_teid(&[0, 0, 0, 0, 1]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
+        assert_eq!(local_f_teid(&[1, 0, 0, 0, 1, 10]).unwrap_err().cause, Cause::InvalidLength);
+        let chosen = LocalFTeid::Choose { ipv4: true, ipv6: true, choose_id: Some(5) };
+        assert_eq!(local_f_teid(&[0x0f, 5]).unwrap(), chosen);
+        assert_eq!(local_f_teid(&[0x0c, 5]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
+        assert_eq!(local_f_teid(&[0x0d]).unwrap_err().cause, Cause::InvalidLength);
+    }
+
+    #[test]
+    fn f_seid_needs_a_seid_and_an_address() {
+        assert!(f_seid(&[2, 0, 0, 0, 0, 0, 0, 0, 1, 10, 0, 0, 1]).is_ok());
+        assert!(f_seid(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1]).is_err());
+        assert!(f_seid(&[0, 0, 0, 0, 0, 0, 0, 0, 1]).is_err());
+        assert_eq!(f_seid(&[2, 0, 0]).unwrap_err().cause, Cause::InvalidLength);
+    }
+
+    #[test]
+    fn spare_bits_of_an_interface_do_not_matter() {
+        let kind = IeType::DestinationInterface;
+        assert_eq!(interface(kind, &[0xf1]).unwrap(), Interface::Core);
+        let fault = interface(kind, &[9]).unwrap_err();
+        assert_eq!((fault.cause, fault.offending_ie), (Cause::MandatoryIeIncorrect, Some(42)));
+    }
+}

@@ -1,0 +1,55 @@
+//! From information elements to the rule model of `kaido_upf::rules`.
+//!
+//! Every fault has the cause the standard gives it (TS 29.244 7.6) and names the offending element; faults
+//! inside a rule carry the rule's id too. Where `rs-pfcp`'s typed elements keep everything they are used;
+//! groups and what loses information there (SDF filter, node names, header descriptions) are read here.
+
+mod far;
+mod leaf;
+mod pdr;
+mod qer;
+mod report;
+mod session;
+mod urr;
+
+pub(crate) use leaf::{control_plane_addresses, cp_entity_addresses, f_seid, u16_of};
+pub(crate) use report::{created_pdrs, failed_rule, session_report, usage_reports};
+pub(crate) use session::{establishment, modification};
+
+use kaido_upf::rules::{Cause, Rejection, RuleId};
+
+/// What of the optional parts of the standard the user plane behind us does. It is advertised in the UP
+/// Function Features (TS 29.244 8.2.25), and asking for what is not advertised is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// FTUP: the user plane allocates F-TEIDs when asked to.
+    pub allocates_f_teids: bool,
+    /// UEIP: the user plane allocates UE addresses from its pools.
+    pub allocates_ue_addresses: bool,
+    /// EMPU: the user plane builds and sends End Markers.
+    pub sends_end_markers: bool,
+}
+
+/// Refuses two rules of one name in one list (cause 73 with the Failed Rule ID).
+fn unique<T>(rules: &[T], id: impl Fn(&T) -> RuleId, kind: rs_pfcp::ie::IeType) -> Result<(), Rejection> {
+    let mut seen = std::collections::HashSet::with_capacity(rules.len());
+    for rule in rules {
+        let id = id(rule);
+        if !seen.insert(key(id)) {
+            let cause = Cause::RuleCreationOrModificationFailure;
+            return Err(Rejection::new(cause, format!("{id:?} is named twice")).ie(kind as u16).rule(id));
+        }
+    }
+    Ok(())
+}
+
+/// An id as a number; lists hold one kind of rule, so kinds need no telling apart.
+fn key(id: RuleId) -> u32 {
+    match id {
+        RuleId::Pdr(id) => u32::from(id.0),
+        RuleId::Far(id) => id.0,
+        RuleId::Qer(id) => id.0,
+        RuleId::Urr(id) => id.0,
+        RuleId::Bar(id) => u32::from(id.0),
+    }
+}

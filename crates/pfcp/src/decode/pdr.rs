@@ -1,0 +1,278 @@
+//! Packet Detection Rules: Create PDR, Update PDR and the PDI (TS 29.244 7.5.2.2, 7.5.4.2).
+
+use kaido_upf::rules::{
+    Cause, ChooseOr, FarId, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, PdrId, QerId, Qfi, Rejection, RuleId,
+    SdfFilter, UeIpAddress, UpdatePdr, UrrId,
+};
+use rs_pfcp::ie::IeType;
+
+use super::Features;
+use super::leaf::{interface, local_f_teid, network_instance, u8_of, u16_of, u32_of, ue_ip_address};
+use crate::walk::{Group, incorrect, octets, too_short, unsupported};
+
+/// What a PDR may ask for and we do not do: predefined rules, steering, redundancy, multicast, deferral.
+const UNSUPPORTED: [IeType; 6] = [
+    IeType::ActivatePredefinedRules,
+    IeType::DeactivatePredefinedRules,
+    IeType::ActivationTime,
+    IeType::DeactivationTime,
+    IeType::MarId,
+    IeType::IpMulticastAddressingInfo,
+];
+
+/// What a PDI may match on and we cannot: traffic endpoints, applications, Ethernet, framed routes, more.
+const UNSUPPORTED_MATCHES: [IeType; 10] = [
+    IeType::TrafficEndpointId,
+    IeType::ApplicationId,
+    IeType::EthernetPduSessionInformation,
+    IeType::EthernetPacketFilter,
+    IeType::FramedRoute,
+    IeType::FramedRouting,
+    IeType::FramedIpv6Route,
+    IeType::RedundantTransmissionParameters,
+    IeType::IpMulticastAddressingInfo,
+    IeType::DnsQueryResponseFilter,
+];
+
+/// Reads PDRs; remembers the bidirectional SDF filters that later ones name by their ID.
+pub(super) struct PdrReader {
+    features: Features,
+    named_filters: Vec<SdfFilter>,
+}
+
+impl PdrReader {
+    pub(super) fn new(features: Features) -> Self {
+        Self { features, named_filters: Vec::new() }
+    }
+
+    pub(super) fn create(&mut self, value: &[u8]) -> Result<Pdr, Rejection> {
+        let group = Group::of(IeType::CreatePdr, value)?;
+        let id = pdr_id(&group)?;
+        self.create_body(id, &group).map_err(|fault| fault.rule(RuleId::Pdr(id)))
+    }
+
+    fn create_body(&mut self, id: PdrId, group: &Group<'_>) -> Result<Pdr, Rejection> {
+        group.refuse(&UNSUPPORTED)?;
+        let precedence = u32_of(IeType::Precedence, group.mandatory(IeType::Precedence)?)?;
+        let pdi = self.pdi(group.mandatory(IeType::Pdi)?)?;
+        let removal = group.first(IeType::OuterHeaderRemoval).map(outer_header_removal).transpose()?;
+        // Only a predefined rule could stand in for it (table 7.5.2.2-1), and those are refused above.
+        let far_id = FarId(u32_of(IeType::FarId, group.conditional(IeType::FarId)?)?);
+        Ok(Pdr {
+            id,
+            precedence,
+            pdi,
+            outer_header_removal: removal,
+            far_id: Some(far_id),
+            urr_ids: urr_ids(group)?,
+            qer_ids: qer_ids(group)?,
+        })
+    }
+
+    pub(super) fn update(&mut self, value: &[u8]) -> Result<UpdatePdr, Rejection> {
+        let group = Group::of(IeType::UpdatePdr, value)?;
+        let id = pdr_id(&group)?;
+        self.update_body(id, &group).map_err(|fault| fault.rule(RuleId::Pdr(id)))
+    }
+
+    fn update_body(&mut self, id: PdrId, group: &Group<'_>) -> Result<UpdatePdr, Rejection> {
+        group.refuse(&UNSUPPORTED)?;
+        let (urr_ids, qer_ids) = (urr_ids(group)?, qer_ids(group)?);
+        let number = |kind| group.first(kind).map(|value| u32_of(kind, value)).transpose();
+        Ok(UpdatePdr {
+            id,
+            precedence: number(IeType::Precedence)?,
+            pdi: group.first(IeType::Pdi).map(|value| self.pdi(value)).transpose()?,
+            outer_header_removal: group
+                .first(IeType::OuterHeaderRemoval)
+                .map(outer_header_removal)
+                .transpose()?,
+            far_id: number(IeType::FarId)?.map(FarId),
+            urr_ids: (!urr_ids.is_empty()).then_some(urr_ids),
+            qer_ids: (!qer_ids.is_empty()).then_some(qer_ids),
+        })
+    }
+
+    fn pdi(&mut self, value: &[u8]) -> Result<Pdi, Rejection> {
+        let group = Group::of(IeType::Pdi, value)?;
+        group.refuse(&UNSUPPORTED_MATCHES)?;
+        let source = group.mandatory(IeType::SourceInterface)?;
+        let local_fteid = group.first(IeType::Fteid).map(|value| self.local_f_teid(value)).transpose()?;
+        let ue_ip =
+            group.all(IeType::UeIpAddress).map(|value| self.ue_ip(value)).collect::<Result<Vec<_>, _>>()?;
+        let qfis = group
+            .all(IeType::Qfi)
+            .map(|value| Ok(Qfi(u8_of(IeType::Qfi, value)? & 0x3f)))
+            .collect::<Result<Vec<_>, Rejection>>()?;
+        let sdf_filters = group
+            .all(IeType::SdfFilter)
+            .map(|value| self.sdf_filter(value))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Pdi {
+            source_interface: interface(IeType::SourceInterface, source)?,
+            local_fteid,
+            network_instance: group.first(IeType::NetworkInstance).map(network_instance).transpose()?,
+            ue_ip,
+            qfis,
+            sdf_filters,
+        })
+    }
+
+    /// CHOOSE is refused where we did not advertise FTUP (cause 71, 5.5.1).
+    fn local_f_teid(&self, value: &[u8]) -> Result<LocalFTeid, Rejection> {
+        let read = local_f_teid(value)?;
+        if matches!(read, LocalFTeid::Choose { .. }) && !self.features.allocates_f_teids {
+            let fault =
+                Rejection::new(Cause::InvalidFTeidAllocation, "F-TEIDs are the control plane's to choose");
+            return Err(fault.ie(IeType::Fteid as u16));
+        }
+        Ok(read)
+    }
+
+    /// CHV4 and CHV6 are refused where we did not advertise UEIP (5.21).
+    fn ue_ip(&self, value: &[u8]) -> Result<UeIpAddress, Rejection> {
+        let read = ue_ip_address(value)?;
+        let choose = read.ipv4 == Some(ChooseOr::Choose) || read.ipv6 == Some(ChooseOr::Choose);
+        if choose && !self.features.allocates_ue_addresses {
+            return Err(unsupported(IeType::UeIpAddress, "UE addresses are the control plane's to choose"));
+        }
+        Ok(read)
+    }
+
+    /// SDF Filter (8.2.5): `BID FL SPI TTC FD` in the first octet, then each part that is there.
+    fn sdf_filter(&mut self, value: &[u8]) -> Result<SdfFilter, Rejection> {
+        const KIND: IeType = IeType::SdfFilter;
+        let [flags, _spare] = octets::<2>(KIND, value)?;
+        let mut parts = Parts { rest: &value[2..], whole: value.len() };
+        let text = if flags & 1 != 0 {
+            let [high, low] = parts.take::<2>()?;
+            Some(parts.take_slice(usize::from(u16::from_be_bytes([high, low])))?)
+        } else {
+            None
+        };
+        let tos = if flags & 2 != 0 { Some(parts.take::<2>()?) } else { None };
+        let spi = if flags & 4 != 0 { Some(parts.take::<4>()?) } else { None };
+        let label = if flags & 8 != 0 { Some(parts.take::<3>()?) } else { None };
+        let id = if flags & 16 != 0 { Some(u32::from_be_bytes(parts.take()?)) } else { None };
+
+        let mut filter = match (text, id) {
+            (Some(text), _) => parse_flow(text)?,
+            (None, Some(id)) if flags & 0x0e == 0 => return self.named_filter(id),
+            (None, _) if flags & 0x0e != 0 => SdfFilter::default(),
+            (None, _) => return Err(incorrect(KIND, "a filter that filters nothing")),
+        };
+        filter.tos = tos.map(|[value, mask]| (value, mask));
+        filter.spi = spi.map(u32::from_be_bytes);
+        filter.flow_label = label.map(|[a, b, c]| u32::from_be_bytes([0, a & 0x0f, b, c]));
+        filter.id = id;
+        if id.is_some() {
+            self.named_filters.push(filter.clone());
+        }
+        Ok(filter)
+    }
+
+    /// A filter given before in this request; the session's older ones are not known here.
+    fn named_filter(&self, id: u32) -> Result<SdfFilter, Rejection> {
+        let found = self.named_filters.iter().find(|filter| filter.id == Some(id));
+        found.cloned().ok_or_else(|| incorrect(IeType::SdfFilter, format!("SDF filter {id} was not given")))
+    }
+}
+
+/// The parts of an SDF filter, one behind the other.
+struct Parts<'a> {
+    rest: &'a [u8],
+    whole: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Rejection> {
+        let Some((part, rest)) = self.rest.split_first_chunk::<N>() else { return Err(self.short(N)) };
+        self.rest = rest;
+        Ok(*part)
+    }
+
+    fn take_slice(&mut self, length: usize) -> Result<&'a [u8], Rejection> {
+        let Some((part, rest)) = self.rest.split_at_checked(length) else { return Err(self.short(length)) };
+        self.rest = rest;
+        Ok(part)
+    }
+
+    fn short(&self, wanted: usize) -> Rejection {
+        too_short(IeType::SdfFilter, self.whole - self.rest.len() + wanted, self.whole)
+    }
+}
+
+fn parse_flow(text: &[u8]) -> Result<SdfFilter, Rejection> {
+    const KIND: IeType = IeType::SdfFilter;
+    let text = std::str::from_utf8(text).map_err(|_| incorrect(KIND, "a flow description is text"))?;
+    // Some control planes count the closing zero of a C string.
+    SdfFilter::parse(text.trim_end_matches('\0')).map_err(|error| incorrect(KIND, error.to_string()))
+}
+
+/// Outer Header Removal (8.2.64); a second octet (extension headers to remove) may follow.
+fn outer_header_removal(value: &[u8]) -> Result<OuterHeaderRemoval, Rejection> {
+    const KIND: IeType = IeType::OuterHeaderRemoval;
+    match u8_of(KIND, value)? {
+        0 => Ok(OuterHeaderRemoval::GtpUUdpIpv4),
+        1 => Ok(OuterHeaderRemoval::GtpUUdpIpv6),
+        6 => Ok(OuterHeaderRemoval::GtpUUdpIp),
+        known @ 2..=9 => Err(unsupported(KIND, format!("outer header removal {known} is not done here"))),
+        other => Err(incorrect(KIND, format!("outer header removal {other} is unknown"))),
+    }
+}
+
+fn pdr_id(group: &Group<'_>) -> Result<PdrId, Rejection> {
+    u16_of(IeType::PdrId, group.mandatory(IeType::PdrId)?).map(PdrId)
+}
+
+fn urr_ids(group: &Group<'_>) -> Result<Vec<UrrId>, Rejection> {
+    group.all(IeType::UrrId).map(|value| u32_of(IeType::UrrId, value).map(UrrId)).collect()
+}
+
+fn qer_ids(group: &Group<'_>) -> Result<Vec<QerId>, Rejection> {
+    group.all(IeType::QerId).map(|value| u32_of(IeType::QerId, value).map(QerId)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOW: &[u8] = b"permit out udp from 10.0.0.0/8 to assigned";
+
+    fn sdf(flags: u8, tail: &[u8]) -> Vec<u8> {
+        let mut value = vec![flags, 0];
+        if flags & 1 != 0 {
+            value.extend_from_slice(&u16::try_from(FLOW.len()).unwrap().to_be_bytes());
+            value.extend_from_slice(FLOW);
+        }
+        value.extend_from_slice(tail);
+        value
+    }
+
+    #[test]
+    fn sdf_filters_keep_all_their_parts() {
+        let mut reader = PdrReader::new(Features::default());
+        let tail = [0xb8, 0xfc, 0, 0, 1, 2, 0xff, 0x01, 0x02, 0, 0, 0, 7];
+        let value = sdf(0x1f, &tail);
+        let filter = reader.sdf_filter(&value).unwrap();
+        assert_eq!(filter.protocol, Some(17));
+        assert_eq!((filter.tos, filter.spi), (Some((0xb8, 0xfc)), Some(258)));
+        assert_eq!((filter.flow_label, filter.id), (Some(0xf0102), Some(7)));
+        for end in 0..value.len() {
+            assert_eq!(reader.sdf_filter(&value[..end]).unwrap_err().cause, Cause::InvalidLength, "{end}");
+        }
+        assert_eq!(reader.sdf_filter(&[0x10, 0, 0, 0, 0, 7]).unwrap(), filter);
+        assert!(reader.sdf_filter(&[0x10, 0, 0, 0, 0, 8]).is_err());
+        assert!(reader.sdf_filter(&[0, 0]).is_err());
+        assert_eq!(reader.sdf_filter(&[2, 0, 0xb8, 0xff]).unwrap().tos, Some((0xb8, 0xff)));
+    }
+
+    #[test]
+    fn removals() {
+        assert_eq!(outer_header_removal(&[0, 1]).unwrap(), OuterHeaderRemoval::GtpUUdpIpv4);
+        assert_eq!(outer_header_removal(&[6]).unwrap(), OuterHeaderRemoval::GtpUUdpIp);
+        assert_eq!(outer_header_removal(&[2]).unwrap_err().cause, Cause::ServiceNotSupported);
+        assert_eq!(outer_header_removal(&[77]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
+        assert_eq!(outer_header_removal(&[]).unwrap_err().cause, Cause::InvalidLength);
+    }
+}

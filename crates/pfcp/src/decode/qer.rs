@@ -1,0 +1,84 @@
+//! QoS Enforcement Rules (TS 29.244 7.5.2.5, 7.5.4.5).
+
+use kaido_upf::rules::{BitRate, Gate, Qer, QerId, Qfi, Rejection, RuleId, UpdateQer};
+use rs_pfcp::ie::IeType;
+
+use super::leaf::{u8_of, u32_of};
+use crate::walk::{Group, octets};
+
+/// Rate control by packets is for small devices (CIOT), not here.
+const UNSUPPORTED: [IeType; 1] = [IeType::PacketRate];
+
+pub(super) fn create(value: &[u8]) -> Result<Qer, Rejection> {
+    let group = Group::of(IeType::CreateQer, value)?;
+    let id = qer_id(&group)?;
+    let body = || {
+        let gate = gate(group.mandatory(IeType::GateStatus)?)?;
+        let parts = parts(id, &group)?;
+        Ok(Qer { id, gate, mbr: parts.mbr, gbr: parts.gbr, qfi: parts.qfi })
+    };
+    body().map_err(|fault: Rejection| fault.rule(RuleId::Qer(id)))
+}
+
+pub(super) fn update(value: &[u8]) -> Result<UpdateQer, Rejection> {
+    let group = Group::of(IeType::UpdateQer, value)?;
+    let id = qer_id(&group)?;
+    parts(id, &group).map_err(|fault| fault.rule(RuleId::Qer(id)))
+}
+
+fn parts(id: QerId, group: &Group<'_>) -> Result<UpdateQer, Rejection> {
+    group.refuse(&UNSUPPORTED)?;
+    let rate = |kind| group.first(kind).map(|value| bit_rate(kind, value)).transpose();
+    let qfi = group.first(IeType::Qfi).map(|value| u8_of(IeType::Qfi, value)).transpose()?;
+    Ok(UpdateQer {
+        id,
+        gate: group.first(IeType::GateStatus).map(gate).transpose()?,
+        mbr: rate(IeType::Mbr)?,
+        gbr: rate(IeType::Gbr)?,
+        qfi: qfi.map(|octet| Qfi(octet & 0x3f)),
+    })
+}
+
+fn qer_id(group: &Group<'_>) -> Result<QerId, Rejection> {
+    u32_of(IeType::QerId, group.mandatory(IeType::QerId)?).map(QerId)
+}
+
+/// Gate Status (8.2.7): two bits each, DL in bits 1 and 2, UL in bits 3 and 4; anything but 0 is closed.
+/// `rs-pfcp` reads the UL gate from bit 2.
+fn gate(value: &[u8]) -> Result<Gate, Rejection> {
+    let octet = u8_of(IeType::GateStatus, value)?;
+    Ok(Gate { uplink: octet & 0x0c == 0, downlink: octet & 0x03 == 0 })
+}
+
+/// MBR and GBR (8.2.8, 8.2.9): five octets uplink, five downlink, in kbit/s.
+fn bit_rate(kind: IeType, value: &[u8]) -> Result<BitRate, Rejection> {
+    let [a, b, c, d, e, f, g, h, i, j] = octets::<10>(kind, value)?;
+    Ok(BitRate {
+        uplink_kbps: u64::from_be_bytes([0, 0, 0, a, b, c, d, e]),
+        downlink_kbps: u64::from_be_bytes([0, 0, 0, f, g, h, i, j]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use kaido_upf::rules::Cause;
+
+    use super::*;
+
+    #[test]
+    fn rates_have_forty_bits() {
+        let value = [0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 0];
+        let read = bit_rate(IeType::Mbr, &value).unwrap();
+        assert_eq!(read, BitRate { uplink_kbps: 0xff_ffff_ffff, downlink_kbps: 256 });
+        assert_eq!(bit_rate(IeType::Gbr, &value[..9]).unwrap_err().cause, Cause::InvalidLength);
+    }
+
+    #[test]
+    fn gates_have_two_bits_each() {
+        assert_eq!(gate(&[0]).unwrap(), Gate { uplink: true, downlink: true });
+        assert_eq!(gate(&[1]).unwrap(), Gate { uplink: true, downlink: false });
+        assert_eq!(gate(&[2]).unwrap(), Gate { uplink: true, downlink: false });
+        assert_eq!(gate(&[4]).unwrap(), Gate { uplink: false, downlink: true });
+        assert_eq!(gate(&[5]).unwrap(), Gate { uplink: false, downlink: false });
+    }
+}

@@ -1,0 +1,109 @@
+//! What the control plane reads of the user plane: reports (TS 29.244 7.5.8), created and failed rules.
+
+use std::time::SystemTime;
+
+use kaido_upf::rules::{
+    BarId, CreatedPdr, FTeid, FarId, PdrId, QerId, Rejection, RuleId, UrrId, UsageReport, UsageReportTrigger,
+    Volume,
+};
+use rs_pfcp::ie::IeType;
+use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
+use rs_pfcp::ie::volume_measurement::VolumeMeasurement;
+
+use super::leaf::{f_teid, seconds, u8_of, u16_of, u32_of, ue_ip_address};
+use crate::walk::{Group, incorrect, typed};
+
+/// A Session Report Request, read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SessionReport {
+    pub(crate) usage: Vec<UsageReport>,
+    pub(crate) downlink_data: Vec<PdrId>,
+    pub(crate) error_indications: Vec<FTeid>,
+}
+
+/// Reads a Session Report Request.
+pub(crate) fn session_report(group: &Group<'_>) -> Result<SessionReport, Rejection> {
+    u8_of(IeType::ReportType, group.mandatory(IeType::ReportType)?)?;
+    let mut report = SessionReport {
+        usage: usage_reports(group, IeType::UsageReportWithinSessionReportRequest)?,
+        ..SessionReport::default()
+    };
+    for value in group.all(IeType::DownlinkDataReport) {
+        let inner = Group::of(IeType::DownlinkDataReport, value)?;
+        report.downlink_data.push(PdrId(u16_of(IeType::PdrId, inner.mandatory(IeType::PdrId)?)?));
+    }
+    for value in group.all(IeType::ErrorIndicationReport) {
+        let inner = Group::of(IeType::ErrorIndicationReport, value)?;
+        for value in inner.all(IeType::Fteid) {
+            report.error_indications.push(f_teid(value)?);
+        }
+    }
+    Ok(report)
+}
+
+/// Reads the usage reports of a message; `kind` is the Usage Report element it uses.
+pub(crate) fn usage_reports(group: &Group<'_>, kind: IeType) -> Result<Vec<UsageReport>, Rejection> {
+    group.all(kind).map(|value| usage_report(&Group::of(kind, value)?)).collect()
+}
+
+fn usage_report(group: &Group<'_>) -> Result<UsageReport, Rejection> {
+    let trigger = group.mandatory(IeType::UsageReportTrigger)?;
+    let mut octets = [0; 3];
+    for (to, from) in octets.iter_mut().zip(trigger) {
+        *to = *from;
+    }
+    let time = |kind| match group.first(kind) {
+        Some(value) => typed(kind, RecoveryTimeStamp::unmarshal(value)).map(|read| read.timestamp),
+        None => Ok(SystemTime::UNIX_EPOCH),
+    };
+    let measured = group
+        .first(IeType::VolumeMeasurement)
+        .map(|value| typed(IeType::VolumeMeasurement, VolumeMeasurement::unmarshal(value)))
+        .transpose()?;
+    let duration = group
+        .first(IeType::DurationMeasurement)
+        .map(|value| seconds(IeType::DurationMeasurement, value))
+        .transpose()?;
+    Ok(UsageReport {
+        urr_id: UrrId(u32_of(IeType::UrrId, group.mandatory(IeType::UrrId)?)?),
+        ur_seqn: u32_of(IeType::UrSeqn, group.mandatory(IeType::UrSeqn)?)?,
+        trigger: UsageReportTrigger::from_octets(octets),
+        start: time(IeType::StartTime)?,
+        end: time(IeType::EndTime)?,
+        with_packets: measured.as_ref().is_some_and(|read| read.flags & 0x38 != 0),
+        volume: measured.as_ref().map(|read| Volume {
+            uplink_bytes: read.uplink_volume.unwrap_or(0),
+            downlink_bytes: read.downlink_volume.unwrap_or(0),
+            uplink_packets: read.uplink_packets.unwrap_or(0),
+            downlink_packets: read.downlink_packets.unwrap_or(0),
+        }),
+        duration,
+    })
+}
+
+/// Reads the Created PDR elements of a response (7.5.3.2).
+pub(crate) fn created_pdrs(group: &Group<'_>) -> Result<Vec<CreatedPdr>, Rejection> {
+    let read = |value| {
+        let inner = Group::of(IeType::CreatedPdr, value)?;
+        Ok(CreatedPdr {
+            id: PdrId(u16_of(IeType::PdrId, inner.mandatory(IeType::PdrId)?)?),
+            local_fteid: inner.first(IeType::Fteid).map(f_teid).transpose()?,
+            ue_ip: inner.first(IeType::UeIpAddress).map(ue_ip_address).transpose()?,
+        })
+    };
+    group.all(IeType::CreatedPdr).map(read).collect()
+}
+
+/// Reads a Failed Rule ID (8.2.80).
+pub(crate) fn failed_rule(value: &[u8]) -> Result<RuleId, Rejection> {
+    const KIND: IeType = IeType::FailedRuleId;
+    let id = value.get(1..).unwrap_or_default();
+    match u8_of(KIND, value)? & 0x1f {
+        0 => u16_of(KIND, id).map(|id| RuleId::Pdr(PdrId(id))),
+        1 => u32_of(KIND, id).map(|id| RuleId::Far(FarId(id))),
+        2 => u32_of(KIND, id).map(|id| RuleId::Qer(QerId(id))),
+        3 => u32_of(KIND, id).map(|id| RuleId::Urr(UrrId(id))),
+        4 => u8_of(KIND, id).map(|id| RuleId::Bar(BarId(id))),
+        other => Err(incorrect(KIND, format!("rule type {other}"))),
+    }
+}

@@ -1,0 +1,134 @@
+//! Session Establishment and Modification Requests (TS 29.244 7.5.2, 7.5.4), whole.
+
+use kaido_upf::rules::{BarId, Establishment, FarId, Modification, PdrId, QerId, Rejection, RuleId, UrrId};
+use rs_pfcp::ie::IeType;
+use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
+
+use super::leaf::{f_seid, u8_of, u16_of, u32_of};
+use super::pdr::PdrReader;
+use super::{Features, far, qer, unique, urr};
+use crate::walk::{Group, typed, unsupported};
+
+/// Traffic endpoints, steering and time sensitive networking, none of which is advertised.
+const UNSUPPORTED: [IeType; 9] = [
+    IeType::CreateTrafficEndpoint,
+    IeType::UpdateTrafficEndpoint,
+    IeType::RemoveTrafficEndpoint,
+    IeType::CreateMar,
+    IeType::UpdateMar,
+    IeType::RemoveMar,
+    IeType::CreateBridgeInfoForTsc,
+    IeType::L2tpTunnelInformation,
+    IeType::ProvideAtsssControlInformation,
+];
+
+/// Reads every element of one type.
+fn list<T>(
+    group: &Group<'_>,
+    kind: IeType,
+    read: impl FnMut(&[u8]) -> Result<T, Rejection>,
+) -> Result<Vec<T>, Rejection> {
+    group.all(kind).map(read).collect()
+}
+
+/// Reads a Session Establishment Request. The Node ID is the endpoint's to judge.
+pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Establishment, Rejection> {
+    let cp_fseid = f_seid(group.mandatory(IeType::Fseid)?)?;
+    group.refuse(&UNSUPPORTED)?;
+    pdn_type(group)?;
+    group.mandatory(IeType::CreatePdr)?;
+    group.mandatory(IeType::CreateFar)?;
+    let mut pdrs = PdrReader::new(features);
+    let request = Establishment {
+        cp_fseid,
+        pdrs: list(group, IeType::CreatePdr, |value| pdrs.create(value))?,
+        fars: list(group, IeType::CreateFar, far::create)?,
+        qers: list(group, IeType::CreateQer, qer::create)?,
+        urrs: list(group, IeType::CreateUrr, urr::create)?,
+        bars: list(group, IeType::CreateBar, |value| far::bar(IeType::CreateBar, value))?,
+    };
+    unique(&request.pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
+    unique(&request.fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
+    unique(&request.qers, |rule| RuleId::Qer(rule.id), IeType::CreateQer)?;
+    unique(&request.urrs, |rule| RuleId::Urr(rule.id), IeType::CreateUrr)?;
+    unique(&request.bars, |rule| RuleId::Bar(rule.id), IeType::CreateBar)?;
+    Ok(request)
+}
+
+/// PDN Type (8.2.79): 1 to 3 are IP; 4 (Non-IP) and 5 (Ethernet) are not done.
+fn pdn_type(group: &Group<'_>) -> Result<(), Rejection> {
+    const KIND: IeType = IeType::PdnType;
+    match group.first(KIND).map(|value| u8_of(KIND, value)).transpose()? {
+        None => Ok(()),
+        Some(octet) if (1..=3).contains(&(octet & 7)) => Ok(()),
+        Some(octet) => Err(unsupported(KIND, format!("PDN type {octet} is not IP"))),
+    }
+}
+
+/// Reads a Session Modification Request.
+pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modification, Rejection> {
+    group.refuse(&UNSUPPORTED)?;
+    let mut pdrs = PdrReader::new(features);
+    let flags = flags(group)?;
+    let request = Modification {
+        cp_fseid: group.first(IeType::Fseid).map(f_seid).transpose()?,
+        remove_pdrs: list(group, IeType::RemovePdr, |value| {
+            u16_of(IeType::PdrId, id_in(IeType::RemovePdr, IeType::PdrId, value)?).map(PdrId)
+        })?,
+        remove_fars: ids(group, IeType::RemoveFar, IeType::FarId, FarId)?,
+        remove_urrs: ids(group, IeType::RemoveUrr, IeType::UrrId, UrrId)?,
+        remove_qers: ids(group, IeType::RemoveQer, IeType::QerId, QerId)?,
+        remove_bars: list(group, IeType::RemoveBar, |value| {
+            u8_of(IeType::BarId, id_in(IeType::RemoveBar, IeType::BarId, value)?).map(BarId)
+        })?,
+        create_pdrs: list(group, IeType::CreatePdr, |value| pdrs.create(value))?,
+        create_fars: list(group, IeType::CreateFar, far::create)?,
+        create_urrs: list(group, IeType::CreateUrr, urr::create)?,
+        create_qers: list(group, IeType::CreateQer, qer::create)?,
+        create_bars: list(group, IeType::CreateBar, |value| far::bar(IeType::CreateBar, value))?,
+        update_pdrs: list(group, IeType::UpdatePdr, |value| pdrs.update(value))?,
+        update_fars: list(group, IeType::UpdateFar, far::update)?,
+        update_urrs: list(group, IeType::UpdateUrr, urr::update)?,
+        update_qers: list(group, IeType::UpdateQer, qer::update)?,
+        update_bars: list(group, IeType::UpdateBar, |value| far::bar(IeType::UpdateBar, value))?,
+        query_urrs: ids(group, IeType::QueryUrr, IeType::UrrId, UrrId)?,
+        query_all_urrs: flags.contains(PfcpsmReqFlags::QAURR),
+        drop_buffered: flags.contains(PfcpsmReqFlags::DROBU),
+    };
+    no_rule_twice(&request)?;
+    Ok(request)
+}
+
+/// PFCPSMReq-Flags (8.2.34); SNDEM lies in the Update Forwarding Parameters.
+fn flags(group: &Group<'_>) -> Result<PfcpsmReqFlags, Rejection> {
+    const KIND: IeType = IeType::PfcpsmReqFlags;
+    group.first(KIND).map_or(Ok(PfcpsmReqFlags::empty()), |v| typed(KIND, PfcpsmReqFlags::unmarshal(v)))
+}
+
+fn no_rule_twice(request: &Modification) -> Result<(), Rejection> {
+    unique(&request.create_pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
+    unique(&request.create_fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
+    unique(&request.create_qers, |rule| RuleId::Qer(rule.id), IeType::CreateQer)?;
+    unique(&request.create_urrs, |rule| RuleId::Urr(rule.id), IeType::CreateUrr)?;
+    unique(&request.create_bars, |rule| RuleId::Bar(rule.id), IeType::CreateBar)?;
+    unique(&request.update_pdrs, |rule| RuleId::Pdr(rule.id), IeType::UpdatePdr)?;
+    unique(&request.update_fars, |rule| RuleId::Far(rule.id), IeType::UpdateFar)?;
+    unique(&request.update_qers, |rule| RuleId::Qer(rule.id), IeType::UpdateQer)?;
+    unique(&request.update_urrs, |rule| RuleId::Urr(rule.id), IeType::UpdateUrr)?;
+    unique(&request.update_bars, |rule| RuleId::Bar(rule.id), IeType::UpdateBar)?;
+    unique(&request.remove_pdrs, |&id| RuleId::Pdr(id), IeType::RemovePdr)?;
+    unique(&request.remove_fars, |&id| RuleId::Far(id), IeType::RemoveFar)?;
+    unique(&request.remove_qers, |&id| RuleId::Qer(id), IeType::RemoveQer)?;
+    unique(&request.remove_urrs, |&id| RuleId::Urr(id), IeType::RemoveUrr)?;
+    unique(&request.remove_bars, |&id| RuleId::Bar(id), IeType::RemoveBar)?;
+    unique(&request.query_urrs, |&id| RuleId::Urr(id), IeType::QueryUrr)
+}
+
+/// The one identifier in a Remove or Query element.
+fn id_in(group: IeType, id: IeType, value: &[u8]) -> Result<&[u8], Rejection> {
+    Group::of(group, value)?.mandatory(id)
+}
+
+fn ids<T>(group: &Group<'_>, kind: IeType, id: IeType, name: fn(u32) -> T) -> Result<Vec<T>, Rejection> {
+    list(group, kind, |value| u32_of(id, id_in(kind, id, value)?).map(name))
+}

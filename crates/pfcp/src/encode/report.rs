@@ -1,0 +1,80 @@
+//! Usage reports and Session Report Requests (TS 29.244 7.5.5.2, 7.5.7.2, 7.5.8).
+
+use std::net::IpAddr;
+
+use kaido_upf::rules::{Seid, SessionEvent, UsageReport, Volume};
+use rs_pfcp::ie::duration_measurement::DurationMeasurement;
+use rs_pfcp::ie::end_time::EndTime;
+use rs_pfcp::ie::f_teid::Fteid;
+use rs_pfcp::ie::report_type::ReportType;
+use rs_pfcp::ie::start_time::StartTime;
+use rs_pfcp::ie::ur_seqn::UrSeqn;
+use rs_pfcp::ie::usage_report_trigger::UsageReportTrigger;
+use rs_pfcp::ie::volume_measurement::VolumeMeasurement;
+use rs_pfcp::ie::{Ie, IeType};
+use rs_pfcp::message::MsgType;
+
+use super::{Draft, ntp_seconds, number};
+
+/// A Session Report Request for an event, to the control plane's SEID.
+pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32) -> Vec<u8> {
+    let mut draft = Draft::session(MsgType::SessionReportRequest, cp_seid, sequence);
+    match event {
+        SessionEvent::Usage { reports, .. } => {
+            draft.push(&ReportType::USAR.to_ie());
+            for report in reports {
+                draft.push(&usage_report(IeType::UsageReportWithinSessionReportRequest, report));
+            }
+        }
+        SessionEvent::DownlinkData { pdr_id, .. } => {
+            draft.push(&ReportType::DLDR.to_ie());
+            let pdr = number(IeType::PdrId, pdr_id.0.to_be_bytes());
+            draft.push(&Ie::new_grouped(IeType::DownlinkDataReport, vec![pdr]));
+        }
+        SessionEvent::ErrorIndication { teid, peer, .. } => {
+            draft.push(&ReportType::ERIR.to_ie());
+            // Table 7.5.8.4-1 has the Remote F-TEID here; rs-pfcp's group has another element.
+            let remote = match *peer {
+                IpAddr::V4(address) => Fteid::new(true, false, teid.0, Some(address), None, 0),
+                IpAddr::V6(address) => Fteid::new(false, true, teid.0, None, Some(address), 0),
+            };
+            draft.push(&Ie::new_grouped(IeType::ErrorIndicationReport, vec![remote.to_ie()]));
+        }
+    }
+    draft.bytes()
+}
+
+/// A usage report, in the element that the message at hand uses for it.
+pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
+    let mut parts = vec![
+        number(IeType::UrrId, report.urr_id.0.to_be_bytes()),
+        UrSeqn::new(report.ur_seqn).to_ie(),
+        UsageReportTrigger::from_octets(report.trigger.octets()).to_ie(),
+        StartTime::new(ntp_seconds(report.start)).to_ie(),
+        EndTime::new(ntp_seconds(report.end)).to_ie(),
+    ];
+    if let Some(volume) = &report.volume {
+        parts.push(volume_measurement(volume, report.with_packets));
+    }
+    if let Some(duration) = report.duration {
+        let seconds = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
+        parts.push(DurationMeasurement::new(seconds).to_ie());
+    }
+    Ie::new_grouped(kind, parts)
+}
+
+/// Volume Measurement (8.2.44): TOVOL, ULVOL, DLVOL, and with MNOP TONOP, ULNOP, DLNOP.
+fn volume_measurement(volume: &Volume, with_packets: bool) -> Ie {
+    let packets = |count: u64| with_packets.then_some(count);
+    let element = VolumeMeasurement::new(
+        if with_packets { 0x3f } else { 0x07 },
+        Some(volume.total_bytes()),
+        Some(volume.uplink_bytes),
+        Some(volume.downlink_bytes),
+        packets(volume.total_packets()),
+        packets(volume.uplink_packets),
+        packets(volume.downlink_packets),
+    );
+    // It fails only for a flag without its value; the flags above match the values.
+    Ie::new(IeType::VolumeMeasurement, element.marshal().unwrap_or_default())
+}

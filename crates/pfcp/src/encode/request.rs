@@ -1,0 +1,312 @@
+//! The control plane's session requests (TS 29.244 7.5.2, 7.5.4), from the rule model.
+
+use std::fmt::Write as _;
+
+use kaido_upf::rules::{
+    AddressMatch, ApplyAction, BitRate, BufferingRule, Establishment, Far, FlowEnd, Gate, Interface,
+    LocalFTeid, Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, Qer,
+    SdfFilter, Seid, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, VolumeThreshold,
+};
+use rs_pfcp::ie::f_teid::Fteid;
+use rs_pfcp::ie::measurement_information::MeasurementInformation;
+use rs_pfcp::ie::measurement_method::MeasurementMethod;
+use rs_pfcp::ie::{Ie, IeType};
+use rs_pfcp::message::MsgType;
+
+use super::response::{f_teid, ue_ip_address};
+use super::{Draft, f_seid, number};
+use crate::node_id::NodeId;
+
+/// A Session Establishment Request; the SEID in its header is zero.
+pub(crate) fn establishment(node: &NodeId, request: &Establishment, sequence: u32) -> Vec<u8> {
+    let mut draft = Draft::session(MsgType::SessionEstablishmentRequest, Seid(0), sequence)
+        .with(&node.encode())
+        .with(&f_seid(&request.cp_fseid));
+    request.pdrs.iter().for_each(|rule| draft.push(&create_pdr(rule)));
+    request.fars.iter().for_each(|rule| draft.push(&create_far(rule)));
+    request.urrs.iter().for_each(|rule| draft.push(&create_urr(rule)));
+    request.qers.iter().for_each(|rule| draft.push(&create_qer(rule)));
+    request.bars.iter().for_each(|rule| draft.push(&bar(IeType::CreateBar, rule)));
+    draft.bytes()
+}
+
+/// A Session Modification Request to the user plane's SEID.
+pub(crate) fn modification(to: Seid, request: &Modification, sequence: u32) -> Vec<u8> {
+    let mut draft = Draft::session(MsgType::SessionModificationRequest, to, sequence);
+    if let Some(ours) = &request.cp_fseid {
+        draft.push(&f_seid(ours));
+    }
+    let short = |kind, id, octets: &[u8]| Ie::new_grouped(kind, vec![Ie::new(id, octets.to_vec())]);
+    let remove = |kind, id, number: u32| short(kind, id, &number.to_be_bytes());
+    for id in &request.remove_pdrs {
+        draft.push(&short(IeType::RemovePdr, IeType::PdrId, &id.0.to_be_bytes()));
+    }
+    request.remove_fars.iter().for_each(|id| draft.push(&remove(IeType::RemoveFar, IeType::FarId, id.0)));
+    request.remove_urrs.iter().for_each(|id| draft.push(&remove(IeType::RemoveUrr, IeType::UrrId, id.0)));
+    request.remove_qers.iter().for_each(|id| draft.push(&remove(IeType::RemoveQer, IeType::QerId, id.0)));
+    request.remove_bars.iter().for_each(|id| draft.push(&short(IeType::RemoveBar, IeType::BarId, &[id.0])));
+    request.create_pdrs.iter().for_each(|rule| draft.push(&create_pdr(rule)));
+    request.create_fars.iter().for_each(|rule| draft.push(&create_far(rule)));
+    request.create_urrs.iter().for_each(|rule| draft.push(&create_urr(rule)));
+    request.create_qers.iter().for_each(|rule| draft.push(&create_qer(rule)));
+    request.create_bars.iter().for_each(|rule| draft.push(&bar(IeType::CreateBar, rule)));
+    request.update_pdrs.iter().for_each(|rule| draft.push(&update_pdr(rule)));
+    request.update_fars.iter().for_each(|rule| draft.push(&update_far(rule)));
+    request.update_urrs.iter().for_each(|rule| draft.push(&update_urr(rule)));
+    request.update_qers.iter().for_each(|rule| draft.push(&update_qer(rule)));
+    request.update_bars.iter().for_each(|rule| draft.push(&bar(IeType::UpdateBar, rule)));
+    let flags = u8::from(request.drop_buffered) | u8::from(request.query_all_urrs) << 2;
+    if flags != 0 {
+        draft.push(&number(IeType::PfcpsmReqFlags, [flags]));
+    }
+    request.query_urrs.iter().for_each(|id| draft.push(&remove(IeType::QueryUrr, IeType::UrrId, id.0)));
+    draft.bytes()
+}
+
+fn create_pdr(rule: &Pdr) -> Ie {
+    let mut parts = vec![
+        number(IeType::PdrId, rule.id.0.to_be_bytes()),
+        number(IeType::Precedence, rule.precedence.to_be_bytes()),
+        pdi(&rule.pdi),
+    ];
+    parts.extend(rule.outer_header_removal.map(removal));
+    parts.extend(rule.far_id.map(|id| number(IeType::FarId, id.0.to_be_bytes())));
+    parts.extend(rule.urr_ids.iter().map(|id| number(IeType::UrrId, id.0.to_be_bytes())));
+    parts.extend(rule.qer_ids.iter().map(|id| number(IeType::QerId, id.0.to_be_bytes())));
+    Ie::new_grouped(IeType::CreatePdr, parts)
+}
+
+fn update_pdr(rule: &UpdatePdr) -> Ie {
+    let mut parts = vec![number(IeType::PdrId, rule.id.0.to_be_bytes())];
+    parts.extend(rule.outer_header_removal.map(removal));
+    parts.extend(rule.precedence.map(|value| number(IeType::Precedence, value.to_be_bytes())));
+    parts.extend(rule.pdi.as_ref().map(pdi));
+    parts.extend(rule.far_id.map(|id| number(IeType::FarId, id.0.to_be_bytes())));
+    let (urrs, qers) = (rule.urr_ids.iter().flatten(), rule.qer_ids.iter().flatten());
+    parts.extend(urrs.map(|id| number(IeType::UrrId, id.0.to_be_bytes())));
+    parts.extend(qers.map(|id| number(IeType::QerId, id.0.to_be_bytes())));
+    Ie::new_grouped(IeType::UpdatePdr, parts)
+}
+
+fn pdi(pdi: &Pdi) -> Ie {
+    let mut parts = vec![number(IeType::SourceInterface, [interface(pdi.source_interface)])];
+    parts.extend(pdi.local_fteid.as_ref().map(local_f_teid));
+    parts.extend(pdi.network_instance.as_ref().map(network_instance));
+    parts.extend(pdi.ue_ip.iter().map(ue_ip_address));
+    parts.extend(pdi.sdf_filters.iter().map(sdf_filter));
+    parts.extend(pdi.qfis.iter().map(|qfi| number(IeType::Qfi, [qfi.0])));
+    Ie::new_grouped(IeType::Pdi, parts)
+}
+
+fn local_f_teid(local: &LocalFTeid) -> Ie {
+    match *local {
+        LocalFTeid::Given(given) => f_teid(&given),
+        LocalFTeid::Choose { ipv4, ipv6, choose_id } => {
+            let id = choose_id.unwrap_or(0);
+            Fteid::new_with_choose(ipv4, ipv6, true, choose_id.is_some(), 0, None, None, id).to_ie()
+        }
+    }
+}
+
+fn network_instance(name: &NetworkInstance) -> Ie {
+    Ie::new(IeType::NetworkInstance, name.0.as_bytes().to_vec())
+}
+
+fn removal(removal: OuterHeaderRemoval) -> Ie {
+    let description = match removal {
+        OuterHeaderRemoval::GtpUUdpIpv4 => 0,
+        OuterHeaderRemoval::GtpUUdpIpv6 => 1,
+        OuterHeaderRemoval::GtpUUdpIp => 6,
+    };
+    number(IeType::OuterHeaderRemoval, [description])
+}
+
+fn interface(interface: Interface) -> u8 {
+    match interface {
+        Interface::Access => 0,
+        Interface::Core => 1,
+        Interface::N6Lan => 2,
+        Interface::CpFunction => 3,
+    }
+}
+
+/// SDF Filter (8.2.5) with all its parts; `rs-pfcp` writes the flow description alone.
+fn sdf_filter(filter: &SdfFilter) -> Ie {
+    let flags = 1
+        | u8::from(filter.tos.is_some()) << 1
+        | u8::from(filter.spi.is_some()) << 2
+        | u8::from(filter.flow_label.is_some()) << 3
+        | u8::from(filter.id.is_some()) << 4;
+    let text = flow_description(filter);
+    let mut value = vec![flags, 0];
+    value.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
+    value.extend_from_slice(text.as_bytes());
+    value.extend(filter.tos.iter().flat_map(|&(octet, mask)| [octet, mask]));
+    value.extend(filter.spi.iter().flat_map(|spi| spi.to_be_bytes()));
+    value.extend(filter.flow_label.iter().flat_map(|label| label.to_be_bytes().into_iter().skip(1)));
+    value.extend(filter.id.iter().flat_map(|id| id.to_be_bytes()));
+    Ie::new(IeType::SdfFilter, value)
+}
+
+fn flow_description(filter: &SdfFilter) -> String {
+    let mut text = String::from("permit out ");
+    // Writing to a String does not fail.
+    let _ = match filter.protocol {
+        None => write!(text, "ip"),
+        Some(number) => write!(text, "{number}"),
+    };
+    text.push_str(" from ");
+    flow_end(&mut text, &filter.remote, "any");
+    text.push_str(" to ");
+    flow_end(&mut text, &filter.local, "assigned");
+    text
+}
+
+fn flow_end(text: &mut String, end: &FlowEnd, any: &str) {
+    let _ = match end.address {
+        AddressMatch::Any => write!(text, "{any}"),
+        AddressMatch::V4(address, length) => write!(text, "{address}/{length}"),
+        AddressMatch::V6(address, length) => write!(text, "{address}/{length}"),
+    };
+    for (place, &(low, high)) in end.ports.iter().enumerate() {
+        text.push(if place == 0 { ' ' } else { ',' });
+        let _ = if low == high { write!(text, "{low}") } else { write!(text, "{low}-{high}") };
+    }
+}
+
+fn apply_action(action: ApplyAction) -> Ie {
+    let flags = u8::from(action.drop)
+        | u8::from(action.forward) << 1
+        | u8::from(action.buffer) << 2
+        | u8::from(action.notify_cp) << 3;
+    number(IeType::ApplyAction, [flags, 0])
+}
+
+fn create_far(rule: &Far) -> Ie {
+    let mut parts = vec![number(IeType::FarId, rule.id.0.to_be_bytes()), apply_action(rule.apply_action)];
+    if let Some(forwarding) = &rule.forwarding {
+        let destination = interface(forwarding.destination_interface);
+        let mut inner = vec![number(IeType::DestinationInterface, [destination])];
+        inner.extend(forwarding.network_instance.as_ref().map(network_instance));
+        inner.extend(forwarding.outer_header_creation.as_ref().map(header_creation));
+        inner.extend(forwarding.transport_level_marking.map(marking));
+        parts.push(Ie::new_grouped(IeType::ForwardingParameters, inner));
+    }
+    parts.extend(rule.bar_id.map(|id| number(IeType::BarId, [id.0])));
+    Ie::new_grouped(IeType::CreateFar, parts)
+}
+
+fn update_far(rule: &UpdateFar) -> Ie {
+    let mut parts = vec![number(IeType::FarId, rule.id.0.to_be_bytes())];
+    parts.extend(rule.apply_action.map(apply_action));
+    if let Some(forwarding) = &rule.forwarding {
+        let mut inner = Vec::new();
+        let destination = forwarding.destination_interface.map(interface);
+        inner.extend(destination.map(|octet| number(IeType::DestinationInterface, [octet])));
+        inner.extend(forwarding.network_instance.as_ref().map(network_instance));
+        inner.extend(forwarding.outer_header_creation.as_ref().map(header_creation));
+        inner.extend(forwarding.transport_level_marking.map(marking));
+        if forwarding.send_end_marker {
+            inner.push(number(IeType::PfcpsmReqFlags, [2]));
+        }
+        parts.push(Ie::new_grouped(IeType::UpdateForwardingParameters, inner));
+    }
+    parts.extend(rule.bar_id.map(|id| number(IeType::BarId, [id.0])));
+    Ie::new_grouped(IeType::UpdateFar, parts)
+}
+
+fn header_creation(tunnel: &OuterHeaderCreation) -> Ie {
+    let mut element = rs_pfcp::ie::outer_header_creation::OuterHeaderCreation::new(Default::default());
+    element.description.gtpu_udp_ipv4 = tunnel.ipv4.is_some();
+    element.description.gtpu_udp_ipv6 = tunnel.ipv6.is_some();
+    element.teid = Some(tunnel.teid.0.into());
+    element.ipv4_address = tunnel.ipv4;
+    element.ipv6_address = tunnel.ipv6;
+    Ie::new(IeType::OuterHeaderCreation, element.marshal())
+}
+
+fn marking(octet: u8) -> Ie {
+    number(IeType::TransportLevelMarking, [octet, 0xff])
+}
+
+fn bar(kind: IeType, rule: &BufferingRule) -> Ie {
+    let mut parts = vec![number(IeType::BarId, [rule.id.0])];
+    parts.extend(rule.suggested_packets.map(|count| number(IeType::SuggestedBufferingPacketsCount, [count])));
+    Ie::new_grouped(kind, parts)
+}
+
+fn create_urr(rule: &Urr) -> Ie {
+    let whole = UpdateUrr {
+        id: rule.id,
+        method: Some(rule.method),
+        triggers: Some(rule.triggers),
+        measurement_period: rule.measurement_period,
+        volume_threshold: rule.volume_threshold,
+        volume_quota: rule.volume_quota,
+        information: (rule.inactive || rule.count_packets || rule.before_qos).then_some((
+            rule.inactive,
+            rule.count_packets,
+            rule.before_qos,
+        )),
+    };
+    urr(IeType::CreateUrr, &whole)
+}
+
+fn update_urr(rule: &UpdateUrr) -> Ie {
+    urr(IeType::UpdateUrr, rule)
+}
+
+fn urr(kind: IeType, rule: &UpdateUrr) -> Ie {
+    let mut parts = vec![number(IeType::UrrId, rule.id.0.to_be_bytes())];
+    parts.extend(rule.method.map(|m| MeasurementMethod::new(m.duration, m.volume, m.event).to_ie()));
+    parts.extend(rule.triggers.map(|triggers| number(IeType::ReportingTriggers, triggers.octets())));
+    parts.extend(rule.measurement_period.map(|period| {
+        let seconds = u32::try_from(period.as_secs()).unwrap_or(u32::MAX);
+        number(IeType::MeasurementPeriod, seconds.to_be_bytes())
+    }));
+    parts.extend(rule.volume_threshold.map(|volume| volumes(IeType::VolumeThreshold, &volume)));
+    parts.extend(rule.volume_quota.map(|volume| volumes(IeType::VolumeQuota, &volume)));
+    parts.extend(rule.information.map(|(inactive, packets, before_qos)| {
+        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        let flags = flag(inactive, MeasurementInformation::INAM)
+            | flag(packets, MeasurementInformation::MNOP)
+            | flag(before_qos, MeasurementInformation::MBQE);
+        number(IeType::MeasurementInformation, [flags])
+    }));
+    Ie::new_grouped(kind, parts)
+}
+
+fn volumes(kind: IeType, volume: &VolumeThreshold) -> Ie {
+    let parts = [volume.total, volume.uplink, volume.downlink];
+    let mut value = vec![0];
+    for (bit, octets) in parts.iter().enumerate().filter_map(|(bit, part)| part.map(|octets| (bit, octets))) {
+        value[0] |= 1 << bit;
+        value.extend_from_slice(&octets.to_be_bytes());
+    }
+    Ie::new(kind, value)
+}
+
+fn create_qer(rule: &Qer) -> Ie {
+    let (mbr, gbr) = (rule.mbr, rule.gbr);
+    qer(IeType::CreateQer, &UpdateQer { id: rule.id, gate: Some(rule.gate), mbr, gbr, qfi: rule.qfi })
+}
+
+fn update_qer(rule: &UpdateQer) -> Ie {
+    qer(IeType::UpdateQer, rule)
+}
+
+fn qer(kind: IeType, rule: &UpdateQer) -> Ie {
+    let closed = |gate: Gate| u8::from(!gate.downlink) | u8::from(!gate.uplink) << 2;
+    let mut parts = vec![number(IeType::QerId, rule.id.0.to_be_bytes())];
+    parts.extend(rule.gate.map(|gate| number(IeType::GateStatus, [closed(gate)])));
+    parts.extend(rule.mbr.map(|rate| bit_rate(IeType::Mbr, rate)));
+    parts.extend(rule.gbr.map(|rate| bit_rate(IeType::Gbr, rate)));
+    parts.extend(rule.qfi.map(|qfi| number(IeType::Qfi, [qfi.0])));
+    Ie::new_grouped(kind, parts)
+}
+
+fn bit_rate(kind: IeType, rate: BitRate) -> Ie {
+    let uplink = rate.uplink_kbps.to_be_bytes().into_iter().skip(3);
+    let downlink = rate.downlink_kbps.to_be_bytes().into_iter().skip(3);
+    Ie::new(kind, uplink.chain(downlink).collect())
+}

@@ -1,0 +1,400 @@
+//! The user plane's end of N4 / Sxb: associations, sessions and reports over a [`SessionService`].
+//!
+//! ```text
+//!  datagram ─▶ frame ─▶ seen before? ─▶ walk ─▶ decode ─▶ SessionService ─▶ encode ─▶ Transmit
+//!  poll     ─▶ retries, heartbeats, set-ups, events of the service          ─▶ encode ─▶ Transmit
+//! ```
+//!
+//! No socket and no clock: the caller brings datagrams and the time, and sends what is put into `out`.
+
+mod node;
+mod report;
+mod session;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use kaido_upf::rules::{Cause, Rejection, Seid, SessionEvent, SessionService};
+use rs_pfcp::message::MsgType;
+
+use crate::association::{AssociationId, Associations};
+use crate::counters::{Counters, Discard, cause_name};
+use crate::decode::Features;
+use crate::encode::{self, Draft};
+use crate::frame::{Frame, Framed, Role, frames, is_request, response_to};
+use crate::node_id::NodeId;
+use crate::transaction::{Answered, Due, Moment, Outgoing, Retransmission, Seen, Transmit, fingerprint};
+
+/// The port of PFCP (TS 29.244 4.2.2).
+pub const PFCP_PORT: u16 = 8805;
+
+/// To which port of a peer our own requests go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PeerPort {
+    /// 8805, as the standard says.
+    #[default]
+    Standard,
+    /// The port from which the peer set up the association: for several nodes on one address.
+    AsSeen,
+}
+
+/// Bounds of what the endpoint remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Associations at once. Further set-ups are refused (cause 75).
+    pub associations: usize,
+    /// Answers kept for requests that come again. The oldest go first.
+    pub answers: usize,
+    /// Requests of ours that wait for an answer. Events stay with the service while there is no room.
+    pub outstanding: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { associations: 1024, answers: 65_536, outstanding: 16_384 }
+    }
+}
+
+/// What an [`Endpoint`] is told at start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Our name.
+    pub node_id: NodeId,
+    /// The IPv4 address at which we are spoken to, for F-SEIDs.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The IPv6 address at which we are spoken to, for F-SEIDs.
+    pub ipv6: Option<Ipv6Addr>,
+    /// When we started; peers tell a restart by it.
+    pub recovery: SystemTime,
+    /// The optional parts that the service does.
+    pub features: Features,
+    /// Control planes to set up an association with ourselves.
+    pub control_planes: Vec<SocketAddr>,
+    /// How long to wait before such a set-up is tried again.
+    pub setup_interval: Duration,
+    /// How often associated peers are asked for a heartbeat.
+    pub heartbeat_interval: Duration,
+    /// T1 and N1.
+    pub retransmission: Retransmission,
+    /// Where our requests go.
+    pub peer_port: PeerPort,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// A configuration of a node at one address, with the standard's defaults.
+    pub fn at(address: IpAddr) -> Self {
+        let (ipv4, ipv6) = match address {
+            IpAddr::V4(v4) => (Some(v4), None),
+            IpAddr::V6(v6) => (None, Some(v6)),
+        };
+        Self {
+            node_id: address.into(),
+            ipv4,
+            ipv6,
+            recovery: SystemTime::now(),
+            features: Features::default(),
+            control_planes: Vec::new(),
+            setup_interval: Duration::from_secs(10),
+            heartbeat_interval: Duration::from_secs(60),
+            retransmission: Retransmission::default(),
+            peer_port: PeerPort::Standard,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What a request of ours was for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Heartbeat(AssociationId),
+    /// The place of the control plane in the configuration.
+    Setup(usize),
+    ReleaseWish,
+    Report(Seid),
+}
+
+/// A control plane that we set up with.
+#[derive(Debug)]
+struct Invited {
+    peer: SocketAddr,
+    /// `None` while a set-up is on its way.
+    try_at: Option<Instant>,
+}
+
+/// A peer as it is shown to an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name.
+    pub node_id: NodeId,
+    /// Where our requests to it go.
+    pub address: SocketAddr,
+    /// It does not answer heartbeats.
+    pub down: bool,
+    /// The sessions it holds.
+    pub sessions: usize,
+}
+
+/// The user plane's PFCP endpoint.
+#[derive(Debug)]
+pub struct Endpoint<S> {
+    config: Config,
+    service: S,
+    associations: Associations,
+    sessions: HashMap<Seid, AssociationId>,
+    answered: Answered,
+    outgoing: Outgoing<Purpose>,
+    invited: Vec<Invited>,
+    /// Reports that did not fit into a response.
+    overflow: VecDeque<SessionEvent>,
+    releasing: bool,
+    counters: Counters,
+}
+
+impl<S: SessionService> Endpoint<S> {
+    /// An endpoint without peers.
+    pub fn new(config: Config, service: S, now: Moment) -> Self {
+        let invited = config.control_planes.iter();
+        let invited = invited.map(|&peer| Invited { peer, try_at: Some(now.monotonic) }).collect();
+        Self {
+            associations: Associations::new(config.limits.associations),
+            answered: Answered::new(config.retransmission, config.limits.answers),
+            outgoing: Outgoing::new(config.retransmission, config.limits.outstanding),
+            sessions: HashMap::new(),
+            overflow: VecDeque::new(),
+            releasing: false,
+            counters: Counters::default(),
+            config,
+            service,
+            invited,
+        }
+    }
+
+    /// Takes in a datagram. What is to be sent is appended to `out`.
+    pub fn handle(&mut self, now: Moment, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
+        let mut messages = 0u32;
+        for framed in frames(Role::UserPlane, datagram) {
+            match framed {
+                Framed::Message(frame) => {
+                    messages += 1;
+                    self.message(now, from, &frame, out);
+                }
+                Framed::BadLength(frame) => self.bad_length(from, &frame, out),
+                Framed::OtherVersion { sequence } => {
+                    let answer = Draft::node(MsgType::VersionNotSupportedResponse, sequence).bytes();
+                    self.transmit(from, answer.into(), out);
+                }
+                Framed::Nothing(why) => self.counters.count_discarded(why),
+            }
+        }
+        self.counters.bundles += u64::from(messages > 1);
+        self.send_overflow(now, out);
+    }
+
+    /// Does what is due: retries, heartbeats, set-ups, and reports of the service's events.
+    pub fn poll(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+        self.answered.expire(now.monotonic);
+        while let Some(due) = self.outgoing.due(now.monotonic) {
+            match due {
+                Due::Again(transmit, kind) => {
+                    self.counters.retransmissions_sent += 1;
+                    self.counters.count_sent(kind as u8);
+                    out.push(transmit);
+                }
+                Due::Exhausted(pending) => {
+                    self.counters.requests_exhausted += 1;
+                    tracing::warn!(peer = %pending.peer, kind = ?pending.kind, "no answer");
+                    self.given_up(now, pending.purpose);
+                }
+            }
+        }
+        self.send_heartbeats(now, out);
+        self.send_setups(now, out);
+        self.send_reports(now, out);
+    }
+
+    /// When [`Self::poll`] has something to do next. The service's events have no deadline here: the caller
+    /// polls when it knows of some, and at a pace of its own.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let heartbeats =
+            self.associations.iter().filter(|peer| !peer.heartbeat_outstanding).map(|peer| peer.heartbeat_at);
+        let setups = self.invited.iter().filter_map(|invited| invited.try_at);
+        heartbeats.chain(setups).chain(self.outgoing.next_deadline()).min()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The peers with an association.
+    pub fn peers(&self) -> impl Iterator<Item = Peer> + '_ {
+        self.associations.iter().map(|association| Peer {
+            node_id: association.node.clone(),
+            address: association.peer,
+            down: association.down,
+            sessions: association.sessions,
+        })
+    }
+
+    /// Sessions of all peers.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Requests of ours without an answer yet.
+    pub fn outstanding(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// The user plane behind the endpoint.
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+
+    /// The user plane behind the endpoint, to work on. Sessions come and go by PFCP alone.
+    pub fn service_mut(&mut self) -> &mut S {
+        &mut self.service
+    }
+
+    fn message(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
+        self.counters.count_received(frame.kind);
+        if frame.kind == MsgType::HeartbeatRequest {
+            self.heartbeat_request(now, from, frame, out);
+        } else if is_request(frame.kind) {
+            self.request(now, from, frame, out);
+        } else {
+            self.response(now, from, frame);
+        }
+    }
+
+    /// Carries a request out once, and answers it as often as it comes. Answers to strangers are not kept:
+    /// they are refusals, and memory is for peers.
+    fn request(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
+        let key = (from, frame.kind as u8, frame.sequence);
+        let print = fingerprint(frame.seid.map(|seid| seid.0), frame.body);
+        match self.answered.look(key, print) {
+            Seen::New => {}
+            Seen::InProgress => return self.counters.count_discarded(Discard::InProgress),
+            Seen::Answered(response) => {
+                self.counters.retransmissions_answered += 1;
+                return self.transmit(from, response, out);
+            }
+        }
+        let known_before = self.is_peer(from);
+        if known_before {
+            self.answered.begin(now.monotonic, key, print);
+        }
+        let response: Arc<[u8]> = self.answer(now, from, frame).into();
+        if !known_before && self.is_peer(from) {
+            self.answered.begin(now.monotonic, key, print);
+        }
+        self.answered.finish(key, &response);
+        self.transmit(from, response, out);
+    }
+
+    fn is_peer(&self, from: SocketAddr) -> bool {
+        !self.associations.at(from.ip()).is_empty()
+    }
+
+    fn answer(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) -> Vec<u8> {
+        let mut to = Seid(0);
+        let done = match frame.kind {
+            MsgType::AssociationSetupRequest => self.association_setup(now, from, frame),
+            MsgType::AssociationUpdateRequest => self.association_update(from, frame),
+            MsgType::AssociationReleaseRequest => self.association_release(now, from, frame),
+            MsgType::SessionEstablishmentRequest => self.session_establishment(now, from, frame, &mut to),
+            MsgType::SessionModificationRequest => self.session_modification(now, from, frame, &mut to),
+            MsgType::SessionDeletionRequest => self.session_deletion(now, from, frame, &mut to),
+            // PFD management and session sets: neither is advertised (PFDM, FQ-CSIDs).
+            _ => Err(Rejection::new(Cause::ServiceNotSupported, "procedure not supported")),
+        };
+        done.unwrap_or_else(|why| self.refuse(from, frame, to, &why))
+    }
+
+    /// The answer to a request that is refused. Nothing of it was done.
+    fn refuse(&mut self, from: SocketAddr, frame: &Frame<'_>, to: Seid, why: &Rejection) -> Vec<u8> {
+        let cause = why.cause.value();
+        self.counters.count_rejected(cause);
+        tracing::debug!(
+            peer = %from, kind = ?frame.kind, cause = cause_name(cause), offending = why.offending_ie,
+            rule = ?why.failed_rule, detail = ?why.detail, "request refused"
+        );
+        let kind = response_to(frame.kind);
+        let mut draft = encode::rejection(kind, to, frame.sequence, &self.config.node_id, why);
+        if kind == MsgType::AssociationSetupResponse {
+            draft.push(&encode::recovery(self.config.recovery));
+        }
+        draft.bytes()
+    }
+
+    /// A request whose length does not fit: cause 68, if its response has a cause (7.6.3).
+    fn bad_length(&mut self, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
+        self.counters.count_received(frame.kind);
+        if frame.kind == MsgType::HeartbeatRequest {
+            return self.counters.count_discarded(Discard::Length);
+        }
+        let to = frame.seid.and_then(|seid| self.peer_seid(from, seid)).unwrap_or_default();
+        let why = Rejection::new(Cause::InvalidLength, "message length against datagram length");
+        let answer = self.refuse(from, frame, to, &why);
+        self.transmit(from, answer.into(), out);
+    }
+
+    fn response(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) {
+        let Some(pending) = self.outgoing.answered(from, frame.kind, frame.sequence) else {
+            return self.counters.count_discarded(Discard::Unsolicited);
+        };
+        if frame.kind == MsgType::VersionNotSupportedResponse {
+            self.counters.requests_refused += 1;
+            return self.given_up(now, pending.purpose);
+        }
+        let read = match pending.purpose {
+            Purpose::Heartbeat(id) => self.heartbeat_response(now, id, frame),
+            Purpose::Setup(place) => self.setup_response(now, from, place, frame),
+            Purpose::ReleaseWish => self.release_wish_response(from, frame),
+            Purpose::Report(seid) => self.report_response(now, seid, frame),
+        };
+        if let Err(why) = read {
+            tracing::warn!(peer = %from, kind = ?frame.kind, detail = ?why.detail, "unreadable response");
+            self.counters.count_discarded(Discard::MalformedResponse);
+            self.given_up(now, pending.purpose);
+        }
+    }
+
+    /// A request of ours had no answer, or none of use.
+    fn given_up(&mut self, now: Moment, purpose: Purpose) {
+        match purpose {
+            Purpose::Heartbeat(id) => self.path_failed(now, id),
+            Purpose::Setup(place) => self.retry_setup(now, place),
+            Purpose::ReleaseWish => {}
+            Purpose::Report(seid) => {
+                self.counters.reports_lost += 1;
+                tracing::warn!(%seid, "session report lost");
+            }
+        }
+    }
+
+    /// Starts a request of ours.
+    fn send(
+        &mut self,
+        now: Moment,
+        to: SocketAddr,
+        request: (MsgType, u32),
+        bytes: Vec<u8>,
+        purpose: Purpose,
+        out: &mut Vec<Transmit>,
+    ) {
+        self.counters.count_sent(request.0 as u8);
+        out.push(self.outgoing.send(now.monotonic, to, request, bytes, purpose));
+    }
+
+    fn transmit(&mut self, to: SocketAddr, bytes: Arc<[u8]>, out: &mut Vec<Transmit>) {
+        if let Some(&kind) = bytes.get(1) {
+            self.counters.count_sent(kind);
+        }
+        out.push(Transmit { to, bytes });
+    }
+}

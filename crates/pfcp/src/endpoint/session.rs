@@ -1,0 +1,134 @@
+//! Session procedures (TS 29.244 6.3): establishment, modification, deletion.
+
+use std::net::SocketAddr;
+
+use kaido_upf::rules::{Cause, FSeid, Rejection, Seid, SessionEvent, SessionService, UsageReport};
+use rs_pfcp::ie::IeType;
+use rs_pfcp::message::MsgType;
+
+use super::Endpoint;
+use super::node::no_association;
+use crate::decode;
+use crate::encode::{self, Draft, accepted, number, usage_report};
+use crate::frame::Frame;
+use crate::transaction::Moment;
+use crate::walk::{Group, peek};
+
+/// The most usage reports in a modification's response. More follow in Session Report Requests, as Additional
+/// Usage Reports Information (8.2.91) says.
+const REPORTS_IN_RESPONSE_MAX: usize = 64;
+/// The most responses whose further reports wait for room: a control plane that asks and never answers.
+const OVERFLOW_MAX: usize = 1024;
+
+impl<S: SessionService> Endpoint<S> {
+    /// Session Establishment Request (6.3.2, 7.5.2). `to` becomes the peer's SEID once it is read.
+    pub(super) fn session_establishment(
+        &mut self,
+        now: Moment,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+        to: &mut Seid,
+    ) -> Result<Vec<u8>, Rejection> {
+        if !self.is_peer(from) {
+            return Err(no_association());
+        }
+        if let Some(Ok(cp)) = peek(frame.body, IeType::Fseid).map(decode::f_seid) {
+            *to = cp.seid;
+        }
+        let group = Group::of_message(frame.body)?;
+        let id = self.association_named(from, &group)?;
+        let request = decode::establishment(&group, self.config.features)?;
+        if self.releasing {
+            return Err(Rejection::new(Cause::RequestRejected, "shutting down"));
+        }
+        let established = self.service.establish(&request, now.wall)?;
+        self.sessions.insert(established.seid, id);
+        if let Some(association) = self.associations.get_mut(id) {
+            association.sessions += 1;
+        }
+        let ours = FSeid { seid: established.seid, ipv4: self.config.ipv4, ipv6: self.config.ipv6 };
+        let node = &self.config.node_id;
+        Ok(encode::accepted_establishment(*to, frame.sequence, node, &ours, &established))
+    }
+
+    /// Session Modification Request (6.3.3, 7.5.4).
+    pub(super) fn session_modification(
+        &mut self,
+        now: Moment,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+        to: &mut Seid,
+    ) -> Result<Vec<u8>, Rejection> {
+        let (seid, cp) = self.session_addressed(from, frame)?;
+        *to = cp;
+        let group = Group::of_message(frame.body)?;
+        let request = decode::modification(&group, self.config.features)?;
+        let mut modified = self.service.modify(seid, &request, now.wall)?;
+        if let Some(moved) = request.cp_fseid {
+            *to = moved.seid;
+        }
+        let mut draft =
+            Draft::session(MsgType::SessionModificationResponse, *to, frame.sequence).with(&accepted());
+        encode::created_pdrs(&mut draft, &modified.created_pdrs);
+        let more =
+            modified.usage_reports.split_off(modified.usage_reports.len().min(REPORTS_IN_RESPONSE_MAX));
+        push_reports(
+            &mut draft,
+            IeType::UsageReportWithinSessionModificationResponse,
+            &modified.usage_reports,
+        );
+        if !more.is_empty() {
+            let count = u16::try_from(more.len()).unwrap_or(u16::MAX) & 0x7fff;
+            draft.push(&number(IeType::AdditionalUsageReportsInformation, count.to_be_bytes()));
+            if self.overflow.len() < OVERFLOW_MAX {
+                self.overflow.push_back(SessionEvent::Usage { seid, reports: more });
+            } else {
+                self.counters.reports_lost += 1;
+            }
+        }
+        Ok(draft.bytes())
+    }
+
+    /// Session Deletion Request (6.3.4, 7.5.6).
+    pub(super) fn session_deletion(
+        &mut self,
+        now: Moment,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+        to: &mut Seid,
+    ) -> Result<Vec<u8>, Rejection> {
+        let (seid, cp) = self.session_addressed(from, frame)?;
+        *to = cp;
+        Group::of_message(frame.body)?;
+        let deleted = self.service.delete(seid, now.wall)?;
+        self.unbind(seid);
+        let mut draft =
+            Draft::session(MsgType::SessionDeletionResponse, cp, frame.sequence).with(&accepted());
+        push_reports(&mut draft, IeType::UsageReportWithinSessionDeletionResponse, &deleted.usage_reports);
+        Ok(draft.bytes())
+    }
+
+    /// The session that a message is for, and the SEID of its control plane end: cause 72 to strangers, 65 for
+    /// a SEID that is not, or is another peer's.
+    fn session_addressed(&self, from: SocketAddr, frame: &Frame<'_>) -> Result<(Seid, Seid), Rejection> {
+        if !self.is_peer(from) {
+            return Err(no_association());
+        }
+        let seid = frame.seid.unwrap_or_default();
+        let cp = self.peer_seid(from, seid);
+        let absent = || Rejection::new(Cause::SessionContextNotFound, format!("no session {seid}"));
+        cp.map(|cp| (seid, cp)).ok_or_else(absent)
+    }
+
+    /// The control plane's SEID of a session, told to its own peer alone.
+    pub(super) fn peer_seid(&self, from: SocketAddr, seid: Seid) -> Option<Seid> {
+        let id = self.sessions.get(&seid)?;
+        self.associations.at(from.ip()).contains(id).then(|| self.service.cp_fseid(seid))?.map(|cp| cp.seid)
+    }
+}
+
+fn push_reports(draft: &mut Draft, kind: IeType, reports: &[UsageReport]) {
+    for report in reports {
+        draft.push(&usage_report(kind, report));
+    }
+}

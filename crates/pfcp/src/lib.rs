@@ -1,0 +1,33 @@
+//! PFCP (TS 29.244) on N4 and Sxb: the control interface of the user plane.
+//!
+//! [`Endpoint`] is the user plane's end over any [`SessionService`](kaido_upf::rules::SessionService);
+//! [`Smf`] is a small control plane, for `kaido sim` and tests. Neither owns a socket or a clock: datagrams
+//! and [`Moment`]s go in, [`Transmit`]s come out. Elements are read and written with `rs-pfcp` where it keeps
+//! everything; headers, lengths, nesting and causes are checked here, whole, before anything changes.
+//!
+//! ```text
+//!  frame ── walk ── decode ──▶ kaido_upf::rules ──▶ encode
+//!    └ transaction, association, counters ┘
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod association;
+mod client;
+mod counters;
+mod decode;
+mod encode;
+mod endpoint;
+mod frame;
+mod node_id;
+mod transaction;
+mod walk;
+
+pub use client::{SessionTemplate, Smf, SmfConfig, SmfError, SmfEvent};
+pub use counters::{Counters, Discard, Sample, cause_name};
+pub use decode::Features;
+pub use endpoint::{Config, Endpoint, Limits, PFCP_PORT, Peer, PeerPort};
+pub use frame::{BUNDLED_MAX, DATAGRAM_MAX};
+pub use node_id::{NodeId, NodeIdError};
+pub use rs_pfcp::message::MsgType;
+pub use transaction::{Moment, Retransmission, Transmit};

@@ -1,0 +1,363 @@
+//! Reliable delivery (TS 29.244 6.4): requests of ours are sent again every T1, N1 times at most; a request
+//! of the peer's that comes again is answered with the same octets and not carried out twice.
+//!
+//! Both ends of the interface use this file, and neither owns a socket or a clock.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use rs_pfcp::message::MsgType;
+
+use crate::frame::response_to;
+
+/// One moment on both clocks: the one that never jumps for timers, the wall's for time stamps.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// For timers.
+    pub monotonic: Instant,
+    /// For time stamps in messages.
+    pub wall: SystemTime,
+}
+
+impl Moment {
+    /// The present moment.
+    pub fn now() -> Self {
+        Self { monotonic: Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// The moment `by` later.
+    #[must_use]
+    pub fn after(self, by: Duration) -> Self {
+        Self { monotonic: self.monotonic + by, wall: self.wall + by }
+    }
+}
+
+/// A datagram to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub to: SocketAddr,
+    /// Its payload.
+    pub bytes: Arc<[u8]>,
+}
+
+/// T1 and N1 (TS 29.244 6.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retransmission {
+    /// How long an answer is waited for.
+    pub t1: Duration,
+    /// How often a request is sent again before it is given up.
+    pub n1: u32,
+}
+
+impl Default for Retransmission {
+    fn default() -> Self {
+        Self { t1: Duration::from_secs(3), n1: 3 }
+    }
+}
+
+impl Retransmission {
+    /// How long the peer may still send a request again: after this its answer need not be kept.
+    fn lifetime(&self) -> Duration {
+        self.t1 * (self.n1 + 2)
+    }
+}
+
+/// A request of ours that is not answered yet; `T` is what it was for.
+#[derive(Debug)]
+pub(crate) struct Pending<T> {
+    pub(crate) peer: SocketAddr,
+    pub(crate) kind: MsgType,
+    pub(crate) purpose: T,
+    bytes: Arc<[u8]>,
+    left: u32,
+    due: Instant,
+}
+
+/// What became due.
+#[derive(Debug)]
+pub(crate) enum Due<T> {
+    /// To be sent again.
+    Again(Transmit, MsgType),
+    /// Given up after N1.
+    Exhausted(Pending<T>),
+}
+
+/// The requests of ours that wait for an answer.
+#[derive(Debug)]
+pub(crate) struct Outgoing<T> {
+    timing: Retransmission,
+    limit: usize,
+    next_sequence: u32,
+    pending: HashMap<u32, Pending<T>>,
+    timers: BTreeSet<(Instant, u32)>,
+}
+
+impl<T> Outgoing<T> {
+    pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
+        Self { timing, limit, next_sequence: 1, pending: HashMap::new(), timers: BTreeSet::new() }
+    }
+
+    /// How many more requests may be outstanding.
+    pub(crate) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.pending.len())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// A sequence number that no outstanding request has. There is one: the limit is far below 2^24.
+    pub(crate) fn sequence(&mut self) -> u32 {
+        loop {
+            let sequence = self.next_sequence;
+            self.next_sequence = (sequence + 1) & 0x00ff_ffff;
+            if sequence != 0 && !self.pending.contains_key(&sequence) {
+                return sequence;
+            }
+        }
+    }
+
+    /// Sends a request built with `sequence` and waits for its answer.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        to: SocketAddr,
+        (kind, sequence): (MsgType, u32),
+        bytes: Vec<u8>,
+        purpose: T,
+    ) -> Transmit {
+        let bytes: Arc<[u8]> = bytes.into();
+        let due = now + self.timing.t1;
+        self.timers.insert((due, sequence));
+        let transmit = Transmit { to, bytes: Arc::clone(&bytes) };
+        let pending = Pending { peer: to, kind, purpose, bytes, left: self.timing.n1, due };
+        self.pending.insert(sequence, pending);
+        transmit
+    }
+
+    /// Takes the request that a response answers: same sequence, same peer, fitting type.
+    pub(crate) fn answered(&mut self, from: SocketAddr, kind: MsgType, sequence: u32) -> Option<Pending<T>> {
+        let found = self.pending.get(&sequence)?;
+        let fits = found.peer == from
+            && (kind == response_to(found.kind) || kind == MsgType::VersionNotSupportedResponse);
+        if !fits {
+            return None;
+        }
+        let found = self.pending.remove(&sequence)?;
+        self.timers.remove(&(found.due, sequence));
+        Some(found)
+    }
+
+    /// One request whose T1 has run out by `now`.
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Due<T>> {
+        let &(due, sequence) = self.timers.first()?;
+        if due > now {
+            return None;
+        }
+        self.timers.pop_first();
+        let mut pending = self.pending.remove(&sequence)?;
+        if pending.left == 0 {
+            return Some(Due::Exhausted(pending));
+        }
+        pending.left -= 1;
+        pending.due = now + self.timing.t1;
+        self.timers.insert((pending.due, sequence));
+        let again = Transmit { to: pending.peer, bytes: Arc::clone(&pending.bytes) };
+        let kind = pending.kind;
+        self.pending.insert(sequence, pending);
+        Some(Due::Again(again, kind))
+    }
+
+    /// When [`Self::due`] has something next.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|&(due, _)| due)
+    }
+}
+
+/// A request as the peer repeats it: who, which type, which sequence.
+type Key = (SocketAddr, u8, u32);
+
+#[derive(Debug)]
+struct Answer {
+    /// Tells a repeated request from another that uses the sequence number again after a restart.
+    request: u64,
+    /// `None` while the request is being worked on.
+    response: Option<Arc<[u8]>>,
+    /// Which of the entries of `order` is this one's.
+    serial: u64,
+}
+
+/// What is to be done with a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Not seen before: carry it out.
+    New,
+    /// Seen and being carried out: ignore it.
+    InProgress,
+    /// Answered before: send this again.
+    Answered(Arc<[u8]>),
+}
+
+/// The answers given lately, bounded in count and age.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    keep: Duration,
+    limit: usize,
+    answers: HashMap<Key, Answer>,
+    order: VecDeque<(Instant, Key, u64)>,
+    serial: u64,
+}
+
+impl Answered {
+    pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
+        let keep = timing.lifetime();
+        Self { keep, limit, answers: HashMap::new(), order: VecDeque::new(), serial: 0 }
+    }
+
+    pub(crate) fn look(&self, key: Key, request: u64) -> Seen {
+        match self.answers.get(&key) {
+            Some(answer) if answer.request == request => match &answer.response {
+                Some(response) => Seen::Answered(Arc::clone(response)),
+                None => Seen::InProgress,
+            },
+            _ => Seen::New,
+        }
+    }
+
+    /// Notes that a request is being carried out.
+    pub(crate) fn begin(&mut self, now: Instant, key: Key, request: u64) {
+        self.expire(now);
+        if self.order.len() >= self.limit {
+            self.drop_oldest();
+        }
+        self.serial += 1;
+        self.answers.insert(key, Answer { request, response: None, serial: self.serial });
+        self.order.push_back((now, key, self.serial));
+    }
+
+    /// Keeps the response to a request that was begun.
+    pub(crate) fn finish(&mut self, key: Key, response: &Arc<[u8]>) {
+        if let Some(answer) = self.answers.get_mut(&key) {
+            answer.response = Some(Arc::clone(response));
+        }
+    }
+
+    /// Forgets a peer that started anew: its sequence numbers mean other requests now.
+    pub(crate) fn forget(&mut self, peer: SocketAddr) {
+        self.answers.retain(|key, answer| key.0.ip() != peer.ip() || answer.response.is_none());
+    }
+
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while self.order.front().is_some_and(|&(at, ..)| now.saturating_duration_since(at) > self.keep) {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some((_, key, serial)) = self.order.pop_front()
+            && self.answers.get(&key).is_some_and(|answer| answer.serial == serial)
+        {
+            self.answers.remove(&key);
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.answers.len()
+    }
+}
+
+/// A short name for a request's octets.
+pub(crate) fn fingerprint(seid: Option<u64>, body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (seid, body).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8805);
+    const OTHER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8806);
+
+    fn heartbeat(outgoing: &mut Outgoing<u8>, now: Instant) -> u32 {
+        let sequence = outgoing.sequence();
+        outgoing.send(now, PEER, (MsgType::HeartbeatRequest, sequence), vec![1], 7);
+        sequence
+    }
+
+    #[test]
+    fn sends_again_n1_times_then_gives_up() {
+        let timing = Retransmission::default();
+        let mut outgoing = Outgoing::new(timing, 10);
+        let mut now = Instant::now();
+        heartbeat(&mut outgoing, now);
+        for _ in 0..timing.n1 {
+            assert!(outgoing.due(now).is_none());
+            now += timing.t1;
+            assert_eq!(outgoing.next_deadline(), Some(now));
+            assert!(matches!(outgoing.due(now), Some(Due::Again(..))));
+        }
+        now += timing.t1;
+        assert!(matches!(outgoing.due(now), Some(Due::Exhausted(Pending { purpose: 7, .. }))));
+        assert_eq!((outgoing.len(), outgoing.next_deadline()), (0, None));
+    }
+
+    #[test]
+    fn an_answer_fits_by_sequence_peer_and_type() {
+        let mut outgoing = Outgoing::new(Retransmission::default(), 10);
+        let sequence = heartbeat(&mut outgoing, Instant::now());
+        assert!(outgoing.answered(OTHER, MsgType::HeartbeatResponse, sequence).is_none());
+        assert!(outgoing.answered(PEER, MsgType::SessionReportResponse, sequence).is_none());
+        assert!(outgoing.answered(PEER, MsgType::HeartbeatResponse, sequence + 1).is_none());
+        assert!(outgoing.answered(PEER, MsgType::HeartbeatResponse, sequence).is_some());
+        assert!(outgoing.answered(PEER, MsgType::HeartbeatResponse, sequence).is_none());
+        assert_eq!(outgoing.next_deadline(), None);
+    }
+
+    #[test]
+    fn sequence_numbers_wrap_at_24_bits_and_skip_what_is_used() {
+        let mut outgoing = Outgoing::new(Retransmission::default(), 10);
+        outgoing.next_sequence = 0x00ff_ffff;
+        assert_eq!(heartbeat(&mut outgoing, Instant::now()), 0x00ff_ffff);
+        assert_eq!(heartbeat(&mut outgoing, Instant::now()), 1);
+        outgoing.next_sequence = 0x00ff_ffff;
+        assert_eq!(outgoing.sequence(), 2);
+    }
+
+    #[test]
+    fn answers_are_kept_for_the_same_request_alone() {
+        let now = Instant::now();
+        let mut answered = Answered::new(Retransmission::default(), 10);
+        let key = (PEER, 50, 1);
+        assert_eq!(answered.look(key, 5), Seen::New);
+        answered.begin(now, key, 5);
+        assert_eq!(answered.look(key, 5), Seen::InProgress);
+        let response: Arc<[u8]> = vec![9].into();
+        answered.finish(key, &response);
+        assert_eq!(answered.look(key, 5), Seen::Answered(Arc::clone(&response)));
+        assert_eq!(answered.look(key, 6), Seen::New);
+        assert_eq!(answered.look((OTHER, 50, 1), 5), Seen::New);
+        assert_eq!(answered.look((PEER, 52, 1), 5), Seen::New);
+        answered.forget(PEER);
+        assert_eq!(answered.look(key, 5), Seen::New);
+    }
+
+    #[test]
+    fn answers_are_bounded_in_count_and_age() {
+        let now = Instant::now();
+        let mut answered = Answered::new(Retransmission::default(), 100);
+        for sequence in 0..1000 {
+            answered.begin(now, (PEER, 50, sequence), 1);
+            answered.finish((PEER, 50, sequence), &vec![1].into());
+        }
+        assert_eq!((answered.len(), answered.order.len()), (100, 100));
+        answered.expire(now + Duration::from_secs(60));
+        assert_eq!((answered.len(), answered.order.len()), (0, 0));
+    }
+}

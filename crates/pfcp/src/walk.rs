@@ -1,0 +1,257 @@
+//! Information elements (TS 29.244 8.1.1) as type, length and value, walked within their bounds.
+//!
+//! The whole tree of a message is measured before any value is decoded: an element that reaches past the
+//! one it lies in is refused with cause 68 and its own type as the offending one. Elements we do not know,
+//! and a vendor's own (type bit 15), are stepped over (7.6.6).
+
+use kaido_upf::rules::{Cause, Rejection};
+use rs_pfcp::error::PfcpError;
+use rs_pfcp::ie::IeType;
+
+/// Groups within groups: Create FAR > Forwarding Parameters > (nothing we know). One to spare.
+const DEPTH_MAX: u8 = 4;
+const VENDOR: u16 = 0x8000;
+
+/// The type and value of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Element<'a> {
+    pub(crate) kind: u16,
+    pub(crate) value: &'a [u8],
+}
+
+/// The elements of a message or of a grouped element, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Group<'a> {
+    elements: Vec<Element<'a>>,
+}
+
+impl<'a> Group<'a> {
+    /// Reads a message's elements and measures everything nested in them.
+    pub(crate) fn of_message(body: &'a [u8]) -> Result<Self, Rejection> {
+        measure(body, None, DEPTH_MAX)?;
+        Self::read(body, None)
+    }
+
+    /// Reads the elements of a grouped element.
+    pub(crate) fn of(kind: IeType, value: &'a [u8]) -> Result<Self, Rejection> {
+        Self::read(value, Some(kind as u16))
+    }
+
+    fn read(octets: &'a [u8], parent: Option<u16>) -> Result<Self, Rejection> {
+        let elements = Walk { rest: octets, parent }.filter(known).collect::<Result<_, _>>()?;
+        Ok(Self { elements })
+    }
+
+    /// The first element of a type; further ones are ignored where one is expected (7.6.8).
+    pub(crate) fn first(&self, kind: IeType) -> Option<&'a [u8]> {
+        self.all(kind).next()
+    }
+
+    /// All elements of a type.
+    pub(crate) fn all(&self, kind: IeType) -> impl Iterator<Item = &'a [u8]> + '_ {
+        self.elements.iter().filter(move |e| e.kind == kind as u16).map(|e| e.value)
+    }
+
+    /// A mandatory element: missing is cause 66, empty is 68 (7.6.4, 7.6.5).
+    pub(crate) fn mandatory(&self, kind: IeType) -> Result<&'a [u8], Rejection> {
+        let value = self.first(kind).ok_or_else(|| missing(Cause::MandatoryIeMissing, kind))?;
+        if value.is_empty() { Err(too_short(kind, 1, 0)) } else { Ok(value) }
+    }
+
+    /// A conditional element whose condition is met: missing is cause 67.
+    pub(crate) fn conditional(&self, kind: IeType) -> Result<&'a [u8], Rejection> {
+        self.first(kind).ok_or_else(|| missing(Cause::ConditionalIeMissing, kind))
+    }
+
+    /// Refuses the message if it asks for something that is not done here (cause 76).
+    pub(crate) fn refuse(&self, unsupported: &[IeType]) -> Result<(), Rejection> {
+        let found = self.elements.iter().find(|e| unsupported.iter().any(|&kind| kind as u16 == e.kind));
+        found.map_or(Ok(()), |e| {
+            Err(Rejection::new(Cause::ServiceNotSupported, "asks for a feature not advertised").ie(e.kind))
+        })
+    }
+}
+
+/// Steps from element to element.
+struct Walk<'a> {
+    rest: &'a [u8],
+    parent: Option<u16>,
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = Result<Element<'a>, Rejection>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let octets = std::mem::take(&mut self.rest);
+        let &[kind_high, kind_low, length_high, length_low, ref value @ ..] = octets else {
+            let fault = Rejection::new(Cause::InvalidLength, "octets left over that are no element");
+            return Some(Err(match self.parent {
+                Some(kind) => fault.ie(kind),
+                None => fault,
+            }));
+        };
+        let kind = u16::from_be_bytes([kind_high, kind_low]);
+        let length = usize::from(u16::from_be_bytes([length_high, length_low]));
+        let Some((value, rest)) = value.split_at_checked(length) else {
+            let detail = format!("element {kind} of {length} octets overruns what it lies in");
+            return Some(Err(Rejection::new(Cause::InvalidLength, detail).ie(kind)));
+        };
+        self.rest = rest;
+        Some(Ok(Element { kind, value }))
+    }
+}
+
+/// The first element of a type in a message that may be broken behind it: to address a refusal.
+pub(crate) fn peek(body: &[u8], kind: IeType) -> Option<&[u8]> {
+    let walk = Walk { rest: body, parent: None };
+    walk.map_while(Result::ok).find(|element| element.kind == kind as u16).map(|element| element.value)
+}
+
+/// Vendors' elements are stepped over; errors stay.
+fn known(element: &Result<Element<'_>, Rejection>) -> bool {
+    element.as_ref().map_or(true, |e| e.kind & VENDOR == 0)
+}
+
+/// Checks that every nested element lies within its group.
+fn measure(octets: &[u8], parent: Option<u16>, depth: u8) -> Result<(), Rejection> {
+    for element in (Walk { rest: octets, parent }) {
+        let Element { kind, value } = element?;
+        if is_group(kind) && depth > 0 {
+            measure(value, Some(kind), depth - 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// The grouped elements that we read or write (TS 29.244 table 8.1.2-1).
+fn is_group(kind: u16) -> bool {
+    use IeType as T;
+    matches!(
+        IeType::from(kind),
+        T::CreatePdr
+            | T::Pdi
+            | T::CreateFar
+            | T::ForwardingParameters
+            | T::CreateUrr
+            | T::CreateQer
+            | T::CreateBar
+            | T::CreatedPdr
+            | T::UpdatePdr
+            | T::UpdateFar
+            | T::UpdateForwardingParameters
+            | T::UpdateUrr
+            | T::UpdateQer
+            | T::UpdateBar
+            | T::RemovePdr
+            | T::RemoveFar
+            | T::RemoveUrr
+            | T::RemoveQer
+            | T::RemoveBar
+            | T::QueryUrr
+            | T::UsageReportWithinSessionModificationResponse
+            | T::UsageReportWithinSessionDeletionResponse
+            | T::UsageReportWithinSessionReportRequest
+            | T::DownlinkDataReport
+            | T::ErrorIndicationReport
+            | T::PfcpSessionRetentionInformation
+    )
+}
+
+fn missing(cause: Cause, kind: IeType) -> Rejection {
+    Rejection::new(cause, format!("{kind:?} is missing")).ie(kind as u16)
+}
+
+/// An element shorter than its type demands (7.6.5).
+pub(crate) fn too_short(kind: IeType, expected: usize, actual: usize) -> Rejection {
+    let detail = format!("{kind:?} has {actual} octets, needs {expected}");
+    Rejection::new(Cause::InvalidLength, detail).ie(kind as u16)
+}
+
+/// An element whose value means nothing, or nothing here (7.6.7).
+pub(crate) fn incorrect(kind: IeType, detail: impl Into<String>) -> Rejection {
+    Rejection::new(Cause::MandatoryIeIncorrect, detail).ie(kind as u16)
+}
+
+/// A value asked for that is not done here.
+pub(crate) fn unsupported(kind: IeType, detail: impl Into<String>) -> Rejection {
+    Rejection::new(Cause::ServiceNotSupported, detail).ie(kind as u16)
+}
+
+/// Turns the verdict of one of `rs-pfcp`'s typed elements into ours.
+pub(crate) fn typed<T>(kind: IeType, decoded: Result<T, PfcpError>) -> Result<T, Rejection> {
+    decoded.map_err(|error| match error {
+        PfcpError::InvalidLength { expected, actual, .. } => too_short(kind, expected, actual),
+        PfcpError::ZeroLengthNotAllowed { .. } => too_short(kind, 1, 0),
+        other => incorrect(kind, other.to_string()),
+    })
+}
+
+/// The first `N` octets of an element; later releases may add more behind them (8.1.1).
+pub(crate) fn octets<const N: usize>(kind: IeType, value: &[u8]) -> Result<[u8; N], Rejection> {
+    value.first_chunk().copied().ok_or_else(|| too_short(kind, N, value.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn element(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut octets = kind.to_be_bytes().to_vec();
+        octets.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
+        octets.extend_from_slice(value);
+        octets
+    }
+
+    #[test]
+    fn finds_elements_and_skips_vendors_and_unknown_ones() {
+        let mut body = element(0x8001, &[0, 1, 9]);
+        body.extend(element(0x7fff, &[]));
+        body.extend(element(60, &[0, 10, 0, 0, 1]));
+        body.extend(element(60, &[0, 10, 0, 0, 2]));
+        let group = Group::of_message(&body).unwrap();
+        assert_eq!(group.first(IeType::NodeId), Some(&[0, 10, 0, 0, 1][..]));
+        assert_eq!(group.all(IeType::NodeId).count(), 2);
+        assert_eq!(group.elements.len(), 3);
+    }
+
+    #[test]
+    fn overrun_names_the_child() {
+        let mut child = element(20, &[0]);
+        child[3] = 9;
+        let body = element(1, &element(2, &child));
+        let fault = Group::of_message(&body).unwrap_err();
+        assert_eq!((fault.cause, fault.offending_ie), (Cause::InvalidLength, Some(20)));
+    }
+
+    #[test]
+    fn left_over_octets_name_the_parent() {
+        let body = element(1, &[0, 56, 0]);
+        let fault = Group::of_message(&body).unwrap_err();
+        assert_eq!((fault.cause, fault.offending_ie), (Cause::InvalidLength, Some(1)));
+        assert_eq!(Group::of_message(&[1]).unwrap_err().offending_ie, None);
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let mut body = Vec::new();
+        for _ in 0..1000 {
+            body = element(1, &body);
+        }
+        assert!(Group::of_message(&body).is_ok());
+    }
+
+    #[test]
+    fn missing_empty_and_refused() {
+        let body = element(60, &[]);
+        let group = Group::of_message(&body).unwrap();
+        assert_eq!(group.mandatory(IeType::NodeId).unwrap_err().cause, Cause::InvalidLength);
+        let fault = group.mandatory(IeType::Fseid).unwrap_err();
+        assert_eq!((fault.cause, fault.offending_ie), (Cause::MandatoryIeMissing, Some(57)));
+        assert_eq!(group.conditional(IeType::Fseid).unwrap_err().cause, Cause::ConditionalIeMissing);
+        assert_eq!(group.refuse(&[IeType::NodeId]).unwrap_err().cause, Cause::ServiceNotSupported);
+        assert!(group.refuse(&[IeType::Fseid]).is_ok());
+    }
+}

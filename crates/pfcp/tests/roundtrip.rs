@@ -1,0 +1,285 @@
+//! What the control plane's side writes, the user plane's side reads: every rule, whole.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod rig;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use kaido_upf::rules::{
+    AddressMatch, ApplyAction, BarId, BitRate, BufferingRule, ChooseOr, Establishment, FSeid, FTeid, Far,
+    FarId, FlowEnd, ForwardingParameters, Gate, Interface, Ipv6Prefix, LocalFTeid, MeasurementMethod,
+    Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi,
+    ReportingTriggers, SdfFilter, Seid, Teid, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
+    UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, VolumeThreshold,
+};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use rig::{UPF, endpoint, exchange, smf};
+
+fn v4() -> impl Strategy<Value = Ipv4Addr> {
+    (1u32..).prop_map(Ipv4Addr::from_bits)
+}
+
+fn v6() -> impl Strategy<Value = Ipv6Addr> {
+    (1u128..).prop_map(Ipv6Addr::from_bits)
+}
+
+fn both() -> impl Strategy<Value = (Option<Ipv4Addr>, Option<Ipv6Addr>)> {
+    (of(v4()), of(v6())).prop_filter("an address", |(v4, v6)| v4.is_some() || v6.is_some())
+}
+
+fn interface() -> impl Strategy<Value = Interface> {
+    select(vec![Interface::Access, Interface::Core, Interface::N6Lan, Interface::CpFunction])
+}
+
+fn name() -> impl Strategy<Value = NetworkInstance> {
+    "[a-z]{1,12}(\\.[a-z]{1,5})?".prop_map(|text| NetworkInstance(text.into()))
+}
+
+fn local_f_teid() -> impl Strategy<Value = LocalFTeid> {
+    let given = (1u32.., both());
+    let given =
+        given.prop_map(|(teid, (ipv4, ipv6))| LocalFTeid::Given(FTeid { teid: Teid(teid), ipv4, ipv6 }));
+    let choose = (any::<bool>(), of(any::<u8>()));
+    let choose = choose.prop_map(|(ipv4, choose_id)| LocalFTeid::Choose { ipv4, ipv6: !ipv4, choose_id });
+    prop_oneof![given, choose]
+}
+
+fn ue() -> impl Strategy<Value = UeIpAddress> {
+    let ipv4 = prop_oneof![v4().prop_map(ChooseOr::Given), Just(ChooseOr::Choose)];
+    let given = (v6(), 1u8..=128).prop_map(|(addr, len)| ChooseOr::Given(Ipv6Prefix::of(addr, len)));
+    let ipv6 = prop_oneof![given, Just(ChooseOr::Choose)];
+    (of(ipv4), of(ipv6), select(vec![UeIpRole::Source, UeIpRole::Destination]))
+        .prop_map(|(ipv4, ipv6, role)| UeIpAddress { ipv4, ipv6, role })
+        .prop_filter("an address", |ue| ue.ipv4.is_some() || ue.ipv6.is_some())
+}
+
+fn flow_end() -> impl Strategy<Value = FlowEnd> {
+    let network = (v4(), 1u8..=32).prop_map(|(address, length)| {
+        let mask = u32::MAX << (32 - u32::from(length));
+        AddressMatch::V4(Ipv4Addr::from_bits(address.to_bits() & mask), length)
+    });
+    let address = prop_oneof![Just(AddressMatch::Any), network];
+    let ports = proptest::collection::vec((1u16..1000, 1000u16..).prop_map(|(low, high)| (low, high)), 0..3);
+    (address, ports).prop_map(|(address, ports)| FlowEnd { address, ports })
+}
+
+fn filter() -> impl Strategy<Value = SdfFilter> {
+    let sides = (select(vec![6u8, 17]), flow_end(), flow_end());
+    let more = (of(any::<(u8, u8)>()), of(any::<u32>()), of(0u32..1 << 20), of(any::<u32>()));
+    (sides, more).prop_map(|((protocol, remote, local), (tos, spi, flow_label, id))| SdfFilter {
+        protocol: Some(protocol),
+        remote,
+        local,
+        tos,
+        spi,
+        flow_label,
+        id,
+    })
+}
+
+fn pdi() -> impl Strategy<Value = Pdi> {
+    let lists = (
+        proptest::collection::vec(ue(), 0..3),
+        proptest::collection::vec((0u8..64).prop_map(Qfi), 0..3),
+        proptest::collection::vec(filter(), 0..3),
+    );
+    (interface(), of(local_f_teid()), of(name()), lists).prop_map(
+        |(source_interface, local_fteid, network_instance, (ue_ip, qfis, sdf_filters))| Pdi {
+            source_interface,
+            local_fteid,
+            network_instance,
+            ue_ip,
+            qfis,
+            sdf_filters,
+        },
+    )
+}
+
+fn removal() -> impl Strategy<Value = OuterHeaderRemoval> {
+    use OuterHeaderRemoval as R;
+    select(vec![R::GtpUUdpIpv4, R::GtpUUdpIpv6, R::GtpUUdpIp])
+}
+
+fn ids() -> impl Strategy<Value = Vec<u32>> {
+    proptest::collection::vec(any::<u32>(), 0..3)
+}
+
+fn tunnel() -> impl Strategy<Value = OuterHeaderCreation> {
+    (1u32.., both()).prop_map(|(teid, (ipv4, ipv6))| OuterHeaderCreation { teid: Teid(teid), ipv4, ipv6 })
+}
+
+fn action() -> impl Strategy<Value = ApplyAction> {
+    let action = |drop, forward, buffer, notify_cp| ApplyAction { drop, forward, buffer, notify_cp };
+    select(vec![
+        action(true, false, false, false),
+        action(false, true, false, false),
+        action(false, false, true, false),
+        action(false, false, true, true),
+    ])
+}
+
+fn forwarding() -> impl Strategy<Value = ForwardingParameters> {
+    (interface(), of(name()), of(tunnel()), of(any::<u8>())).prop_map(
+        |(destination_interface, network_instance, outer_header_creation, transport_level_marking)| {
+            ForwardingParameters {
+                destination_interface,
+                network_instance,
+                outer_header_creation,
+                transport_level_marking,
+            }
+        },
+    )
+}
+
+fn volume() -> impl Strategy<Value = VolumeThreshold> {
+    (of(any::<u64>()), of(any::<u64>()), of(any::<u64>()))
+        .prop_map(|(total, uplink, downlink)| VolumeThreshold { total, uplink, downlink })
+        .prop_filter("a volume", |volume| *volume != VolumeThreshold::default())
+}
+
+fn rate() -> impl Strategy<Value = BitRate> {
+    (0u64..1 << 40, 0u64..1 << 40)
+        .prop_map(|(uplink_kbps, downlink_kbps)| BitRate { uplink_kbps, downlink_kbps })
+}
+
+fn qer(id: u32) -> impl Strategy<Value = Qer> {
+    let gate = any::<(bool, bool)>().prop_map(|(uplink, downlink)| Gate { uplink, downlink });
+    (gate, of(rate()), of(rate()), of((0u8..64).prop_map(Qfi))).prop_map(move |(gate, mbr, gbr, qfi)| Qer {
+        id: QerId(id),
+        gate,
+        mbr,
+        gbr,
+        qfi,
+    })
+}
+
+fn urr(id: u32) -> impl Strategy<Value = Urr> {
+    let method = any::<(bool, bool)>();
+    let method = method.prop_map(|(duration, event)| MeasurementMethod { duration, volume: true, event });
+    let rest = (any::<[u8; 3]>(), 1u64..1 << 32, volume(), of(volume()), any::<(bool, bool, bool)>());
+    (method, rest).prop_map(move |(method, (triggers, period, threshold, volume_quota, flags))| Urr {
+        id: UrrId(id),
+        method,
+        triggers: ReportingTriggers::from_octets(triggers),
+        measurement_period: Some(Duration::from_secs(period)),
+        volume_threshold: Some(threshold),
+        volume_quota,
+        inactive: flags.0,
+        count_packets: flags.1,
+        before_qos: flags.2,
+    })
+}
+
+fn pdr(id: u16) -> impl Strategy<Value = Pdr> {
+    (any::<u32>(), pdi(), of(removal()), ids(), ids()).prop_map(
+        move |(precedence, pdi, outer_header_removal, urrs, qers)| Pdr {
+            id: PdrId(id),
+            precedence,
+            pdi,
+            outer_header_removal,
+            far_id: Some(FarId(1)),
+            urr_ids: urrs.into_iter().map(UrrId).collect(),
+            qer_ids: qers.into_iter().map(QerId).collect(),
+        },
+    )
+}
+
+fn far(id: u32) -> impl Strategy<Value = Far> {
+    (action(), forwarding(), of(any::<u8>())).prop_map(move |(apply_action, forwarding, bar)| Far {
+        id: FarId(id),
+        apply_action,
+        forwarding: Some(forwarding),
+        bar_id: bar.map(BarId),
+    })
+}
+
+fn establishment() -> impl Strategy<Value = Establishment> {
+    let bar = of(any::<u8>()).prop_map(|count| BufferingRule { id: BarId(1), suggested_packets: count });
+    (pdr(1), pdr(65_535), far(1), far(2), qer(1), urr(u32::MAX), bar).prop_map(|(a, b, c, d, e, f, g)| {
+        let cp_fseid = FSeid { seid: Seid(1), ipv4: Some(Ipv4Addr::new(10, 0, 0, 1)), ipv6: None };
+        Establishment {
+            cp_fseid,
+            pdrs: vec![a, b],
+            fars: vec![c, d],
+            qers: vec![e],
+            urrs: vec![f],
+            bars: vec![g],
+        }
+    })
+}
+
+prop_compose! {
+    fn modification()(
+        far in far(1), pdr in pdr(1), other in pdr(9), qer in qer(1), urr in urr(1), end_marker in any::<bool>(),
+        flags in any::<(bool, bool)>(), moved in of(both()),
+    ) -> Modification {
+        let forwarding = far.forwarding.unwrap();
+        let list = |ids: Vec<UrrId>| (!ids.is_empty()).then_some(ids);
+        Modification {
+            cp_fseid: moved.map(|(ipv4, ipv6)| FSeid { seid: Seid(1), ipv4, ipv6 }),
+            create_pdrs: vec![other],
+            create_fars: vec![Far { id: FarId(7), forwarding: Some(forwarding.clone()), ..far }],
+            update_pdrs: vec![UpdatePdr {
+                id: pdr.id,
+                precedence: Some(pdr.precedence),
+                pdi: Some(pdr.pdi),
+                outer_header_removal: pdr.outer_header_removal,
+                far_id: pdr.far_id,
+                urr_ids: list(pdr.urr_ids),
+                qer_ids: (!pdr.qer_ids.is_empty()).then_some(pdr.qer_ids),
+            }],
+            update_fars: vec![UpdateFar {
+                id: far.id,
+                apply_action: Some(far.apply_action),
+                forwarding: Some(UpdateForwardingParameters {
+                    destination_interface: Some(forwarding.destination_interface),
+                    network_instance: forwarding.network_instance,
+                    outer_header_creation: forwarding.outer_header_creation,
+                    transport_level_marking: forwarding.transport_level_marking,
+                    send_end_marker: end_marker,
+                }),
+                bar_id: far.bar_id,
+            }],
+            update_qers: vec![UpdateQer {
+                id: qer.id, gate: Some(qer.gate), mbr: qer.mbr, gbr: qer.gbr, qfi: qer.qfi,
+            }],
+            update_urrs: vec![UpdateUrr {
+                id: urr.id,
+                method: Some(urr.method),
+                triggers: Some(urr.triggers),
+                measurement_period: urr.measurement_period,
+                volume_threshold: urr.volume_threshold,
+                volume_quota: urr.volume_quota,
+                information: Some((urr.inactive, urr.count_packets, urr.before_qos)),
+            }],
+            remove_fars: vec![FarId(5)],
+            remove_qers: vec![QerId(6)],
+            remove_bars: vec![BarId(2)],
+            query_all_urrs: flags.0,
+            drop_buffered: flags.1,
+            ..Modification::default()
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn requests_are_read_as_they_were_meant(request in establishment(), change in modification()) {
+        let ((mut upf, now), mut smf) = (endpoint(), smf());
+        let mut wire = Vec::new();
+        smf.associate(now, UPF, &mut wire).unwrap();
+        let seid = smf.establish(now, UPF, request.clone(), &mut wire).unwrap();
+        exchange(now, &mut smf, &mut upf, wire);
+        prop_assert_eq!(&upf.service().establishments, &[request]);
+        let mut wire = Vec::new();
+        smf.modify(now, seid, &change, &mut wire).unwrap();
+        exchange(now, &mut smf, &mut upf, wire);
+        let asked: Vec<_> = upf.service().modifications.iter().map(|(_, change)| change.clone()).collect();
+        prop_assert_eq!(asked, vec![change]);
+    }
+}
