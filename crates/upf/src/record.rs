@@ -170,6 +170,8 @@ pub struct Action {
     pub destination: Destination,
     /// What is counted.
     pub usage: UsageSlots,
+    /// Packets worth keeping while the session buffers, where its BAR suggests a number.
+    pub buffer_suggested: Option<u8>,
 }
 
 impl Action {

@@ -171,6 +171,24 @@ fn a_buffering_session_reports_once_and_releases_in_order() {
 }
 
 #[test]
+fn a_bar_suggests_how_many_packets_are_worth_keeping() {
+    let mut rig = Rig::new();
+    let mut request = SessionPlan::ipv4(7).establishment();
+    request.bars =
+        vec![kaido_upf::rules::BufferingRule { id: kaido_upf::rules::BarId(1), suggested_packets: Some(3) }];
+    request.fars[1].apply_action = BUFFER;
+    request.fars[1].bar_id = Some(kaido_upf::rules::BarId(2));
+    let refused = rig.upf.establish(&request, now()).unwrap_err();
+    assert_eq!(refused.failed_rule, Some(RuleId::Far(FarId(2))), "the BAR is not there");
+    request.fars[1].bar_id = Some(kaido_upf::rules::BarId(1));
+    rig.upf.establish(&request, now()).unwrap();
+    for n in 0..5 {
+        rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", n)));
+    }
+    assert_eq!(rig.drops(N6, DropReason::BufferFull), 2);
+}
+
+#[test]
 fn buffered_packets_are_dropped_when_told_when_late_and_with_their_session() {
     let mut rig = Rig::new();
     let session = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();

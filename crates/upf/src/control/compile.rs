@@ -230,7 +230,17 @@ fn action(
         gate_open: qers.iter().all(|qer| if uplink { qer.gate.uplink } else { qer.gate.downlink }),
         destination: destination(settings, pdr, far, &qers)?,
         usage,
+        buffer_suggested: buffer_suggested(rules, far)?,
     })
+}
+
+fn buffer_suggested(rules: &RuleSet, far: &Far) -> Result<Option<u8>, Rejection> {
+    let Some(id) = far.bar_id else { return Ok(None) };
+    let bar = rules.bars.get(&id).ok_or_else(|| {
+        let detail = format!("FAR {} names BAR {id}, which is not there", far.id);
+        Rejection::new(Cause::RuleCreationOrModificationFailure, detail).rule(RuleId::Far(far.id))
+    })?;
+    Ok(bar.suggested_packets)
 }
 
 fn destination(

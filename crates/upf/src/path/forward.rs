@@ -131,7 +131,7 @@ impl Worker {
             qfi: arrival.qfi,
             since: since.unwrap_or(out.now()),
         };
-        match self.buffers.push(record.session, waiting) {
+        match self.buffers.push(record.session, action.buffer_suggested, waiting) {
             Ok(first) => {
                 // A packet that was put back was told of when it came.
                 if first && since.is_none() && action.apply.notify_cp {

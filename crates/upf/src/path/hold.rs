@@ -107,13 +107,20 @@ impl Buffers {
         self.sessions.keys().copied().collect()
     }
 
-    /// Keeps a packet; `Ok(true)` for the first of its session. Returns it when there is no room.
-    pub(super) fn push(&mut self, session: SessionIndex, packet: Buffered) -> Result<bool, Buffered> {
+    /// Keeps a packet, of a session for which `suggested` are worth keeping; `Ok(true)` for its first.
+    /// Returns it when there is no room.
+    pub(super) fn push(
+        &mut self,
+        session: SessionIndex,
+        suggested: Option<u8>,
+        packet: Buffered,
+    ) -> Result<bool, Buffered> {
         if self.packets >= self.max {
             return Err(packet);
         }
         let queue = self.sessions.entry(session).or_default();
-        if queue.len() >= self.per_session {
+        let wanted = suggested.map_or(self.per_session, usize::from);
+        if queue.len() >= wanted.min(self.per_session) {
             return Err(packet);
         }
         queue.push_back(packet);
