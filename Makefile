@@ -1,0 +1,33 @@
+# Thin targets; the work is in scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint doc reference clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what building needs
+	@scripts/setup build
+
+build: setup ## Build the release binary, target/release/kaido
+	@scripts/cargo build --release --package kaido
+
+demo: ## Set everything up and show Kaido carrying traffic, start to finish
+	@scripts/demo
+
+test: ## Run every check and test; what is skipped is listed with its reason
+	@scripts/test
+
+lint: setup ## Check formatting and lints
+	@scripts/cargo fmt --all --check
+	@scripts/cargo clippy --workspace --all-targets -- -D warnings
+
+doc: setup ## Build the API documentation, target/doc
+	@RUSTDOCFLAGS="-D warnings" scripts/cargo doc --workspace --no-deps
+
+reference: setup ## Write docs/configuration.md from the code
+	@scripts/cargo run --quiet --package kaido -- reference > docs/configuration.md.new
+	@mv docs/configuration.md.new docs/configuration.md
+
+clean: ## Remove everything that was built
+	@scripts/cargo clean
+	@rm -rf .venv demo-out tests/oracle-xsk/target

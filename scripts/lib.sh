@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# What every script here shares. Source it after `set -euo pipefail`.
+
+root_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export root_dir
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
+fail() {
+    printf 'error: %s\n' "$1" >&2
+    [[ $# -gt 1 ]] && printf '  help: %s\n' "$2" >&2
+    exit 1
+}
+is_root() { [[ $(id -u) -eq 0 ]]; }
+
+# The pinned toolchain where it is, or can be, installed; else whatever Rust is there, if new enough.
+choose_toolchain() {
+    command -v cargo >/dev/null || fail "cargo is not installed" \
+        "install Rust 1.90 or newer, for instance with rustup"
+    if ! (cd "$root_dir" && cargo --version >/dev/null 2>&1); then
+        local found
+        found=$(rustup default 2>/dev/null | cut -d' ' -f1)
+        [[ -n $found ]] || fail "the toolchain of rust-toolchain.toml is not installed" \
+            "rustup toolchain install"
+        export RUSTUP_TOOLCHAIN=$found
+    fi
+    local version
+    version=$(cd "$root_dir" && rustc --version | cut -d' ' -f2)
+    [[ $(printf '1.90.0\n%s\n' "$version" | sort -V | head -1) == 1.90.0 ]] ||
+        fail "Rust $version is too old" "Kaido needs 1.90 or newer: rustup update stable"
+}
+
+# Installs Debian packages that are missing. Without root, says which.
+need_packages() {
+    local missing=() package
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    done
+    [[ ${#missing[@]} -eq 0 ]] && return
+    if ! is_root; then
+        fail "these Debian packages are missing: ${missing[*]}" "sudo apt-get install ${missing[*]}"
+    fi
+    say "Installing ${missing[*]}"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# A Python environment of the project's own, with the packages of a requirements file.
+need_python() {
+    local wanted=$1 venv=$root_dir/.venv stamp
+    stamp=$venv/.installed-$(basename "$(dirname "$wanted")")
+    if [[ ! -x $venv/bin/python ]]; then
+        say "Making a Python environment"
+        python3 -m venv "$venv"
+    fi
+    if ! cmp -s "$wanted" "$stamp" 2>/dev/null; then
+        say "Installing Python packages of ${wanted#"$root_dir"/}"
+        "$venv/bin/python" -m pip install --quiet --requirement "$wanted"
+        cp "$wanted" "$stamp"
+    fi
+}

@@ -1,0 +1,81 @@
+"""Fixtures of the integration tests: real namespaces, the real binary, real kernel sockets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rig.net import Topology
+from rig.node import Node, Sim
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip by name what needs root or a program that is not there."""
+    for item in items:
+        marker = item.get_closest_marker("needs")
+        wanted = marker.args if marker else ()
+        missing = [name for name in wanted if name != "root" and shutil.which(name) is None]
+        if "root" in wanted and os.geteuid() != 0:
+            missing.insert(0, "root")
+        if missing:
+            reason = f"needs {', '.join(missing)}"
+            print(f"SKIPPED {item.name}: {reason}")
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line("markers", "needs(*what): root, or programs, that the test cannot do without")
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    """The kaido binary under test."""
+    path = Path(os.environ.get("KAIDO_BINARY", ROOT / "target" / "debug" / "kaido"))
+    assert path.exists(), f"{path} is not built: cargo build --package kaido"
+    return path
+
+
+@pytest.fixture
+def net() -> Iterator[Topology]:
+    """The three namespaces, with names of their own so that a demonstration may run beside."""
+    with Topology("kt-") as topology:
+        yield topology
+
+
+@pytest.fixture
+def node(binary: Path, net: Topology, tmp_path: Path) -> Iterator[Node]:
+    """A node on AF_XDP."""
+    running = Node(binary, net.upf, tmp_path).start()
+    yield running
+    if not running.ended():
+        running.stop()
+
+
+Attach = Callable[..., Sim]
+
+BASE = "--upf-pfcp 10.100.4.1 --smf 10.100.4.2 --network-instance internet"
+OVER_IPV4 = f"{BASE} --upf-gtpu 10.100.3.1 --gnb 10.100.3.2 --ue-ipv4 10.60.0.1 --ue-ipv6 2001:db8:60::/48"
+OVER_IPV6 = OVER_IPV4.replace("10.100.3.1", "fd00:3::1").replace("10.100.3.2", "fd00:3::2")
+
+
+@pytest.fixture
+def attach(binary: Path, net: Topology, tmp_path: Path) -> Iterator[Attach]:
+    """Attaches UEs: `attach("--ues 1 --tuns 1")`."""
+    started: list[Sim] = []
+
+    def start(options: str, base: str = OVER_IPV4) -> Sim:
+        arguments = [*base.split(), *options.split(), "--hold"]
+        sim = Sim(binary, net.ran, tmp_path, arguments, name=f"sim{len(started)}").start()
+        started.append(sim)
+        return sim
+
+    yield start
+    for sim in started:
+        if not sim.ended():
+            sim.stop()

@@ -1,0 +1,104 @@
+"""A user's mistake gets one clear message: what, where, and how to mend it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+GOOD = """\
+[[port]]
+name = "n3"
+driver = "af_xdp"
+interface = "n3"
+roles = ["n3"]
+
+[[port]]
+name = "n6"
+driver = "af_xdp"
+interface = "n6"
+roles = ["n6"]
+
+[pfcp]
+listen = ["127.0.0.1"]
+"""
+
+
+def check(binary: Path, folder: Path, text: str, command: str = "check") -> tuple[int, str]:
+    """Run `kaido check` on a text; its exit code and what it said."""
+    file = folder / "kaido.toml"
+    file.write_text(text)
+    done = subprocess.run(
+        [str(binary), command, "-c", str(file)], capture_output=True, text=True, timeout=20, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_good_file_is_good(binary: Path, tmp_path: Path) -> None:
+    """And `check` starts nothing."""
+    code, said = check(binary, tmp_path, GOOD)
+    assert code == 0, said
+    assert "good" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ('name = "n3"', 'nmae = "n3"', ["kaido.toml:2", "nmae", "name", "driver", "interface"]),
+        ('driver = "af_xdp"', 'driver = "dpdk"', ["kaido.toml:3", "dpdk", "af_xdp", "af_packet", "tap"]),
+        ('roles = ["n6"]', 'roles = ["n5"]', ["kaido.toml:11", "n5", "n3", "n6", "n9"]),
+        ('roles = ["n6"]', "roles = []", ["kaido.toml:11", "port.roles", "no role"]),
+        ('interface = "n6"', 'interface = "n3"', ["kaido.toml:10", "port.interface", "another port"]),
+        ('listen = ["127.0.0.1"]', 'listen = ["nowhere"]', ["kaido.toml:14", "nowhere", "10.0.0.1:8805"]),
+        ('listen = ["127.0.0.1"]', "listen = []", ["kaido.toml:14", "pfcp.listen", "at least one"]),
+        (
+            "[pfcp]",
+            "[node]\nsessions_max = 0\n[pfcp]",
+            ["kaido.toml:14", "node.sessions_max", "1 to 67108864"],
+        ),
+        ("[pfcp]", "[pfcp", ["kaido.toml:13"]),
+        ('[pfcp]\nlisten = ["127.0.0.1"]', "", ["pfcp", "missing"]),
+    ],
+)
+def test_a_mistake_is_named_with_its_place_and_what_is_allowed(
+    binary: Path, tmp_path: Path, old: str, new: str, wanted: list[str]
+) -> None:
+    """File, line, field, and the way out; exit code not 0."""
+    code, said = check(binary, tmp_path, GOOD.replace(old, new, 1))
+    assert code != 0
+    for part in wanted:
+        assert part in said, said
+    assert "panicked" not in said
+
+
+def test_a_missing_file_is_named(binary: Path) -> None:
+    """And the way out."""
+    done = subprocess.run(
+        [str(binary), "run", "-c", "/nowhere.toml"], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode != 0
+    assert "/nowhere.toml" in done.stderr
+
+
+def test_a_missing_interface_is_named(binary: Path, tmp_path: Path) -> None:
+    """What the configuration cannot know, the start says as clearly."""
+    text = GOOD.replace('interface = "n3"', 'interface = "nosuchif"')
+    code, said = check(binary, tmp_path, f'{text}[control]\nsocket = "{tmp_path}/kaido.sock"\n', "run")
+    assert code != 0
+    assert "nosuchif" in said
+    assert "panicked" not in said
+
+
+def test_asking_a_node_that_is_not_there_says_so(binary: Path) -> None:
+    """With the path tried and what to do."""
+    done = subprocess.run(
+        [str(binary), "status", "--socket", "/nowhere.sock"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "/nowhere.sock" in done.stderr
+    assert "kaido run" in done.stderr

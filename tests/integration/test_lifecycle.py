@@ -1,0 +1,75 @@
+"""Starting, stopping, and what is left behind."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from conftest import Attach
+from rig.net import Topology, run, wait_until
+from rig.node import Node
+
+pytestmark = pytest.mark.needs("root", "ip", "ethtool")
+
+
+def traces(net: Topology) -> dict[str, object]:
+    """What a node could leave: programs on links, addresses, routes, links, BPF objects."""
+    shown: dict[str, object] = {
+        "links": [(link["ifname"], "xdp" in link, link["mtu"], link["flags"]) for link in net.upf.links()],
+        "addresses": run("ip", "-n", net.upf.name, "-o", "address").stdout,
+        "routes": run("ip", "-n", net.upf.name, "route", "show", "table", "all").stdout,
+    }
+    for kind in ("prog", "map"):
+        listed = run("bpftool", "--json", kind, "list", check=False)
+        shown[kind] = listed.stdout.count('"id"') if listed.returncode == 0 else None
+    return shown
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_and_it_starts_again(binary: Path, net: Topology, tmp_path: Path, how: int) -> None:
+    """A node stopped in any way leaves no program, map or address, and the next one runs."""
+    before = traces(net)
+    for _ in range(2):
+        node = Node(binary, net.upf, tmp_path).start()
+        assert any("xdp" in link for link in net.upf.links())
+        code = node.stop(how)
+        assert code == (-signal.SIGKILL if how == signal.SIGKILL else 0), node.log.read_text()
+        wait_until(lambda: traces(net) == before, "the kernel has taken everything back", 10)
+    assert node.socket.exists() == (how == signal.SIGKILL)
+
+
+def test_sessions_end_with_the_node_in_good_order(node: Node, net: Topology, attach: Attach) -> None:
+    """On SIGTERM the node asks its control plane to release, and the sessions end with final reports."""
+    sim = attach("--ues 20")
+    assert node.ask("status") is not None
+    assert node.stop() == 0
+    wait_until(sim.ended, "the control plane has released", 20)
+    assert net.ran.links()
+
+
+def test_many_restarts_of_the_ran_leave_no_session(node: Node, attach: Attach) -> None:
+    """Attach and detach, over and over."""
+    for _ in range(3):
+        sim = attach("--ues 300")
+        status = node.ask("status")
+        assert status is not None
+        assert status["sessions"] == 300
+        report = sim.stop()
+        assert len(report["ues"]) == 300  # type: ignore[arg-type]
+        status = node.ask("status")
+        assert status is not None
+        assert status["sessions"] == 0
+
+
+def test_a_killed_ran_is_replaced(node: Node, attach: Attach) -> None:
+    """A control plane that died without a word and comes back has no sessions: it restarted."""
+    sim = attach("--ues 50")
+    assert sim.process is not None
+    sim.process.send_signal(signal.SIGKILL)
+    sim.process.wait()
+    again = attach("--ues 10")
+    status = node.ask("status")
+    assert status is not None
+    assert status["sessions"] == 10
+    again.stop()

@@ -1,0 +1,172 @@
+"""Protocol peers that nobody here wrote: scapy speaks PFCP to us, tshark reads what we send."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from conftest import OVER_IPV6, Attach
+from rig.net import Topology, wait_until
+from rig.node import Node
+
+pytestmark = pytest.mark.needs("root", "ip", "ethtool")
+
+#: An SMF made of scapy's PFCP layers. Prints what it was answered, as JSON.
+SMF = textwrap.dedent("""
+    import json, socket, sys
+    from scapy.contrib.pfcp import *
+
+    SMF, UPF = "10.100.4.2", "10.100.4.1"
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind((SMF, 8805))
+    sock.connect((UPF, 8805))
+    sock.settimeout(5)
+
+    def ask(message, seq, seid=None):
+        header = PFCP(version=1, S=0 if seid is None else 1, seq=seq)
+        if seid is not None:
+            header.seid = seid
+        sock.send(bytes(header / message))
+        while True:
+            answer = PFCP(sock.recv(65535))
+            if answer.seq == seq and answer.message_type != 1:
+                return answer
+
+    def value(answer, element, field):
+        found = [e for e in answer.payload.IE_list if isinstance(e, element)]
+        return getattr(found[0], field) if found else None
+
+    said = {}
+    setup = PFCPAssociationSetupRequest(IE_list=[
+        IE_NodeId(id_type=0, ipv4=SMF), IE_RecoveryTimeStamp(timestamp=3900000000)])
+    answer = ask(setup, 1)
+    said["setup"] = [type(answer.payload).__name__, value(answer, IE_Cause, "cause")]
+
+    establishment = PFCPSessionEstablishmentRequest(IE_list=[
+        IE_NodeId(id_type=0, ipv4=SMF),
+        IE_FSEID(v4=1, seid=0x1234, ipv4=SMF),
+        IE_CreatePDR(IE_list=[
+            IE_PDR_Id(id=1), IE_Precedence(precedence=100),
+            IE_PDI(IE_list=[IE_SourceInterface(interface=0), IE_FTEID(CH=1, V4=1)]),
+            IE_OuterHeaderRemoval(header=0), IE_FAR_Id(id=1), IE_URR_Id(id=1)]),
+        IE_CreatePDR(IE_list=[
+            IE_PDR_Id(id=2), IE_Precedence(precedence=100),
+            IE_PDI(IE_list=[IE_SourceInterface(interface=1),
+                            IE_UE_IP_Address(SD=1, V4=1, ipv4="10.60.99.1"),
+                            IE_SDF_Filter(FD=1, flow_description="permit out ip from any to assigned")]),
+            IE_FAR_Id(id=2), IE_URR_Id(id=1)]),
+        IE_CreateFAR(IE_list=[IE_FAR_Id(id=1), IE_ApplyAction(FORW=1),
+            IE_ForwardingParameters(IE_list=[IE_DestinationInterface(interface=1)])]),
+        IE_CreateFAR(IE_list=[IE_FAR_Id(id=2), IE_ApplyAction(FORW=1),
+            IE_ForwardingParameters(IE_list=[IE_DestinationInterface(interface=0),
+                IE_OuterHeaderCreation(GTPUUDPIPV4=1, TEID=0x5678, ipv4="10.100.3.2")])]),
+        IE_CreateURR(IE_list=[IE_URR_Id(id=1), IE_MeasurementMethod(VOLUM=1),
+            IE_ReportingTriggers()]),
+    ])
+    answer = ask(establishment, 2, 0)
+    said["establishment"] = [type(answer.payload).__name__, value(answer, IE_Cause, "cause")]
+    said["our_seid"] = answer.seid
+    seid = value(answer, IE_FSEID, "seid")
+    created = [e for e in answer.payload.IE_list if isinstance(e, IE_CreatedPDR)]
+    fteid = [e for e in created[0].IE_list if isinstance(e, IE_FTEID)][0]
+    said["fteid"] = [fteid.TEID, fteid.ipv4]
+
+    again = ask(establishment, 2, 0)
+    said["repeated_is_equal"] = bytes(again) == bytes(answer)
+
+    refused = ask(PFCPSessionModificationRequest(IE_list=[
+        IE_UpdateFAR(IE_list=[IE_FAR_Id(id=9), IE_ApplyAction(DROP=1)])]), 3, seid)
+    said["bad_modification"] = value(refused, IE_Cause, "cause")
+
+    unknown = ask(PFCPSessionDeletionRequest(), 4, 0xdeadbeef)
+    said["unknown_seid"] = [value(unknown, IE_Cause, "cause"), unknown.seid]
+
+    incomplete = ask(PFCPSessionEstablishmentRequest(IE_list=[IE_NodeId(id_type=0, ipv4=SMF)]), 5, 0)
+    said["incomplete"] = [value(incomplete, IE_Cause, "cause"), value(incomplete, IE_OffendingIE, "type")]
+
+    deletion = ask(PFCPSessionDeletionRequest(), 6, seid)
+    said["deletion"] = value(deletion, IE_Cause, "cause")
+    said["final_report"] = any("UsageReport" in type(e).__name__ for e in deletion.payload.IE_list)
+
+    release = ask(PFCPAssociationReleaseRequest(IE_list=[IE_NodeId(id_type=0, ipv4=SMF)]), 7)
+    said["release"] = value(release, IE_Cause, "cause")
+    print(json.dumps(said))
+""")
+
+
+def test_scapy_sets_up_changes_and_ends_a_session(node: Node, net: Topology) -> None:
+    """Every answer has the cause the standard wants, and a repeated request gets the same octets."""
+    done = net.ran.run(sys.executable, "-c", SMF, check=False)
+    assert done.returncode == 0, done.stderr + node.log.read_text()
+    said = json.loads(done.stdout)
+    assert said["setup"] == ["PFCPAssociationSetupResponse", 1]
+    assert said["establishment"] == ["PFCPSessionEstablishmentResponse", 1]
+    assert said["our_seid"] == 0x1234
+    assert said["fteid"][0] != 0
+    assert said["fteid"][1] == "10.100.3.1"
+    assert said["repeated_is_equal"]
+    assert said["bad_modification"] == 73
+    assert said["unknown_seid"] == [65, 0]
+    assert said["incomplete"] == [66, 57]
+    assert said["deletion"] == 1
+    assert said["final_report"]
+    assert said["release"] == 1
+
+
+def warnings(capture: Path) -> list[str]:
+    """What tshark finds wrong with a capture: malformed packets and expert warnings."""
+    fields = ["frame.number", "frame.protocols", "_ws.expert.severity", "_ws.expert.message", "_ws.malformed"]
+    options = [option for field in fields for option in ("-e", field)]
+    done = subprocess.run(
+        ["tshark", "-r", str(capture), "-T", "json", *options], capture_output=True, text=True, check=True
+    )
+    found = []
+    for packet in json.loads(done.stdout):
+        layers = packet["_source"]["layers"]
+        # Severities from "note" (0x400000) down are remarks such as retransmissions.
+        severe = [int(value, 0) >= 0x600000 for value in layers.get("_ws.expert.severity", [])]
+        if any(severe) or "_ws.malformed" in layers:
+            found.append(json.dumps(layers))
+    return found
+
+
+@pytest.mark.needs("root", "ip", "ethtool", "tshark", "tcpdump")
+def test_tshark_reads_all_we_send_without_a_warning(
+    node: Node, net: Topology, attach: Attach, tmp_path: Path
+) -> None:
+    """PFCP of a whole life with reports, GTP-U both ways over both families, and our error messages."""
+    captures = {name: tmp_path / f"{name}.pcap" for name in ("n3", "n4")}
+    dumps = [
+        net.ran.start("tcpdump", "-U", "-i", interface, "-w", str(captures[name]), "udp")
+        for name, interface in (("n3", "gnb0"), ("n4", "smf0"))
+    ]
+    wait_until(lambda: all(path.exists() for path in captures.values()), "tcpdump starts")
+    net.dn.start(sys.executable, "-m", "rig.echo", "10.100.6.2", "7")
+    traffic = "--traffic pps=200,bytes=200,seconds=1,to=10.100.6.2:7"
+    for options, base in (
+        (f"--ues 20 --qfi 9 --threshold 500 {traffic}", None),
+        ("--ues 1 --no-qfi", OVER_IPV6),
+    ):
+        sim = attach(options, base) if base else attach(options)
+        if "traffic" in options:
+            wait_until(lambda log=sim.log: "traffic done" in log.read_text(), "the traffic ends", 30)
+        sim.stop()
+    code = (
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "for m in ('30ff000400007777aabbccdd', '3201000400000000abcd0000',\n"
+        "          '34ff0008000003e8000000c301000000'):\n"
+        "    s.sendto(bytes.fromhex(m), ('10.100.3.1', 2152))"
+    )
+    net.ran.run(sys.executable, "-c", code)
+    wait_until(lambda: node.drops().get("n3 extension_unsupported", 0) > 0, "our notices are sent", 10)
+    for dump in dumps:
+        dump.send_signal(signal.SIGINT)
+        dump.wait(timeout=10)
+    for name, capture in captures.items():
+        assert capture.stat().st_size > 2000
+        assert warnings(capture) == [], name

@@ -1,0 +1,95 @@
+"""Ordinary programs through the tunnel: every family inside and outside, every driver."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import OVER_IPV4, OVER_IPV6, Attach
+from rig.net import UE_IPV4, UE_IPV6, Topology, wait_until
+from rig.node import Node
+
+pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
+
+
+def ping(net: Topology, device: str, address: str, *options: str) -> bool:
+    """Whether all of three pings are answered."""
+    done = net.ran.run(
+        "ping", "-I", device, "-c", "3", "-i", "0.2", "-W", "3", *options, address, check=False
+    )
+    return done.returncode == 0 and " 0% packet loss" in done.stdout
+
+
+@pytest.mark.parametrize("base", [OVER_IPV4, OVER_IPV6], ids=["outer-ipv4", "outer-ipv6"])
+@pytest.mark.parametrize("flow", ["--qfi 9", "--no-qfi"], ids=["5g", "lte"])
+def test_ping_through_the_tunnel(node: Node, net: Topology, attach: Attach, base: str, flow: str) -> None:
+    """IPv4 and IPv6 inside, small and full-size."""
+    attach(f"--ues 2 --tuns 2 {flow}", base)
+    for device in ("ue0", "ue1"):
+        assert ping(net, device, "10.100.6.2")
+        assert ping(net, device, "fd00:6::2")
+        assert ping(net, device, "10.100.6.2", "-s", "1300")
+        assert ping(net, device, "fd00:6::2", "-s", "1300")
+    assert node.drops() == {}
+
+
+@pytest.mark.parametrize("driver", ["af_packet"])
+def test_other_drivers_carry_the_same(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach, driver: str
+) -> None:
+    """What AF_XDP does, a packet socket does too, and the kernel stays silent about it."""
+    node = Node(binary, net.upf, tmp_path, driver=driver).start()
+    attach("--ues 1 --tuns 1 --qfi 9")
+    assert ping(net, "ue0", "10.100.6.2")
+    assert ping(net, "ue0", "fd00:6::2", "-s", "1300")
+    assert net.ran.run("ping", "-c", "2", "-W", "2", "10.100.3.1").returncode == 0
+    assert node.stop() == 0
+
+
+def test_the_nodes_own_addresses_answer(node: Node, net: Topology) -> None:
+    """ARP, neighbour discovery and ICMP to N3 and N6 addresses are the kernel's."""
+    assert not node.ended()
+    for space, addresses in ((net.ran, ("10.100.3.1", "fd00:3::1")), (net.dn, ("10.100.6.1", "fd00:6::1"))):
+        for address in addresses:
+            space.run("ping", "-c", "2", "-i", "0.2", "-W", "2", address)
+
+
+def test_usage_is_what_the_data_network_counted(
+    node: Node, net: Topology, attach: Attach, tmp_path: Path
+) -> None:
+    """Every UE's reports, added up, equal an independent count, to the byte."""
+    out = tmp_path / "count.json"
+    counting = net.dn.start(sys.executable, "-m", "rig.count", "eth0", UE_IPV4, UE_IPV6, "--out", str(out))
+    wait_until(out.with_suffix(".ready").exists, "the counter starts")
+    net.dn.start(sys.executable, "-m", "rig.echo", "10.100.6.2", "7")
+    traffic = "pps=1000,bytes=300,seconds=4,to=10.100.6.2:7"
+    sim = attach(f"--ues 200 --qfi 9 --threshold 10000 --traffic {traffic}")
+    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends", 30)
+    report = sim.stop()
+    counting.send_signal(signal.SIGTERM)
+    counting.wait(timeout=20)
+    counted = json.loads(out.read_text())
+    assert counted["missed"] == 0
+    ues = report["ues"]
+    assert isinstance(ues, list)
+    assert len(ues) == 200
+    for ue in ues:
+        seen = counted["ues"][ue["ipv4"]]
+        for name, value in seen.items():
+            assert ue["usage"][name] == value, f"{ue['ipv4']}: {name}"
+        assert seen["uplink_packets"] == 20
+        assert ue["reports"] > 1, "thresholds were crossed on the way"
+    assert not node.ended()
+
+
+def test_a_neighbour_that_moves_is_followed(node: Node, net: Topology, attach: Attach) -> None:
+    """The data network's router gets another Ethernet address: traffic follows it."""
+    attach("--ues 1 --tuns 1")
+    assert ping(net, "ue0", "10.100.6.2")
+    net.dn.ip("link", "set", "eth0", "address", "02:00:00:00:99:99")
+    net.dn.run("ping", "-c", "1", "-W", "2", "10.100.6.1", check=False)
+    wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "traffic follows the new address", 40)
+    assert not node.ended()

@@ -1,0 +1,114 @@
+"""Counts the IP octets and packets of each UE on an interface, by a packet socket of its own.
+
+Run in the data network's namespace: it sees what came out of the user plane and what goes in, and knows
+nothing of either's counters. `python3 -m rig.count IFACE NETWORK... --out FILE` until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import json
+import signal
+import socket
+import struct
+from collections import defaultdict
+from pathlib import Path
+
+ETH_P_ALL = 3
+PACKET_OUTGOING = 4
+SO_RCVBUFFORCE = 33
+HEADERS = 14 + 40
+IPV4, IPV6 = 0x0800, 0x86DD
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def addresses(frame: bytes) -> tuple[bytes, bytes, int] | None:
+    """Source, destination and total length of the IP packet in a frame."""
+    (ethertype,) = struct.unpack_from("!H", frame, 12)
+    if ethertype == IPV4 and len(frame) >= 34:
+        return frame[26:30], frame[30:34], int(struct.unpack_from("!H", frame, 16)[0])
+    if ethertype == IPV6 and len(frame) >= HEADERS:
+        return frame[22:38], frame[38:54], 40 + int(struct.unpack_from("!H", frame, 18)[0])
+    return None
+
+
+def key(address: bytes) -> str:
+    """The UE of an address: an IPv4 address, or an IPv6 /64."""
+    if len(address) == 4:
+        return str(ipaddress.IPv4Address(address))
+    return str(ipaddress.IPv6Address(address[:8] + bytes(8)))
+
+
+class Counter:
+    """Octets and packets by UE and direction."""
+
+    def __init__(self, networks: list[Network]) -> None:
+        """Count the UEs of some networks."""
+        self.bounds = [
+            (network.network_address.packed, network.broadcast_address.packed) for network in networks
+        ]
+        self.ues: dict[bytes, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+
+    def is_ue(self, address: bytes) -> bool:
+        """Whether an address is a UE's."""
+        return any(len(low) == len(address) and low <= address <= high for low, high in self.bounds)
+
+    def take(self, frame: bytes, outgoing: bool) -> None:
+        """Count a frame."""
+        found = addresses(frame)
+        if found is None:
+            return
+        source, destination, octets = found
+        ue, at = (destination, 2) if outgoing else (source, 0)
+        if self.is_ue(ue):
+            counts = self.ues[ue[:8]]
+            counts[at] += octets
+            counts[at + 1] += 1
+
+    def result(self) -> dict[str, dict[str, int]]:
+        """The counts, by UE."""
+        names = ("uplink_bytes", "uplink_packets", "downlink_bytes", "downlink_packets")
+        return {
+            key(ue if len(ue) == 4 else ue + bytes(8)): dict(zip(names, counts, strict=True))
+            for ue, counts in self.ues.items()
+        }
+
+
+def main() -> None:
+    """Count until told to stop."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("interface")
+    parser.add_argument("network", nargs="+", type=ipaddress.ip_network)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    counter = Counter(arguments.network)
+    stopped = False
+
+    def stop(_signal: int, _frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as sniffer:
+        sniffer.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 256 << 20)
+        sniffer.bind((arguments.interface, ETH_P_ALL))
+        sniffer.settimeout(0.2)
+        arguments.out.with_suffix(".ready").touch()
+        buffer = bytearray(HEADERS)
+        while True:
+            try:
+                _, _, _, place = sniffer.recvmsg_into([buffer])
+            except TimeoutError:
+                # What was on its way when the signal came has been counted by now.
+                if stopped:
+                    break
+                continue
+            counter.take(bytes(buffer), place[2] == PACKET_OUTGOING)
+        # SOL_PACKET, PACKET_STATISTICS: packets seen, packets the socket had no room for.
+        _, missed = struct.unpack("II", sniffer.getsockopt(263, 6, 8))
+    arguments.out.write_text(json.dumps({"ues": counter.result(), "missed": missed}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""The demonstration: a RAN, a user plane and a data network on this machine, with real traffic through it.
+
+Makes the network namespaces `ran`, `upf` and `dn`, starts `kaido run` on AF_XDP in `upf` and `kaido sim` in
+`ran`, and lets ordinary programs send through GTP-U. Ends with a table, and removes what it made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rig.net import UE_IPV4, UE_IPV6, NetError, Topology, wait_until
+from rig.node import Node, Sim
+
+UES = 1000
+TUNS = 2
+WEB = "10.100.6.2"
+WEB6 = "fd00:6::2"
+
+
+@dataclass
+class Row:
+    """One line of the closing table."""
+
+    what: str
+    result: str
+    good: bool
+
+
+@dataclass
+class Demo:
+    """The demonstration's state."""
+
+    binary: Path
+    out: Path
+    megabytes: int
+    seconds: int
+    rows: list[Row] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    def step(self, text: str) -> None:
+        """Say what comes next."""
+        print(f"\033[1m[{time.monotonic() - self.began:5.1f} s] {text}\033[0m", flush=True)
+
+    def note(self, what: str, result: str, good: bool) -> None:
+        """Keep a line for the table, and say it."""
+        self.rows.append(Row(what, result, good))
+        print(f"          {result}", flush=True)
+
+    def run(self) -> bool:
+        """Show it all; whether all was good."""
+        self.step("Making the namespaces ran, upf and dn, joined by veth pairs")
+        with Topology() as net:
+            counter = self.out / "dn-count.json"
+            counter.with_suffix(".ready").unlink(missing_ok=True)
+            # Python finds the counter by PYTHONPATH, which the namespace's process inherits.
+            counting = net.dn.start(
+                sys.executable, "-m", "rig.count", "eth0", UE_IPV4, UE_IPV6, "--out", str(counter)
+            )
+            wait_until(counter.with_suffix(".ready").exists, "the counter in dn does not start")
+            self.step("Starting `kaido run` in upf, on AF_XDP")
+            node = Node(self.binary, net.upf, self.out).start()
+            status = node.ask("status") or {}
+            ports = status.get("ports")
+            assert isinstance(ports, list)
+            self.note("Kaido runs", "; ".join(f"{port['name']}: {port['how']}" for port in ports), True)
+            self.step(f"Attaching {UES} UEs by PFCP; the first {TUNS} get TUN devices ue0, ue1")
+            sim = self.attach(net)
+            self.ping(net)
+            self.web(net)
+            self.iperf(net)
+            self.step(f"Traffic of all {UES} UEs, {self.seconds} s")
+            wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends", self.seconds + 30)
+            self.step("Detaching: final usage reports arrive")
+            report = sim.stop()
+            counting.send_signal(signal.SIGTERM)
+            counting.wait(timeout=20)
+            self.usage(report, json.loads(counter.read_text()), node)
+            self.drops(node)
+            code = node.stop()
+            left = [link["ifname"] for link in net.upf.links() if "xdp" in link]
+            self.note(
+                "Clean stop", f"exit code {code}, XDP programs left: {len(left)}", code == 0 and not left
+            )
+        self.table()
+        return all(row.good for row in self.rows)
+
+    def attach(self, net: Topology) -> Sim:
+        """Attach the UEs and have them send while the programs run."""
+        arguments = (
+            f"--upf-pfcp 10.100.4.1 --smf 10.100.4.2 --upf-gtpu 10.100.3.1 --gnb 10.100.3.2 --ues {UES} "
+            f"--ue-ipv4 10.60.0.1 --ue-ipv6 {UE_IPV6} --qfi 9 --network-instance internet --tuns {TUNS} "
+            f"--traffic pps=2000,bytes=512,seconds={self.seconds},to={WEB}:7 --hold"
+        )
+        echo = net.dn.start(sys.executable, "-m", "rig.echo", WEB, "7")
+        assert echo.poll() is None
+        sim = Sim(self.binary, net.ran, self.out, arguments.split())
+        sim.log.write_text("")
+        sim.start()
+        attached = [line for line in sim.log.read_text().splitlines() if "attached" in line]
+        self.note(f"{UES} UEs attached by PFCP", attached[-1] if attached else "attached", True)
+        return sim
+
+    def ping(self, net: Topology) -> None:
+        """Ping through the tunnel, and the node's own addresses beside it."""
+        self.step("ping through the tunnel, IPv4 and IPv6")
+        for name, address in (("IPv4", WEB), ("IPv6", WEB6)):
+            done = net.ran.run("ping", "-I", "ue0", "-c", "5", "-i", "0.2", "-W", "2", address, check=False)
+            lost = re.search(r"(\d+(?:\.\d+)?)% packet loss", done.stdout)
+            times = re.search(r"= ([\d.]+)/([\d.]+)/", done.stdout)
+            good = lost is not None and float(lost[1]) == 0
+            took = f"{times[2]} ms round trip on average" if times else "no answer"
+            self.note(f"ping {name} through GTP-U", took, good)
+        for space, address in ((net.ran, "10.100.3.1"), (net.dn, "10.100.6.1")):
+            done = space.run("ping", "-c", "2", "-i", "0.2", "-W", "2", address, check=False)
+            good = done.returncode == 0
+            where = "N3" if space is net.ran else "N6"
+            self.note(
+                f"ping Kaido's own {where} address", "answered by the kernel" if good else "no answer", good
+            )
+
+    def web(self, net: Topology) -> None:
+        """Fetch a file from a web server in dn and compare checksums."""
+        self.step(f"curl of {self.megabytes} MB from a web server in dn")
+        folder = self.out / "www"
+        folder.mkdir(exist_ok=True)
+        file = folder / "file.bin"
+        block = hashlib.sha256(b"kaido").digest() * 32768
+        with file.open("wb") as out:
+            for n in range(self.megabytes):
+                out.write(n.to_bytes(8, "big") + block[: (1 << 20) - 8])
+        wanted = hashlib.sha256(file.read_bytes()).hexdigest()
+        net.dn.start(sys.executable, "-m", "http.server", "8080", "--bind", WEB, "--directory", str(folder))
+        fetched = self.out / "fetched.bin"
+        wait_until(
+            lambda: (
+                net.dn.run("curl", "-s", "-o", "/dev/null", f"http://{WEB}:8080/", check=False).returncode
+                == 0
+            ),
+            "the web server does not start",
+        )
+        began = time.monotonic()
+        url = f"http://{WEB}:8080/file.bin"
+        net.ran.run("curl", "-sS", "--interface", "ue0", "-o", str(fetched), url, timeout=300)
+        took = time.monotonic() - began
+        found = hashlib.sha256(fetched.read_bytes()).hexdigest()
+        fetched.unlink()
+        file.unlink()
+        rate = self.megabytes * 8.388608 / took
+        good = found == wanted
+        said = f"{took:.1f} s ({rate:.0f} Mbit/s), SHA-256 {'equal' if good else 'DIFFERS'}: {found[:16]}…"
+        self.note(f"curl of {self.megabytes} MB", said, good)
+
+    def iperf(self, net: Topology) -> None:
+        """Measure TCP both ways with iperf3."""
+        self.step("iperf3 up and down")
+        net.dn.start("iperf3", "--server", "--bind", WEB)
+        wait_until(
+            lambda: ":5201" in net.dn.run("ss", "--listening", "--tcp", "--numeric").stdout,
+            "iperf3 does not start",
+        )
+        for name, options in (("uplink", []), ("downlink", ["--reverse"])):
+            command = ["iperf3", "--client", WEB, "--bind-dev", "ue0", "--time", "3", "--json", *options]
+            done = net.ran.run(*command, check=False)
+            try:
+                bits = json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"]
+            except (ValueError, KeyError):
+                bits = 0.0
+            self.note(f"iperf3 {name}", f"{bits / 1e6:.0f} Mbit/s", bits > 0)
+            time.sleep(0.5)
+
+    def usage(self, report: dict[str, object], counted: dict[str, object], node: Node) -> None:
+        """Compare what was charged with what dn counted."""
+        self.step("Comparing the usage reports with what dn counted by itself")
+        dn = counted["ues"]
+        ues = report["ues"]
+        assert isinstance(dn, dict)
+        assert isinstance(ues, list)
+        lost = node.drops().get("n6 rx_ring_full", 0)
+        for direction in ("uplink", "downlink"):
+            names = (f"{direction}_bytes", f"{direction}_packets")
+            charged = [sum(int(ue["usage"][name]) for ue in ues) for name in names]
+            seen = [sum(counts[name] for counts in dn.values()) for name in names]
+            good = charged == seen and not counted["missed"]
+            said = (
+                f"charged {charged[0]:,} B in {charged[1]:,} packets; dn counted {seen[0]:,} B in {seen[1]:,}"
+            )
+            if not good:
+                said += f" (counter missed {counted['missed']}, n6 ring drops {lost})"
+            self.note(f"URR {direction} = dn, to the byte", said, good)
+
+    def drops(self, node: Node) -> None:
+        """Show what did not come out."""
+        drops = node.drops()
+        said = ", ".join(f"{name}: {count}" for name, count in drops.items()) or "none"
+        self.note("Dropped, by port and reason", said, True)
+
+    def table(self) -> None:
+        """Print the closing table."""
+        width = max(len(row.what) for row in self.rows)
+        print(f"\n\033[1m{'what':{width}}  ok   result\033[0m")
+        for row in self.rows:
+            print(f"{row.what:{width}}  {'yes' if row.good else 'NO ':3}  {row.result}")
+        print(f"\nLogs and reports are in {self.out}. Took {time.monotonic() - self.began:.0f} s.")
+
+
+def main() -> int:
+    """Run the demonstration."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--binary", type=Path, required=True, help="the kaido binary")
+    parser.add_argument("--out", type=Path, required=True, help="folder for logs and reports")
+    parser.add_argument("--megabytes", type=int, default=100, help="size of the file that curl fetches")
+    parser.add_argument("--seconds", type=int, default=20, help="how long all UEs send")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for old in ("kaido.log", "sim.log"):
+        (arguments.out / old).unlink(missing_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        good = Demo(arguments.binary, arguments.out, arguments.megabytes, arguments.seconds).run()
+    except (NetError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

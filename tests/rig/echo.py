@@ -1,0 +1,21 @@
+"""A UDP echo server: `python3 -m rig.echo ADDRESS PORT`, until it is stopped."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+
+def main() -> None:
+    """Send back what comes."""
+    family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        server.bind((sys.argv[1], int(sys.argv[2])))
+        while True:
+            data, peer = server.recvfrom(65535)
+            server.sendto(data, peer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""A Kaido node and a simulated RAN as processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from rig.net import Namespace, NetError, run, wait_until
+
+CONFIG = """\
+[node]
+sessions_max = {sessions_max}
+frames = 16384
+
+[[port]]
+name = "n3"
+driver = "{driver}"
+interface = "n3"
+roles = ["n3"]
+
+[[port]]
+name = "n6"
+driver = "{driver}"
+interface = "n6"
+roles = ["n6"]
+network_instance = "internet"
+
+[pfcp]
+listen = ["10.100.4.1", "fd00:4::1"]
+heartbeat_interval_s = 2
+t1_ms = 500
+
+[[ue_pool]]
+network_instance = "internet"
+ipv4 = "10.60.128.0/17"
+ipv6 = "2001:db8:60:8000::/49"
+
+[control]
+socket = "{socket}"
+"""
+
+
+@dataclass
+class Node:
+    """`kaido run` in a namespace."""
+
+    binary: Path
+    space: Namespace
+    folder: Path
+    driver: str = "af_xdp"
+    sessions_max: int = 4096
+    config: str | None = None
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def socket(self) -> Path:
+        """The control socket."""
+        return self.folder / "kaido.sock"
+
+    @property
+    def log(self) -> Path:
+        """Where the node's log goes."""
+        return self.folder / "kaido.log"
+
+    def start(self) -> Node:
+        """Start the node and wait until it answers."""
+        file = self.folder / "kaido.toml"
+        text = self.config or CONFIG.format(
+            driver=self.driver, socket=self.socket, sessions_max=self.sessions_max
+        )
+        file.write_text(text)
+        with self.log.open("a") as log:
+            self.process = self.space.start(str(self.binary), "run", "-c", str(file), stdout=log, stderr=log)
+        try:
+            wait_until(lambda: self.ended() or self.ask("status") is not None, "the node does not answer")
+        except NetError as error:
+            raise NetError(f"{error}; its log:\n{self.log.read_text()}") from error
+        if self.ended():
+            raise NetError(f"the node ended at once; its log:\n{self.log.read_text()}")
+        return self
+
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self.process is None or self.process.poll() is not None
+
+    def ask(self, command: str, *arguments: str) -> dict[str, object] | None:
+        """What `kaido COMMAND --json` prints, or nothing when the node does not answer."""
+        socket = ["--socket", str(self.socket), "--json"]
+        done = run(str(self.binary), command, *socket, *arguments, check=False)
+        return dict(json.loads(done.stdout)) if done.returncode == 0 else None
+
+    def drops(self) -> dict[str, int]:
+        """Drops by `port reason`."""
+        answer = self.ask("drops")
+        listed = answer["drops"] if answer else []
+        assert isinstance(listed, list)
+        return {f"{drop['port']} {drop['reason']}": drop["packets"] for drop in listed}
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        """Stop the node and return its exit code."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        return self.process.wait(timeout=20)
+
+
+@dataclass
+class Sim:
+    """`kaido sim` in a namespace."""
+
+    binary: Path
+    space: Namespace
+    folder: Path
+    arguments: list[str]
+    name: str = "sim"
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def report(self) -> Path:
+        """Where the report goes."""
+        return self.folder / f"{self.name}.json"
+
+    @property
+    def log(self) -> Path:
+        """Where progress goes."""
+        return self.folder / f"{self.name}.log"
+
+    def start(self, seconds: float = 60) -> Sim:
+        """Start the RAN and wait until its UEs are attached."""
+        ready = self.folder / f"{self.name}.ready"
+        ready.unlink(missing_ok=True)
+        command = [str(self.binary), "sim", *self.arguments, "--report", str(self.report)]
+        with self.log.open("a") as log:
+            self.process = self.space.start(*command, "--ready-file", str(ready), stdout=log, stderr=log)
+        wait_until(lambda: ready.exists() or self.ended(), "the UEs are not attached", seconds)
+        if not ready.exists():
+            raise NetError(f"the simulated RAN ended: {self.log.read_text()}")
+        return self
+
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self.process is None or self.process.poll() is not None
+
+    def stop(self, how: int = signal.SIGTERM) -> dict[str, object]:
+        """Detach all and return the report."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(timeout=60)
+        if code != 0:
+            raise NetError(f"the simulated RAN ended with {code}: {self.log.read_text()}")
+        return dict(json.loads(self.report.read_text()))
