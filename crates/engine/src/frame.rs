@@ -30,6 +30,12 @@ impl Frame {
         Self { pool, index, next: NONE, head: HEADROOM as u16, len: 0, chained: 0 }
     }
 
+    /// The pool whose frame this is.
+    #[inline]
+    pub fn pool(&self) -> &'static FramePool {
+        self.pool
+    }
+
     /// The packet's bytes; of a chain, those of the first segment.
     #[inline]
     pub fn data(&self) -> &[u8] {
@@ -167,8 +173,11 @@ impl Frame {
     }
 
     /// Makes `segment`, and what is chained to it, the end of the packet.
+    ///
+    /// # Panics
+    /// When the two are of different pools.
     pub fn push_segment(&mut self, segment: Self) {
-        debug_assert!(std::ptr::eq(self.pool, segment.pool));
+        assert!(std::ptr::eq(self.pool, segment.pool), "a chain of frames of two pools");
         let (index, len) = (segment.index, segment.packet_len());
         let link = self.pool.link(index);
         link.next.store(segment.next, Ordering::Relaxed);

@@ -14,6 +14,7 @@ mod counters;
 mod drop_reason;
 mod frame;
 mod function;
+pub mod netlink;
 mod pool;
 pub mod port;
 mod routes;

@@ -206,6 +206,10 @@ impl PoolCache {
     /// Gives back a frame, and the chain behind it.
     #[inline]
     pub fn release(&mut self, frame: Frame) {
+        if !std::ptr::eq(frame.pool(), self.pool) {
+            // Numbered in another pool: it finds its way home by itself.
+            return drop(frame);
+        }
         frame.into_indices(|index| {
             if self.frames.len() == 2 * CACHE_BLOCK {
                 self.pool.push(&self.frames[CACHE_BLOCK..]);
@@ -237,6 +241,16 @@ mod tests {
         frames.into_iter().for_each(|frame| cache.release(frame));
         drop(cache);
         assert_eq!(pool.free_frames(), 100);
+    }
+
+    #[test]
+    fn a_frame_of_another_pool_goes_home() {
+        let (ours, theirs) = (FramePool::leak(4).unwrap(), FramePool::leak(4).unwrap());
+        let mut cache = ours.cache();
+        cache.release(theirs.allocate().unwrap());
+        assert_eq!(theirs.free_frames(), 4);
+        drop(cache);
+        assert_eq!(ours.free_frames(), 4);
     }
 
     #[test]

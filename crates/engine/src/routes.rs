@@ -64,6 +64,10 @@ struct Tables {
     v4: BTreeMap<u8, HashMap<u32, Vec<Route>>>,
     v6: BTreeMap<u8, HashMap<u128, Vec<Route>>>,
     neighbours: HashMap<Wanted, [u8; 6]>,
+    /// Routes that no feeder changes.
+    fixed: Vec<(IpAddr, u8, Route)>,
+    /// Ports behind which there is one neighbour, whatever the address.
+    sole_neighbours: HashMap<PortId, [u8; 6]>,
 }
 
 /// Routes and neighbours, shared by all workers.
@@ -82,8 +86,22 @@ impl Routes {
         (Arc::new(routes), asked)
     }
 
-    /// Exchanges all routes.
+    /// Sets the routes that stay whatever the feeder sets; before the feeder starts.
+    pub fn set_fixed_routes(&self, routes: Vec<(IpAddr, u8, Route)>) {
+        self.lock().fixed = routes;
+        self.set_routes([]);
+    }
+
+    /// Says that all behind a port is one neighbour, as the kernel is behind a TAP device.
+    pub fn set_sole_neighbour(&self, port: PortId, mac: [u8; 6]) {
+        self.lock().sole_neighbours.insert(port, mac);
+        self.changed();
+    }
+
+    /// Exchanges all routes but the fixed ones.
     pub fn set_routes(&self, routes: impl IntoIterator<Item = (IpAddr, u8, Route)>) {
+        let fixed = self.lock().fixed.clone();
+        let routes = routes.into_iter().chain(fixed);
         let (mut v4, mut v6) =
             (BTreeMap::<u8, HashMap<_, Vec<_>>>::new(), BTreeMap::<u8, HashMap<_, Vec<_>>>::new());
         for (prefix, len, route) in routes {
@@ -149,7 +167,8 @@ impl Routes {
         let tables = self.lock();
         let Some(route) = tables.longest_match(destination) else { return Resolution::NoRoute };
         let neighbour = Wanted { port: route.port, address: route.gateway.unwrap_or(destination) };
-        match tables.neighbours.get(&neighbour) {
+        let known = tables.sole_neighbours.get(&route.port).or_else(|| tables.neighbours.get(&neighbour));
+        match known {
             Some(&mac) => Resolution::Ready(NextHop { port: route.port, mac }),
             None => {
                 drop(tables);
@@ -290,6 +309,20 @@ mod tests {
         assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Ready(NextHop { port: PortId(0), mac: [2; 6] }));
         routes.set_neighbour(wanted, None);
         assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Pending);
+    }
+
+    #[test]
+    fn fixed_routes_stay_and_a_sole_neighbour_has_every_address() {
+        let (routes, asked) = Routes::new();
+        routes.set_sole_neighbour(PortId(1), [1; 6]);
+        routes.set_fixed_routes(vec![(ip("0.0.0.0"), 0, route(1, None, u32::MAX))]);
+        let mut hops = routes.next_hops();
+        let expected = Resolution::Ready(NextHop { port: PortId(1), mac: [1; 6] });
+        assert_eq!(hops.resolve(ip("8.8.8.8")), expected);
+        routes.set_routes([(ip("10.0.0.0"), 8, route(0, None, 0))]);
+        assert_eq!(hops.resolve(ip("8.8.8.8")), expected);
+        assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Pending);
+        assert_eq!(asked.try_iter().count(), 1);
     }
 
     #[test]

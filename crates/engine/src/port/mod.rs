@@ -3,9 +3,24 @@
 //! A [`Port`] value is one queue of one device, owned by one worker. What differs between devices ends
 //! here: a function sees frames and port numbers.
 
+mod error;
 mod memory;
+mod packet;
+mod pcap;
+mod scatter;
+mod tap;
+mod tun;
+#[cfg(not(loom))]
+mod xdp;
 
+pub use error::PortError;
 pub use memory::{MemoryPort, MemoryWire};
+pub use packet::{PacketDrops, PacketPort, UdpSink};
+pub use pcap::{PcapError, PcapFormat, PcapPacket, PcapPort, PcapReader, PcapWriter};
+pub use tap::{TapConfig, TapPort};
+pub use tun::{Layer, Tun};
+#[cfg(not(loom))]
+pub use xdp::{XdpOptions, XdpPool, XdpPort};
 
 use std::os::fd::BorrowedFd;
 

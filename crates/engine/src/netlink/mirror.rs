@@ -1,0 +1,216 @@
+//! The kernel's tables as last seen, and their way into [`Routes`].
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::address::{InterfaceAddress, dump_addresses, dump_links, read_link};
+use super::socket::Socket;
+use super::watcher::AddressHook;
+use super::wire::Message;
+use super::{NetlinkError, neighbour, route};
+use crate::port::PortId;
+use crate::routes::{Route, Routes, Wanted};
+
+/// Stale neighbours asked for at a time; the rest have their turn a second later.
+const REFRESH_BATCH: usize = 64;
+
+/// A neighbour that the kernel knows.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    ifindex: u32,
+    /// Since when it is stale, or when we last asked for it.
+    stale_since: Option<Instant>,
+}
+
+/// Neighbours that need no asking, shared between the threads of the watcher.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Neighbours(Arc<Mutex<HashMap<Wanted, Known>>>);
+
+impl Neighbours {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Wanted, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_known(&self, wanted: &Wanted) -> bool {
+        self.lock().contains_key(wanted)
+    }
+}
+
+/// Which tables have to be read again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Dirty {
+    pub(super) routes: bool,
+    pub(super) addresses: bool,
+    /// Everything: messages were lost.
+    pub(super) all: bool,
+}
+
+pub(super) struct Mirror {
+    routes: Arc<Routes>,
+    ports: Vec<(PortId, u32)>,
+    up: HashMap<u32, bool>,
+    pub(super) neighbours: Neighbours,
+    listed: Vec<(IpAddr, u8, Route)>,
+    addresses: Option<Vec<InterfaceAddress>>,
+    on_addresses: Option<AddressHook>,
+    pub(super) dirty: Dirty,
+}
+
+impl Mirror {
+    pub(super) fn new(
+        routes: Arc<Routes>,
+        ports: Vec<(PortId, u32)>,
+        on_addresses: Option<AddressHook>,
+    ) -> Self {
+        Self {
+            routes,
+            ports,
+            up: HashMap::new(),
+            neighbours: Neighbours::default(),
+            listed: Vec::new(),
+            addresses: None,
+            on_addresses,
+            dirty: Dirty { all: true, ..Dirty::default() },
+        }
+    }
+
+    fn port(&self, ifindex: u32) -> Option<PortId> {
+        self.ports.iter().find(|(_, index)| *index == ifindex).map(|(port, _)| *port)
+    }
+
+    /// Takes in one event.
+    ///
+    /// Routes are not followed one by one: when a link goes down or an address goes away the kernel drops IPv4
+    /// routes without a word, so after any such event the table is read again.
+    pub(super) fn event(&mut self, message: &Message<'_>) {
+        match message.kind {
+            libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
+                if let Some(entry) = neighbour::read(message) {
+                    self.set_neighbour(&entry);
+                }
+            }
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => self.dirty.routes |= route::is_main(message),
+            libc::RTM_NEWADDR | libc::RTM_DELADDR => {
+                self.dirty.addresses = true;
+                self.dirty.routes = true;
+            }
+            libc::RTM_NEWLINK | libc::RTM_DELLINK => {
+                let Some(link) = read_link(message) else { return };
+                let up = link.up && message.kind == libc::RTM_NEWLINK;
+                if self.port(link.ifindex).is_some() && self.up.insert(link.ifindex, up) != Some(up) {
+                    self.dirty.routes = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads again what changed.
+    pub(super) fn settle(&mut self, socket: &mut Socket) -> Result<(), NetlinkError> {
+        if self.dirty.all {
+            self.up = dump_links(socket)?.into_iter().map(|link| (link.ifindex, link.up)).collect();
+            self.read_neighbours(socket)?;
+        }
+        if self.dirty.all || self.dirty.routes {
+            self.read_routes(socket)?;
+        }
+        if self.dirty.all || self.dirty.addresses {
+            self.read_addresses(socket)?;
+        }
+        self.dirty = Dirty::default();
+        Ok(())
+    }
+
+    fn read_routes(&mut self, socket: &mut Socket) -> Result<(), NetlinkError> {
+        let mut listed = Vec::new();
+        for entry in route::dump(socket)? {
+            // Link-local destinations name no port, and are nobody's user traffic; as gateways they work.
+            if matches!(entry.prefix, IpAddr::V6(prefix) if prefix.is_unicast_link_local()) {
+                continue;
+            }
+            let usable = entry.hops.iter().find_map(|hop| {
+                let up = self.up.get(&hop.ifindex).copied().unwrap_or(false);
+                self.port(hop.ifindex).filter(|_| up).map(|port| (port, hop.gateway))
+            });
+            if let Some((port, gateway)) = usable {
+                listed.push((entry.prefix, entry.prefix_len, Route { port, gateway, metric: entry.metric }));
+            }
+        }
+        // An exchange makes every worker resolve afresh: not for nothing.
+        if listed != self.listed {
+            self.routes.set_routes(listed.iter().copied());
+            self.listed = listed;
+        }
+        Ok(())
+    }
+
+    fn read_addresses(&mut self, socket: &mut Socket) -> Result<(), NetlinkError> {
+        let mut addresses = dump_addresses(socket)?;
+        addresses.sort_unstable();
+        if self.addresses.as_ref() != Some(&addresses) {
+            if let Some(hook) = &mut self.on_addresses {
+                hook(&addresses);
+            }
+            self.addresses = Some(addresses);
+        }
+        Ok(())
+    }
+
+    fn read_neighbours(&mut self, socket: &mut Socket) -> Result<(), NetlinkError> {
+        let mut gone: HashSet<Wanted> = self.neighbours.lock().keys().copied().collect();
+        for entry in neighbour::dump(socket)? {
+            self.set_neighbour(&entry);
+            if let Some(port) = self.port(entry.ifindex).filter(|_| entry.mac.is_some()) {
+                gone.remove(&Wanted { port, address: entry.address });
+            }
+        }
+        for neighbour in gone {
+            self.neighbours.lock().remove(&neighbour);
+            self.routes.set_neighbour(neighbour, None);
+        }
+        Ok(())
+    }
+
+    fn set_neighbour(&mut self, entry: &neighbour::Entry) {
+        let Some(port) = self.port(entry.ifindex) else { return };
+        let neighbour = Wanted { port, address: entry.address };
+        let mut known = self.neighbours.lock();
+        match entry.mac {
+            Some(_) => {
+                let stale_since = entry.is_stale.then(Instant::now);
+                known.insert(neighbour, Known { ifindex: entry.ifindex, stale_since });
+            }
+            None => {
+                known.remove(&neighbour);
+            }
+        }
+        drop(known);
+        self.routes.set_neighbour(neighbour, entry.mac);
+    }
+
+    /// Tells the kernel that neighbours which have been stale for `after` are in use: our packets pass it by, so
+    /// it would forget them, and never notice that one moved. Says when to come again.
+    pub(super) fn refresh(&mut self, socket: &mut Socket, after: Duration) -> Option<Duration> {
+        let now = Instant::now();
+        let due: Vec<_> = self
+            .neighbours
+            .lock()
+            .iter_mut()
+            .filter(|(_, known)| known.stale_since.is_some_and(|since| now >= since + after))
+            .take(REFRESH_BATCH)
+            .map(|(neighbour, known)| {
+                known.stale_since = Some(now);
+                (*neighbour, known.ifindex)
+            })
+            .collect();
+        for (neighbour, ifindex) in &due {
+            if let Err(error) = neighbour::use_entry(socket, *ifindex, neighbour.address) {
+                tracing::debug!(address = %neighbour.address, %error, "a stale neighbour could not be probed");
+            }
+        }
+        let soonest = self.neighbours.lock().values().filter_map(|known| known.stale_since).min()?;
+        Some((soonest + after).saturating_duration_since(now).max(Duration::from_secs(1).min(after)))
+    }
+}

@@ -1,0 +1,90 @@
+//! Empty frames for one packet, to be read into by a system call that takes several buffers.
+
+use std::io::IoSliceMut;
+
+use crate::frame::Frame;
+use crate::pool::{FRAME_SIZE, HEADROOM, PoolCache};
+
+/// Bytes that one frame of a chain takes.
+pub(super) const SEGMENT: usize = FRAME_SIZE - HEADROOM;
+
+/// Ethernet header and two VLAN tags, in front of an IP packet.
+pub(super) const LINK_HEADER: usize = 14 + 8;
+
+/// Room for one packet of a device, in as many frames as its MTU asks for. Frames that a packet leaves unused
+/// stay for the next.
+#[derive(Debug)]
+pub(super) struct Scatter {
+    /// Each opened to its full length.
+    frames: Vec<Frame>,
+    segments: usize,
+}
+
+impl Scatter {
+    /// Room for packets of `bytes`.
+    pub(super) fn new(bytes: usize) -> Self {
+        let segments = bytes.div_ceil(SEGMENT).max(1);
+        Self { frames: Vec::with_capacity(segments), segments }
+    }
+
+    /// Takes the frames that are missing; false when the pool has too few.
+    pub(super) fn refill(&mut self, pool: &mut PoolCache) -> bool {
+        while self.frames.len() < self.segments {
+            let Some(mut frame) = pool.allocate() else { return false };
+            if frame.append(SEGMENT).is_none() {
+                return false;
+            }
+            self.frames.push(frame);
+        }
+        true
+    }
+
+    /// Where to read to.
+    pub(super) fn buffers(&mut self) -> impl Iterator<Item = IoSliceMut<'_>> {
+        self.frames.iter_mut().map(|frame| IoSliceMut::new(frame.data_mut()))
+    }
+
+    /// The packet of `len` bytes that was read; `None` when it is empty or longer than the room.
+    pub(super) fn take(&mut self, len: usize) -> Option<Frame> {
+        let used = len.div_ceil(SEGMENT);
+        if used == 0 || used > self.frames.len() {
+            return None;
+        }
+        let mut frames = self.frames.drain(..used);
+        let mut packet = frames.next()?;
+        frames.for_each(|segment| packet.push_segment(segment));
+        packet.truncate(len);
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::FramePool;
+
+    #[test]
+    fn a_packet_takes_the_frames_it_needs() {
+        let pool = FramePool::leak(6).unwrap();
+        let mut cache = pool.cache();
+        let mut room = Scatter::new(9022);
+        for len in [1, SEGMENT, SEGMENT + 1, 9000] {
+            assert!(room.refill(&mut cache));
+            let bytes: Vec<u8> = (0..len).map(|at| u8::try_from(at % 253).unwrap()).collect();
+            let mut rest = &bytes[..];
+            for mut buffer in room.buffers() {
+                let part = rest.len().min(buffer.len());
+                buffer[..part].copy_from_slice(&rest[..part]);
+                rest = &rest[part..];
+            }
+            let frame = room.take(len).unwrap();
+            assert_eq!(frame.to_vec(), bytes);
+            assert_eq!(frame.segments().count(), len.div_ceil(SEGMENT));
+            cache.release(frame);
+        }
+        assert!(room.refill(&mut cache));
+        assert!(room.take(0).is_none() && room.take(4 * SEGMENT).is_none());
+        drop((room, cache));
+        assert_eq!(pool.free_frames(), 6);
+    }
+}
