@@ -101,6 +101,15 @@ impl<T> Outgoing<T> {
         Self { timing, limit, next_sequence: 1, pending: HashMap::new(), timers: BTreeSet::new() }
     }
 
+    /// Begins at a number that an earlier life of this node, which may have ended within this second, did
+    /// not begin at: else its peers would take the same requests for repetitions.
+    pub(crate) fn starting(mut self, started: SystemTime) -> Self {
+        let nanos = started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+        // 2^24 numbers for 10^9 nanoseconds.
+        self.next_sequence = nanos >> 6;
+        self
+    }
+
     /// How many more requests may be outstanding.
     pub(crate) fn room(&self) -> usize {
         self.limit.saturating_sub(self.pending.len())

@@ -199,7 +199,7 @@ impl Smf {
         Self {
             sessions: HashMap::new(),
             next_seid: 1,
-            outgoing: Outgoing::new(config.retransmission, config.outstanding),
+            outgoing: Outgoing::new(config.retransmission, config.outstanding).starting(config.recovery),
             answered: Answered::new(config.retransmission, ANSWERS_MAX),
             events: VecDeque::new(),
             counters: Counters::default(),

@@ -162,7 +162,8 @@ impl<S: SessionService> Endpoint<S> {
         Self {
             associations: Associations::new(config.limits.associations),
             answered: Answered::new(config.retransmission, config.limits.answers),
-            outgoing: Outgoing::new(config.retransmission, config.limits.outstanding),
+            outgoing: Outgoing::new(config.retransmission, config.limits.outstanding)
+                .starting(config.recovery),
             sessions: HashMap::new(),
             overflow: VecDeque::new(),
             releasing: false,
