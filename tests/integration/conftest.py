@@ -29,7 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker, and let programs in namespaces find the rig."""
+    os.environ["PYTHONPATH"] = str(ROOT / "tests")
     config.addinivalue_line("markers", "needs(*what): root, or programs, that the test cannot do without")
 
 

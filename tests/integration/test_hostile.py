@@ -21,6 +21,7 @@ SENDER = textwrap.dedent("""
     import socket, struct, sys, time
     family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_DGRAM)
+    sock.bind((sys.argv[3], 0))
     sent = 0
     while head := sys.stdin.buffer.read(4):
         sock.sendto(sys.stdin.buffer.read(struct.unpack("I", head)[0]), (sys.argv[1], int(sys.argv[2])))
@@ -33,9 +34,9 @@ SENDER = textwrap.dedent("""
 #: Real messages to start from: heartbeat, association set-up, establishment header; G-PDU with extensions.
 PFCP_SEEDS = [
     bytes.fromhex("2001000c00000100 00600004e8000000"),
-    bytes.fromhex("2005001b00000100 003c00050 00a640402 00600004e8000000 0059000100".replace(" ", "")),
+    bytes.fromhex("2005001b00000100 003c00050 0c000024d 00600004e8000000 0059000100".replace(" ", "")),
     bytes.fromhex(
-        "2132001c00000000000000010000020000 3c0005000a640402 0039000d02000000000000000 10a640402".replace(
+        "2132001c00000000000000010000020000 3c000500c000024d 0039000d02000000000000000 1c000024d".replace(
             " ", ""
         )
     ),
@@ -75,10 +76,14 @@ def mangled(seeds: list[bytes], count: int, seed: int) -> Iterator[bytes]:
                 yield bytes(base) + chance.randbytes(chance.randrange(0, 1200))
 
 
+#: The storm's own address: what it says well-formed must not be said for the SMF.
+STRANGER = "10.100.4.99"
+
+
 def storm(net: Topology, address: str, port: int, datagrams: Iterator[bytes]) -> int:
     """Send datagrams from `ran`; how many went out."""
     stream = b"".join(struct.pack("I", len(datagram)) + datagram for datagram in datagrams)
-    command = net.ran.command(sys.executable, "-c", SENDER, address, str(port))
+    command = net.ran.command(sys.executable, "-c", SENDER, address, str(port), STRANGER)
     done = subprocess.run(command, input=stream, capture_output=True, timeout=300, check=True)
     return int(done.stdout)
 
@@ -112,6 +117,7 @@ def heartbeat(net: Topology) -> bool:
 
 def test_a_storm_to_both_ports_changes_nothing(node: Node, net: Topology, attach: Attach) -> None:
     """100 000 datagrams, then heartbeat, echo and a forwarded packet, and the session that was there."""
+    net.ran.ip("address", "add", f"{STRANGER}/24", "dev", "smf0")
     attach("--ues 1 --tuns 1")
     assert echo(net)
     assert heartbeat(net)

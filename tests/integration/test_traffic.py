@@ -73,7 +73,7 @@ def test_usage_is_what_the_data_network_counted(
     counting.wait(timeout=20)
     counted = json.loads(out.read_text())
     assert counted["missed"] == 0
-    ues = report["ues"]
+    ues = report["ue"]
     assert isinstance(ues, list)
     assert len(ues) == 200
     for ue in ues:
@@ -81,7 +81,7 @@ def test_usage_is_what_the_data_network_counted(
         for name, value in seen.items():
             assert ue["usage"][name] == value, f"{ue['ipv4']}: {name}"
         assert seen["uplink_packets"] == 20
-        assert ue["reports"] > 1, "thresholds were crossed on the way"
+        assert ue["usage"]["reports"] > 1, "thresholds were crossed on the way"
     assert not node.ended()
 
 

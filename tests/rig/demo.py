@@ -180,7 +180,7 @@ class Demo:
         """Compare what was charged with what dn counted."""
         self.step("Comparing the usage reports with what dn counted by itself")
         dn = counted["ues"]
-        ues = report["ues"]
+        ues = report["ue"]
         assert isinstance(dn, dict)
         assert isinstance(ues, list)
         lost = node.drops().get("n6 rx_ring_full", 0)

@@ -45,8 +45,9 @@ class Namespace:
         """Add the namespace with its loopback up and forwarding off."""
         run("ip", "netns", "add", self.name)
         self.ip("link", "set", "lo", "up")
-        for family, key in (("ipv4", "ip_forward"), ("ipv6", "conf/all/forwarding")):
-            self.run("sh", "-c", f"echo 0 > /proc/sys/net/{family}/{key}")
+        settings = ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/default/accept_dad")
+        for setting in settings:
+            self.run("sh", "-c", f"echo 0 > /proc/sys/net/{setting}")
 
     def command(self, *command: str) -> list[str]:
         """The command as it is run in here."""
@@ -145,6 +146,7 @@ class Topology:
                 space.make()
             for cable in CABLES:
                 self._lay(cable)
+            wait_until(self.carriers, "the cables have no carrier")
             for network, gateway in ((UE_IPV4, "10.100.6.1"), (UE_IPV6, "fd00:6::1")):
                 self.dn.ip("route", "add", network, "via", gateway)
         except BaseException:
@@ -171,6 +173,11 @@ class Topology:
         left.run("ethtool", "-K", cable.left_name, "tx", "off", check=False)
         left.ip("link", "set", cable.left_name, "txqueuelen", "10000")
         run("tc", "-n", left.name, "qdisc", "add", "dev", cable.left_name, "root", "pfifo", check=False)
+
+    def carriers(self) -> bool:
+        """Whether every end of every cable is up."""
+        ends = [link for space in self.spaces.values() for link in space.links() if link["ifname"] != "lo"]
+        return all(link["operstate"] == "UP" for link in ends)
 
     def remove(self) -> None:
         """Remove it all."""

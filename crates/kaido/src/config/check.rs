@@ -1,0 +1,265 @@
+//! What no single field can tell: limits, and fields that do not go together.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use toml::Spanned;
+
+use super::fault::Fault;
+use super::{Config, Driver, PortConfig, Role};
+
+/// Ports of a node are numbered in eight bits, and a few are kept for TAP sides.
+const PORTS_MAX: usize = 64;
+/// Frames of the smallest useful pool: rings and batches of one port.
+const FRAMES_MIN: u32 = 1024;
+/// Frames of the largest pool: 64 GiB.
+const FRAMES_MAX: u32 = 1 << 24;
+/// Sessions whose tables fit into the memory of a large server.
+const SESSIONS_MAX: u32 = 1 << 26;
+/// Longest interface name (IFNAMSIZ less its end).
+const INTERFACE_NAME_MAX: usize = 15;
+
+struct Findings(Vec<Fault>);
+
+impl Findings {
+    fn add(
+        &mut self,
+        at: Range<usize>,
+        field: impl Into<String>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.0.push(Fault { at, field: field.into(), message: message.into(), help: help.into() });
+    }
+
+    fn range<T: PartialOrd + Copy + std::fmt::Display>(
+        &mut self,
+        value: &Spanned<T>,
+        field: &str,
+        low: T,
+        high: T,
+    ) {
+        let found = *value.get_ref();
+        if found < low || found > high {
+            let message = format!("{found} is out of range");
+            self.add(value.span(), field, message, format!("{low} to {high} are allowed"));
+        }
+    }
+}
+
+/// Everything that is wrong with a configuration that reads well.
+pub(super) fn check(config: &Config) -> Vec<Fault> {
+    let mut findings = Findings(Vec::new());
+    findings.range(&config.node.sessions_max, "node.sessions_max", 1, SESSIONS_MAX);
+    findings.range(&config.node.frames, "node.frames", FRAMES_MIN, FRAMES_MAX);
+    findings.range(&config.node.workers, "node.workers", 1, 64);
+    findings.range(&config.pfcp.heartbeat_interval_s, "pfcp.heartbeat_interval_s", 1, 3600);
+    findings.range(&config.pfcp.t1_ms, "pfcp.t1_ms", 10, 60_000);
+    findings.range(&config.pfcp.n1, "pfcp.n1", 1, 10);
+    let buffered = u64::from(*config.buffer.packets.get_ref()) * u64::from(*config.node.workers.get_ref());
+    if buffered > u64::from(*config.node.frames.get_ref()) / 2 {
+        findings.add(
+            config.buffer.packets.span(),
+            "buffer.packets",
+            "buffered packets of all workers could take more than half of the frames",
+            "lower buffer.packets or raise node.frames",
+        );
+    }
+    ports(config, &mut findings);
+    pfcp(config, &mut findings);
+    pools(config, &mut findings);
+    if tracing_subscriber::EnvFilter::try_new(config.log.level.get_ref()).is_err() {
+        findings.add(
+            config.log.level.span(),
+            "log.level",
+            format!("`{}` is not a log filter", config.log.level.get_ref()),
+            "write error, warn, info, debug or trace, or a filter such as \"info,kaido_pfcp=debug\"",
+        );
+    }
+    findings.0
+}
+
+fn ports(config: &Config, findings: &mut Findings) {
+    let mut names = HashSet::new();
+    let mut interfaces = HashSet::new();
+    if config.ports.len() > PORTS_MAX {
+        findings.add(0..0, "port", format!("{} ports", config.ports.len()), format!("at most {PORTS_MAX}"));
+    }
+    for port in &config.ports {
+        let place = port.span();
+        let port = port.get_ref();
+        let name = port.name.get_ref();
+        if !names.insert(name.clone()) {
+            findings.add(
+                port.name.span(),
+                "port.name",
+                format!("`{name}` is used twice"),
+                "give every port a name of its own",
+            );
+        }
+        if port.roles.get_ref().is_empty() {
+            findings.add(
+                port.roles.span(),
+                "port.roles",
+                "no role",
+                "name at least one of \"n3\", \"n6\", \"n9\"",
+            );
+        }
+        if port.network_instance.is_some() && !port.roles.get_ref().contains(&Role::N6) {
+            findings.add(
+                place.clone(),
+                "port.network_instance",
+                "only an n6 port has a network instance",
+                "add the role \"n6\" or remove the field",
+            );
+        }
+        interface(port, place, &config.node.workers, &mut interfaces, findings);
+    }
+    for (role, names) in [(Role::N3, "\"n3\" or \"n9\""), (Role::N6, "\"n6\" or \"n9\"")] {
+        let there = config.ports.iter().any(|port| {
+            port.get_ref().roles.get_ref().iter().any(|&found| found == role || found == Role::N9)
+        });
+        if !there {
+            findings.add(
+                0..0,
+                "port",
+                format!("no port has the role {names}"),
+                "a user plane stands between two sides; add a [[port]] for the other",
+            );
+        }
+    }
+}
+
+fn interface(
+    port: &PortConfig,
+    place: Range<usize>,
+    workers: &Spanned<u8>,
+    seen: &mut HashSet<String>,
+    findings: &mut Findings,
+) {
+    let Some(interface) = &port.interface else {
+        return findings.add(
+            place,
+            "port.interface",
+            "missing",
+            "name the network interface, as in `ip link`",
+        );
+    };
+    let name = interface.get_ref();
+    let well_formed = !name.is_empty()
+        && name.len() <= INTERFACE_NAME_MAX
+        && !name.contains(|c: char| c == '/' || c.is_whitespace());
+    if !well_formed {
+        findings.add(
+            interface.span(),
+            "port.interface",
+            format!("`{name}` is no interface name"),
+            "1 to 15 characters, as in `ip link`",
+        );
+    }
+    if !seen.insert(name.clone()) {
+        findings.add(
+            interface.span(),
+            "port.interface",
+            format!("`{name}` belongs to another port already"),
+            "give one port both roles instead: roles = [\"n3\", \"n6\"]",
+        );
+    }
+    let is_xdp = *port.driver.get_ref() == Driver::AfXdp;
+    if !is_xdp && !port.ue_prefixes.is_empty() {
+        findings.add(
+            port.driver.span(),
+            "port.ue_prefixes",
+            "only af_xdp chooses packets by prefix",
+            "remove ue_prefixes or use driver = \"af_xdp\"",
+        );
+    }
+    if !is_xdp && *workers.get_ref() > 1 {
+        findings.add(
+            port.driver.span(),
+            "port.driver",
+            "only af_xdp has a queue for every worker",
+            "set node.workers = 1 or use driver = \"af_xdp\"",
+        );
+    }
+    let is_tap = *port.driver.get_ref() == Driver::Tap;
+    if !is_tap && !port.addresses.is_empty() {
+        findings.add(
+            port.driver.span(),
+            "port.addresses",
+            "only a tap device is given addresses here",
+            "use `ip address add` for an interface that exists",
+        );
+    }
+}
+
+fn pfcp(config: &Config, findings: &mut Findings) {
+    if config.pfcp.listen.get_ref().is_empty() {
+        findings.add(
+            config.pfcp.listen.span(),
+            "pfcp.listen",
+            "no address",
+            "name at least one, such as \"10.0.0.1\"; the port is 8805 unless given",
+        );
+    }
+    if let Some(node_id) = &config.pfcp.node_id {
+        let text = node_id.get_ref();
+        let is_name = text.len() <= 255
+            && text.split('.').all(|label| {
+                (1..=63).contains(&label.len())
+                    && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+            });
+        if text.parse::<std::net::IpAddr>().is_err() && !is_name {
+            findings.add(
+                node_id.span(),
+                "pfcp.node_id",
+                format!("`{text}` is neither an address nor a domain name"),
+                "write an IPv4 or IPv6 address, or a name such as \"upf1.example.org\"",
+            );
+        }
+    }
+}
+
+fn pools(config: &Config, findings: &mut Findings) {
+    for pool in &config.ue_pools {
+        let (place, pool) = (pool.span(), pool.get_ref());
+        if pool.ipv4.is_none() && pool.ipv6.is_none() {
+            findings.add(place, "ue_pool", "neither ipv4 nor ipv6", "give at least one prefix");
+        }
+        if let Some(prefix) = &pool.ipv4
+            && prefix.get_ref().ipv4().is_none_or(|(_, len)| len > 30)
+        {
+            findings.add(
+                prefix.span(),
+                "ue_pool.ipv4",
+                "not an IPv4 network of at least two hosts",
+                "a prefix of at most /30, such as \"10.60.0.0/16\"",
+            );
+        }
+        if let Some(prefix) = &pool.ipv6
+            && prefix.get_ref().ipv6().is_none_or(|(_, len)| len > 64)
+        {
+            findings.add(
+                prefix.span(),
+                "ue_pool.ipv6",
+                "not an IPv6 network that holds a /64",
+                "a prefix of at most /64, such as \"2001:db8:60::/48\"",
+            );
+        }
+        if let Some(name) = &pool.network_instance {
+            let known = config.ports.iter().any(|port| {
+                let port = port.get_ref();
+                port.roles.get_ref().contains(&Role::N6)
+                    && port.network_instance.as_ref().is_none_or(|own| own == name.get_ref())
+            });
+            if !known {
+                findings.add(
+                    name.span(),
+                    "ue_pool.network_instance",
+                    format!("no n6 port has the network instance `{}`", name.get_ref()),
+                    "use the network_instance of an n6 port",
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What is wrong with a configuration file, as the user sees it.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use thiserror::Error;
+
+/// One thing that is wrong.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) at: Range<usize>,
+    pub(super) field: String,
+    pub(super) message: String,
+    pub(super) help: String,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum ConfigFault {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The file says something that cannot be.
+    #[error("{message}")]
+    Wrong {
+        /// The first fault in one line: file, line, field, what.
+        message: String,
+        /// The file's text, to show the places.
+        text: Box<NamedSource<String>>,
+        /// The places.
+        labels: Vec<LabeledSpan>,
+        /// How to mend it.
+        help: String,
+    },
+}
+
+impl Diagnostic for ConfigFault {
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        match self {
+            Self::Unreadable { .. } => {
+                Some(Box::new("name a readable file with -c; `kaido reference` describes it"))
+            }
+            Self::Wrong { help, .. } => Some(Box::new(help)),
+        }
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        match self {
+            Self::Unreadable { .. } => None,
+            Self::Wrong { text, .. } => Some(&**text),
+        }
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        match self {
+            Self::Unreadable { .. } => None,
+            Self::Wrong { labels, .. } => Some(Box::new(labels.iter().cloned())),
+        }
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1
+}
+
+/// What serde or the TOML grammar refused.
+pub(super) fn syntax(path: &Path, text: String, error: &toml::de::Error) -> ConfigFault {
+    let at = error.span().unwrap_or(0..0);
+    let said = error.message().trim().replace('\n', "; ");
+    let message = format!("{}:{}: {said}", path.display(), line_of(&text, at.start));
+    let labels = vec![LabeledSpan::new(Some("here".to_owned()), at.start, at.len())];
+    let help = "`kaido reference` lists every section and field with what is allowed".to_owned();
+    ConfigFault::Wrong {
+        message,
+        text: Box::new(NamedSource::new(path.to_string_lossy(), text)),
+        labels,
+        help,
+    }
+}
+
+/// What [`super::check`] found.
+pub(super) fn faults(path: &Path, text: String, faults: Vec<Fault>) -> ConfigFault {
+    let lines: Vec<_> = faults
+        .iter()
+        .map(|fault| {
+            let line = line_of(&text, fault.at.start);
+            format!("{}:{line}: {}: {}", path.display(), fault.field, fault.message)
+        })
+        .collect();
+    let help = faults.iter().map(|fault| format!("{}: {}", fault.field, fault.help)).collect::<Vec<_>>();
+    let labels = faults
+        .into_iter()
+        .map(|fault| LabeledSpan::new(Some(fault.message), fault.at.start, fault.at.len()))
+        .collect();
+    ConfigFault::Wrong {
+        message: lines.join("\n"),
+        text: Box::new(NamedSource::new(path.to_string_lossy(), text)),
+        labels,
+        help: help.join("\n"),
+    }
+}

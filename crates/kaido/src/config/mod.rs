@@ -1,0 +1,384 @@
+//! The configuration file: one TOML file, checked whole before anything is opened.
+//!
+//! Serde finds what is misspelt or of the wrong kind, [`check`] what is impossible together; either way
+//! the user sees the file, the line, the field, and what is allowed.
+
+mod check;
+mod fault;
+mod reference;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+pub(crate) use fault::ConfigFault;
+pub(crate) use reference::reference;
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Sizes and workers.
+    #[serde(default)]
+    pub(crate) node: NodeConfig,
+    /// Ports, one table each.
+    #[serde(rename = "port")]
+    pub(crate) ports: Vec<Spanned<PortConfig>>,
+    /// GTP-U.
+    #[serde(default)]
+    pub(crate) gtpu: GtpuConfig,
+    /// PFCP.
+    pub(crate) pfcp: PfcpConfig,
+    /// Pools from which UE addresses are chosen when the control plane asks for it.
+    #[serde(default, rename = "ue_pool")]
+    pub(crate) ue_pools: Vec<Spanned<UePoolConfig>>,
+    /// Downlink buffering.
+    #[serde(default)]
+    pub(crate) buffer: BufferConfig,
+    /// The socket of `kaido status` and its like.
+    #[serde(default)]
+    pub(crate) control: ControlConfig,
+    /// Logs.
+    #[serde(default)]
+    pub(crate) log: LogConfig,
+}
+
+/// Sizes and workers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NodeConfig {
+    /// Most sessions.
+    pub(crate) sessions_max: Spanned<u32>,
+    /// Frames of 4096 bytes in the pool.
+    pub(crate) frames: Spanned<u32>,
+    /// Worker threads; each takes one queue of every port.
+    pub(crate) workers: Spanned<u8>,
+    /// CPUs that workers are pinned to, in their order; empty pins none.
+    pub(crate) cpus: Vec<usize>,
+    /// Whether workers poll without ever sleeping.
+    pub(crate) busy_poll: bool,
+    /// Error indications, ICMP errors and extension notices, per second, worker and kind.
+    pub(crate) answers_per_second: u32,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            sessions_max: unplaced(65_536),
+            frames: unplaced(16_384),
+            workers: unplaced(1),
+            cpus: Vec::new(),
+            busy_poll: false,
+            answers_per_second: 100,
+        }
+    }
+}
+
+/// A default value, which stands nowhere in the file.
+fn unplaced<T>(value: T) -> Spanned<T> {
+    Spanned::new(0..0, value)
+}
+
+/// A port.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PortConfig {
+    /// Its name in counters and logs.
+    pub(crate) name: Spanned<String>,
+    /// How packets come and go.
+    pub(crate) driver: Spanned<Driver>,
+    /// The network interface of `af_xdp` and `af_packet`, or the TAP device to make.
+    pub(crate) interface: Option<Spanned<String>>,
+    /// What it is for.
+    pub(crate) roles: Spanned<Vec<Role>>,
+    /// Names of the network instance behind an `n6` port; without one it answers to every name.
+    pub(crate) network_instance: Option<String>,
+    /// `n6` with `af_xdp`: prefixes of UEs that are taken from the kernel; empty takes all that is not
+    /// addressed to the node itself.
+    #[serde(default)]
+    pub(crate) ue_prefixes: Vec<Prefix>,
+    /// `af_xdp`: whether the driver copies frames.
+    #[serde(default)]
+    pub(crate) copy: CopyMode,
+    /// `af_xdp`: where the program attaches.
+    #[serde(default)]
+    pub(crate) attach: Attach,
+    /// `tap`: addresses with prefix length, given to the device; the kernel behind it is the neighbour.
+    #[serde(default)]
+    pub(crate) addresses: Vec<Prefix>,
+    /// `tap`: largest IP packet, in bytes.
+    #[serde(default = "default_mtu")]
+    pub(crate) mtu: u32,
+}
+
+fn default_mtu() -> u32 {
+    1500
+}
+
+/// How packets come and go.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Driver {
+    /// AF_XDP sockets behind the steering program.
+    AfXdp,
+    /// Packet sockets, where AF_XDP is not to be had.
+    AfPacket,
+    /// A TAP device made for it; the kernel is the neighbour behind it.
+    Tap,
+}
+
+/// What a port is for.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    /// GTP-U towards the access: N3, S1-U, S5-U.
+    N3,
+    /// IP towards the data network: N6, SGi.
+    N6,
+    /// GTP-U between user planes: N9, S5-U.
+    N9,
+}
+
+/// `copy` of a port.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CopyMode {
+    /// Zero-copy where the driver can.
+    #[default]
+    Auto,
+    /// Always copy.
+    Copy,
+    /// Zero-copy or not at all.
+    ZeroCopy,
+}
+
+/// `attach` of a port.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Attach {
+    /// In the driver where it can, else generic.
+    #[default]
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the kernel's generic hook.
+    Generic,
+}
+
+/// GTP-U.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct GtpuConfig {
+    /// Local addresses of tunnels; all of the `n3` and `n9` ports' own when empty.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Outer UDP source port.
+    pub(crate) source_port: SourcePort,
+    /// Compute the outer UDP checksum over IPv4, where TS 29.281 lets it be zero.
+    pub(crate) udp_checksum_ipv4: bool,
+}
+
+/// `source_port` of GTP-U.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SourcePort {
+    /// By the inner flow.
+    #[default]
+    Entropy,
+    /// Always 2152.
+    Fixed,
+}
+
+/// PFCP.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PfcpConfig {
+    /// Addresses to listen on, with or without port (8805).
+    pub(crate) listen: Spanned<Vec<Listen>>,
+    /// Node ID: an address or a name; the first listening address when absent.
+    pub(crate) node_id: Option<Spanned<String>>,
+    /// Control planes to set associations up with; others may set up theirs.
+    #[serde(default)]
+    pub(crate) control_planes: Vec<Listen>,
+    /// Seconds between heartbeats.
+    #[serde(default = "default_heartbeat_s")]
+    pub(crate) heartbeat_interval_s: Spanned<u32>,
+    /// T1: milliseconds until a request is sent again.
+    #[serde(default = "default_t1_ms")]
+    pub(crate) t1_ms: Spanned<u32>,
+    /// N1: how often a request is sent in all.
+    #[serde(default = "default_n1")]
+    pub(crate) n1: Spanned<u8>,
+}
+
+fn default_heartbeat_s() -> Spanned<u32> {
+    unplaced(10)
+}
+
+fn default_t1_ms() -> Spanned<u32> {
+    unplaced(3000)
+}
+
+fn default_n1() -> Spanned<u8> {
+    unplaced(3)
+}
+
+/// An address with or without port.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(crate) struct Listen(pub(crate) SocketAddr);
+
+impl TryFrom<String> for Listen {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let with_port = text.parse::<SocketAddr>();
+        let without = text.parse::<IpAddr>().map(|addr| SocketAddr::new(addr, PFCP_PORT));
+        with_port.or(without).map(Self).map_err(|_| {
+            format!(
+                "`{text}` is not an address; write \"10.0.0.1\", \"10.0.0.1:8805\" or \"[2001:db8::1]:8805\""
+            )
+        })
+    }
+}
+
+/// The port of PFCP (TS 29.244 4.4).
+pub(crate) const PFCP_PORT: u16 = 8805;
+
+/// An address with prefix length.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(crate) struct Prefix {
+    pub(crate) addr: IpAddr,
+    pub(crate) len: u8,
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let fault = || format!("`{text}` is not a prefix; write \"10.60.0.0/16\" or \"2001:db8::/48\"");
+        let (addr, len) = text.split_once('/').ok_or_else(fault)?;
+        let addr: IpAddr = addr.parse().map_err(|_| fault())?;
+        let len: u8 = len.parse().map_err(|_| fault())?;
+        let longest = if addr.is_ipv4() { 32 } else { 128 };
+        if len > longest {
+            return Err(format!("`{text}`: the prefix length is at most {longest}"));
+        }
+        Ok(Self { addr, len })
+    }
+}
+
+/// A pool of UE addresses.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UePoolConfig {
+    /// The network instance whose UEs get them; the first when absent.
+    pub(crate) network_instance: Option<Spanned<String>>,
+    /// IPv4 network.
+    pub(crate) ipv4: Option<Spanned<Prefix>>,
+    /// IPv6 network, a /64 of it for each UE.
+    pub(crate) ipv6: Option<Spanned<Prefix>>,
+}
+
+/// Downlink buffering.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BufferConfig {
+    /// Most packets of one session.
+    pub(crate) packets_per_session: u32,
+    /// Most packets of one worker.
+    pub(crate) packets: Spanned<u32>,
+    /// Longest time a packet waits, in milliseconds.
+    pub(crate) time_ms: u32,
+}
+
+impl Default for BufferConfig {
+    fn default() -> Self {
+        Self { packets_per_session: 64, packets: unplaced(4096), time_ms: 10_000 }
+    }
+}
+
+/// The control socket.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ControlConfig {
+    /// Its path.
+    pub(crate) socket: PathBuf,
+}
+
+impl Default for ControlConfig {
+    fn default() -> Self {
+        Self { socket: PathBuf::from(DEFAULT_SOCKET) }
+    }
+}
+
+/// Where the control socket is unless the file says otherwise.
+pub(crate) const DEFAULT_SOCKET: &str = "/run/kaido.sock";
+
+/// Logs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LogConfig {
+    /// Which events: `info`, `debug`, or a filter such as `info,kaido_pfcp=debug`.
+    pub(crate) level: Spanned<String>,
+    /// Lines for people or for machines.
+    pub(crate) format: LogFormat,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: unplaced("info".to_owned()), format: LogFormat::default() }
+    }
+}
+
+/// `format` of logs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogFormat {
+    /// A line of text for each event.
+    #[default]
+    Text,
+    /// A JSON object for each event.
+    Json,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigFault> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigFault::Unreadable { path: path.to_owned(), error })?;
+        Self::parse(path, text)
+    }
+
+    fn parse(path: &Path, text: String) -> Result<Self, ConfigFault> {
+        let config: Self = match toml::from_str(&text) {
+            Ok(config) => config,
+            Err(error) => return Err(fault::syntax(path, text, &error)),
+        };
+        let faults = check::check(&config);
+        if faults.is_empty() { Ok(config) } else { Err(fault::faults(path, text, faults)) }
+    }
+}
+
+impl Prefix {
+    /// As an IPv4 network.
+    pub(crate) fn ipv4(&self) -> Option<(Ipv4Addr, u8)> {
+        match self.addr {
+            IpAddr::V4(addr) => Some((addr, self.len)),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    /// As an IPv6 network.
+    pub(crate) fn ipv6(&self) -> Option<(Ipv6Addr, u8)> {
+        match self.addr {
+            IpAddr::V6(addr) => Some((addr, self.len)),
+            IpAddr::V4(_) => None,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The configuration reference, from one table, so that the book and the binary say the same.
+
+/// One field: section, name, kind, default, meaning.
+type Field = (&'static str, &'static str, &'static str, &'static str, &'static str);
+
+/// Every field of the file.
+const FIELDS: &[Field] = &[
+    (
+        "node",
+        "sessions_max",
+        "1 to 67108864",
+        "65536",
+        "Most sessions. Tables are made for so many at the start.",
+    ),
+    ("node", "frames", "1024 to 16777216", "16384", "Frames of 4096 bytes in the pool, shared by all ports."),
+    ("node", "workers", "1 to 64", "1", "Worker threads. Each takes one queue of every port."),
+    (
+        "node",
+        "cpus",
+        "list of numbers",
+        "[]",
+        "CPUs that the workers are pinned to, in their order. Empty pins none.",
+    ),
+    (
+        "node",
+        "busy_poll",
+        "true or false",
+        "false",
+        "Poll without ever sleeping: lowest latency, one whole core a worker.",
+    ),
+    (
+        "node",
+        "answers_per_second",
+        "number",
+        "100",
+        "Error indications, ICMP errors and extension notices sent, per worker and kind.",
+    ),
+    ("[port]", "name", "text", "required", "Name in counters and logs."),
+    (
+        "[port]",
+        "driver",
+        "\"af_xdp\", \"af_packet\" or \"tap\"",
+        "required",
+        "`af_xdp` is the fast one; `af_packet` works wherever a packet socket does; `tap` makes a device whose other side is this host's kernel.",
+    ),
+    (
+        "[port]",
+        "interface",
+        "text",
+        "required",
+        "The network interface, or the name of the TAP device to make.",
+    ),
+    (
+        "[port]",
+        "roles",
+        "list of \"n3\", \"n6\", \"n9\"",
+        "required",
+        "What arrives here: GTP-U from the access, IP from the data network, GTP-U from another user plane. One port may have several.",
+    ),
+    (
+        "[port]",
+        "network_instance",
+        "text",
+        "any name",
+        "`n6`: the network instance behind the port. Without it, the port answers to every name that no other port has.",
+    ),
+    (
+        "[port]",
+        "ue_prefixes",
+        "list of prefixes",
+        "[]",
+        "`n6` with `af_xdp`: take only packets to these prefixes from the kernel. Empty takes all that is not addressed to the node itself.",
+    ),
+    (
+        "[port]",
+        "copy",
+        "\"auto\", \"copy\" or \"zero_copy\"",
+        "\"auto\"",
+        "`af_xdp`: whether the driver copies frames.",
+    ),
+    (
+        "[port]",
+        "attach",
+        "\"auto\", \"native\" or \"generic\"",
+        "\"auto\"",
+        "`af_xdp`: where the steering program runs.",
+    ),
+    ("[port]", "addresses", "list of prefixes", "[]", "`tap`: addresses of the device."),
+    (
+        "[port]",
+        "mtu",
+        "number",
+        "1500",
+        "`tap`: largest IP packet in bytes. Other drivers take the interface's.",
+    ),
+    (
+        "gtpu",
+        "addresses",
+        "list of addresses",
+        "those of the n3 and n9 ports",
+        "Local tunnel addresses; each must be an address of an n3 or n9 port.",
+    ),
+    (
+        "gtpu",
+        "source_port",
+        "\"entropy\" or \"fixed\"",
+        "\"entropy\"",
+        "Outer UDP source port: by the inner flow, so that receivers can spread flows, or always 2152.",
+    ),
+    (
+        "gtpu",
+        "udp_checksum_ipv4",
+        "true or false",
+        "false",
+        "Compute the outer UDP checksum over IPv4, where TS 29.281 lets it be zero.",
+    ),
+    (
+        "pfcp",
+        "listen",
+        "list of addresses",
+        "required",
+        "Where control planes reach the node. The port is 8805 unless given.",
+    ),
+    ("pfcp", "node_id", "address or name", "the first of `listen`", "Node ID (TS 29.244 8.2.38)."),
+    (
+        "pfcp",
+        "control_planes",
+        "list of addresses",
+        "[]",
+        "Control planes that the node sets associations up with. Others may set up theirs.",
+    ),
+    ("pfcp", "heartbeat_interval_s", "1 to 3600", "10", "Seconds between heartbeats."),
+    ("pfcp", "t1_ms", "10 to 60000", "3000", "T1: milliseconds until a request is sent again."),
+    ("pfcp", "n1", "1 to 10", "3", "N1: how often a request is sent again before it is given up."),
+    (
+        "[ue_pool]",
+        "network_instance",
+        "text",
+        "the first",
+        "The network instance whose UEs get the addresses.",
+    ),
+    (
+        "[ue_pool]",
+        "ipv4",
+        "prefix up to /30",
+        "none",
+        "IPv4 network; its first and last address are not given out.",
+    ),
+    ("[ue_pool]", "ipv6", "prefix up to /64", "none", "IPv6 network; each UE gets a /64 of it."),
+    ("buffer", "packets_per_session", "number", "64", "Most downlink packets kept for one idle UE."),
+    (
+        "buffer",
+        "packets",
+        "number",
+        "4096",
+        "Most packets kept by one worker; at most half of the frames for all workers.",
+    ),
+    ("buffer", "time_ms", "number", "10000", "Longest time a packet is kept, in milliseconds."),
+    (
+        "control",
+        "socket",
+        "path",
+        "/run/kaido.sock",
+        "Unix socket of `kaido status`, `sessions` and `drops`.",
+    ),
+    (
+        "log",
+        "level",
+        "log filter",
+        "\"info\"",
+        "error, warn, info, debug, trace, or a filter such as \"info,kaido_pfcp=debug\".",
+    ),
+    ("log", "format", "\"text\" or \"json\"", "\"text\"", "Lines for people or objects for machines."),
+];
+
+/// The reference as Markdown: `docs/configuration.md`.
+pub(crate) fn reference() -> String {
+    let mut text = String::from(
+        "# Configuration reference\n\n\
+         Written by `kaido reference` from the code; do not edit.\n\n\
+         One TOML file, given with `kaido run -c FILE`. `kaido check -c FILE` reads it without starting\n\
+         anything. `[[port]]` and `[[ue_pool]]` are lists of tables; the rest are single tables.\n",
+    );
+    let mut section = "";
+    for (found, name, kind, default, meaning) in FIELDS {
+        if *found != section {
+            section = found;
+            text.push_str(&format!(
+                "\n## `[{found}]`\n\n| field | allowed | default | meaning |\n|---|---|---|---|\n"
+            ));
+        }
+        text.push_str(&format!("| `{name}` | {kind} | {default} | {meaning} |\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_book_has_this_reference() {
+        let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+        let written = std::fs::read_to_string(&book).unwrap_or_default();
+        assert!(written == reference(), "run `make docs/configuration.md` to write {}", book.display());
+    }
+
+    #[test]
+    fn every_field_of_the_table_is_one_of_the_file() {
+        for (section, name, ..) in FIELDS {
+            // An array is of no field's kind but a list's: a field that exists complains of its kind, an
+            // unknown one of its name.
+            let table =
+                if section.starts_with('[') { format!("[{section}]") } else { format!("[{section}]") };
+            let text = format!("{table}\n{name} = {{ nothing = 1 }}\n");
+            let error = toml::from_str::<Config>(&text).unwrap_err().to_string();
+            assert!(!error.contains("unknown field"), "{section} {name}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_field_of_the_file_is_in_the_table() {
+        for section in ["node", "[port]", "gtpu", "pfcp", "[ue_pool]", "buffer", "control", "log"] {
+            let error = toml::from_str::<Config>(&format!("[{section}]\nno_such_field = 1\n")).unwrap_err();
+            let said = error.message().to_owned();
+            let (_, allowed) = said.split_once("expected").unwrap_or_else(|| panic!("{section}: {said}"));
+            for name in allowed.split('`').skip(1).step_by(2) {
+                let listed = FIELDS.iter().any(|field| field.0 == section && field.1 == name);
+                assert!(listed, "{section}: {name} is missing from the reference");
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Kaido: a fast, measurable user plane.
+//!
+//! `kaido run` is the node; `check`, `status`, `sessions` and `drops` look at it; `sim` is a small
+//! control plane, gNB and UEs to exercise it with.
+
+mod api;
+mod config;
+mod run;
+mod show;
+mod sim;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Config, DEFAULT_SOCKET};
+
+/// A fast, measurable user plane: UPF and PGW-U.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the user plane until SIGTERM or SIGINT.
+    Run {
+        /// The configuration file.
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Read a configuration and say whether it is good, without starting anything.
+    Check {
+        /// The configuration file.
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Show what a running node is and does.
+    Status(Where),
+    /// List the sessions of a running node.
+    Sessions {
+        #[command(flatten)]
+        at: Where,
+        /// Sessions to pass over.
+        #[arg(long, default_value_t = 0)]
+        skip: usize,
+        /// Most sessions to list.
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+    },
+    /// Count the packets that did not come out, by port and reason.
+    Drops(Where),
+    /// Print the configuration reference as Markdown.
+    Reference,
+    /// A small SMF, gNB and UEs: attach, send, report, detach.
+    Sim(Box<sim::SimArgs>),
+}
+
+/// Where the running node answers.
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// The node's control socket.
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    socket: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match execute(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(report) => {
+            eprintln!("{report:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(command: &Command) -> miette::Result<()> {
+    match command {
+        Command::Run { config } => run::run(&Config::read(config)?),
+        Command::Check { config } => {
+            let read = Config::read(config)?;
+            println!(
+                "{}: good: {} ports, up to {} sessions",
+                config.display(),
+                read.ports.len(),
+                read.node.sessions_max.get_ref()
+            );
+            Ok(())
+        }
+        Command::Status(at) => show::status(&at.socket, at.json),
+        Command::Sessions { at, skip, limit } => show::sessions(&at.socket, at.json, *skip, *limit),
+        Command::Drops(at) => show::drops(&at.socket, at.json),
+        Command::Reference => {
+            print!("{}", config::reference());
+            Ok(())
+        }
+        Command::Sim(args) => sim::run(args),
+    }
+}

@@ -1,0 +1,262 @@
+//! The control loop: PFCP datagrams, timers, and the control socket, in one thread.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kaido_engine::{FramePool, PortId, PortTotals, WorkerCounters};
+use kaido_pfcp::{Endpoint, Moment, Transmit};
+use kaido_upf::control::{SessionSummary, Upf};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::server::Server;
+use crate::api::{self, Answer, Question};
+
+/// How often workers' events are looked for: the latency of a usage report.
+const PACE: Duration = Duration::from_millis(10);
+/// Datagrams taken from one socket before the others have their turn.
+const DATAGRAMS_A_TURN: usize = 256;
+/// Most sessions in one answer.
+const SESSIONS_LISTED_MAX: usize = 10_000;
+/// How long control planes have to release their associations when the node stops.
+const RELEASE_GRACE: Duration = Duration::from_secs(2);
+
+/// A port as it is shown.
+#[derive(Debug)]
+pub(super) struct ShownPort {
+    pub(super) name: String,
+    pub(super) how: String,
+    pub(super) mtu: usize,
+}
+
+/// Everything that the control loop works on.
+pub(super) struct Control {
+    pub(super) endpoint: Endpoint<Upf>,
+    pub(super) sockets: Vec<UdpSocket>,
+    pub(super) server: Server,
+    pub(super) node_id: String,
+    pub(super) started: Instant,
+    pub(super) pool: &'static FramePool,
+    pub(super) ports: Vec<ShownPort>,
+    pub(super) workers: Vec<Arc<WorkerCounters>>,
+    /// Room for one datagram.
+    pub(super) buffer: Box<[u8]>,
+}
+
+/// Room for the longest UDP payload.
+pub(super) fn datagram_buffer() -> Box<[u8]> {
+    vec![0; 65_535].into()
+}
+
+impl Control {
+    /// Turns until `stop` is set or `failed` says so, then lets the control planes release what they have.
+    pub(super) fn run(&mut self, stop: &AtomicBool, failed: impl Fn() -> bool) {
+        while !stop.load(Ordering::Relaxed) && !failed() {
+            self.turn();
+        }
+        let mut out = Vec::new();
+        self.endpoint.request_release(Moment::now(), RELEASE_GRACE, &mut out);
+        self.send(&out, None);
+        let deadline = Instant::now() + RELEASE_GRACE;
+        while self.endpoint.peers().next().is_some() && Instant::now() < deadline {
+            self.turn();
+        }
+    }
+
+    fn turn(&mut self) {
+        self.wait();
+        for at in 0..self.sockets.len() {
+            self.receive(at);
+        }
+        let mut out = Vec::new();
+        self.endpoint.poll(Moment::now(), &mut out);
+        self.send(&out, None);
+        let Self { endpoint, server, node_id, started, pool, ports, workers, .. } = self;
+        let view = View { endpoint, node_id, started: *started, pool, ports, workers };
+        server.serve(|question| view.answer(question));
+    }
+
+    fn wait(&self) {
+        let now = Instant::now();
+        let until =
+            self.endpoint.next_deadline().map_or(PACE, |at| at.saturating_duration_since(now)).min(PACE);
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(until.subsec_nanos()) };
+        let descriptors = self.sockets.iter().map(AsFd::as_fd).chain(self.server.descriptors());
+        let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // A signal ends the wait early, which is as well.
+        let _ = poll(&mut polled, Some(&timeout));
+    }
+
+    fn receive(&mut self, at: usize) {
+        for _ in 0..DATAGRAMS_A_TURN {
+            let (len, from) = match self.sockets[at].recv_from(&mut self.buffer) {
+                Ok(received) => received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // ICMP errors of earlier datagrams come out here; the retries handle their loss.
+                    tracing::debug!(%error, "PFCP socket");
+                    continue;
+                }
+            };
+            let mut out = Vec::new();
+            self.endpoint.handle(Moment::now(), from, &self.buffer[..len], &mut out);
+            self.send(&out, Some(at));
+        }
+    }
+
+    /// Sends from the socket that was spoken to, or the first of the receiver's family.
+    fn send(&self, out: &[Transmit], from: Option<usize>) {
+        for transmit in out {
+            let of_family = |socket: &&UdpSocket| {
+                socket.local_addr().is_ok_and(|own| own.is_ipv4() == transmit.to.is_ipv4())
+            };
+            let socket = match from {
+                Some(at) => self.sockets.get(at),
+                None => self.sockets.iter().find(of_family),
+            };
+            let Some(socket) = socket else {
+                tracing::warn!(to = %transmit.to, "no listening address of the family of this control plane");
+                continue;
+            };
+            if let Err(error) = socket.send_to(&transmit.bytes, transmit.to) {
+                tracing::debug!(to = %transmit.to, %error, "a PFCP message could not be sent; it will be retried");
+            }
+        }
+    }
+}
+
+/// What questions are answered from.
+struct View<'c> {
+    endpoint: &'c Endpoint<Upf>,
+    node_id: &'c str,
+    started: Instant,
+    pool: &'static FramePool,
+    ports: &'c [ShownPort],
+    workers: &'c [Arc<WorkerCounters>],
+}
+
+impl View<'_> {
+    fn answer(&self, question: Question) -> Answer {
+        match question {
+            Question::Status => Answer::Status(self.status()),
+            Question::Sessions { skip, limit } => {
+                let upf = self.endpoint.service();
+                let found = upf.sessions(skip, limit.min(SESSIONS_LISTED_MAX));
+                Answer::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() }
+            }
+            Question::Drops => Answer::Drops { drops: self.drops() },
+        }
+    }
+
+    fn totals(&self, at: usize) -> PortTotals {
+        let port = PortId(u8::try_from(at).unwrap_or(u8::MAX));
+        PortTotals::of(self.workers.iter().map(|worker| &**worker), port)
+    }
+
+    fn status(&self) -> api::Status {
+        let upf = self.endpoint.service();
+        let node = upf.node();
+        let volume = upf.volume();
+        let ports = self.ports.iter().enumerate().map(|(at, port)| {
+            let totals = self.totals(at);
+            api::Port {
+                name: port.name.clone(),
+                how: port.how.clone(),
+                mtu: port.mtu,
+                rx_packets: totals.rx_packets,
+                rx_bytes: totals.rx_bytes,
+                tx_packets: totals.tx_packets,
+                tx_bytes: totals.tx_bytes,
+                to_kernel: totals.to_kernel,
+                dropped: totals.drops.iter().map(|(_, count)| count).sum(),
+            }
+        });
+        let peers = self.endpoint.peers().map(|peer| api::Peer {
+            node_id: peer.node_id.to_string(),
+            address: peer.address.to_string(),
+            up: !peer.down,
+            sessions: peer.sessions,
+        });
+        let pfcp = self.endpoint.counters().samples().filter(|sample| sample.value > 0).map(|sample| {
+            let name = match sample.label {
+                Some((_, value)) => format!("{} {value}", sample.name),
+                None => sample.name.to_owned(),
+            };
+            api::Count { name, count: sample.value }
+        });
+        api::Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node_id: self.node_id.to_owned(),
+            uptime_s: self.started.elapsed().as_secs(),
+            sessions: upf.len(),
+            sessions_max: node.settings.sessions_max,
+            workers: self.workers.len(),
+            frame_pages: self.pool.pages().to_string(),
+            table_pages: node.table.memory().1.to_string(),
+            frames: self.pool.frames(),
+            frames_free: self.pool.free_frames(),
+            uplink_bytes: volume.uplink_bytes,
+            downlink_bytes: volume.downlink_bytes,
+            ports: ports.collect(),
+            peers: peers.collect(),
+            pfcp: pfcp.collect(),
+        }
+    }
+
+    fn drops(&self) -> Vec<api::Drop> {
+        let of_port = |(at, port): (usize, &ShownPort)| {
+            let name = port.name.clone();
+            self.totals(at).drops.into_iter().map(move |(reason, packets)| api::Drop {
+                port: name.clone(),
+                reason: reason.name().to_owned(),
+                meaning: reason.meaning().to_owned(),
+                packets,
+            })
+        };
+        self.ports.iter().enumerate().flat_map(of_port).collect()
+    }
+}
+
+fn session(summary: &SessionSummary) -> api::Session {
+    let v4 = summary.ue.ipv4.map(|addr| addr.to_string());
+    let v6 = summary.ue.ipv6.map(|prefix| format!("{}/{}", prefix.addr, prefix.len));
+    let tunnels = |ends: &[(kaido_upf::rules::Teid, std::net::IpAddr)]| {
+        ends.iter().map(|(teid, addr)| format!("{teid}@{addr}")).collect()
+    };
+    let [pdrs, fars, qers, urrs] = summary.rules;
+    api::Session {
+        seid: format!("{:#018x}", summary.seid.0),
+        cp_seid: format!("{:#018x}", summary.cp_fseid.seid.0),
+        ue: v4.into_iter().chain(v6).collect(),
+        local: tunnels(&summary.local),
+        remote: tunnels(&summary.remote),
+        pdrs,
+        fars,
+        qers,
+        urrs,
+        uplink_bytes: summary.volume.uplink_bytes,
+        downlink_bytes: summary.volume.downlink_bytes,
+        uplink_packets: summary.volume.uplink_packets,
+        downlink_packets: summary.volume.downlink_packets,
+    }
+}
+
+/// Sockets at the listening addresses.
+///
+/// # Errors
+/// The address and what the kernel said.
+pub(super) fn listen(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+) -> Result<Vec<UdpSocket>, (SocketAddr, std::io::Error)> {
+    let open = |address: SocketAddr| {
+        let socket = UdpSocket::bind(address)?;
+        socket.set_nonblocking(true)?;
+        // Bursts of establishments come faster than a turn; the kernel caps the wish at its own limit.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20);
+        Ok(socket)
+    };
+    addresses.into_iter().map(|address| open(address).map_err(|error| (address, error))).collect()
+}

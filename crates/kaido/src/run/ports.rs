@@ -1,0 +1,392 @@
+//! Opens the ports of a configuration: devices, steering programs, routes.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, WatchSettings};
+use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, UdpSink, XdpOptions, XdpPool, XdpPort};
+use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted};
+use kaido_pfcp::Features;
+use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort, PortRole};
+use kaido_upf::record::InstanceId;
+use kaido_wire::gtpu;
+use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, Roles, Steering, SteeringConfig};
+use kaido_xsk::BindMode;
+use std::sync::mpsc::Receiver;
+
+use super::StartFault;
+use super::control::ShownPort;
+use crate::config::{Attach, Config, CopyMode, Driver, PortConfig, Role, SourcePort};
+
+/// A worker's queue of a port, and where packets go that are not ours.
+type Queue = (Box<dyn Port>, KernelPath);
+
+/// A port before and after it is attached.
+struct Device {
+    config: PortConfig,
+    interface: Interface,
+    steering: Option<usize>,
+    how: String,
+}
+
+/// All ports, and what must live as long as they do.
+pub(super) struct Opened {
+    devices: Vec<Device>,
+    /// By worker, then by port.
+    queues: Vec<Vec<Queue>>,
+    steerings: Arc<Mutex<Vec<Steering>>>,
+    routes: Arc<Routes>,
+    endpoints: Vec<IpAddr>,
+    _watcher: RouteWatcher,
+    _sink: Option<UdpSink>,
+}
+
+fn fault(config: &PortConfig, fault: impl std::fmt::Display, help: impl Into<String>) -> StartFault {
+    StartFault::Port { port: config.name.get_ref().clone(), fault: fault.to_string(), help: help.into() }
+}
+
+impl Opened {
+    /// Opens every port; no program is attached yet.
+    pub(super) fn open(config: &Config, pool: &'static FramePool) -> Result<Self, StartFault> {
+        let workers = usize::from(*config.node.workers.get_ref());
+        let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
+        let mut steerings = Vec::new();
+        let (routes, wanted) = Routes::new();
+        let found = config
+            .ports
+            .iter()
+            .map(|port| interface(port.get_ref(), &mut queues))
+            .collect::<Result<Vec<_>, _>>()?;
+        let endpoints = endpoints(config, &found)?;
+        let multi_buffer = config.ports.iter().zip(&found).any(|(port, interface)| {
+            *port.get_ref().driver.get_ref() == Driver::AfXdp && interface.mtu > PLAIN_MTU_MAX
+        });
+        let mut xdp_pool = None;
+        let mut devices = Vec::new();
+        for (port, interface) in config.ports.iter().zip(found) {
+            let port = port.get_ref();
+            let mut device = Device { config: port.clone(), interface, steering: None, how: String::new() };
+            match port.driver.get_ref() {
+                Driver::AfXdp => {
+                    let pool = match &xdp_pool {
+                        Some(pool) => pool,
+                        None => xdp_pool.insert(XdpPool::register(pool).map_err(|error| {
+                            fault(port, error, "AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; or use driver = \"af_packet\"")
+                        })?),
+                    };
+                    let steering = device.open_xdp(pool, &endpoints, multi_buffer, &mut queues)?;
+                    device.steering = Some(steerings.len());
+                    steerings.push(steering);
+                }
+                Driver::AfPacket => {
+                    let queue = PacketPort::open(device.interface.ifindex, device.interface.mtu as usize)
+                        .map_err(|error| fault(port, error, "packet sockets need root or CAP_NET_RAW"))?;
+                    device.how = "af_packet".to_owned();
+                    queues[0].push((Box::new(queue), KernelPath::Shared));
+                }
+                Driver::Tap => device.how = "tap".to_owned(),
+            }
+            devices.push(device);
+        }
+        let sink = sink(&devices, &endpoints)?;
+        let steerings = Arc::new(Mutex::new(steerings));
+        static_routes(&devices, &routes);
+        let watcher = watch(&devices, &routes, wanted, &steerings)?;
+        Ok(Self { devices, queues, steerings, routes, endpoints, _watcher: watcher, _sink: sink })
+    }
+
+    /// What the user plane is told of the ports.
+    pub(super) fn settings(&self, config: &Config) -> Result<NodeSettings, StartFault> {
+        let mut instances: Vec<Instance> = Vec::new();
+        let mut ports = Vec::new();
+        for device in &self.devices {
+            let roles = device.config.roles.get_ref();
+            let instance = roles.contains(&Role::N6).then(|| {
+                let name = device.config.network_instance.clone();
+                let place = instances.iter().position(|known| known.name == name).unwrap_or_else(|| {
+                    instances.push(Instance { name });
+                    instances.len() - 1
+                });
+                InstanceId(u8::try_from(place).unwrap_or(u8::MAX))
+            });
+            // Behind a TAP device the addresses are the kernel's, not ours.
+            let own = *device.config.driver.get_ref() != Driver::Tap;
+            ports.push(PortRole {
+                mac: device.interface.mac,
+                mtu: device.interface.mtu as usize,
+                addresses: device.addresses().filter(|_| own).collect(),
+                gtpu: device.is_gtpu(),
+                instance,
+            });
+        }
+        Ok(NodeSettings {
+            endpoints: self.endpoints.clone(),
+            instances,
+            ports,
+            outer_source_port: match config.gtpu.source_port {
+                SourcePort::Entropy => OuterSourcePort::Entropy,
+                SourcePort::Fixed => OuterSourcePort::Fixed,
+            },
+            udp_checksum_ipv4: config.gtpu.udp_checksum_ipv4,
+            sessions_max: *config.node.sessions_max.get_ref(),
+            buffer_packets_per_session: config.buffer.packets_per_session as usize,
+            buffer_packets_max: *config.buffer.packets.get_ref() as usize,
+            buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
+            answers_per_second: config.node.answers_per_second,
+        })
+    }
+
+    /// The queues, by worker.
+    pub(super) fn take_queues(&mut self) -> Vec<Vec<Queue>> {
+        std::mem::take(&mut self.queues)
+    }
+
+    /// Routes and neighbours.
+    pub(super) fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
+    /// What the node can do by its ports: choose F-TEIDs, and end tunnels.
+    pub(super) fn features(&self) -> Features {
+        Features {
+            allocates_f_teids: !self.endpoints.is_empty(),
+            sends_end_markers: true,
+            ..Features::default()
+        }
+    }
+
+    /// Ports as they are shown.
+    pub(super) fn shown(&self) -> Vec<ShownPort> {
+        let shown = |device: &Device| ShownPort {
+            name: device.config.name.get_ref().clone(),
+            how: device.how.clone(),
+            mtu: device.interface.mtu as usize,
+        };
+        self.devices.iter().map(shown).collect()
+    }
+
+    /// Attaches the steering programs: from here on packets come.
+    pub(super) fn attach(&mut self) -> Result<(), StartFault> {
+        let mut steerings = self.steerings.lock().unwrap_or_else(PoisonError::into_inner);
+        for device in &mut self.devices {
+            let Some(steering) = device.steering.and_then(|at| steerings.get_mut(at)) else { continue };
+            let mode = match device.config.attach {
+                Attach::Auto => AttachMode::Auto,
+                Attach::Native => AttachMode::Native,
+                Attach::Generic => AttachMode::Generic,
+            };
+            steering.attach_to(device.interface.ifindex, mode).map_err(|error| {
+                let help = "attach = \"generic\" works with every driver; a program that another tool left is removed by `ip link set dev IF xdp off`";
+                fault(&device.config, error, help)
+            })?;
+            if let Some(obtained) = steering.mode() {
+                device.how = format!("{}, {obtained:?} program", device.how).to_lowercase();
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches the steering programs.
+    pub(super) fn detach(&mut self) {
+        for steering in self.steerings.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            if let Err(error) = steering.detach() {
+                tracing::error!(%error, "a steering program could not be detached");
+            }
+        }
+    }
+}
+
+impl Device {
+    fn is_gtpu(&self) -> bool {
+        is_gtpu(&self.config)
+    }
+
+    /// The interface's addresses that packets may be routed to.
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        routable(&self.interface)
+    }
+
+    /// Opens a socket for every worker and loads the program that steers to them.
+    fn open_xdp(
+        &mut self,
+        pool: &XdpPool,
+        endpoints: &[IpAddr],
+        multi_buffer: bool,
+        queues: &mut [Vec<Queue>],
+    ) -> Result<Steering, StartFault> {
+        let config = &self.config;
+        let name = &self.interface.name;
+        let present = receive_queues(name);
+        if present > queues.len() {
+            // The program drops what comes in on a queue without a socket.
+            let help = format!("`ethtool -L {name} combined {}`, or node.workers = {present}", queues.len());
+            return Err(fault(
+                config,
+                format!("{name} has {present} receive queues and there are {} workers", queues.len()),
+                help,
+            ));
+        }
+        let load = SteeringConfig {
+            roles: Roles { gtpu: is_gtpu(config), routed: config.roles.get_ref().contains(&Role::N6) },
+            mac: self.interface.mac,
+            multi_buffer,
+        };
+        let steer = |error: kaido_xdp::Error| {
+            fault(config, error, "steering needs root, or CAP_BPF and CAP_NET_ADMIN")
+        };
+        let mut steering = Steering::load(load).map_err(steer)?;
+        steering.set_gtpu_addresses(endpoints).map_err(steer)?;
+        let prefixes: Vec<_> = config.ue_prefixes.iter().map(|prefix| (prefix.addr, prefix.len)).collect();
+        steering.set_ue_prefixes(&prefixes).map_err(steer)?;
+        let options = XdpOptions {
+            mode: match config.copy {
+                CopyMode::Auto => BindMode::Auto,
+                CopyMode::Copy => BindMode::Copy,
+                CopyMode::ZeroCopy => BindMode::ZeroCopy,
+            },
+            multi_buffer,
+            ..XdpOptions::default()
+        };
+        for (number, worker) in (0u32..).zip(queues) {
+            let port = XdpPort::open(pool, self.interface.ifindex, number, &options).map_err(|error| {
+                fault(config, error, format!("queue {number} of {name}; node.workers may exceed its queues, or another program use it"))
+            })?;
+            steering.register_socket(number, std::os::fd::AsFd::as_fd(&port)).map_err(steer)?;
+            self.how = format!("af_xdp, {:?}", port.mode()).to_lowercase();
+            worker.push((Box::new(port), KernelPath::Shared));
+        }
+        Ok(steering)
+    }
+}
+
+fn is_gtpu(config: &PortConfig) -> bool {
+    config.roles.get_ref().iter().any(|role| matches!(role, Role::N3 | Role::N9))
+}
+
+fn routable(interface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
+    interface.addresses.iter().filter(|found| !found.link_local).map(|found| found.address)
+}
+
+/// How many queues an interface receives on.
+fn receive_queues(name: &str) -> usize {
+    let listed = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
+    let names = listed.into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|queue| queue.to_string_lossy().starts_with("rx-")).count().max(1)
+}
+
+/// The interface of a port; a TAP device is made here.
+fn interface(port: &PortConfig, queues: &mut [Vec<Queue>]) -> Result<Interface, StartFault> {
+    let name = port.interface.as_ref().map_or("", |name| name.get_ref().as_str());
+    if *port.driver.get_ref() == Driver::Tap {
+        let config = TapConfig {
+            name: name.to_owned(),
+            mac: None,
+            mtu: port.mtu,
+            addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
+        };
+        let tap = TapPort::create(&config).map_err(|error| {
+            fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name")
+        })?;
+        queues[0].push((Box::new(tap), KernelPath::None));
+    }
+    let found = netlink::interface(name)
+        .map_err(|error| fault(port, error, "`ip link` lists the interfaces of this network namespace"))?;
+    if !found.up {
+        // Not fatal: a carrier may come later, and the other ports work meanwhile.
+        tracing::warn!(
+            port = port.name.get_ref(),
+            interface = name,
+            "the interface is down or has no carrier"
+        );
+    }
+    Ok(found)
+}
+
+/// Our tunnel addresses: those of the configuration, or all of the ports that carry GTP-U.
+fn endpoints(config: &Config, found: &[Interface]) -> Result<Vec<IpAddr>, StartFault> {
+    let ports = config.ports.iter().map(toml::Spanned::get_ref).zip(found);
+    let gtpu: Vec<_> = ports.filter(|(port, _)| is_gtpu(port)).collect();
+    let own: Vec<IpAddr> = gtpu.iter().flat_map(|(_, interface)| routable(interface)).collect();
+    let wanted = &config.gtpu.addresses;
+    let Some((first, interface)) = gtpu.first() else { return Ok(Vec::new()) };
+    if own.is_empty() {
+        let name = &interface.name;
+        return Err(fault(
+            first,
+            format!("{name} has no address for tunnels"),
+            format!("`ip address add ADDRESS/LEN dev {name}`"),
+        ));
+    }
+    if let Some(foreign) = wanted.iter().find(|addr| !own.contains(addr)) {
+        let listed: Vec<_> = own.iter().map(ToString::to_string).collect();
+        let said = format!("gtpu.addresses: {foreign} is not an address of an n3 or n9 port");
+        return Err(fault(first, said, format!("their addresses are {}", listed.join(", "))));
+    }
+    Ok(if wanted.is_empty() { own } else { wanted.clone() })
+}
+
+/// Where packet sockets take GTP-U, the kernel must not answer it.
+fn sink(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<UdpSink>, StartFault> {
+    let Some(device) =
+        devices.iter().find(|device| *device.config.driver.get_ref() == Driver::AfPacket && device.is_gtpu())
+    else {
+        return Ok(None);
+    };
+    let addresses = endpoints.iter().map(|&addr| SocketAddr::new(addr, gtpu::UDP_PORT));
+    let sink = UdpSink::bind(addresses).map_err(|error| {
+        fault(&device.config, error, "another process has UDP port 2152; `ss -lunp` shows which")
+    })?;
+    Ok(Some(sink))
+}
+
+/// Behind a TAP device is the kernel alone: it takes what is in the device's networks and, on the N6 side,
+/// everything that no other route is for.
+fn static_routes(devices: &[Device], routes: &Routes) {
+    let mut fixed = Vec::new();
+    for (number, device) in (0u8..).zip(devices) {
+        if *device.config.driver.get_ref() != Driver::Tap {
+            continue;
+        }
+        let route = Route { port: PortId(number), gateway: None, metric: u32::MAX };
+        fixed.extend(device.config.addresses.iter().map(|prefix| (prefix.addr, prefix.len, route)));
+        if device.config.roles.get_ref().contains(&Role::N6) {
+            fixed.push((IpAddr::from([0; 4]), 0, route));
+            fixed.push((IpAddr::from([0; 16]), 0, route));
+        }
+        routes.set_sole_neighbour(PortId(number), device.interface.mac);
+    }
+    routes.set_fixed_routes(fixed);
+}
+
+/// Mirrors the kernel's routes and neighbours, and tells the programs of new addresses.
+fn watch(
+    devices: &[Device],
+    routes: &Arc<Routes>,
+    wanted: Receiver<Wanted>,
+    steerings: &Arc<Mutex<Vec<Steering>>>,
+) -> Result<RouteWatcher, StartFault> {
+    let mirrored = (0u8..)
+        .zip(devices)
+        .filter(|(_, device)| *device.config.driver.get_ref() != Driver::Tap)
+        .map(|(number, device)| (PortId(number), device.interface.ifindex))
+        .collect();
+    let told = steerings.clone();
+    let on_addresses = move |addresses: &[InterfaceAddress]| {
+        let local: Vec<_> = addresses.iter().map(|found| found.address).collect();
+        for steering in told.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            if let Err(error) = steering.set_local_addresses(&local) {
+                tracing::error!(%error, "the steering program was not told of the node's addresses");
+            }
+        }
+    };
+    let settings = WatchSettings { on_addresses: Some(Box::new(on_addresses)), ..WatchSettings::default() };
+    RouteWatcher::start_with(routes.clone(), wanted, mirrored, settings).map_err(|error| {
+        let port = devices.first().map_or_else(String::new, |device| device.config.name.get_ref().clone());
+        StartFault::Port {
+            port,
+            fault: format!("routes and neighbours: {error}"),
+            help: "netlink must be reachable".into(),
+        }
+    })
+}

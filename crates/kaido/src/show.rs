@@ -1,0 +1,176 @@
+//! `kaido status`, `kaido sessions`, `kaido drops`: questions to a running node, answers as tables.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use crate::api::{Answer, Question};
+
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn ask(socket: &Path, question: Question) -> miette::Result<Answer> {
+    let mut stream = UnixStream::connect(socket).map_err(|error| {
+        miette!(
+            help = "is `kaido run` running, and is its control.socket this path? Name another with --socket",
+            "cannot reach a node at {}: {error}",
+            socket.display()
+        )
+    })?;
+    stream.set_read_timeout(Some(PATIENCE)).into_diagnostic()?;
+    let mut line = serde_json::to_string(&question).into_diagnostic()?;
+    line.push('\n');
+    stream.write_all(line.as_bytes()).into_diagnostic().wrap_err("the node does not listen")?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).into_diagnostic().wrap_err("the node does not answer")?;
+    match serde_json::from_str(&answer).into_diagnostic().wrap_err("the node is of another version")? {
+        Answer::Error { message } => Err(miette!("the node refused the question: {message}")),
+        answer => Ok(answer),
+    }
+}
+
+fn unexpected(answer: &Answer) -> miette::Report {
+    miette!("the node answered another question: {answer:?}")
+}
+
+fn print_json(answer: &Answer) -> miette::Result<()> {
+    println!("{}", serde_json::to_string_pretty(answer).into_diagnostic()?);
+    Ok(())
+}
+
+/// Prints rows under headings, each column as wide as its widest cell.
+fn table(headings: &[&str], rows: &[Vec<String>]) {
+    let width = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(String::len);
+        cells.chain([headings[at].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..headings.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<_> = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        println!("{}", padded.join("  ").trim_end());
+    };
+    line(&mut headings.iter().copied());
+    for row in rows {
+        line(&mut row.iter().map(String::as_str));
+    }
+}
+
+/// `kaido status`.
+pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
+    let answer = ask(socket, Question::Status)?;
+    let Answer::Status(status) = &answer else { return Err(unexpected(&answer)) };
+    if json {
+        return print_json(&answer);
+    }
+    println!("kaido {}  node {}  up {} s", status.version, status.node_id, status.uptime_s);
+    println!(
+        "{} of {} sessions, {} workers, uplink {} B, downlink {} B",
+        status.sessions, status.sessions_max, status.workers, status.uplink_bytes, status.downlink_bytes
+    );
+    println!(
+        "{} of {} frames free, in {}; session records in {}\n",
+        status.frames_free, status.frames, status.frame_pages, status.table_pages
+    );
+    let ports: Vec<_> = status
+        .ports
+        .iter()
+        .map(|port| {
+            vec![
+                port.name.clone(),
+                port.how.clone(),
+                port.mtu.to_string(),
+                port.rx_packets.to_string(),
+                port.rx_bytes.to_string(),
+                port.tx_packets.to_string(),
+                port.tx_bytes.to_string(),
+                port.to_kernel.to_string(),
+                port.dropped.to_string(),
+            ]
+        })
+        .collect();
+    table(
+        &[
+            "port",
+            "driver",
+            "mtu",
+            "rx packets",
+            "rx bytes",
+            "tx packets",
+            "tx bytes",
+            "to kernel",
+            "dropped",
+        ],
+        &ports,
+    );
+    println!();
+    let peers: Vec<_> = status
+        .peers
+        .iter()
+        .map(|peer| {
+            let state = if peer.up { "up" } else { "down" };
+            vec![peer.node_id.clone(), peer.address.clone(), state.to_owned(), peer.sessions.to_string()]
+        })
+        .collect();
+    table(&["control plane", "address", "state", "sessions"], &peers);
+    println!();
+    let pfcp: Vec<_> =
+        status.pfcp.iter().map(|count| vec![count.name.clone(), count.count.to_string()]).collect();
+    table(&["pfcp", "count"], &pfcp);
+    Ok(())
+}
+
+/// `kaido sessions`.
+pub(crate) fn sessions(socket: &Path, json: bool, skip: usize, limit: usize) -> miette::Result<()> {
+    let answer = ask(socket, Question::Sessions { skip, limit })?;
+    let Answer::Sessions { total, sessions } = &answer else { return Err(unexpected(&answer)) };
+    if json {
+        return print_json(&answer);
+    }
+    let rows: Vec<_> = sessions
+        .iter()
+        .map(|session| {
+            vec![
+                session.seid.clone(),
+                session.ue.join(" "),
+                session.local.join(" "),
+                session.remote.join(" "),
+                format!("{}/{}/{}/{}", session.pdrs, session.fars, session.qers, session.urrs),
+                session.uplink_bytes.to_string(),
+                session.downlink_bytes.to_string(),
+            ]
+        })
+        .collect();
+    table(
+        &["seid", "ue", "local tunnel", "remote tunnel", "pdr/far/qer/urr", "uplink B", "downlink B"],
+        &rows,
+    );
+    let shown = skip + rows.len();
+    if shown < *total {
+        println!("… {} more: --skip {shown}", total - shown);
+    }
+    Ok(())
+}
+
+/// `kaido drops`.
+pub(crate) fn drops(socket: &Path, json: bool) -> miette::Result<()> {
+    let answer = ask(socket, Question::Drops)?;
+    let Answer::Drops { drops } = &answer else { return Err(unexpected(&answer)) };
+    if json {
+        return print_json(&answer);
+    }
+    if drops.is_empty() {
+        println!("nothing was dropped");
+        return Ok(());
+    }
+    let rows: Vec<_> = drops
+        .iter()
+        .map(|drop| {
+            vec![drop.port.clone(), drop.reason.clone(), drop.packets.to_string(), drop.meaning.clone()]
+        })
+        .collect();
+    table(&["port", "reason", "packets", "meaning"], &rows);
+    Ok(())
+}

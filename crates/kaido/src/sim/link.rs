@@ -1,0 +1,135 @@
+//! The SMF's socket: carries what the sans-IO [`Smf`] says, and wakes it when its time has come.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant, SystemTime};
+
+use kaido_pfcp::{DATAGRAM_MAX, Moment, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit};
+use kaido_upf::rules::{Establishment, Seid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::fault::SimFault;
+
+/// A second and four tries: the UPF is near, and a person waits.
+pub(super) const RETRANSMISSION: Retransmission = Retransmission { t1: Duration::from_secs(1), n1: 3 };
+
+/// Room in the socket for the answers of a whole window, and for reports beside them.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// Datagrams taken in before something else is looked at.
+const BURST: usize = 256;
+
+/// An [`Smf`] and its socket.
+#[derive(Debug)]
+pub(super) struct Link {
+    smf: Smf,
+    socket: UdpSocket,
+    upf: SocketAddr,
+    out: Vec<Transmit>,
+    datagram: Vec<u8>,
+    /// Why the last datagram could not be sent.
+    send_error: Option<io::Error>,
+}
+
+impl Link {
+    /// An SMF at `local` that speaks to `upf`, with at most `window` requests outstanding.
+    pub(super) fn open(local: SocketAddr, upf: SocketAddr, window: usize) -> Result<Self, SimFault> {
+        let bind = |error| SimFault::bind("PFCP socket", local, error);
+        let socket = UdpSocket::bind(local).map_err(bind)?;
+        socket.set_nonblocking(true).map_err(bind)?;
+        // The system may grant less, and then the UPF's retransmissions help.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
+        let (ipv4, ipv6) = match local.ip() {
+            IpAddr::V4(addr) => (Some(addr), None),
+            IpAddr::V6(addr) => (None, Some(addr)),
+        };
+        let smf = Smf::new(SmfConfig {
+            node_id: local.ip().into(),
+            ipv4,
+            ipv6,
+            recovery: SystemTime::now(),
+            retransmission: RETRANSMISSION,
+            // Association requests beside a full window of sessions.
+            outstanding: window + 8,
+        });
+        let datagram = vec![0; DATAGRAM_MAX];
+        Ok(Self { smf, socket, upf, out: Vec::new(), datagram, send_error: None })
+    }
+
+    /// The SMF, to read its counters.
+    pub(super) fn smf(&self) -> &Smf {
+        &self.smf
+    }
+
+    /// What happened, in order.
+    pub(super) fn next_event(&mut self) -> Option<SmfEvent> {
+        self.smf.next_event()
+    }
+
+    /// Why the last datagram could not be sent, once.
+    pub(super) fn take_send_error(&mut self) -> Option<io::Error> {
+        self.send_error.take()
+    }
+
+    /// Asks for the association.
+    pub(super) fn associate(&mut self) -> Result<(), SmfError> {
+        self.smf.associate(Moment::now(), self.upf, &mut self.out)
+    }
+
+    /// Releases the association.
+    pub(super) fn release(&mut self) -> Result<(), SmfError> {
+        self.smf.release(Moment::now(), self.upf, &mut self.out)
+    }
+
+    /// Asks for a session.
+    pub(super) fn establish(&mut self, request: Establishment) -> Result<Seid, SmfError> {
+        self.smf.establish(Moment::now(), self.upf, request, &mut self.out)
+    }
+
+    /// Asks for the end of a session.
+    pub(super) fn delete(&mut self, seid: Seid) -> Result<(), SmfError> {
+        self.smf.delete(Moment::now(), seid, &mut self.out)
+    }
+
+    /// Sends what waits, takes in what comes within `wait`, sends again what had no answer.
+    pub(super) fn turn(&mut self, wait: Duration) -> Result<(), SimFault> {
+        self.flush();
+        let until_due = self.smf.next_deadline().map(|due| due.saturating_duration_since(Instant::now()));
+        self.wait(until_due.map_or(wait, |due| due.min(wait)))?;
+        for _ in 0..BURST {
+            match self.socket.recv_from(&mut self.datagram) {
+                Ok((len, from)) => {
+                    let datagram = self.datagram.get(..len).unwrap_or_default();
+                    self.smf.handle(Moment::now(), from, datagram, &mut self.out);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // What ICMP said of an earlier datagram: its retransmission will tell.
+                Err(_) => {}
+            }
+        }
+        self.smf.poll(Moment::now(), &mut self.out);
+        self.flush();
+        Ok(())
+    }
+
+    fn wait(&self, wait: Duration) -> Result<(), SimFault> {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        let timeout = Timespec {
+            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        match poll(&mut polled, Some(&timeout)) {
+            // A signal came: its flag is looked at by the caller.
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(SimFault::system("cannot wait for PFCP")(error.into())),
+        }
+    }
+
+    fn flush(&mut self) {
+        for transmit in self.out.drain(..) {
+            // What is lost here is sent again after T1.
+            if let Err(error) = self.socket.send_to(&transmit.bytes, transmit.to) {
+                self.send_error = Some(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The SMF: associates, attaches UEs within a window, listens to reports, detaches.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kaido_pfcp::{MsgType, SessionTemplate, SmfEvent};
+use kaido_upf::rules::{
+    BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, MeasurementMethod, OuterHeaderCreation,
+    OuterHeaderRemoval, Qfi, ReportingTriggers, Seid, Teid, UeIpAddress, UeIpRole, Urr, UrrId, UsageReport,
+};
+
+use super::fault::SimFault;
+use super::link::{Link, RETRANSMISSION};
+use super::plan::{Addressing, PoolFamily, SessionPlan, gtpu_endpoint};
+use super::report::Usage;
+use super::talk::Talk;
+use super::ue::Ue;
+
+/// Maximum of the session and of its flow: above what the sim carries, so that nothing is cut.
+const RATE: BitRate = BitRate { uplink_kbps: 100_000_000, downlink_kbps: 100_000_000 };
+
+/// How often the flags of signals are looked at.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// What the UPF reported beside usage.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reported {
+    /// First packets to idle UEs.
+    pub(super) downlink_data: u64,
+    /// Error Indications of the gNB's.
+    pub(super) error_indications: u64,
+}
+
+/// How many sessions in what time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    /// Sessions.
+    pub(super) sessions: u32,
+    /// From the first request to the last answer.
+    pub(super) elapsed: Duration,
+}
+
+impl Pace {
+    /// Sessions a second.
+    pub(super) fn per_second(&self) -> f64 {
+        f64::from(self.sessions) / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+/// The control plane of all UEs.
+#[derive(Debug)]
+pub(super) struct ControlPlane {
+    link: Link,
+    plan: SessionPlan,
+    ues: Vec<Ue>,
+    sessions: HashMap<Seid, u32>,
+    /// Sessions that stand, in the order in which they were answered.
+    attached: Vec<Seid>,
+    usage: Vec<Usage>,
+    reported: Reported,
+    associated: bool,
+    /// Answers to deletions.
+    deleted: u32,
+    /// The UPF wants us to go.
+    release_wanted: bool,
+}
+
+impl ControlPlane {
+    /// A control plane at `local` for the UPF at `upf`.
+    pub(super) fn open(local: SocketAddr, upf: SocketAddr, plan: SessionPlan) -> Result<Self, SimFault> {
+        let link = Link::open(local, upf, plan.window)?;
+        let ues = (0..plan.ues).map(|n| plan.addressing.of(n)).map(|(v4, v6)| Ue::new(v4, v6)).collect();
+        Ok(Self {
+            link,
+            usage: vec![Usage::default(); plan.ues as usize],
+            plan,
+            ues,
+            sessions: HashMap::new(),
+            attached: Vec::new(),
+            reported: Reported::default(),
+            associated: false,
+            deleted: 0,
+            release_wanted: false,
+        })
+    }
+
+    /// Sets the association up.
+    pub(super) fn associate(&mut self, stop: &AtomicBool) -> Result<(), SimFault> {
+        self.link.associate().map_err(busy)?;
+        while !self.associated && !stop.load(Ordering::Relaxed) {
+            self.turn(LOOK)?;
+            if let Some(error) = self.link.take_send_error() {
+                return Err(SimFault::system("cannot send to the UPF's PFCP address")(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Attaches all UEs, or those that were begun when `stop` was set.
+    pub(super) fn attach(&mut self, stop: &AtomicBool, talk: &mut Talk) -> Result<Pace, SimFault> {
+        talk.begin();
+        let begun = Instant::now();
+        let mut asked = 0;
+        while asked < self.plan.ues || self.link.smf().outstanding() > 0 {
+            if stop.load(Ordering::Relaxed) || self.release_wanted {
+                asked = self.plan.ues;
+            }
+            while asked < self.plan.ues && self.link.smf().outstanding() < self.plan.window {
+                let seid = self.link.establish(self.establishment(asked)).map_err(busy)?;
+                self.sessions.insert(seid, asked);
+                asked += 1;
+            }
+            self.turn(LOOK)?;
+            talk.progress("attached", self.attached.len(), self.plan.ues);
+        }
+        let sessions = u32::try_from(self.attached.len()).unwrap_or(u32::MAX);
+        Ok(Pace { sessions, elapsed: begun.elapsed() })
+    }
+
+    /// Deletes all sessions; their final usage is taken in.
+    pub(super) fn detach(&mut self, talk: &mut Talk) -> Result<Pace, SimFault> {
+        talk.begin();
+        let begun = Instant::now();
+        let all = u32::try_from(self.attached.len()).unwrap_or(u32::MAX);
+        while !self.attached.is_empty() || self.link.smf().outstanding() > 0 {
+            while self.link.smf().outstanding() < self.plan.window
+                && let Some(seid) = self.attached.pop()
+            {
+                self.link.delete(seid).map_err(busy)?;
+            }
+            self.turn(LOOK)?;
+            talk.progress("detached", self.deleted as usize, all);
+        }
+        Ok(Pace { sessions: self.deleted, elapsed: begun.elapsed() })
+    }
+
+    /// Releases the association.
+    pub(super) fn release(&mut self) -> Result<(), SimFault> {
+        if self.associated {
+            self.link.release().map_err(busy)?;
+            while self.associated {
+                self.turn(LOOK)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases the association after a failure, which is what is told.
+    pub(super) fn abandon(&mut self) {
+        let _ = self.release();
+    }
+
+    /// Answers the UPF for as long as `wait`.
+    pub(super) fn turn(&mut self, wait: Duration) -> Result<(), SimFault> {
+        self.link.turn(wait)?;
+        while let Some(event) = self.link.next_event() {
+            self.note(event)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the UPF asked for the end of the association.
+    pub(super) fn is_release_wanted(&self) -> bool {
+        self.release_wanted
+    }
+
+    /// The UEs, for the data plane.
+    pub(super) fn take_ues(&mut self) -> Vec<Ue> {
+        std::mem::take(&mut self.ues)
+    }
+
+    /// Usage of each UE.
+    pub(super) fn usage(&self) -> &[Usage] {
+        &self.usage
+    }
+
+    /// Other reports.
+    pub(super) fn reported(&self) -> Reported {
+        self.reported
+    }
+
+    /// What the SMF counted.
+    pub(super) fn counters(&self) -> &kaido_pfcp::Counters {
+        self.link.smf().counters()
+    }
+
+    fn note(&mut self, event: SmfEvent) -> Result<(), SimFault> {
+        match event {
+            SmfEvent::Associated { .. } => self.associated = true,
+            SmfEvent::Released { .. } => self.associated = false,
+            SmfEvent::ReleaseWanted { .. } => self.release_wanted = true,
+            SmfEvent::Established { seid, created_pdrs, .. } => return self.established(seid, &created_pdrs),
+            SmfEvent::Deleted { seid, usage_reports } => {
+                self.count(seid, &usage_reports);
+                self.deleted += 1;
+            }
+            SmfEvent::Usage { seid, reports } => self.count(seid, &reports),
+            SmfEvent::Modified { seid, usage_reports, .. } => self.count(seid, &usage_reports),
+            SmfEvent::DownlinkData { .. } => self.reported.downlink_data += 1,
+            SmfEvent::ErrorIndication { .. } => self.reported.error_indications += 1,
+            SmfEvent::Alive { .. } => {}
+            SmfEvent::Refused { request, upf, seid, cause, offending_ie, failed_rule } => {
+                self.gone(request);
+                let ue = seid.and_then(|seid| self.sessions.get(&seid).copied());
+                return Err(SimFault::refused(upf, request, ue, cause, offending_ie, failed_rule));
+            }
+            SmfEvent::NoAnswer { request, upf, .. } => {
+                self.gone(request);
+                let tries = RETRANSMISSION.n1 + 1;
+                return Err(SimFault::no_answer(upf, request, tries, (RETRANSMISSION.t1 * tries).as_secs()));
+            }
+        }
+        Ok(())
+    }
+
+    /// A release that came to nothing is not tried again.
+    fn gone(&mut self, request: MsgType) {
+        if request == MsgType::AssociationReleaseRequest {
+            self.associated = false;
+        }
+    }
+
+    fn count(&mut self, seid: Seid, reports: &[UsageReport]) {
+        let usage = self.sessions.get(&seid).and_then(|&ue| self.usage.get_mut(ue as usize));
+        if let Some(usage) = usage {
+            reports.iter().for_each(|report| usage.add(report));
+        }
+    }
+
+    fn established(&mut self, seid: Seid, created: &[CreatedPdr]) -> Result<(), SimFault> {
+        let Some(&n) = self.sessions.get(&seid) else { return Ok(()) };
+        self.attached.push(seid);
+        let Some(ue) = self.ues.get_mut(n as usize) else { return Ok(()) };
+        match self.plan.upf_gtpu {
+            Some(upf) => {
+                ue.upf = Some(gtpu_endpoint(upf));
+                ue.uplink_teid = self.plan.first_teid + n;
+            }
+            None => {
+                let (upf, teid) = chosen_fteid(created, self.plan.gnb)
+                    .ok_or_else(|| not_chosen(n, "F-TEID", "leave out --choose and give --upf-gtpu"))?;
+                ue.upf = Some(gtpu_endpoint(upf));
+                ue.uplink_teid = teid.0;
+            }
+        }
+        if let Addressing::Pool(_) = self.plan.addressing {
+            let given = created.iter().find_map(|pdr| pdr.ue_ip);
+            let given = given.ok_or_else(|| not_chosen(n, "UE address", "leave out --ue-from-upf"))?;
+            ue.ipv4 = given.ipv4.and_then(known);
+            ue.ipv6 = given.ipv6.and_then(known);
+        }
+        Ok(())
+    }
+
+    /// The request for the `n`th UE.
+    fn establishment(&self, n: u32) -> Establishment {
+        let plan = &self.plan;
+        let teid = Teid(plan.first_teid + n);
+        let (ue_ipv4, ue_ipv6) = plan.addressing.of(n);
+        let (gnb_v4, gnb_v6) = split(plan.gnb);
+        let n3 = match plan.upf_gtpu.map(split) {
+            Some((ipv4, ipv6)) => LocalFTeid::Given(FTeid { teid, ipv4, ipv6 }),
+            None => LocalFTeid::Choose { ipv4: gnb_v4.is_some(), ipv6: gnb_v6.is_some(), choose_id: None },
+        };
+        let template = SessionTemplate {
+            ue_ipv4,
+            ue_ipv6,
+            n3,
+            outer_header_removal: match plan.gnb {
+                IpAddr::V4(_) => OuterHeaderRemoval::GtpUUdpIpv4,
+                IpAddr::V6(_) => OuterHeaderRemoval::GtpUUdpIpv6,
+            },
+            gnb: Some(OuterHeaderCreation { teid, ipv4: gnb_v4, ipv6: gnb_v6 }),
+            access: None,
+            core: plan.network_instance.clone(),
+            qfi: plan.qfi.unwrap_or(Qfi(0)),
+            session_rate: Some(RATE),
+            flow_rate: plan.qfi.map(|_| RATE),
+            urrs: vec![self.urr()],
+        };
+        let mut request = template.establishment();
+        for pdr in &mut request.pdrs {
+            if plan.qfi.is_none() {
+                pdr.pdi.qfis.clear();
+            }
+            if let Addressing::Pool(family) = plan.addressing {
+                // Each CHOOSE is an address of its own, so the downlink rule alone asks for it.
+                pdr.pdi.ue_ip.clear();
+                if pdr.id == SessionTemplate::DOWNLINK_PDR {
+                    pdr.pdi.ue_ip.push(choose(family));
+                }
+            }
+        }
+        request
+    }
+
+    /// Volume of both directions, packets too.
+    fn urr(&self) -> Urr {
+        let volth = self.plan.threshold.map(|_| ReportingTriggers::VOLTH);
+        Urr {
+            id: UrrId(1),
+            method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },
+            triggers: volth.unwrap_or_default(),
+            measurement_period: None,
+            volume_threshold: self.plan.threshold,
+            volume_quota: None,
+            inactive: false,
+            count_packets: true,
+            before_qos: false,
+        }
+    }
+}
+
+fn choose(family: PoolFamily) -> UeIpAddress {
+    UeIpAddress {
+        ipv4: (family != PoolFamily::V6).then_some(ChooseOr::Choose),
+        ipv6: (family != PoolFamily::V4).then_some(ChooseOr::Choose),
+        role: UeIpRole::Destination,
+    }
+}
+
+fn split(addr: IpAddr) -> (Option<std::net::Ipv4Addr>, Option<std::net::Ipv6Addr>) {
+    match addr {
+        IpAddr::V4(addr) => (Some(addr), None),
+        IpAddr::V6(addr) => (None, Some(addr)),
+    }
+}
+
+fn known<T>(value: ChooseOr<T>) -> Option<T> {
+    match value {
+        ChooseOr::Given(value) => Some(value),
+        ChooseOr::Choose => None,
+    }
+}
+
+/// The F-TEID that the UPF chose, with its address of the gNB's family.
+fn chosen_fteid(created: &[CreatedPdr], gnb: IpAddr) -> Option<(IpAddr, Teid)> {
+    let fteid = created.iter().find_map(|pdr| pdr.local_fteid)?;
+    let addr = match gnb {
+        IpAddr::V4(_) => fteid.ipv4.map(IpAddr::V4),
+        IpAddr::V6(_) => fteid.ipv6.map(IpAddr::V6),
+    };
+    Some((addr?, fteid.teid))
+}
+
+fn not_chosen(ue: u32, what: &'static str, help: &'static str) -> SimFault {
+    SimFault::NotChosen { ue, what, help }
+}
+
+/// Never more is asked than the window allows, so this is a fault of ours.
+fn busy(error: kaido_pfcp::SmfError) -> SimFault {
+    SimFault::system("the SMF refuses a request of its own")(std::io::Error::other(error))
+}
