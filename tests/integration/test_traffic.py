@@ -49,6 +49,54 @@ def test_other_drivers_carry_the_same(
     assert node.stop() == 0
 
 
+TAP_CONFIG = """\
+[[port]]
+name = "n3"
+driver = "af_xdp"
+interface = "n3"
+roles = ["n3"]
+
+[[port]]
+name = "n6"
+driver = "tap"
+interface = "kaido0"
+roles = ["n6"]
+addresses = ["10.100.7.1/24", "fd00:7::1/64"]
+
+[pfcp]
+listen = ["10.100.4.1"]
+
+[control]
+socket = "{socket}"
+"""
+
+
+def test_a_tap_device_makes_this_host_the_data_network(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach
+) -> None:
+    """One interface is enough: behind the TAP device is the node's own kernel."""
+    node = Node(binary, net.upf, tmp_path, config=TAP_CONFIG.format(socket=tmp_path / "kaido.sock")).start()
+    for network in (UE_IPV4, UE_IPV6):
+        net.upf.ip("route", "add", network, "dev", "kaido0")
+    attach("--ues 1 --tuns 1")
+    assert ping(net, "ue0", "10.100.7.1")
+    assert ping(net, "ue0", "fd00:7::1", "-s", "1300")
+    assert node.stop() == 0
+    assert "kaido0" not in [link["ifname"] for link in net.upf.links()]
+
+
+def test_pfcp_works_over_ipv6(node: Node, net: Topology, attach: Attach) -> None:
+    """IPv6 node IDs and F-SEIDs."""
+    base = OVER_IPV6.replace("10.100.4.1", "fd00:4::1").replace("10.100.4.2", "fd00:4::2")
+    attach("--ues 1 --tuns 1 --choose", base.replace("--upf-gtpu fd00:3::1", ""))
+    assert ping(net, "ue0", "10.100.6.2")
+    status = node.ask("status")
+    assert status is not None
+    peers = status["peers"]
+    assert isinstance(peers, list)
+    assert peers[0]["node_id"] == "fd00:4::2"
+
+
 def test_the_nodes_own_addresses_answer(node: Node, net: Topology) -> None:
     """ARP, neighbour discovery and ICMP to N3 and N6 addresses are the kernel's."""
     assert not node.ended()

@@ -82,6 +82,7 @@ class Demo:
             report = sim.stop()
             counting.send_signal(signal.SIGTERM)
             counting.wait(timeout=20)
+            self.generated(report)
             self.usage(report, json.loads(counter.read_text()), node)
             self.drops(node)
             code = node.stop()
@@ -105,7 +106,7 @@ class Demo:
         sim.log.write_text("")
         sim.start()
         attached = [line for line in sim.log.read_text().splitlines() if "attached" in line]
-        self.note(f"{UES} UEs attached by PFCP", attached[-1] if attached else "attached", True)
+        self.note(f"{UES} UEs attached by PFCP", attached[-1].removeprefix("sim: ") if attached else "attached", True)
         return sim
 
     def ping(self, net: Topology) -> None:
@@ -175,6 +176,15 @@ class Demo:
                 bits = 0.0
             self.note(f"iperf3 {name}", f"{bits / 1e6:.0f} Mbit/s", bits > 0)
             time.sleep(0.5)
+
+    def generated(self, report: dict[str, object]) -> None:
+        """Show what became of the generated traffic."""
+        totals = report["totals"]
+        assert isinstance(totals, dict)
+        made = totals["generated"]
+        sent, received = made["sent"]["packets"], made["received"]["packets"]
+        said = f"{sent:,} datagrams sent, {received:,} echoed by dn, {made['duplicates']} twice"
+        self.note(f"Traffic of {UES} UEs", said, sent > 0 and received == sent and made["duplicates"] == 0)
 
     def usage(self, report: dict[str, object], counted: dict[str, object], node: Node) -> None:
         """Compare what was charged with what dn counted."""

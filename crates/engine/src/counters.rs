@@ -54,7 +54,11 @@ impl PortCounters {
     }
 
     pub(crate) fn dropped(&self, reason: DropReason) {
-        add(&self.drops[reason as usize], 1);
+        self.lost(reason, 1);
+    }
+
+    pub(crate) fn lost(&self, reason: DropReason, count: u64) {
+        add(&self.drops[reason as usize], count);
     }
 }
 

@@ -86,6 +86,12 @@ drop_reasons! {
     TooBig = "too_big",
     /// The headers do not fit in front of the packet.
     NoHeadroom = "no_headroom",
+    /// The engine was slower than the device: the receive ring was full.
+    RxRingFull = "rx_ring_full",
+    /// The device had no frame to receive into, or one that was too short.
+    RxNoFrame = "rx_no_frame",
+    /// Longer than the link takes: its sender left the cutting to a NIC that is not there.
+    RxTooLong = "rx_too_long",
     /// No free frame.
     NoFrame = "no_frame",
     /// The transmit queue is full.

@@ -50,8 +50,8 @@ pub struct Wanted {
 /// A route: through a gateway, or straight to the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Port to send from.
-    pub port: PortId,
+    /// Port to send from; `None` for what leaves by an interface that is no port of ours, or not at all.
+    pub port: Option<PortId>,
     /// The gateway; `None` for destinations on the link itself.
     pub gateway: Option<IpAddr>,
     /// Among routes to one prefix the lowest counts.
@@ -68,6 +68,8 @@ struct Tables {
     fixed: Vec<(IpAddr, u8, Route)>,
     /// Ports behind which there is one neighbour, whatever the address.
     sole_neighbours: HashMap<PortId, [u8; 6]>,
+    /// The port behind which the kernel itself routes, if there is one.
+    elsewhere: Option<PortId>,
 }
 
 /// Routes and neighbours, shared by all workers.
@@ -95,6 +97,12 @@ impl Routes {
     /// Says that all behind a port is one neighbour, as the kernel is behind a TAP device.
     pub fn set_sole_neighbour(&self, port: PortId, mac: [u8; 6]) {
         self.lock().sole_neighbours.insert(port, mac);
+        self.changed();
+    }
+
+    /// Sends what leaves by interfaces that are no ports of ours to a port behind which the kernel routes.
+    pub fn set_elsewhere(&self, port: PortId) {
+        self.lock().elsewhere = Some(port);
         self.changed();
     }
 
@@ -165,11 +173,15 @@ impl Routes {
     /// Resolves from the tables. The neighbour is asked for where it is not known.
     fn resolve(&self, destination: IpAddr) -> Resolution {
         let tables = self.lock();
-        let Some(route) = tables.longest_match(destination) else { return Resolution::NoRoute };
-        let neighbour = Wanted { port: route.port, address: route.gateway.unwrap_or(destination) };
-        let known = tables.sole_neighbours.get(&route.port).or_else(|| tables.neighbours.get(&neighbour));
+        let route = tables.longest_match(destination);
+        let Some((route, port)) = route.and_then(|route| Some((route, route.port.or(tables.elsewhere)?)))
+        else {
+            return Resolution::NoRoute;
+        };
+        let neighbour = Wanted { port, address: route.gateway.unwrap_or(destination) };
+        let known = tables.sole_neighbours.get(&port).or_else(|| tables.neighbours.get(&neighbour));
         match known {
-            Some(&mac) => Resolution::Ready(NextHop { port: route.port, mac }),
+            Some(&mac) => Resolution::Ready(NextHop { port, mac }),
             None => {
                 drop(tables);
                 // A full queue means that others are being asked for; the next packet asks again.
@@ -270,7 +282,7 @@ mod tests {
     }
 
     fn route(port: u8, gateway: Option<&str>, metric: u32) -> Route {
-        Route { port: PortId(port), gateway: gateway.map(ip), metric }
+        Route { port: Some(PortId(port)), gateway: gateway.map(ip), metric }
     }
 
     #[test]
@@ -309,6 +321,22 @@ mod tests {
         assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Ready(NextHop { port: PortId(0), mac: [2; 6] }));
         routes.set_neighbour(wanted, None);
         assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Pending);
+    }
+
+    #[test]
+    fn a_longer_prefix_that_is_not_ours_hides_a_shorter_one_that_is() {
+        let (routes, _asked) = Routes::new();
+        let elsewhere = Route { port: None, gateway: None, metric: 0 };
+        routes.set_routes([(ip("0.0.0.0"), 0, route(1, None, 0)), (ip("192.0.2.0"), 24, elsewhere)]);
+        let mut hops = routes.next_hops();
+        assert_eq!(hops.resolve(ip("8.8.8.8")), Resolution::Pending);
+        assert_eq!(hops.resolve(ip("192.0.2.1")), Resolution::NoRoute);
+        routes.set_sole_neighbour(PortId(2), [2; 6]);
+        routes.set_elsewhere(PortId(2));
+        assert_eq!(
+            hops.resolve(ip("192.0.2.1")),
+            Resolution::Ready(NextHop { port: PortId(2), mac: [2; 6] })
+        );
     }
 
     #[test]

@@ -40,7 +40,11 @@ pub struct Worker {
     counters: Arc<WorkerCounters>,
     settings: WorkerSettings,
     batch: Batch,
+    losses_asked: Instant,
 }
+
+/// How often devices are asked what they dropped: a system call each.
+const LOSSES_EVERY: Duration = Duration::from_millis(200);
 
 impl Worker {
     /// A worker over `ports`, in the order of their numbers.
@@ -61,7 +65,16 @@ impl Worker {
             .into_iter()
             .map(|(queue, kernel)| Attached { queue, kernel, outgoing: Batch::new() })
             .collect();
-        Self { ports, wire_of, function, pool: pool.cache(), counters, settings, batch: Batch::new() }
+        Self {
+            ports,
+            wire_of,
+            function,
+            pool: pool.cache(),
+            counters,
+            settings,
+            batch: Batch::new(),
+            losses_asked: Instant::now(),
+        }
     }
 
     /// The counters, which outlive the worker.
@@ -73,6 +86,10 @@ impl Worker {
     /// packets received.
     pub fn step(&mut self) -> usize {
         let now = Instant::now();
+        if now.saturating_duration_since(self.losses_asked) >= LOSSES_EVERY {
+            self.losses_asked = now;
+            self.count_losses();
+        }
         let mut received = 0;
         for index in 0..self.ports.len() {
             #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
@@ -100,6 +117,14 @@ impl Worker {
             out.flush(PortId(index as u8));
         }
         received
+    }
+
+    /// Counts what the devices themselves have dropped.
+    fn count_losses(&mut self) {
+        for (index, port) in (0u8..).zip(&mut self.ports) {
+            let counters = self.counters.port(PortId(index));
+            port.queue.losses(&mut |reason, count| counters.lost(reason, count));
+        }
     }
 
     /// Whether every port has come to its end.

@@ -154,7 +154,7 @@ fn set_neighbours_come_and_go_and_stay_permanent() {
         let (crowd, asked) = Routes::new();
         let twice =
             RouteWatcher::start(crowd.clone(), asked, vec![(PortId(0), ifindex), (PortId(9), ifindex)]);
-        crowd.set_routes([(ip("10.77.0.0"), 24, Route { port: PortId(9), gateway: None, metric: 0 })]);
+        crowd.set_routes([(ip("10.77.0.0"), 24, Route { port: Some(PortId(9)), gateway: None, metric: 0 })]);
         assert_eq!(crowd.next_hops().resolve(ip("10.77.0.7")), Resolution::Pending);
         std::thread::sleep(Duration::from_millis(100));
         drop(twice);

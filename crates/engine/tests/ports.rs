@@ -204,6 +204,7 @@ fn tap(name: &str) -> TapConfig {
         mac: Some([2, 0, 0, 0, 0, 1]),
         mtu: 9000,
         addresses: vec![("10.77.0.1".parse().unwrap(), 24), ("fd77:0::1".parse().unwrap(), 64)],
+        arp: true,
     }
 }
 

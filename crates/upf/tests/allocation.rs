@@ -69,7 +69,7 @@ fn packets_of_both_directions_cost_no_allocation() {
     let settings = fixture::settings();
     let pool = FramePool::leak(512).unwrap();
     let (routes, _wanted) = Routes::new();
-    let via = |port, gateway| Route { port, gateway: Some(ip(gateway)), metric: 0 };
+    let via = |port, gateway| Route { port: Some(port), gateway: Some(ip(gateway)), metric: 0 };
     routes.set_routes([
         (ip("10.100.3.0"), 24, via(N3, "10.100.3.2")),
         (ip("0.0.0.0"), 0, via(N6, "10.100.6.2")),

@@ -164,7 +164,7 @@ fn rig(vector: &Vector) -> Rig {
     let mut rig = Rig::bare(settings(&vector.node));
     rig.routes.set_routes(vector.node.routes.iter().map(|route| {
         let (prefix, len) = route.prefix.split_once('/').unwrap();
-        let to = Route { port: port(&route.port), gateway: route.gateway, metric: 0 };
+        let to = Route { port: Some(port(&route.port)), gateway: route.gateway, metric: 0 };
         (prefix.parse().unwrap(), len.parse().unwrap(), to)
     }));
     for neighbour in &vector.node.neighbours {

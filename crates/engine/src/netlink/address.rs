@@ -84,6 +84,15 @@ pub fn set_up(ifindex: u32, up: bool) -> Result<(), NetlinkError> {
     Socket::open()?.ask("bringing an interface up or down", link_request(&header))
 }
 
+/// Has an interface ask nobody for Ethernet addresses: all behind it have its own (`IFF_NOARP`).
+///
+/// # Errors
+/// [`NetlinkError`].
+pub fn set_no_arp(ifindex: u32) -> Result<(), NetlinkError> {
+    let bit = libc::IFF_NOARP.cast_unsigned();
+    Socket::open()?.ask("switching ARP off", link_request(&link_header(ifindex, bit, bit)))
+}
+
 /// Sets an interface's MTU, in bytes.
 ///
 /// # Errors

@@ -130,13 +130,15 @@ impl Mirror {
             if matches!(entry.prefix, IpAddr::V6(prefix) if prefix.is_unicast_link_local()) {
                 continue;
             }
-            let usable = entry.hops.iter().find_map(|hop| {
-                let up = self.up.get(&hop.ifindex).copied().unwrap_or(false);
-                self.port(hop.ifindex).filter(|_| up).map(|port| (port, hop.gateway))
-            });
-            if let Some((port, gateway)) = usable {
-                listed.push((entry.prefix, entry.prefix_len, Route { port, gateway, metric: entry.metric }));
-            }
+            let alive = entry.hops.iter().filter(|hop| self.up.get(&hop.ifindex).copied().unwrap_or(false));
+            let ours = alive.clone().find_map(|hop| Some((self.port(hop.ifindex)?, hop.gateway)));
+            let (port, gateway) = match ours {
+                Some((port, gateway)) => (Some(port), gateway),
+                // Not through us, but the kernel would not take a shorter prefix either.
+                None if entry.stops || alive.count() > 0 => (None, None),
+                None => continue,
+            };
+            listed.push((entry.prefix, entry.prefix_len, Route { port, gateway, metric: entry.metric }));
         }
         // An exchange makes every worker resolve afresh: not for nothing.
         if listed != self.listed {

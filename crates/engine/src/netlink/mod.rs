@@ -18,7 +18,8 @@ mod watcher;
 mod wire;
 
 pub use address::{
-    Interface, InterfaceAddress, add_address, addresses, interface, interfaces, set_mac, set_mtu, set_up,
+    Interface, InterfaceAddress, add_address, addresses, interface, interfaces, set_mac, set_mtu, set_no_arp,
+    set_up,
 };
 pub use watcher::{AddressHook, RouteWatcher, WatchSettings};
 

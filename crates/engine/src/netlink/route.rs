@@ -22,12 +22,14 @@ pub(super) struct Hop {
     pub(super) gateway: Option<IpAddr>,
 }
 
-/// A unicast route of the main table.
+/// A route of the main table: unicast, or one that stops packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) prefix: IpAddr,
     pub(super) prefix_len: u8,
     pub(super) metric: u32,
+    /// A blackhole, or refused with an error.
+    pub(super) stops: bool,
     /// The ways that are alive, in the kernel's order.
     pub(super) hops: Vec<Hop>,
 }
@@ -42,12 +44,17 @@ pub(super) fn is_main(message: &Message<'_>) -> bool {
     table == Some(u32::from(libc::RT_TABLE_MAIN))
 }
 
-/// Reads a `RTM_NEWROUTE` of the main table; nothing for what is no unicast route.
+/// Reads a `RTM_NEWROUTE` of the main table; nothing for what is neither unicast nor a stop.
 pub(super) fn read(message: &Message<'_>) -> Option<Entry> {
     let payload = message.payload;
     let &[family, prefix_len, source_len, _, _, _, _, kind, ..] = payload else { return None };
     let flags = u32_at(payload, 8)?;
-    if kind != libc::RTN_UNICAST || source_len != 0 || flags & libc::RTM_F_CLONED != 0 || !is_main(message) {
+    let stops = matches!(kind, libc::RTN_BLACKHOLE | libc::RTN_UNREACHABLE | libc::RTN_PROHIBIT);
+    if !(stops || kind == libc::RTN_UNICAST)
+        || source_len != 0
+        || flags & libc::RTM_F_CLONED != 0
+        || !is_main(message)
+    {
         return None;
     }
     let mut prefix = match libc::c_int::from(family) {
@@ -70,7 +77,11 @@ pub(super) fn read(message: &Message<'_>) -> Option<Entry> {
     }
     let alive = flags.to_le_bytes()[0] & UNUSABLE == 0;
     hops.extend(ifindex.filter(|_| alive).map(|ifindex| Hop { ifindex, gateway }));
-    Some(Entry { prefix, prefix_len, metric, hops })
+    if stops {
+        // IPv6 names the loopback device in such routes.
+        hops.clear();
+    }
+    Some(Entry { prefix, prefix_len, metric, stops, hops })
 }
 
 /// Family of two bytes, then the address.

@@ -25,6 +25,7 @@ pub use xdp::{XdpOptions, XdpPool, XdpPort};
 use std::os::fd::BorrowedFd;
 
 use crate::batch::Batch;
+use crate::drop_reason::DropReason;
 use crate::pool::PoolCache;
 
 /// A port's number within the node: its place in the configuration.
@@ -70,6 +71,9 @@ pub trait Port: Send {
     /// Takes frames from the front of `batch` as far as the device has room; what is left in it was
     /// not taken. A frame that the device can never send is released and counted by the return value.
     fn transmit(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize;
+
+    /// Says what the device itself has dropped since the last call, by reason.
+    fn losses(&mut self, _report: &mut dyn FnMut(DropReason, u64)) {}
 
     /// Descriptor that is readable when packets wait; `None` for a port that must be polled.
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -26,6 +26,9 @@ pub struct TapConfig {
     pub mtu: u32,
     /// Addresses that the kernel has on it, with prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
+    /// Whether the kernel asks for Ethernet addresses on it. Without, everything behind it has the device's
+    /// own, and nobody need answer.
+    pub arp: bool,
 }
 
 /// The port. What it transmits the kernel receives on the device.
@@ -48,6 +51,9 @@ impl TapPort {
         }
         for &(address, prefix_len) in &config.addresses {
             tun.add_address(address, prefix_len)?;
+        }
+        if !config.arp {
+            tun.set_no_arp()?;
         }
         tun.set_up()?;
         let room = Scatter::new(config.mtu as usize + LINK_HEADER);

@@ -86,6 +86,14 @@ impl Tun {
         self.setup(netlink::add_address(self.ifindex, address, prefix_len))
     }
 
+    /// Has the kernel ask nobody on it for Ethernet addresses: everything behind it has the device's own.
+    ///
+    /// # Errors
+    /// [`PortError::Setup`].
+    pub fn set_no_arp(&self) -> Result<(), PortError> {
+        self.setup(netlink::set_no_arp(self.ifindex))
+    }
+
     /// Brings it up.
     ///
     /// # Errors

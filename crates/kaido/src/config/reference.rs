@@ -213,9 +213,7 @@ mod tests {
         for (section, name, ..) in FIELDS {
             // An array is of no field's kind but a list's: a field that exists complains of its kind, an
             // unknown one of its name.
-            let table =
-                if section.starts_with('[') { format!("[{section}]") } else { format!("[{section}]") };
-            let text = format!("{table}\n{name} = {{ nothing = 1 }}\n");
+            let text = format!("[{section}]\n{name} = {{{{ nothing = 1 }}}}\n");
             let error = toml::from_str::<Config>(&text).unwrap_err().to_string();
             assert!(!error.contains("unknown field"), "{section} {name}: {error}");
         }

@@ -53,18 +53,16 @@ impl Opened {
         let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
         let mut steerings = Vec::new();
         let (routes, wanted) = Routes::new();
-        let found = config
-            .ports
-            .iter()
-            .map(|port| interface(port.get_ref(), &mut queues))
-            .collect::<Result<Vec<_>, _>>()?;
+        let found =
+            config.ports.iter().map(|port| interface(port.get_ref())).collect::<Result<Vec<_>, _>>()?;
+        let (found, taps): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let endpoints = endpoints(config, &found)?;
         let multi_buffer = config.ports.iter().zip(&found).any(|(port, interface)| {
             *port.get_ref().driver.get_ref() == Driver::AfXdp && interface.mtu > PLAIN_MTU_MAX
         });
         let mut xdp_pool = None;
         let mut devices = Vec::new();
-        for (port, interface) in config.ports.iter().zip(found) {
+        for ((port, interface), tap) in config.ports.iter().zip(found).zip(taps) {
             let port = port.get_ref();
             let mut device = Device { config: port.clone(), interface, steering: None, how: String::new() };
             match port.driver.get_ref() {
@@ -85,7 +83,11 @@ impl Opened {
                     device.how = "af_packet".to_owned();
                     queues[0].push((Box::new(queue), KernelPath::Shared));
                 }
-                Driver::Tap => device.how = "tap".to_owned(),
+                Driver::Tap => {
+                    let queue = tap.into_iter().map(|tap| (Box::new(tap) as Box<dyn Port>, KernelPath::None));
+                    queues[0].extend(queue);
+                    device.how = "tap".to_owned();
+                }
             }
             devices.push(device);
         }
@@ -276,19 +278,21 @@ fn receive_queues(name: &str) -> usize {
 }
 
 /// The interface of a port; a TAP device is made here.
-fn interface(port: &PortConfig, queues: &mut [Vec<Queue>]) -> Result<Interface, StartFault> {
+fn interface(port: &PortConfig) -> Result<(Interface, Option<TapPort>), StartFault> {
     let name = port.interface.as_ref().map_or("", |name| name.get_ref().as_str());
+    let mut made = None;
     if *port.driver.get_ref() == Driver::Tap {
         let config = TapConfig {
             name: name.to_owned(),
             mac: None,
             mtu: port.mtu,
             addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
+            arp: false,
         };
         let tap = TapPort::create(&config).map_err(|error| {
             fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name")
         })?;
-        queues[0].push((Box::new(tap), KernelPath::None));
+        made = Some(tap);
     }
     let found = netlink::interface(name)
         .map_err(|error| fault(port, error, "`ip link` lists the interfaces of this network namespace"))?;
@@ -300,7 +304,7 @@ fn interface(port: &PortConfig, queues: &mut [Vec<Queue>]) -> Result<Interface, 
             "the interface is down or has no carrier"
         );
     }
-    Ok(found)
+    Ok((found, made))
 }
 
 /// Our tunnel addresses: those of the configuration, or all of the ports that carry GTP-U.
@@ -348,9 +352,10 @@ fn static_routes(devices: &[Device], routes: &Routes) {
         if *device.config.driver.get_ref() != Driver::Tap {
             continue;
         }
-        let route = Route { port: PortId(number), gateway: None, metric: u32::MAX };
+        let route = Route { port: Some(PortId(number)), gateway: None, metric: u32::MAX };
         fixed.extend(device.config.addresses.iter().map(|prefix| (prefix.addr, prefix.len, route)));
         if device.config.roles.get_ref().contains(&Role::N6) {
+            routes.set_elsewhere(PortId(number));
             fixed.push((IpAddr::from([0; 4]), 0, route));
             fixed.push((IpAddr::from([0; 16]), 0, route));
         }

@@ -37,6 +37,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), SimFault> {
         // What a run before left behind says nothing of this one.
         let _ = std::fs::remove_file(path);
     }
+    plan.report.as_deref().map_or(Ok(()), Report::probe)?;
     let sessions = &plan.sessions;
     let mut control = ControlPlane::open(plan.smf, plan.upf_pfcp, sessions.clone())?;
     let gnb = Arc::new(Gnb::open(sessions.gnb, sessions.qfi, sessions.first_teid)?);

@@ -249,6 +249,12 @@ impl Report {
         }
     }
 
+    /// Whether it can be written at the end, found out before the run.
+    pub(super) fn probe(path: &Path) -> Result<(), SimFault> {
+        let opened = File::options().append(true).create(true).open(path);
+        opened.map(drop).map_err(|error| SimFault::File { path: path.to_owned(), error })
+    }
+
     /// Writes it as JSON.
     pub(super) fn write(&self, path: &Path) -> Result<(), SimFault> {
         let fail = |error| SimFault::File { path: path.to_owned(), error };

@@ -353,3 +353,73 @@ fn not_chosen(ue: u32, what: &'static str, help: &'static str) -> SimFault {
 fn busy(error: kaido_pfcp::SmfError) -> SimFault {
     SimFault::system("the SMF refuses a request of its own")(std::io::Error::other(error))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    fn plan() -> SessionPlan {
+        SessionPlan {
+            ues: 10,
+            addressing: Addressing::Given { ipv4: Some(Ipv4Addr::new(10, 60, 0, 1)), ipv6: None },
+            upf_gtpu: Some(Ipv4Addr::new(10, 100, 3, 1).into()),
+            gnb: Ipv4Addr::new(10, 100, 3, 2).into(),
+            qfi: Some(Qfi(9)),
+            network_instance: None,
+            threshold: None,
+            first_teid: 100,
+            window: 8,
+        }
+    }
+
+    fn request(plan: SessionPlan) -> Establishment {
+        let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        ControlPlane::open(any, any, plan).unwrap().establishment(3)
+    }
+
+    #[test]
+    fn a_session_has_the_rules_of_a_5g_ue() {
+        let request = request(plan());
+        assert_eq!((request.pdrs.len(), request.fars.len()), (2, 2));
+        assert_eq!((request.qers.len(), request.urrs.len()), (2, 1));
+        assert!(request.urrs[0].count_packets && request.urrs[0].triggers.is_empty());
+        let uplink = &request.pdrs[0];
+        assert_eq!(uplink.pdi.qfis, [Qfi(9)]);
+        assert_eq!(uplink.outer_header_removal, Some(OuterHeaderRemoval::GtpUUdpIpv4));
+        let Some(LocalFTeid::Given(fteid)) = uplink.pdi.local_fteid else { panic!("the TEID is ours") };
+        assert_eq!(fteid.teid, Teid(103));
+        let ue = request.pdrs[1].pdi.ue_ip[0];
+        assert_eq!(ue.ipv4, Some(ChooseOr::Given(Ipv4Addr::new(10, 60, 0, 4))));
+    }
+
+    #[test]
+    fn lte_has_no_flow_and_thresholds_their_trigger() {
+        let threshold = Some(kaido_upf::rules::VolumeThreshold { total: Some(1000), ..Default::default() });
+        let request = request(SessionPlan { qfi: None, threshold, ..plan() });
+        assert!(request.pdrs.iter().all(|pdr| pdr.pdi.qfis.is_empty()));
+        assert_eq!(request.qers.len(), 1);
+        assert_eq!(request.urrs[0].triggers, ReportingTriggers::VOLTH);
+    }
+
+    #[test]
+    fn what_the_upf_chooses_is_asked_for_once() {
+        let gnb = Ipv6Addr::LOCALHOST.into();
+        let addressing = Addressing::Pool(PoolFamily::V4v6);
+        let request = request(SessionPlan { upf_gtpu: None, gnb, addressing, ..plan() });
+        let asked = LocalFTeid::Choose { ipv4: false, ipv6: true, choose_id: None };
+        assert_eq!(request.pdrs[0].pdi.local_fteid, Some(asked));
+        assert!(request.pdrs[0].pdi.ue_ip.is_empty());
+        assert_eq!(request.pdrs[1].pdi.ue_ip, [choose(PoolFamily::V4v6)]);
+    }
+
+    #[test]
+    fn the_f_teid_is_taken_in_the_gnbs_family() {
+        let v6 = Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, 1);
+        let fteid = FTeid { teid: Teid(7), ipv4: None, ipv6: Some(v6) };
+        let pdr = CreatedPdr { id: SessionTemplate::UPLINK_PDR, local_fteid: Some(fteid), ue_ip: None };
+        assert_eq!(chosen_fteid(std::slice::from_ref(&pdr), v6.into()), Some((v6.into(), Teid(7))));
+        assert_eq!(chosen_fteid(&[pdr], Ipv4Addr::LOCALHOST.into()), None);
+    }
+}

@@ -1,10 +1,12 @@
 //! TUN devices: the kernel as the UE's host, so that ping, curl and iperf3 are its applications.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use kaido_engine::port::{Layer, Tun};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,7 +17,8 @@ use super::numbered;
 use super::plan::TunPlan;
 use super::ue::Ue;
 
-/// Metric of the first UE's default route: behind every route that the machine has already.
+/// Metric of a default route, the interface's index added: behind every route that the machine has already,
+/// and no two alike.
 const METRIC: u32 = 20_000;
 /// Packets that wait in a device: the kernel drops what a sender puts there beyond, without holding it back.
 const QUEUE: u32 = 5000;
@@ -23,6 +26,8 @@ const QUEUE: u32 = 5000;
 const BURST: usize = 64;
 /// How often a forwarder without packets looks whether it shall end.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// Before a device that failed is looked at again.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Makes the devices of the first UEs.
 pub(super) fn open_all(plan: &TunPlan, ues: &[Ue]) -> Result<Vec<Tun>, SimFault> {
@@ -48,7 +53,7 @@ fn open(plan: &TunPlan, n: u32, ue: &Ue) -> Result<Tun, SimFault> {
     let queue = QUEUE.to_string();
     ip(&["link", "set", "dev", &name, "txqueuelen", &queue]).map_err(fail)?;
     tun.set_up().map_err(|error| fail(error.to_string()))?;
-    let metric = (METRIC + n).to_string();
+    let metric = (METRIC + tun.ifindex()).to_string();
     for (address, _) in addresses {
         let family = if address.is_ipv6() { "-6" } else { "-4" };
         ip(&[family, "route", "add", "default", "dev", &name, "metric", &metric]).map_err(fail)?;
@@ -103,7 +108,15 @@ pub(super) fn forward(gnb: &Gnb, ues: &[Ue], tuns: &[Tun], stop: &AtomicBool) {
 fn take(gnb: &Gnb, ue: &Ue, tun: &Tun, uplink: &mut super::gnb::Uplink<'_>) {
     for _ in 0..BURST {
         let space = uplink.space();
-        let Ok(len) = tun.read(space) else { return };
+        let len = match tun.read(space) {
+            Ok(len) => len,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(_) => {
+                // Down or gone: always readable, and never with a packet.
+                count(&gnb.counters.tun_errors);
+                return std::thread::sleep(PAUSE);
+            }
+        };
         if !may_send(space.get(..len).unwrap_or_default()) {
             count(&gnb.counters.tun_ignored);
             continue;

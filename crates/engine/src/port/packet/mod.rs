@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::scatter::{LINK_HEADER, Scatter};
 use super::{Port, PortError};
 use crate::batch::{BATCH_MAX, Batch};
+use crate::drop_reason::DropReason;
 use crate::pool::PoolCache;
 use offload::Arrival;
 use socket::{PacketSocket, Sent};
@@ -41,6 +42,8 @@ pub struct PacketPort {
     rooms: Vec<Scatter>,
     mtu: usize,
     drops: PacketDrops,
+    /// What of it was said.
+    reported: PacketDrops,
 }
 
 impl PacketPort {
@@ -51,7 +54,7 @@ impl PacketPort {
     pub fn open(ifindex: u32, mtu: usize) -> Result<Self, PortError> {
         let socket = PacketSocket::open(ifindex)?;
         let rooms = (0..BATCH_MAX).map(|_| Scatter::new(mtu + LINK_HEADER)).collect();
-        Ok(Self { socket, rooms, mtu, drops: PacketDrops::default() })
+        Ok(Self { socket, rooms, mtu, drops: PacketDrops::default(), reported: PacketDrops::default() })
     }
 
     /// What it has thrown away.
@@ -115,6 +118,18 @@ impl Port for PacketPort {
             }
         }
         failed
+    }
+
+    fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
+        let before = std::mem::replace(&mut self.reported, self.drops);
+        for (reason, now, before) in [
+            (DropReason::RxTooLong, self.drops.too_long, before.too_long),
+            (DropReason::IpMalformed, self.drops.malformed, before.malformed),
+        ] {
+            if now > before {
+                report(reason, now - before);
+            }
+        }
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -18,6 +18,7 @@ use kaido_xsk::{BindMode, BusyPoll, Desc, Error, Rings, Socket, Statistics, Umem
 
 use super::Port;
 use crate::batch::{BATCH_MAX, Batch};
+use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 use crate::pool::{FRAME_SIZE, FramePool, PoolCache};
 use held::Held;
@@ -116,6 +117,8 @@ pub struct XdpPort {
     backlog: bool,
     segments_max: usize,
     busy_poll: bool,
+    /// What the socket had dropped when last asked.
+    reported: Statistics,
     /// Descriptors of one batch.
     descs: Vec<Desc>,
 }
@@ -161,6 +164,7 @@ impl XdpPort {
             backlog: false,
             segments_max,
             busy_poll: options.busy_poll.is_some(),
+            reported: Statistics::default(),
             descs: Vec::with_capacity(BATCH_MAX * segments_max),
         })
     }
@@ -364,6 +368,21 @@ impl Port for XdpPort {
             self.push_out(pool);
         }
         failed
+    }
+
+    fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
+        // Refused only where the socket is gone, and then there is nothing to count.
+        let Ok(now) = self.socket.statistics() else { return };
+        let before = std::mem::replace(&mut self.reported, now);
+        for (reason, now, before) in [
+            (DropReason::RxRingFull, now.rx_ring_full, before.rx_ring_full),
+            (DropReason::RxNoFrame, now.rx_dropped, before.rx_dropped),
+            (DropReason::TxError, now.tx_invalid_descs, before.tx_invalid_descs),
+        ] {
+            if now > before {
+                report(reason, now - before);
+            }
+        }
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

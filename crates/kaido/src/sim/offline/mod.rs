@@ -18,6 +18,7 @@ mod table;
 mod transfer;
 
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -38,21 +39,25 @@ use super::ue::Ue;
 /// Runs everything, prints the table, and fails when a row of it differs.
 pub(super) fn run(args: &SimArgs, dir: &Path) -> Result<(), SimFault> {
     let plan = args.offline_plan(dir.to_owned(), node::UPF_GTPU.into(), node::GNB.into())?;
-    std::fs::create_dir_all(dir).map_err(|error| SimFault::File { path: dir.to_owned(), error })?;
-    let talk = &mut Talk::new(plan.quiet);
-    let node = OfflineNode::start(plan.sessions.ues)?;
-    let local = std::net::SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), 0);
-    let mut control = ControlPlane::open(local, node.pfcp(), plan.sessions.clone())?;
-    let mut table = Table::default();
-    exercise(&plan, &node, &mut control, &mut table, talk)?;
-    node.stop();
-    let shown = table.to_string();
+    let table = examine(&plan)?;
     // Whoever closed stdout has the exit code.
-    let _ = std::io::stdout().write_all(shown.as_bytes());
+    let _ = std::io::stdout().write_all(table.to_string().as_bytes());
     match table.differing() {
         0 => Ok(()),
         count => Err(SimFault::Differs { count, of: table.len(), dir: dir.display().to_string() }),
     }
+}
+
+fn examine(plan: &OfflinePlan) -> Result<Table, SimFault> {
+    let dir = &plan.dir;
+    std::fs::create_dir_all(dir).map_err(|error| SimFault::File { path: dir.clone(), error })?;
+    let node = OfflineNode::start(plan.sessions.ues)?;
+    let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let mut control = ControlPlane::open(local, node.pfcp(), plan.sessions.clone())?;
+    let mut table = Table::default();
+    exercise(plan, &node, &mut control, &mut table, &mut Talk::new(plan.quiet))?;
+    node.stop();
+    Ok(table)
 }
 
 fn exercise(
@@ -122,4 +127,31 @@ fn usage(control: &ControlPlane, ues: &[Ue], volumes: &Volumes, detach: Pace, ta
     );
     let agreeing = volumes.agreeing(control.usage());
     table.equal("UEs whose URR volumes agree in all four", ues.len(), agreeing);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        sim: SimArgs,
+    }
+
+    #[test]
+    fn everything_that_goes_in_comes_out_and_is_charged() {
+        let dir = std::env::temp_dir().join(format!("kaido-offline-{}", std::process::id()));
+        for options in ["--ues 3", "--ues 2 --no-qfi --choose --ue-from-upf=v4v6 --threshold 10000"] {
+            let words = format!("sim --quiet --transfer 300000 {options} --offline");
+            let words = words.split_ascii_whitespace().map(std::ffi::OsStr::new).chain([dir.as_os_str()]);
+            let args = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).sim;
+            let plan = args.offline_plan(dir.clone(), node::UPF_GTPU.into(), node::GNB.into());
+            let table = examine(&plan.unwrap()).unwrap_or_else(|fault| panic!("{options}: {fault}"));
+            assert_eq!((table.len(), table.differing()), (21, 0), "{options}\n{table}");
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -122,7 +122,7 @@ fn settings(ues: u32) -> NodeSettings {
 /// What netlink would say.
 fn routes() -> Arc<Routes> {
     let (routes, _wanted) = Routes::new();
-    let route = |port, gateway: Option<IpAddr>| Route { port, gateway, metric: 0 };
+    let route = |port, gateway: Option<IpAddr>| Route { port: Some(port), gateway, metric: 0 };
     routes.set_routes([
         (IpAddr::V4(UPF_GTPU), 24, route(N3, None)),
         (Ipv4Addr::UNSPECIFIED.into(), 0, route(N6, Some(ROUTER_V4.into()))),
