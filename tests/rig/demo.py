@@ -106,7 +106,11 @@ class Demo:
         sim.log.write_text("")
         sim.start()
         attached = [line for line in sim.log.read_text().splitlines() if "attached" in line]
-        self.note(f"{UES} UEs attached by PFCP", attached[-1].removeprefix("sim: ") if attached else "attached", True)
+        self.note(
+            f"{UES} UEs attached by PFCP",
+            attached[-1].removeprefix("sim: ") if attached else "attached",
+            True,
+        )
         return sim
 
     def ping(self, net: Topology) -> None:

@@ -295,6 +295,22 @@ fn what_is_left_to_us_is_chosen_and_given_back() {
 }
 
 #[test]
+fn rules_of_a_session_that_ask_for_an_address_share_it() {
+    let mut rig = Rig::new();
+    let plan = SessionPlan {
+        ue: UeIpAddress { ipv4: Some(ChooseOr::Choose), ipv6: None, role: UeIpRole::Destination },
+        ..SessionPlan::ipv4(1)
+    };
+    let mut request = plan.establishment();
+    request.pdrs[0].pdi.ue_ip = vec![UeIpAddress { role: UeIpRole::Source, ..plan.ue }];
+    let made = rig.upf.establish(&request, now()).unwrap();
+    let given: Vec<_> = made.created_pdrs.iter().map(|pdr| pdr.ue_ip.unwrap().ipv4.unwrap()).collect();
+    assert_eq!(given[0], given[1]);
+    let ChooseOr::Given(addr) = given[0] else { panic!("chosen") };
+    assert_eq!(rig.pass(N3, &uplink(1001, &udp(&addr.to_string(), "8.8.8.8", 10))).len(), 1);
+}
+
+#[test]
 fn a_refused_request_changes_nothing() {
     let mut rig = Rig::new();
     let first = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();

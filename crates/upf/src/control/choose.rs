@@ -1,14 +1,15 @@
 //! What a request leaves to this node: F-TEIDs and UE addresses.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::Upf;
 use super::compile::instance;
 use super::pool::Lease;
-use crate::record::{EndpointId, SessionKey};
+use crate::record::{EndpointId, InstanceId, SessionKey};
 use crate::rules::{
-    Cause, ChooseOr, CreatedPdr, FTeid, LocalFTeid, Pdr, PdrId, Rejection, RuleId, Teid, UeIpAddress,
+    Cause, ChooseOr, CreatedPdr, FTeid, Ipv6Prefix, LocalFTeid, Pdr, PdrId, Rejection, RuleId, Teid,
+    UeIpAddress,
 };
 
 /// TEIDs tried before the node says that it has none left.
@@ -19,6 +20,8 @@ const TEID_ATTEMPTS: u32 = 64;
 pub(super) struct Chosen {
     pub(super) created: Vec<CreatedPdr>,
     pub(super) leases: Vec<Lease>,
+    /// UE addresses by network instance: a session has one of each family, however many rules ask.
+    ue: HashMap<InstanceId, (Option<Ipv4Addr>, Option<Ipv6Prefix>)>,
     /// F-TEIDs by CHOOSE ID.
     by_choose_id: HashMap<u8, FTeid>,
     /// Keys taken by TEIDs of this request that are not in the table yet.
@@ -114,14 +117,27 @@ impl Upf {
                 Rejection::new(Cause::AllDynamicAddressesOccupied, "the UE address pool is used up")
                     .rule(RuleId::Pdr(pdr.id))
             };
+            let known = chosen.ue.entry(instance).or_default();
             if wants_v4 {
-                let (addr, lease) = self.ue_pools.take_ipv4(instance).ok_or_else(occupied)?;
-                chosen.leases.push(lease);
+                let addr = match known.0 {
+                    Some(addr) => addr,
+                    None => {
+                        let (addr, lease) = self.ue_pools.take_ipv4(instance).ok_or_else(occupied)?;
+                        chosen.leases.push(lease);
+                        *known.0.insert(addr)
+                    }
+                };
                 ue.ipv4 = Some(ChooseOr::Given(addr));
             }
             if wants_v6 {
-                let (prefix, lease) = self.ue_pools.take_ipv6(instance).ok_or_else(occupied)?;
-                chosen.leases.push(lease);
+                let prefix = match known.1 {
+                    Some(prefix) => prefix,
+                    None => {
+                        let (prefix, lease) = self.ue_pools.take_ipv6(instance).ok_or_else(occupied)?;
+                        chosen.leases.push(lease);
+                        *known.1.insert(prefix)
+                    }
+                };
                 ue.ipv6 = Some(ChooseOr::Given(prefix));
             }
             pdr.pdi.ue_ip[at] = ue;

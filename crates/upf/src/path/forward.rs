@@ -156,9 +156,10 @@ impl Worker {
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
             return Some((mtu, frame));
         }
-        self.count(record, action, packet, false, out);
         emit::take_hop(&mut frame);
-        self.send(resolution, packet.dst, from, frame, out);
+        if self.send(resolution, packet.dst, from, frame, out) {
+            self.count(record, action, packet, false, out);
+        }
         None
     }
 
@@ -179,13 +180,14 @@ impl Worker {
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
             return Some((mtu.saturating_sub(overhead), frame));
         }
-        self.count(record, action, packet, false, out);
         emit::take_hop(&mut frame);
         if emit::encapsulate(&self.node.settings, tunnel, packet, &mut frame).is_err() {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;
         }
-        self.send(resolution, tunnel.peer, from, frame, out);
+        if self.send(resolution, tunnel.peer, from, frame, out) {
+            self.count(record, action, packet, false, out);
+        }
         None
     }
 
@@ -198,7 +200,8 @@ impl Worker {
         }
     }
 
-    /// Sends an IP packet to its next hop, or keeps it until the next hop has answered.
+    /// Sends an IP packet to its next hop, or keeps it until the next hop has answered; `false` when it was
+    /// dropped.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -207,25 +210,30 @@ impl Worker {
         from: PortId,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) {
-        match resolution {
+    ) -> bool {
+        let reason = match resolution {
             Resolution::Ready(hop) => {
                 let role = self.node.role(hop.port);
                 if frame.packet_len() > role.mtu {
-                    return out.drop(from, frame, DropReason::TooBig);
-                }
-                match emit::ethernet(&mut frame, role.mac, hop.mac) {
-                    Ok(()) => out.transmit(hop.port, frame),
-                    Err(_) => out.drop(from, frame, DropReason::NoHeadroom),
-                }
-            }
-            Resolution::Pending => {
-                if let Err(frame) = self.pending.push(frame, from, destination, out.now()) {
-                    out.drop(from, frame, DropReason::NextHopUnresolved);
+                    DropReason::TooBig
+                } else if emit::ethernet(&mut frame, role.mac, hop.mac).is_ok() {
+                    out.transmit(hop.port, frame);
+                    return true;
+                } else {
+                    DropReason::NoHeadroom
                 }
             }
-            Resolution::NoRoute => out.drop(from, frame, DropReason::NoRoute),
-        }
+            Resolution::Pending => match self.pending.push(frame, from, destination, out.now()) {
+                Ok(()) => return true,
+                Err(refused) => {
+                    frame = refused;
+                    DropReason::NextHopUnresolved
+                }
+            },
+            Resolution::NoRoute => DropReason::NoRoute,
+        };
+        out.drop(from, frame, reason);
+        false
     }
 
     /// Tries the packets again whose next hops were not known.
@@ -237,7 +245,9 @@ impl Worker {
                     out.drop(packet.from, packet.frame, DropReason::NextHopUnresolved);
                 }
                 Resolution::Pending => self.pending.keep(packet),
-                resolution => self.send(resolution, packet.destination, packet.from, packet.frame, out),
+                resolution => {
+                    self.send(resolution, packet.destination, packet.from, packet.frame, out);
+                }
             }
         }
     }
