@@ -1,5 +1,6 @@
 //! What the node is: its addresses, ports and limits; and what control and workers share.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -143,6 +144,18 @@ pub enum WorkerOrder {
     EndMarker(Tunnel),
 }
 
+/// A session was changed, and packets of it may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferChange {
+    /// The session.
+    pub session: SessionIndex,
+    /// Whether what waits is to be dropped.
+    pub discard: bool,
+}
+
+/// Changes that a worker may be behind by; one that is further behind looks at all it holds.
+const CHANGES_MAX: usize = 4096;
+
 /// Events that may wait for the control plane.
 const EVENTS_MAX: usize = 16_384;
 
@@ -162,8 +175,8 @@ pub struct Node {
     events: SyncSender<WorkerEvent>,
     /// Moves whenever a session that may hold buffered packets was changed.
     buffer_changes: AtomicU64,
-    /// Sessions whose buffered packets are to be dropped, with the change in which it was said.
-    discards: Mutex<Vec<(u64, SessionIndex)>>,
+    /// The last changes, the newest of them the `buffer_changes`th.
+    changes: Mutex<VecDeque<BufferChange>>,
     orders: Mutex<Vec<WorkerOrder>>,
     orders_waiting: AtomicU64,
 }
@@ -188,7 +201,7 @@ impl Node {
             started: Instant::now(),
             events,
             buffer_changes: AtomicU64::new(0),
-            discards: Mutex::default(),
+            changes: Mutex::default(),
             orders: Mutex::default(),
             orders_waiting: AtomicU64::new(0),
         };
@@ -208,22 +221,22 @@ impl Node {
         self.buffer_changes.load(Ordering::Acquire)
     }
 
-    /// Has workers look at their buffered packets again, and drop those of `discard`.
-    pub fn buffers_changed(&self, discard: Option<SessionIndex>) {
-        if let Some(session) = discard {
-            let mut discards = self.discards.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = self.buffer_changes.load(Ordering::Relaxed);
-            // Every worker looks within its longest sleep; what is so many changes old was seen.
-            discards.retain(|&(at, _)| now.wrapping_sub(at) < 65_536);
-            discards.push((now, session));
+    /// Has workers look at the packets that they buffer of a session.
+    pub fn buffer_changed(&self, change: BufferChange) {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if changes.len() == CHANGES_MAX {
+            changes.pop_front();
         }
+        changes.push_back(change);
         self.buffer_changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Sessions whose packets are to be dropped, said at change `since` or later.
-    pub fn discards(&self, since: u64) -> Vec<SessionIndex> {
-        let discards = self.discards.lock().unwrap_or_else(PoisonError::into_inner);
-        discards.iter().filter(|&&(at, _)| at >= since).map(|&(_, session)| session).collect()
+    /// The changes after the first `since`; `None` when they are too many to be still known.
+    pub fn changes(&self, since: u64) -> Option<Vec<BufferChange>> {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = usize::try_from(self.buffer_changes.load(Ordering::Relaxed).wrapping_sub(since)).ok()?;
+        let known = changes.len().checked_sub(wanted)?;
+        Some(changes.range(known..).copied().collect())
     }
 
     /// Asks the workers; the next to look does it.

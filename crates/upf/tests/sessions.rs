@@ -415,3 +415,43 @@ fn a_packet_too_big_for_the_tunnel_is_answered_and_jumbos_pass_as_chains() {
     let out = rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 8900)));
     assert_eq!((out[0].0, out[0].1.len()), (N6, 14 + 28 + 8900));
 }
+
+#[test]
+fn changes_that_many_sessions_make_reach_a_buffer_that_is_far_behind() {
+    let mut rig = Rig::new();
+    let session = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    let other = rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap();
+    rig.upf.modify(session.seid, &far_update(2, BUFFER), now()).unwrap();
+    rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 10)));
+    rig.upf.modify(session.seid, &far_update(2, FORWARD), now()).unwrap();
+    // More changes than are kept, none of them this session's.
+    for _ in 0..5000 {
+        rig.upf.modify(other.seid, &far_update(2, FORWARD), now()).unwrap();
+    }
+    assert_eq!(rig.drain().len(), 1, "the packet is released");
+}
+
+#[test]
+fn updates_without_end_leave_one_periodic_report() {
+    let mut rig = Rig::new();
+    let mut request = SessionPlan::ipv4(7).establishment();
+    request.urrs[0].triggers = kaido_upf::rules::ReportingTriggers::PERIO;
+    request.urrs[0].measurement_period = Some(Duration::from_secs(30));
+    let start = now();
+    let session = rig.upf.establish(&request, start).unwrap();
+    for second in 1..=100 {
+        let update = Modification {
+            update_urrs: vec![kaido_upf::rules::UpdateUrr {
+                id: UrrId(1),
+                measurement_period: Some(Duration::from_secs(60)),
+                ..kaido_upf::rules::UpdateUrr::default()
+            }],
+            ..Modification::default()
+        };
+        rig.upf.modify(session.seid, &update, start + Duration::from_secs(second)).unwrap();
+    }
+    assert!(rig.upf.poll_events(start + Duration::from_secs(159), 10).is_empty());
+    assert_eq!(rig.upf.poll_events(start + Duration::from_secs(160), 10).len(), 1);
+    rig.upf.delete(session.seid, now()).unwrap();
+    assert!(rig.upf.poll_events(start + Duration::from_secs(100_000), 10).is_empty());
+}

@@ -12,7 +12,7 @@ use super::pool::Lease;
 use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{GRACE, Upf};
-use crate::node::WorkerOrder;
+use crate::node::{BufferChange, WorkerOrder};
 use crate::record::{Destination, Record, Rules, SessionIndex, SessionKey, Tunnel};
 use crate::rules::{
     Cause, FSeid, Modification, OuterHeaderCreation, PdrId, Rejection, RuleId, Seid, Teid, UrrId,
@@ -57,7 +57,6 @@ impl Upf {
         };
         // Never zero: the upper half is not.
         let seid = Seid((self.issue() | 1 << 63) & !0xffff_ffff | u64::from(index.0));
-        self.schedule(seid, &meters);
         self.sessions[index.0 as usize] = Some(Box::new(Session {
             seid,
             index,
@@ -67,8 +66,10 @@ impl Upf {
             keys: records.keys().copied().collect(),
             leases,
             tunnels: BTreeSet::new(),
+            periods: BTreeMap::new(),
         }));
         self.set_tunnels(index, &tunnels_of(&records));
+        self.schedule(index);
         self.live += 1;
         Ok(seid)
     }
@@ -84,7 +85,7 @@ impl Upf {
         let Some(session) = self.sessions[at].as_deref() else {
             return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
         };
-        let (seid, index, old_keys) = (session.seid, session.index, session.keys.clone());
+        let (index, old_keys) = (session.index, session.keys.clone());
         let mut slots = session.slots();
         let mut rules = session.rules.clone();
         let existing = session.meters.clone();
@@ -113,7 +114,6 @@ impl Upf {
             }
         };
         self.set_tunnels(index, &tunnels_of(&records));
-        self.schedule(seid, &new_meters);
         if !ended.is_empty() || !request.remove_urrs.is_empty() {
             // Nothing may follow an End Marker, and nothing may be counted after a final report.
             self.synchronize();
@@ -129,7 +129,7 @@ impl Upf {
                 session.cp_fseid = fseid;
             }
         }
-        self.node.buffers_changed(request.drop_buffered.then_some(index));
+        self.node.buffer_changed(BufferChange { session: index, discard: request.drop_buffered });
         Ok(reports)
     }
 
@@ -158,7 +158,7 @@ impl Upf {
     ) -> Vec<UsageReport> {
         let node = self.node.clone();
         let Some(session) = self.sessions[at].as_deref_mut() else { return Vec::new() };
-        let seid = session.seid;
+        let index = session.index;
         let mut reports = Vec::new();
         let mut released = Vec::new();
         for id in &request.remove_urrs {
@@ -181,13 +181,8 @@ impl Upf {
             }
         }
         session.rules = rules;
-        let updated: BTreeMap<_, _> = request
-            .update_urrs
-            .iter()
-            .filter_map(|update| Some((update.id, *session.meters.get(&update.id)?)))
-            .collect();
         self.release_meters(released.iter());
-        self.schedule(seid, &updated);
+        self.schedule(index);
         reports
     }
 

@@ -1,6 +1,5 @@
 //! What workers and the clock bring: reports.
 
-use std::cmp::Reverse;
 use std::time::SystemTime;
 
 use super::Upf;
@@ -18,8 +17,14 @@ impl Upf {
                     return;
                 };
                 let Some(urr) = session.rules.urrs.get(id) else { return };
+                if !meter.is_over(urr, &node.usage) {
+                    // Said of an earlier session that had the place and the counter.
+                    return;
+                }
                 let report = meter.report(urr, &node.usage, UsageReportTrigger::VOLTH, now);
                 out.push(SessionEvent::Usage { seid: session.seid, reports: vec![report] });
+                let index = session.index;
+                self.schedule(index);
             }
             WorkerEvent::Buffered { session, pdr } => {
                 if let Some(session) = self.by_index(session) {
@@ -39,28 +44,19 @@ impl Upf {
     /// Reports whose period has ended.
     pub(super) fn periodic(&mut self, now: SystemTime, limit: usize, out: &mut Vec<SessionEvent>) {
         while out.len() < limit
-            && let Some(&Reverse((due, seid, id))) = self.periods.peek()
+            && let Some(&(due, index, id)) = self.calendar.first()
             && due <= now
         {
-            self.periods.pop();
             let node = self.node.clone();
-            let Ok(index) = self.find(seid) else { continue };
-            let Some(session) = self.sessions[index].as_deref_mut() else { continue };
-            let (Some(meter), Some(urr)) = (session.meters.get_mut(&id), session.rules.urrs.get(&id)) else {
-                continue;
-            };
-            // A report in between, or an update, moved the period.
-            match meter.period_ends {
-                Some(ends) if ends <= now => {
-                    let report = meter.report(urr, &node.usage, UsageReportTrigger::PERIO, now);
-                    if let Some(next) = meter.period_ends {
-                        self.periods.push(Reverse((next, seid, id)));
-                    }
-                    out.push(SessionEvent::Usage { seid, reports: vec![report] });
-                }
-                Some(later) => self.periods.push(Reverse((later, seid, id))),
-                None => {}
-            }
+            let reported = self.by_index(index).and_then(|session| {
+                let (meter, urr) = (session.meters.get_mut(&id)?, session.rules.urrs.get(&id)?);
+                let report = meter.report(urr, &node.usage, UsageReportTrigger::PERIO, now);
+                Some(SessionEvent::Usage { seid: session.seid, reports: vec![report] })
+            });
+            out.extend(reported);
+            // The report began a new period; what had none to report is struck out.
+            self.schedule(index);
+            self.calendar.remove(&(due, index, id));
         }
     }
 }

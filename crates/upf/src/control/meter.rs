@@ -46,6 +46,17 @@ impl Meter {
             .map(|period| now + period);
     }
 
+    /// Whether a volume threshold was reached since the last report.
+    pub(crate) fn is_over(&self, urr: &Urr, usage: &UsageCounters) -> bool {
+        let volume = self.running(usage);
+        let over = |threshold: Option<u64>, count| threshold.is_some_and(|threshold| count >= threshold);
+        urr.volume_threshold.is_some_and(|threshold| {
+            over(threshold.total, volume.total_bytes())
+                || over(threshold.uplink, volume.uplink_bytes)
+                || over(threshold.downlink, volume.downlink_bytes)
+        })
+    }
+
     /// What was measured since the last report.
     pub(crate) fn running(&self, usage: &UsageCounters) -> Volume {
         let now = usage.read(self.slot);

@@ -12,8 +12,7 @@ mod pool;
 mod ruleset;
 mod session;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -28,7 +27,7 @@ use self::pool::{Lease, UePools, UsageSlots};
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
-use crate::node::{Node, WorkerEvent};
+use crate::node::{BufferChange, Node, WorkerEvent};
 use crate::record::{SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified,
@@ -54,7 +53,8 @@ pub struct Upf {
     slots: UsageSlots,
     /// Far ends of tunnels and the sessions that use them.
     tunnels: HashMap<(Teid, IpAddr), Vec<SessionIndex>>,
-    periods: BinaryHeap<Reverse<(SystemTime, Seid, UrrId)>>,
+    /// Periodic reports to come: what the sessions' `periods` say, by time.
+    calendar: BTreeSet<(SystemTime, SessionIndex, UrrId)>,
 }
 
 impl Upf {
@@ -79,7 +79,7 @@ impl Upf {
             issued: 0,
             ue_pools: UePools::new(ue_pools),
             tunnels: HashMap::new(),
-            periods: BinaryHeap::new(),
+            calendar: BTreeSet::new(),
         })
     }
 
@@ -229,12 +229,20 @@ impl Upf {
         }
     }
 
-    fn schedule(&mut self, seid: Seid, meters: &BTreeMap<UrrId, Meter>) {
-        for (&id, meter) in meters {
-            if let Some(due) = meter.period_ends {
-                self.periods.push(Reverse((due, seid, id)));
-            }
+    /// Brings the calendar up to date with the meters of a session.
+    fn schedule(&mut self, index: SessionIndex) {
+        let Some(session) = self.sessions.get_mut(index.0 as usize).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        let due = |(&id, meter): (&UrrId, &Meter)| meter.period_ends.map(|at| (id, at));
+        let wanted: BTreeMap<_, _> = session.meters.iter().filter_map(due).collect();
+        for (&id, &at) in session.periods.iter().filter(|&(id, at)| wanted.get(id) != Some(at)) {
+            self.calendar.remove(&(at, index, id));
         }
+        for (&id, &at) in wanted.iter().filter(|&(id, at)| session.periods.get(id) != Some(at)) {
+            self.calendar.insert((at, index, id));
+        }
+        session.periods = wanted;
     }
 }
 
@@ -325,7 +333,10 @@ impl SessionService for Upf {
                 }
             }
         }
-        self.node.buffers_changed(Some(session.index));
+        for (&id, &due) in &session.periods {
+            self.calendar.remove(&(due, session.index, id));
+        }
+        self.node.buffer_changed(BufferChange { session: session.index, discard: true });
         self.free_indices.push(session.index.0);
         self.live -= 1;
         Ok(Deleted { usage_reports })

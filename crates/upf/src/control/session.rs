@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use super::meter::Meter;
 use super::pool::Lease;
@@ -22,6 +23,8 @@ pub(crate) struct Session {
     pub(crate) keys: BTreeSet<SessionKey>,
     /// UE addresses to give back.
     pub(crate) leases: Vec<Lease>,
+    /// When which periodic report is due, as the node's calendar has it.
+    pub(crate) periods: BTreeMap<UrrId, SystemTime>,
     /// Far ends of its tunnels, to know an Error Indication by.
     pub(crate) tunnels: BTreeSet<(Teid, IpAddr)>,
 }

@@ -24,7 +24,7 @@ use self::forward::Arrival;
 use self::hold::{Buffers, PendingQueue};
 use self::limit::RateLimit;
 use self::parse::{Packet, Parsed, parse};
-use crate::node::{Node, WorkerEvent, WorkerOrder};
+use crate::node::{BufferChange, Node, WorkerEvent, WorkerOrder};
 use crate::record::{Record, SessionIndex, SessionKey};
 
 /// How often what waits too long is looked for.
@@ -226,13 +226,19 @@ impl Worker {
 
     /// Sends on the buffered packets of sessions that changed, drops those that are to be dropped.
     fn look_at_buffers(&mut self, guard: &Guard<'_>, since: u64, out: &mut Output<'_>) {
-        for session in self.node.discards(since) {
-            for packet in self.buffers.take(session) {
-                out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
+        let node = self.node.clone();
+        let changes = node.changes(since).unwrap_or_else(|| {
+            let all = self.buffers.sessions().into_iter();
+            all.map(|session| BufferChange { session, discard: false }).collect()
+        });
+        for BufferChange { session, discard } in changes {
+            if discard {
+                for packet in self.buffers.take(session) {
+                    out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
+                }
+            } else if self.buffers.holds(session) {
+                self.release(guard, session, out);
             }
-        }
-        for session in self.buffers.sessions() {
-            self.release(guard, session, out);
         }
     }
 
@@ -246,7 +252,11 @@ impl Worker {
                 out.drop(from, frame, DropReason::BufferDiscarded);
                 continue;
             };
-            self.apply(record, Arrival { port: from, key, qfi }, &packet, frame, Some(since), out);
+            let arrival = Arrival { port: from, key, qfi };
+            if let Some((_, frame)) = self.apply(record, arrival, &packet, frame, Some(since), out) {
+                // The way became narrower while it waited; its sender will learn from the next.
+                out.drop(from, frame, DropReason::TooBig);
+            }
         }
     }
 }
