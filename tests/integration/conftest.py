@@ -44,8 +44,8 @@ def binary() -> Path:
 
 @pytest.fixture
 def net() -> Iterator[Topology]:
-    """The three namespaces, with names of their own so that a demonstration may run beside."""
-    with Topology("kt-") as topology:
+    """The three namespaces, with names of their own, so that others may run beside."""
+    with Topology(f"kt{os.getpid()}-") as topology:
         yield topology
 
 

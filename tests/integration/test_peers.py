@@ -16,8 +16,8 @@ from rig.node import Node
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
 
-#: An SMF made of scapy's PFCP layers. Prints what it was answered, as JSON.
-SMF = textwrap.dedent("""
+#: What every SMF made of scapy's PFCP layers begins with.
+SMF_BASE = textwrap.dedent("""
     import json, socket, sys
     from scapy.contrib.pfcp import *
 
@@ -41,33 +41,41 @@ SMF = textwrap.dedent("""
         found = [e for e in answer.payload.IE_list if isinstance(e, element)]
         return getattr(found[0], field) if found else None
 
+    def rules(far2):
+        return PFCPSessionEstablishmentRequest(IE_list=[
+            IE_NodeId(id_type=0, ipv4=SMF),
+            IE_FSEID(v4=1, seid=0x1234, ipv4=SMF),
+            IE_CreatePDR(IE_list=[
+                IE_PDR_Id(id=1), IE_Precedence(precedence=100),
+                IE_PDI(IE_list=[IE_SourceInterface(interface=0), IE_FTEID(CH=1, V4=1)]),
+                IE_OuterHeaderRemoval(header=0), IE_FAR_Id(id=1), IE_URR_Id(id=1)]),
+            IE_CreatePDR(IE_list=[
+                IE_PDR_Id(id=2), IE_Precedence(precedence=100),
+                IE_PDI(IE_list=[IE_SourceInterface(interface=1),
+                                IE_UE_IP_Address(SD=1, V4=1, ipv4="10.60.99.1"),
+                                IE_SDF_Filter(FD=1, flow_description="permit out ip from any to assigned")]),
+                IE_FAR_Id(id=2), IE_URR_Id(id=1)]),
+            IE_CreateFAR(IE_list=[IE_FAR_Id(id=1), IE_ApplyAction(FORW=1),
+                IE_ForwardingParameters(IE_list=[IE_DestinationInterface(interface=1)])]),
+            IE_CreateFAR(IE_list=[IE_FAR_Id(id=2), *far2]),
+            IE_CreateURR(IE_list=[IE_URR_Id(id=1), IE_MeasurementMethod(VOLUM=1),
+                IE_ReportingTriggers()]),
+        ])
+
+    tunnel = [IE_DestinationInterface(interface=0),
+              IE_OuterHeaderCreation(GTPUUDPIPV4=1, TEID=0x5678, ipv4="10.100.3.2")]
+
     said = {}
     setup = PFCPAssociationSetupRequest(IE_list=[
         IE_NodeId(id_type=0, ipv4=SMF), IE_RecoveryTimeStamp(timestamp=3900000000)])
     answer = ask(setup, 1)
     said["setup"] = [type(answer.payload).__name__, value(answer, IE_Cause, "cause")]
 
-    establishment = PFCPSessionEstablishmentRequest(IE_list=[
-        IE_NodeId(id_type=0, ipv4=SMF),
-        IE_FSEID(v4=1, seid=0x1234, ipv4=SMF),
-        IE_CreatePDR(IE_list=[
-            IE_PDR_Id(id=1), IE_Precedence(precedence=100),
-            IE_PDI(IE_list=[IE_SourceInterface(interface=0), IE_FTEID(CH=1, V4=1)]),
-            IE_OuterHeaderRemoval(header=0), IE_FAR_Id(id=1), IE_URR_Id(id=1)]),
-        IE_CreatePDR(IE_list=[
-            IE_PDR_Id(id=2), IE_Precedence(precedence=100),
-            IE_PDI(IE_list=[IE_SourceInterface(interface=1),
-                            IE_UE_IP_Address(SD=1, V4=1, ipv4="10.60.99.1"),
-                            IE_SDF_Filter(FD=1, flow_description="permit out ip from any to assigned")]),
-            IE_FAR_Id(id=2), IE_URR_Id(id=1)]),
-        IE_CreateFAR(IE_list=[IE_FAR_Id(id=1), IE_ApplyAction(FORW=1),
-            IE_ForwardingParameters(IE_list=[IE_DestinationInterface(interface=1)])]),
-        IE_CreateFAR(IE_list=[IE_FAR_Id(id=2), IE_ApplyAction(FORW=1),
-            IE_ForwardingParameters(IE_list=[IE_DestinationInterface(interface=0),
-                IE_OuterHeaderCreation(GTPUUDPIPV4=1, TEID=0x5678, ipv4="10.100.3.2")])]),
-        IE_CreateURR(IE_list=[IE_URR_Id(id=1), IE_MeasurementMethod(VOLUM=1),
-            IE_ReportingTriggers()]),
-    ])
+""")
+
+#: One whole life. Prints what it was answered, as JSON.
+SMF = SMF_BASE + textwrap.dedent("""
+    establishment = rules([IE_ApplyAction(FORW=1), IE_ForwardingParameters(IE_list=tunnel)])
     answer = ask(establishment, 2, 0)
     said["establishment"] = [type(answer.payload).__name__, value(answer, IE_Cause, "cause")]
     said["our_seid"] = answer.seid
@@ -118,6 +126,57 @@ def test_scapy_sets_up_changes_and_ends_a_session(node: Node, net: Topology) -> 
     assert said["release"] == 1
 
 
+#: An idle UE is paged: its packets wait, one report comes, they arrive in order. Speaks as the gNB too.
+PAGING = SMF_BASE + textwrap.dedent("""
+    gnb = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    gnb.bind(("10.100.3.2", 2152))
+    gnb.settimeout(5)
+    answer = ask(rules([IE_ApplyAction(BUFF=1, NOCP=1)]), 2, 0)
+    seid = value(answer, IE_FSEID, "seid")
+    print("idle", flush=True)
+    reports = []
+    while not reports:
+        message = PFCP(sock.recv(65535))
+        if message.message_type == 56:
+            reports.append([value(message, IE_ReportType, "DLDR"), message.seid])
+            sock.send(bytes(PFCP(version=1, S=1, seid=seid, seq=message.seq)
+                            / PFCPSessionReportResponse(IE_list=[IE_Cause(cause=1)])))
+    said["reports"] = reports
+    sys.stdin.readline()
+    answer = ask(PFCPSessionModificationRequest(IE_list=[IE_UpdateFAR(IE_list=[
+        IE_FAR_Id(id=2), IE_ApplyAction(FORW=1), IE_UpdateForwardingParameters(IE_list=tunnel)])]), 3, seid)
+    said["released"] = value(answer, IE_Cause, "cause")
+    said["payloads"] = [gnb.recv(2000)[8 + 28:].decode() for _ in range(3)]
+    print(json.dumps(said))
+""")
+
+
+def test_an_idle_ue_is_paged_and_gets_its_packets_in_order(node: Node, net: Topology) -> None:
+    """Buffering, one downlink data report, and release, over real sockets."""
+    smf = net.ran.start(
+        sys.executable,
+        "-c",
+        PAGING,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert smf.stdin is not None
+    assert smf.stdout is not None
+    assert smf.stdout.readline() == "idle\n", smf.communicate()
+    code = (
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "for n in range(3): s.sendto(b'packet %d' % n, ('10.60.99.1', 9))"
+    )
+    net.dn.run(sys.executable, "-c", code)
+    out, error = smf.communicate("go\n", timeout=20)
+    assert smf.returncode == 0, error + node.log.read_text()
+    said = json.loads(out)
+    assert said["reports"] == [[1, 0x1234]]
+    assert said["released"] == 1
+    assert said["payloads"] == ["packet 0", "packet 1", "packet 2"]
+
+
 def warnings(capture: Path) -> list[str]:
     """What tshark finds wrong with a capture: malformed packets and expert warnings."""
     fields = ["frame.number", "frame.protocols", "_ws.expert.severity", "_ws.expert.message", "_ws.malformed"]
@@ -146,7 +205,7 @@ def test_tshark_reads_all_we_send_without_a_warning(
         for name, interface in (("n3", "gnb0"), ("n4", "smf0"))
     ]
     wait_until(lambda: all(path.exists() for path in captures.values()), "tcpdump starts")
-    net.dn.start(sys.executable, "-m", "rig.echo", "10.100.6.2", "7")
+    net.echo()
     traffic = "--traffic pps=200,bytes=200,seconds=1,to=10.100.6.2:7"
     for options, base in (
         (f"--ues 20 --qfi 9 --threshold 500 {traffic}", None),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import OVER_IPV4, OVER_IPV6, Attach
-from rig.net import UE_IPV4, UE_IPV6, Topology, wait_until
+from rig.net import UE_IPV4, UE_IPV6, NetError, Topology, wait_until
 from rig.node import Node
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
@@ -46,6 +46,26 @@ def test_other_drivers_carry_the_same(
     assert ping(net, "ue0", "10.100.6.2")
     assert ping(net, "ue0", "fd00:6::2", "-s", "1300")
     assert net.ran.run("ping", "-c", "2", "-W", "2", "10.100.3.1").returncode == 0
+    assert node.stop() == 0
+
+
+def test_workers_share_the_queues_of_every_port(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach
+) -> None:
+    """Two workers, two queues a port; with fewer workers than queues the node says what to do."""
+    for space, name in ((net.upf, "n3"), (net.upf, "n6"), (net.ran, "gnb0"), (net.dn, "eth0")):
+        space.run("ethtool", "-L", name, "rx", "2", "tx", "2")
+    with pytest.raises(NetError, match="2 receive queues and there are 1 workers"):
+        Node(binary, net.upf, tmp_path).start()
+    node = Node(binary, net.upf, tmp_path, workers=2).start()
+    net.echo()
+    sim = attach("--ues 100 --tuns 1 --qfi 9 --traffic pps=1000,bytes=200,seconds=2,to=10.100.6.2:7")
+    assert ping(net, "ue0", "10.100.6.2")
+    assert ping(net, "ue0", "fd00:6::2")
+    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends", 30)
+    totals = sim.stop()["totals"]
+    assert isinstance(totals, dict)
+    assert totals["generated"]["received"] == totals["generated"]["sent"]
     assert node.stop() == 0
 
 
@@ -112,7 +132,7 @@ def test_usage_is_what_the_data_network_counted(
     out = tmp_path / "count.json"
     counting = net.dn.start(sys.executable, "-m", "rig.count", "eth0", UE_IPV4, UE_IPV6, "--out", str(out))
     wait_until(out.with_suffix(".ready").exists, "the counter starts")
-    net.dn.start(sys.executable, "-m", "rig.echo", "10.100.6.2", "7")
+    net.echo()
     traffic = "pps=1000,bytes=300,seconds=4,to=10.100.6.2:7"
     sim = attach(f"--ues 200 --qfi 9 --threshold 10000 --traffic {traffic}")
     wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends", 30)

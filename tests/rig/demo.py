@@ -100,8 +100,7 @@ class Demo:
             f"--ue-ipv4 10.60.0.1 --ue-ipv6 {UE_IPV6} --qfi 9 --network-instance internet --tuns {TUNS} "
             f"--traffic pps=2000,bytes=512,seconds={self.seconds},to={WEB}:7 --hold"
         )
-        echo = net.dn.start(sys.executable, "-m", "rig.echo", WEB, "7")
-        assert echo.poll() is None
+        net.echo()
         sim = Sim(self.binary, net.ran, self.out, arguments.split())
         sim.log.write_text("")
         sim.start()

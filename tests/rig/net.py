@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -173,6 +174,14 @@ class Topology:
         left.run("ethtool", "-K", cable.left_name, "tx", "off", check=False)
         left.ip("link", "set", cable.left_name, "txqueuelen", "10000")
         run("tc", "-n", left.name, "qdisc", "add", "dev", cable.left_name, "root", "pfifo", check=False)
+
+    def echo(self) -> None:
+        """Start a UDP echo server in the data network, at 10.100.6.2 port 7."""
+        self.dn.start(sys.executable, "-m", "rig.echo", "10.100.6.2", "7")
+        listening = ("ss", "--listening", "--udp", "--numeric")
+        wait_until(
+            lambda: "10.100.6.2:7 " in self.dn.run(*listening).stdout, "the echo server does not start"
+        )
 
     def carriers(self) -> bool:
         """Whether every end of every cable is up."""

@@ -14,6 +14,7 @@ CONFIG = """\
 [node]
 sessions_max = {sessions_max}
 frames = 16384
+workers = {workers}
 
 [[port]]
 name = "n3"
@@ -52,6 +53,7 @@ class Node:
     folder: Path
     driver: str = "af_xdp"
     sessions_max: int = 4096
+    workers: int = 1
     config: str | None = None
     process: subprocess.Popen[str] | None = None
 
@@ -69,7 +71,7 @@ class Node:
         """Start the node and wait until it answers."""
         file = self.folder / "kaido.toml"
         text = self.config or CONFIG.format(
-            driver=self.driver, socket=self.socket, sessions_max=self.sessions_max
+            driver=self.driver, socket=self.socket, sessions_max=self.sessions_max, workers=self.workers
         )
         file.write_text(text)
         with self.log.open("a") as log:

@@ -380,6 +380,12 @@ fn a_packet_waits_for_its_next_hop_and_is_then_sent() {
     let sizes: Vec<_> = out.iter().map(|(_, frame)| frame.len() - 42).collect();
     assert_eq!(sizes, [0, 1, 2]);
     assert!(out.iter().all(|(_, frame)| frame[..6] == [5; 6]));
+    // A packet that finds the next hop known does not overtake those that still wait.
+    rig.routes.set_neighbour(Wanted { port: N6, address: ip("10.100.6.2") }, None);
+    assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 3))).is_empty());
+    rig.routes.set_neighbour(Wanted { port: N6, address: ip("10.100.6.2") }, Some([5; 6]));
+    let out = rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 4)));
+    assert_eq!(out.iter().map(|(_, frame)| frame.len() - 42).collect::<Vec<_>>(), [3, 4]);
     rig.routes.set_routes([]);
     rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 1)));
     assert_eq!(rig.drops(N3, DropReason::NoRoute), 1);

@@ -208,6 +208,22 @@ impl Worker {
         resolution: Resolution,
         destination: IpAddr,
         from: PortId,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) -> bool {
+        if !self.pending.is_empty() {
+            // The next hop may have become known since those before this packet began to wait.
+            self.retry_pending(out);
+        }
+        self.send_now(resolution, destination, from, frame, out)
+    }
+
+    #[inline]
+    fn send_now(
+        &mut self,
+        resolution: Resolution,
+        destination: IpAddr,
+        from: PortId,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> bool {
@@ -246,7 +262,7 @@ impl Worker {
                 }
                 Resolution::Pending => self.pending.keep(packet),
                 resolution => {
-                    self.send(resolution, packet.destination, packet.from, packet.frame, out);
+                    self.send_now(resolution, packet.destination, packet.from, packet.frame, out);
                 }
             }
         }
