@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+import signal
 import struct
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from conftest import Attach
 from rig.net import Topology, wait_until
-from rig.node import Node
+from rig.node import CONFIG, Node
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
 
@@ -80,10 +82,10 @@ def mangled(seeds: list[bytes], count: int, seed: int) -> Iterator[bytes]:
 STRANGER = "10.100.4.99"
 
 
-def storm(net: Topology, address: str, port: int, datagrams: Iterator[bytes]) -> int:
+def storm(net: Topology, address: str, port: int, datagrams: Iterator[bytes], source: str = STRANGER) -> int:
     """Send datagrams from `ran`; how many went out."""
     stream = b"".join(struct.pack("I", len(datagram)) + datagram for datagram in datagrams)
-    command = net.ran.command(sys.executable, "-c", SENDER, address, str(port), STRANGER)
+    command = net.ran.command(sys.executable, "-c", SENDER, address, str(port), source)
     done = subprocess.run(command, input=stream, capture_output=True, timeout=300, check=True)
     return int(done.stdout)
 
@@ -145,6 +147,41 @@ def test_a_storm_to_both_ports_changes_nothing(node: Node, net: Topology, attach
     counts = after["pfcp"]
     assert isinstance(counts, list)
     assert sum(count["count"] for count in counts if "discarded" in count["name"]) > 1000, counts
+
+
+def test_a_stranger_is_not_listened_to(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """With pfcp.allow, a control plane from elsewhere gets no answer and changes nothing."""
+    node = Node(binary, net.upf, tmp_path)
+    text = CONFIG.format(driver="af_xdp", socket=node.socket, sessions_max=16, workers=1)
+    node.config = text.replace("[pfcp]", '[pfcp]\nallow = ["10.100.4.99/32", "fd00:4::/64"]')
+    node.start()
+    assert not heartbeat(net)
+    # In this order: a second address of a network goes with the first.
+    net.ran.ip("address", "delete", "10.100.4.2/24", "dev", "smf0")
+    net.ran.ip("address", "add", f"{STRANGER}/24", "dev", "smf0")
+    assert heartbeat(net)
+    status = node.ask("status")
+    assert status is not None
+    assert {"name": "datagrams not in pfcp.allow", "count": 1} in status["pfcp"]  # type: ignore[operator]
+    assert node.stop() == 0
+
+
+def test_what_the_device_drops_is_counted_too(node: Node, net: Topology, attach: Attach) -> None:
+    """More than the node can take: every packet sent is accounted for by the node's own counters."""
+    attach("--ues 1 --tuns 1")
+    net.ran.run("ping", "-c", "1", "-W", "2", "10.100.3.1")
+    # While the process is stopped, its receive ring fills.
+    assert node.process is not None
+    node.process.send_signal(signal.SIGSTOP)
+    sent = storm(
+        net, "10.100.3.1", 2152, (b"\x30\xff\x00\x00\x00\x00\x77\x77" for _ in range(6000)), "10.100.3.2"
+    )
+    node.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: sum(node.drops().values()) >= sent, "all are accounted for", 10)
+    drops = node.drops()
+    assert drops.get("n3 rx_ring_full", 0) + drops.get("n3 rx_no_frame", 0) > 1000, drops
+    assert drops["n3 teid_unknown"] > 1000, drops
+    assert sum(drops.values()) == sent, drops
 
 
 def test_a_ue_cannot_send_as_another_nor_to_the_node(node: Node, net: Topology, attach: Attach) -> None:

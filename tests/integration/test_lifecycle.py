@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import socket
 import time
 from pathlib import Path
 
 import pytest
 from conftest import Attach
 from rig.net import Topology, run, wait_until
-from rig.node import Node
+from rig.node import CONFIG, Node
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "bpftool")
 
@@ -47,6 +49,25 @@ def test_sessions_end_with_the_node_in_good_order(node: Node, net: Topology, att
     assert node.stop() == 0
     wait_until(sim.ended, "the control plane has released", 20)
     assert net.ran.links()
+
+
+def test_a_service_manager_is_told_and_logs_are_for_machines(
+    binary: Path, net: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """READY when packets flow, STOPPING before they cease, and a JSON object for every event."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        node = Node(binary, net.upf, tmp_path)
+        node.config = CONFIG.format(driver="af_xdp", socket=node.socket, sessions_max=16, workers=1)
+        node.config += '\n[log]\nformat = "json"\nlevel = "debug"\n'
+        node.start()
+        assert manager.recv(200) == b"READY=1\n"
+        assert node.stop() == 0
+        assert manager.recv(200) == b"STOPPING=1\n"
+    events = [json.loads(line) for line in node.log.read_text().splitlines()]
+    assert any(event["fields"]["message"] == "the user plane runs" for event in events)
 
 
 def test_many_restarts_of_the_ran_leave_no_session(node: Node, attach: Attach) -> None:

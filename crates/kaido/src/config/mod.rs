@@ -201,6 +201,9 @@ pub(crate) struct PfcpConfig {
     /// Control planes to set associations up with; others may set up theirs.
     #[serde(default)]
     pub(crate) control_planes: Vec<Listen>,
+    /// Prefixes of control planes that are listened to; empty listens to all.
+    #[serde(default)]
+    pub(crate) allow: Vec<Prefix>,
     /// Seconds between heartbeats.
     #[serde(default = "default_heartbeat_s")]
     pub(crate) heartbeat_interval_s: Spanned<u32>,
@@ -366,6 +369,21 @@ impl Config {
 }
 
 impl Prefix {
+    /// Whether an address lies in it.
+    pub(crate) fn contains(&self, addr: IpAddr) -> bool {
+        match (self.addr, addr.to_canonical()) {
+            (IpAddr::V4(net), IpAddr::V4(addr)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.len)).unwrap_or(0);
+                (net.to_bits() ^ addr.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(net), IpAddr::V6(addr)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.len)).unwrap_or(0);
+                (net.to_bits() ^ addr.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+
     /// As an IPv4 network.
     pub(crate) fn ipv4(&self) -> Option<(Ipv4Addr, u8)> {
         match self.addr {
@@ -380,5 +398,23 @@ impl Prefix {
             IpAddr::V6(addr) => Some((addr, self.len)),
             IpAddr::V4(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_holds_its_addresses_and_no_others() {
+        let holds = |prefix: &str, addr: &str| {
+            Prefix::try_from(prefix.to_owned()).unwrap().contains(addr.parse().unwrap())
+        };
+        assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
+        assert!(holds("0.0.0.0/0", "192.0.2.1") && !holds("0.0.0.0/0", "2001:db8::1"));
+        assert!(holds("10.0.0.1/32", "10.0.0.1") && !holds("10.0.0.1/32", "10.0.0.2"));
+        assert!(holds("2001:db8::/32", "2001:db8:1::1") && !holds("2001:db8::/32", "2001:db9::1"));
+        assert!(Prefix::try_from("10.0.0.0/33".to_owned()).is_err());
+        assert!(Prefix::try_from("10.0.0.0".to_owned()).is_err());
     }
 }

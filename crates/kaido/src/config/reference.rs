@@ -129,6 +129,14 @@ const FIELDS: &[Field] = &[
         "[]",
         "Control planes that the node sets associations up with. Others may set up theirs.",
     ),
+    (
+        "pfcp",
+        "allow",
+        "list of prefixes",
+        "everyone",
+        "Prefixes of control planes that are listened to; datagrams from elsewhere are counted and dropped. PFCP has no \
+         authentication of its own: name your SMFs here unless the network keeps strangers out.",
+    ),
     ("pfcp", "heartbeat_interval_s", "1 to 3600", "10", "Seconds between heartbeats."),
     ("pfcp", "t1_ms", "10 to 60000", "3000", "T1: milliseconds until a request is sent again."),
     ("pfcp", "n1", "1 to 10", "3", "N1: how often a request is sent again before it is given up."),

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::server::Server;
 use crate::api::{self, Answer, Question};
+use crate::config::Prefix;
 
 /// How often workers' events are looked for: the latency of a usage report.
 const PACE: Duration = Duration::from_millis(10);
@@ -42,6 +43,10 @@ pub(super) struct Control {
     pub(super) pool: &'static FramePool,
     pub(super) ports: Vec<ShownPort>,
     pub(super) workers: Vec<Arc<WorkerCounters>>,
+    /// Control planes that are listened to; empty for all.
+    pub(super) allow: Vec<Prefix>,
+    /// Datagrams from elsewhere.
+    pub(super) strangers: u64,
     /// Room for one datagram.
     pub(super) buffer: Box<[u8]>,
 }
@@ -74,8 +79,8 @@ impl Control {
         let mut out = Vec::new();
         self.endpoint.poll(Moment::now(), &mut out);
         self.send(&out, None);
-        let Self { endpoint, server, node_id, started, pool, ports, workers, .. } = self;
-        let view = View { endpoint, node_id, started: *started, pool, ports, workers };
+        let Self { endpoint, server, node_id, started, pool, ports, workers, strangers, .. } = self;
+        let view = View { endpoint, node_id, started: *started, pool, ports, workers, strangers: *strangers };
         server.serve(|question| view.answer(question));
     }
 
@@ -101,6 +106,10 @@ impl Control {
                     continue;
                 }
             };
+            if !self.allow.is_empty() && !self.allow.iter().any(|prefix| prefix.contains(from.ip())) {
+                self.strangers += 1;
+                continue;
+            }
             let mut out = Vec::new();
             self.endpoint.handle(Moment::now(), from, &self.buffer[..len], &mut out);
             self.send(&out, Some(at));
@@ -136,6 +145,7 @@ struct View<'c> {
     pool: &'static FramePool,
     ports: &'c [ShownPort],
     workers: &'c [Arc<WorkerCounters>],
+    strangers: u64,
 }
 
 impl View<'_> {
@@ -187,6 +197,8 @@ impl View<'_> {
             };
             api::Count { name, count: sample.value }
         });
+        let strangers = (self.strangers > 0)
+            .then(|| api::Count { name: "datagrams not in pfcp.allow".to_owned(), count: self.strangers });
         api::Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node_id: self.node_id.to_owned(),
@@ -202,7 +214,7 @@ impl View<'_> {
             downlink_bytes: volume.downlink_bytes,
             ports: ports.collect(),
             peers: peers.collect(),
-            pfcp: pfcp.collect(),
+            pfcp: pfcp.chain(strangers).collect(),
         }
     }
 

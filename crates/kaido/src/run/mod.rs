@@ -109,6 +109,8 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
         pool,
         ports: opened.shown(),
         workers: workers.iter().map(|worker| worker.counters().clone()).collect(),
+        allow: config.pfcp.allow.clone(),
+        strangers: 0,
         buffer: datagram_buffer(),
     };
     notify(&[sd_notify::NotifyState::Ready]);

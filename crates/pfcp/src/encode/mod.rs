@@ -98,7 +98,6 @@ pub(crate) fn up_features(features: Features) -> Ie {
         (UPFunctionFeatures::UEIP, features.allocates_ue_addresses),
         (UPFunctionFeatures::MNOP, true),
         (UPFunctionFeatures::BUNDL, true),
-        (UPFunctionFeatures::IP6PL, true),
     ] {
         if on {
             octets.insert(flag);
