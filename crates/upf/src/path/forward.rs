@@ -83,7 +83,7 @@ impl Worker {
             return None;
         };
         if !action.gate_open || action.apply.drop {
-            self.count(record, action, packet, true, out);
+            self.count(record, action, packet, true);
             let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
             out.drop(arrival.port, frame, reason);
             return None;
@@ -103,11 +103,10 @@ impl Worker {
     /// Moves the counters of an action: all for a packet that goes on, those before QoS enforcement for
     /// one that does not.
     #[inline]
-    fn count(&mut self, record: &Record, action: &Action, packet: &Packet, dropped: bool, out: &Output<'_>) {
-        let now_ms = self.now_ms(out);
+    fn count(&mut self, record: &Record, action: &Action, packet: &Packet, dropped: bool) {
         for (slot, before_qos) in action.usage.iter() {
             if (!dropped || before_qos)
-                && self.node.usage.count(slot, record.direction, packet.total_len as u64, now_ms)
+                && self.node.usage.count(slot, record.direction, packet.total_len as u64, self.now_ms)
             {
                 self.tell(WorkerEvent::Threshold { session: record.session, slot });
             }
@@ -158,7 +157,7 @@ impl Worker {
         }
         emit::take_hop(&mut frame);
         if self.send(resolution, packet.dst, from, frame, out) {
-            self.count(record, action, packet, false, out);
+            self.count(record, action, packet, false);
         }
         None
     }
@@ -186,7 +185,7 @@ impl Worker {
             return None;
         }
         if self.send(resolution, tunnel.peer, from, frame, out) {
-            self.count(record, action, packet, false, out);
+            self.count(record, action, packet, false);
         }
         None
     }

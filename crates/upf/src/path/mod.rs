@@ -51,6 +51,8 @@ struct Worker {
     /// Changes of sessions up to which the buffered packets were looked at.
     buffer_changes: u64,
     swept: Instant,
+    /// Milliseconds since the node's start, at the last batch.
+    now_ms: u64,
     error_indications: RateLimit,
     extension_notices: RateLimit,
     icmp_errors: RateLimit,
@@ -71,6 +73,7 @@ impl Path {
             pending_tried: 0,
             buffer_changes: node.buffer_changes(),
             swept: Instant::now(),
+            now_ms: 0,
             error_indications: limit(),
             extension_notices: limit(),
             icmp_errors: limit(),
@@ -89,6 +92,7 @@ impl Function for Path {
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         let Self { reader, worker } = self;
+        worker.take_time(out);
         let mut packets: ArrayVec<(Frame, Parsed), BATCH_MAX> = ArrayVec::new();
         let mut keys: ArrayVec<SessionKey, BATCH_MAX> = ArrayVec::new();
         for frame in batch.drain(..) {
@@ -128,6 +132,7 @@ impl Function for Path {
 
     fn tick(&mut self, out: &mut Output<'_>) {
         let Self { reader, worker } = self;
+        worker.take_time(out);
         for order in worker.node.take_orders() {
             match order {
                 WorkerOrder::EndMarker(tunnel) => worker.end_marker(&tunnel, out),
@@ -218,10 +223,10 @@ impl Worker {
         }
     }
 
-    /// Milliseconds since the node's start.
-    fn now_ms(&self, out: &Output<'_>) -> u64 {
+    /// Takes the time for what follows: once for a batch, since the division would cost every packet.
+    fn take_time(&mut self, out: &Output<'_>) {
         let elapsed = out.now().saturating_duration_since(self.node.started);
-        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+        self.now_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     }
 
     /// Sends on the buffered packets of sessions that changed, drops those that are to be dropped.
