@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import Attach
 from rig.net import Topology, wait_until
-from rig.node import CONFIG, Node
+from rig.node import Node
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
 
@@ -151,10 +151,8 @@ def test_a_storm_to_both_ports_changes_nothing(node: Node, net: Topology, attach
 
 def test_a_stranger_is_not_listened_to(binary: Path, net: Topology, tmp_path: Path) -> None:
     """With pfcp.allow, a control plane from elsewhere gets no answer and changes nothing."""
-    node = Node(binary, net.upf, tmp_path)
-    text = CONFIG.format(driver="af_xdp", socket=node.socket, sessions_max=16, workers=1)
-    node.config = text.replace("[pfcp]", '[pfcp]\nallow = ["10.100.4.99/32", "fd00:4::/64"]')
-    node.start()
+    allow = 'allow = ["10.100.4.99/32", "fd00:4::/64"]'
+    node = Node(binary, net.upf, tmp_path, pfcp=allow).start()
     assert not heartbeat(net)
     # In this order: a second address of a network goes with the first.
     net.ran.ip("address", "delete", "10.100.4.2/24", "dev", "smf0")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import Attach
 from rig.net import Topology, run, wait_until
-from rig.node import CONFIG, Node
+from rig.node import Node
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "bpftool")
 
@@ -59,10 +59,8 @@ def test_a_service_manager_is_told_and_logs_are_for_machines(
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        node = Node(binary, net.upf, tmp_path)
-        node.config = CONFIG.format(driver="af_xdp", socket=node.socket, sessions_max=16, workers=1)
-        node.config += '\n[log]\nformat = "json"\nlevel = "debug"\n'
-        node.start()
+        log = '\n[log]\nformat = "json"\nlevel = "debug"\n'
+        node = Node(binary, net.upf, tmp_path, more=log).start()
         assert manager.recv(200) == b"READY=1\n"
         assert node.stop() == 0
         assert manager.recv(200) == b"STOPPING=1\n"

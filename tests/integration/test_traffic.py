@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import OVER_IPV4, OVER_IPV6, Attach
 from rig.net import UE_IPV4, UE_IPV6, NetError, Topology, wait_until
-from rig.node import Node
+from rig.node import Node, port
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
 
@@ -69,33 +69,15 @@ def test_workers_share_the_queues_of_every_port(
     assert node.stop() == 0
 
 
-TAP_CONFIG = """\
-[[port]]
-name = "n3"
-driver = "af_xdp"
-interface = "n3"
-roles = ["n3"]
-
-[[port]]
-name = "n6"
-driver = "tap"
-interface = "kaido0"
-roles = ["n6"]
-addresses = ["10.100.7.1/24", "fd00:7::1/64"]
-
-[pfcp]
-listen = ["10.100.4.1"]
-
-[control]
-socket = "{socket}"
-"""
-
-
 def test_a_tap_device_makes_this_host_the_data_network(
     binary: Path, net: Topology, tmp_path: Path, attach: Attach
 ) -> None:
     """One interface is enough: behind the TAP device is the node's own kernel."""
-    node = Node(binary, net.upf, tmp_path, config=TAP_CONFIG.format(socket=tmp_path / "kaido.sock")).start()
+    addresses = 'addresses = ["10.100.7.1/24", "fd00:7::1/64"]'
+    instance = 'network_instance = "internet"'
+    node = Node(
+        binary, net.upf, tmp_path, n6=port("n6", "tap", addresses, instance, interface="kaido0")
+    ).start()
     for network in (UE_IPV4, UE_IPV6):
         net.upf.ip("route", "add", network, "dev", "kaido0")
     attach("--ues 1 --tuns 1")

@@ -16,19 +16,6 @@ sessions_max = {sessions_max}
 frames = 16384
 workers = {workers}
 
-[[port]]
-name = "n3"
-driver = "{driver}"
-interface = "n3"
-roles = ["n3"]
-
-[[port]]
-name = "n6"
-driver = "{driver}"
-interface = "n6"
-roles = ["n6"]
-network_instance = "internet"
-
 [pfcp]
 listen = ["10.100.4.1", "fd00:4::1"]
 heartbeat_interval_s = 2
@@ -44,6 +31,17 @@ socket = "{socket}"
 """
 
 
+def port(role: str, driver: str, *more: str, interface: str | None = None) -> str:
+    """A port's table: named after its role, on the interface of that name."""
+    lines = (
+        f'name = "{role}"',
+        f'driver = "{driver}"',
+        f'interface = "{interface or role}"',
+        f'roles = ["{role}"]',
+    )
+    return "\n".join(("", "[[port]]", *lines, *more, ""))
+
+
 @dataclass
 class Node:
     """`kaido run` in a namespace."""
@@ -54,8 +52,17 @@ class Node:
     driver: str = "af_xdp"
     sessions_max: int = 4096
     workers: int = 1
-    config: str | None = None
+    n6: str | None = None
+    more: str = ""
+    pfcp: str = ""
     process: subprocess.Popen[str] | None = None
+
+    @property
+    def config(self) -> str:
+        """The configuration: the usual one, with what was asked for."""
+        text = CONFIG.format(socket=self.socket, sessions_max=self.sessions_max, workers=self.workers)
+        n6 = self.n6 or port("n6", self.driver, 'network_instance = "internet"')
+        return text.replace("[pfcp]\n", f"[pfcp]\n{self.pfcp}\n") + port("n3", self.driver) + n6 + self.more
 
     @property
     def socket(self) -> Path:
@@ -70,10 +77,7 @@ class Node:
     def start(self) -> Node:
         """Start the node and wait until it answers."""
         file = self.folder / "kaido.toml"
-        text = self.config or CONFIG.format(
-            driver=self.driver, socket=self.socket, sessions_max=self.sessions_max, workers=self.workers
-        )
-        file.write_text(text)
+        file.write_text(self.config)
         with self.log.open("a") as log:
             self.process = self.space.start(str(self.binary), "run", "-c", str(file), stdout=log, stderr=log)
         try:
