@@ -76,6 +76,8 @@ drop_reasons! {
     BufferDiscarded = "buffer_discarded",
     /// Time to live or hop limit ran out; the sender was told, within the rate limit.
     TtlExpired = "ttl_expired",
+    /// From a UE to a multicast, broadcast, loopback or link-local address, which no router forwards.
+    NotRouted = "not_routed",
     /// A packet to one of our own addresses came out of a tunnel.
     TunnelToSelf = "tunnel_to_self",
     /// No route to the destination through one of our ports.

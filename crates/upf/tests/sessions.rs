@@ -354,6 +354,24 @@ fn a_refused_request_changes_nothing() {
 }
 
 #[test]
+fn a_ue_reaches_neither_the_node_nor_what_no_router_forwards_to() {
+    let mut rig = Rig::new();
+    rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    for (dst, reason) in [
+        ("10.100.3.1", DropReason::TunnelToSelf),
+        ("10.100.6.1", DropReason::TunnelToSelf),
+        ("224.0.0.251", DropReason::NotRouted),
+        ("255.255.255.255", DropReason::NotRouted),
+        ("127.0.0.1", DropReason::NotRouted),
+        ("169.254.1.1", DropReason::NotRouted),
+    ] {
+        let before = rig.drops(N3, reason);
+        assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", dst, 10))).is_empty());
+        assert_eq!(rig.drops(N3, reason), before + 1, "{dst}");
+    }
+}
+
+#[test]
 fn the_session_limit_is_kept_and_leaves_nothing() {
     let mut rig = Rig::with(kaido_upf::node::NodeSettings { sessions_max: 3, ..fixture::settings() });
     let made: Vec<_> =

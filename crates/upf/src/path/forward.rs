@@ -11,7 +11,7 @@ use super::Worker;
 use super::answer::Complaint;
 use super::emit::{self, tunnel_overhead};
 use super::hold::Buffered;
-use super::parse::{Packet, is_own};
+use super::parse::{Packet, is_not_routed, is_own};
 use crate::node::WorkerEvent;
 use crate::record::{
     Action, Destination, Direction, FilteredRule, Record, Rules, SessionKey, Tunnel, UeAddresses,
@@ -42,6 +42,9 @@ impl Worker {
         if record.direction == Direction::Uplink {
             if !record.ue.admits(packet.src) {
                 return out.drop(arrival.port, frame, DropReason::UeSpoofed);
+            }
+            if is_not_routed(packet.dst) {
+                return out.drop(arrival.port, frame, DropReason::NotRouted);
             }
             // A UE has no business with the node itself, least of all with its tunnels.
             if is_own(&self.node.settings, packet.dst) {

@@ -148,7 +148,7 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
         return tunnelled(&packet, endpoint, first, offset);
     }
     match role.instance {
-        Some(instance) if !is_own(settings, packet.dst) => {
+        Some(instance) if !is_not_routed(packet.dst) && !is_own(settings, packet.dst) => {
             let key = match packet.dst {
                 IpAddr::V4(addr) => SessionKey::ipv4(instance, addr),
                 IpAddr::V6(addr) => SessionKey::ipv6(instance, addr),
@@ -191,15 +191,17 @@ fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], offset: usize)
     }
 }
 
-/// Whether an address is this node's, or none that a router forwards to.
-pub(super) fn is_own(settings: &NodeSettings, addr: IpAddr) -> bool {
-    let not_routed = match addr {
+/// Whether an address is one that a router forwards nothing to.
+pub(super) fn is_not_routed(addr: IpAddr) -> bool {
+    match addr {
         IpAddr::V4(addr) => {
             addr.is_multicast() || addr.is_broadcast() || addr.is_loopback() || addr.is_link_local()
         }
         IpAddr::V6(addr) => addr.is_multicast() || addr.is_loopback() || addr.is_unicast_link_local(),
-    };
-    not_routed
-        || settings.ports.iter().any(|port| port.addresses.contains(&addr))
-        || settings.endpoints.contains(&addr)
+    }
+}
+
+/// Whether an address is this node's.
+pub(super) fn is_own(settings: &NodeSettings, addr: IpAddr) -> bool {
+    settings.ports.iter().any(|port| port.addresses.contains(&addr)) || settings.endpoints.contains(&addr)
 }
