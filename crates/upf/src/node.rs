@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kaido_engine::PortId;
 use kaido_table::{Domain, RegionError, Table};
@@ -170,8 +170,6 @@ pub struct Node {
     pub table: Table<SessionKey, Record>,
     /// Usage counters.
     pub usage: UsageCounters,
-    /// When the node began; coarse times count from here.
-    pub started: Instant,
     events: SyncSender<WorkerEvent>,
     /// Moves whenever a session that may hold buffered packets was changed.
     buffer_changes: AtomicU64,
@@ -198,7 +196,6 @@ impl Node {
             domain,
             table,
             usage,
-            started: Instant::now(),
             events,
             buffer_changes: AtomicU64::new(0),
             changes: Mutex::default(),

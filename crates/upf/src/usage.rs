@@ -17,7 +17,7 @@ pub struct UsageSlot(pub u32);
 /// No limit set.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// One cache line: four counts and the three counts at which a report is due.
+/// One cache line: four counts, the three counts at which a report is due, and a word to spare.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Cell {
@@ -29,8 +29,6 @@ struct Cell {
     uplink_limit: AtomicU64,
     downlink_limit: AtomicU64,
     total_limit: AtomicU64,
-    /// Milliseconds since the node's start of the last packet.
-    last_packet_ms: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Cell>() == 64);
@@ -68,7 +66,7 @@ impl UsageCounters {
     /// Counts a packet. Returns `true` when a threshold was crossed that was not before: exactly one
     /// packet of all workers' sees that for a threshold set.
     #[inline]
-    pub fn count(&self, slot: UsageSlot, direction: Direction, bytes: u64, now_ms: u64) -> bool {
+    pub fn count(&self, slot: UsageSlot, direction: Direction, bytes: u64) -> bool {
         let cell = self.cell(slot);
         let (byte_count, packet_count, limit, other) = match direction {
             Direction::Uplink => {
@@ -82,7 +80,6 @@ impl UsageCounters {
         // last count of a URR before its final report.
         packet_count.fetch_add(1, Ordering::Relaxed);
         let own = byte_count.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        cell.last_packet_ms.store(now_ms, Ordering::Relaxed);
         let total = own.wrapping_add(other.load(Ordering::Relaxed));
         reached(limit, own) | reached(&cell.total_limit, total)
     }
@@ -117,7 +114,6 @@ impl UsageCounters {
             &cell.uplink_limit,
             &cell.downlink_limit,
             &cell.total_limit,
-            &cell.last_packet_ms,
         ] {
             count.store(0, Ordering::Relaxed);
         }
@@ -139,16 +135,16 @@ mod tests {
         let counters = UsageCounters::new(4).unwrap();
         let slot = UsageSlot(3);
         counters.set_limits(slot, UNLIMITED, UNLIMITED, 1000);
-        assert!(!counters.count(slot, Direction::Uplink, 600, 0));
-        assert!(!counters.count(slot, Direction::Downlink, 399, 0));
-        assert!(counters.count(slot, Direction::Downlink, 1, 0));
-        assert!(!counters.count(slot, Direction::Uplink, 5000, 0));
+        assert!(!counters.count(slot, Direction::Uplink, 600));
+        assert!(!counters.count(slot, Direction::Downlink, 399));
+        assert!(counters.count(slot, Direction::Downlink, 1));
+        assert!(!counters.count(slot, Direction::Uplink, 5000));
         let volume = counters.read(slot);
         assert_eq!((volume.uplink_bytes, volume.downlink_bytes), (5600, 400));
         assert_eq!((volume.uplink_packets, volume.downlink_packets), (2, 2));
         counters.clear(slot);
         assert_eq!(counters.read(slot), Volume::default());
-        assert!(!counters.count(slot, Direction::Uplink, u64::MAX / 2, 0), "a cleared counter has no limit");
+        assert!(!counters.count(slot, Direction::Uplink, u64::MAX / 2), "a cleared counter has no limit");
     }
 
     #[test]
@@ -156,8 +152,8 @@ mod tests {
         let counters = UsageCounters::new(1).unwrap();
         let slot = UsageSlot(0);
         counters.set_limits(slot, 100, UNLIMITED, UNLIMITED);
-        assert!(!counters.count(slot, Direction::Downlink, 500, 0));
-        assert!(counters.count(slot, Direction::Uplink, 100, 0));
+        assert!(!counters.count(slot, Direction::Downlink, 500));
+        assert!(counters.count(slot, Direction::Uplink, 100));
     }
 
     #[test]
@@ -169,7 +165,7 @@ mod tests {
                 .map(|_| {
                     scope.spawn(|| {
                         (0..1000)
-                            .map(|_| u32::from(counters.count(UsageSlot(0), Direction::Uplink, 100, 0)))
+                            .map(|_| u32::from(counters.count(UsageSlot(0), Direction::Uplink, 100)))
                             .sum::<u32>()
                     })
                 })

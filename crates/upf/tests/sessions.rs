@@ -122,14 +122,19 @@ fn a_threshold_gives_one_report_and_counts_anew() {
     assert_eq!((last.ur_seqn, last.volume.unwrap().total_bytes()), (2, 500));
 }
 
-#[test]
-fn periodic_reports_come_when_due_and_a_query_at_once() {
-    let mut rig = Rig::new();
+/// A session whose URR reports every 30 s.
+fn periodic() -> kaido_upf::rules::Establishment {
     let mut request = SessionPlan::ipv4(7).establishment();
     request.urrs[0].triggers = kaido_upf::rules::ReportingTriggers::PERIO;
     request.urrs[0].measurement_period = Some(Duration::from_secs(30));
+    request
+}
+
+#[test]
+fn periodic_reports_come_when_due_and_a_query_at_once() {
+    let mut rig = Rig::new();
     let start = now();
-    let session = rig.upf.establish(&request, start).unwrap();
+    let session = rig.upf.establish(&periodic(), start).unwrap();
     rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 72)));
     assert!(rig.upf.poll_events(start + Duration::from_secs(29), 10).is_empty());
     let events = rig.upf.poll_events(start + Duration::from_secs(30), 10);
@@ -458,11 +463,8 @@ fn changes_that_many_sessions_make_reach_a_buffer_that_is_far_behind() {
 #[test]
 fn updates_without_end_leave_one_periodic_report() {
     let mut rig = Rig::new();
-    let mut request = SessionPlan::ipv4(7).establishment();
-    request.urrs[0].triggers = kaido_upf::rules::ReportingTriggers::PERIO;
-    request.urrs[0].measurement_period = Some(Duration::from_secs(30));
     let start = now();
-    let session = rig.upf.establish(&request, start).unwrap();
+    let session = rig.upf.establish(&periodic(), start).unwrap();
     for second in 1..=100 {
         let update = Modification {
             update_urrs: vec![kaido_upf::rules::UpdateUrr {
@@ -478,4 +480,37 @@ fn updates_without_end_leave_one_periodic_report() {
     assert_eq!(rig.upf.poll_events(start + Duration::from_secs(160), 10).len(), 1);
     rig.upf.delete(session.seid, now()).unwrap();
     assert!(rig.upf.poll_events(start + Duration::from_secs(100_000), 10).is_empty());
+}
+
+#[test]
+fn a_urr_removed_and_created_in_one_request_counts_anew() {
+    let mut rig = Rig::new();
+    let plan = SessionPlan::ipv4(7);
+    let session = rig.upf.establish(&plan.establishment(), now()).unwrap();
+    let packet = uplink(1007, &udp("10.60.0.7", "8.8.8.8", 72));
+    rig.pass(N3, &packet);
+    let renewal = Modification {
+        remove_urrs: vec![UrrId(1)],
+        create_urrs: vec![plan.urr()],
+        update_pdrs: [1, 2]
+            .map(|id| kaido_upf::rules::UpdatePdr {
+                id: PdrId(id),
+                urr_ids: Some(vec![UrrId(1)]),
+                ..kaido_upf::rules::UpdatePdr::default()
+            })
+            .into(),
+        ..Modification::default()
+    };
+    let reports = rig.upf.modify(session.seid, &renewal, now()).unwrap().usage_reports;
+    assert_eq!(
+        (reports[0].trigger, reports[0].volume.unwrap().total_bytes()),
+        (UsageReportTrigger::TERMR, 100)
+    );
+    // Another session takes the counter that was given back.
+    rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap();
+    rig.pass(N3, &uplink(1008, &udp("10.60.0.8", "8.8.8.8", 972)));
+    rig.pass(N3, &packet);
+    rig.pass(N3, &packet);
+    let last = rig.upf.delete(session.seid, now()).unwrap().usage_reports.remove(0);
+    assert_eq!((last.ur_seqn, last.volume.unwrap().total_bytes()), (0, 200));
 }

@@ -88,8 +88,10 @@ impl Upf {
         let (index, old_keys) = (session.index, session.keys.clone());
         let mut slots = session.slots();
         let mut rules = session.rules.clone();
-        let existing = session.meters.clone();
-        let old_marks = session.rules.clone();
+        for id in &request.remove_urrs {
+            // One that is created anew in the same request counts from nothing, in a counter of its own.
+            slots.remove(id);
+        }
         let ended = rules.modify(request)?;
         for id in &request.query_urrs {
             if !rules.urrs.contains_key(id) {
@@ -100,7 +102,7 @@ impl Upf {
                 .rule(RuleId::Urr(*id)));
             }
         }
-        let new_meters = self.new_meters(&rules, &existing, now)?;
+        let new_meters = self.new_meters(&rules, &slots, now)?;
         slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
         let committed = compile(&rules, &self.node.settings, index, &slots).and_then(|records| {
             self.commit(index, &old_keys, &records)?;
@@ -121,7 +123,7 @@ impl Upf {
         for creation in ended {
             self.end_marker(creation);
         }
-        let reports = self.finish_change(at, request, rules, &old_marks, new_meters, now);
+        let reports = self.finish_change(at, request, rules, new_meters, now);
         if let Some(session) = self.sessions[at].as_deref_mut() {
             session.keys = records.keys().copied().collect();
             session.leases.extend_from_slice(leases);
@@ -152,7 +154,6 @@ impl Upf {
         at: usize,
         request: &Modification,
         rules: RuleSet,
-        old: &RuleSet,
         new_meters: BTreeMap<UrrId, Meter>,
         now: SystemTime,
     ) -> Vec<UsageReport> {
@@ -162,7 +163,7 @@ impl Upf {
         let mut reports = Vec::new();
         let mut released = Vec::new();
         for id in &request.remove_urrs {
-            if let (Some(mut meter), Some(urr)) = (session.meters.remove(id), old.urrs.get(id)) {
+            if let (Some(mut meter), Some(urr)) = (session.meters.remove(id), session.rules.urrs.get(id)) {
                 reports.push(meter.report(urr, &node.usage, UsageReportTrigger::TERMR, now));
                 released.push(meter);
             }
@@ -228,7 +229,7 @@ impl Upf {
         Ok(())
     }
 
-    fn set_tunnels(&mut self, index: SessionIndex, tunnels: &BTreeSet<(Teid, IpAddr)>) {
+    pub(super) fn set_tunnels(&mut self, index: SessionIndex, tunnels: &BTreeSet<(Teid, IpAddr)>) {
         let Some(session) = self.by_index(index) else { return };
         let before = std::mem::replace(&mut session.tunnels, tunnels.clone());
         for gone in before.difference(tunnels) {

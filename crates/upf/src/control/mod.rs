@@ -33,6 +33,7 @@ use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified,
     Rejection, RuleId, Seid, SessionEvent, SessionService, Teid, Urr, UrrId, UsageReportTrigger, Volume,
 };
+use crate::usage::UsageSlot;
 
 /// Longest wait for workers to let go of a record: far beyond a batch, and short for a control plane.
 const GRACE: Duration = Duration::from_millis(100);
@@ -206,7 +207,7 @@ impl Upf {
     fn new_meters(
         &mut self,
         rules: &RuleSet,
-        existing: &BTreeMap<UrrId, Meter>,
+        existing: &BTreeMap<UrrId, UsageSlot>,
         now: SystemTime,
     ) -> Result<BTreeMap<UrrId, Meter>, Rejection> {
         let mut meters = BTreeMap::new();
@@ -307,6 +308,9 @@ impl SessionService for Upf {
 
     fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection> {
         let index = self.find(seid)?;
+        if let Some(number) = self.sessions[index].as_deref().map(|session| session.index) {
+            self.set_tunnels(number, &BTreeSet::new());
+        }
         let Some(mut session) = self.sessions[index].take() else {
             return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
         };
@@ -325,14 +329,6 @@ impl SessionService for Upf {
             .collect();
         self.release_meters(session.meters.values());
         self.give_back(&session.leases);
-        for tunnel in &session.tunnels {
-            if let Some(users) = self.tunnels.get_mut(tunnel) {
-                users.retain(|&user| user != session.index);
-                if users.is_empty() {
-                    self.tunnels.remove(tunnel);
-                }
-            }
-        }
         for (&id, &due) in &session.periods {
             self.calendar.remove(&(due, session.index, id));
         }

@@ -109,7 +109,7 @@ impl Worker {
     fn count(&mut self, record: &Record, action: &Action, packet: &Packet, dropped: bool) {
         for (slot, before_qos) in action.usage.iter() {
             if (!dropped || before_qos)
-                && self.node.usage.count(slot, record.direction, packet.total_len as u64, self.now_ms)
+                && self.node.usage.count(slot, record.direction, packet.total_len as u64)
             {
                 self.tell(WorkerEvent::Threshold { session: record.session, slot });
             }

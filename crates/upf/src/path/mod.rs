@@ -51,8 +51,6 @@ struct Worker {
     /// Changes of sessions up to which the buffered packets were looked at.
     buffer_changes: u64,
     swept: Instant,
-    /// Milliseconds since the node's start, at the last batch.
-    now_ms: u64,
     error_indications: RateLimit,
     extension_notices: RateLimit,
     icmp_errors: RateLimit,
@@ -73,7 +71,6 @@ impl Path {
             pending_tried: 0,
             buffer_changes: node.buffer_changes(),
             swept: Instant::now(),
-            now_ms: 0,
             error_indications: limit(),
             extension_notices: limit(),
             icmp_errors: limit(),
@@ -92,7 +89,6 @@ impl Function for Path {
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         let Self { reader, worker } = self;
-        worker.take_time(out);
         let mut packets: ArrayVec<(Frame, Parsed), BATCH_MAX> = ArrayVec::new();
         let mut keys: ArrayVec<SessionKey, BATCH_MAX> = ArrayVec::new();
         for frame in batch.drain(..) {
@@ -132,7 +128,6 @@ impl Function for Path {
 
     fn tick(&mut self, out: &mut Output<'_>) {
         let Self { reader, worker } = self;
-        worker.take_time(out);
         for order in worker.node.take_orders() {
             match order {
                 WorkerOrder::EndMarker(tunnel) => worker.end_marker(&tunnel, out),
@@ -221,12 +216,6 @@ impl Worker {
             // Asks again for what nobody answered, and gives up on what is overdue.
             self.retry_pending(out);
         }
-    }
-
-    /// Takes the time for what follows: once for a batch, since the division would cost every packet.
-    fn take_time(&mut self, out: &Output<'_>) {
-        let elapsed = out.now().saturating_duration_since(self.node.started);
-        self.now_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     }
 
     /// Sends on the buffered packets of sessions that changed, drops those that are to be dropped.
