@@ -27,6 +27,6 @@ pub use drop_reason::DropReason;
 pub use frame::{Frame, Segments};
 pub use function::{Function, Output};
 pub use pool::{FRAME_SIZE, FramePool, HEADROOM, PoolCache, PoolError};
-pub use port::{KernelPath, Port, PortId, PortInfo};
+pub use port::{KernelPath, Port, PortId};
 pub use routes::{NextHop, NextHops, Resolution, Route, Routes, Wanted};
 pub use worker::{Worker, WorkerHandle, WorkerSettings};

@@ -40,17 +40,6 @@ impl PortId {
     }
 }
 
-/// What is known of a port beside its queues.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortInfo {
-    /// Its name in configuration, counters and logs.
-    pub name: String,
-    /// Its Ethernet address.
-    pub mac: [u8; 6],
-    /// Largest IP packet it takes, in bytes.
-    pub mtu: usize,
-}
-
 /// How packets that are not ours reach the kernel: ARP, neighbour discovery, ICMP to our own addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelPath {
