@@ -1,18 +1,21 @@
 //! Next hops: routes and neighbours as the kernel has them, cached per worker.
 //!
 //! [`Routes`] is what all workers share. Its feeder (netlink, or a test) writes routes and neighbours;
-//! every change makes a new generation. A worker's [`NextHops`] answers from a small direct-mapped
-//! cache as long as the generation stands, which costs a packet one cache line.
+//! every change makes a new generation. A worker's [`NextHops`] finds the longest prefix in a table that
+//! is exchanged whole when the routes change, and remembers the neighbour behind each gateway as long as
+//! the generation stands; neighbours on the link itself it remembers in a small direct-mapped cache.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kaido_table::{NO_PREFIX, PrefixTable};
+
 use crate::port::PortId;
 
-/// Cached destinations of a worker; more of them than this at once go to the shared tables.
+/// Cached neighbours of a worker; more of them than this at once go to the shared tables.
 const CACHE_SLOTS: usize = 1024;
 
 /// Neighbours waiting to be asked for; a scan of a subnet must not grow it.
@@ -58,11 +61,18 @@ pub struct Route {
     pub metric: u32,
 }
 
+/// Routes by prefix; exchanged whole, never changed.
+#[derive(Debug, Default)]
+struct Prefixes {
+    v4: PrefixTable,
+    v6: PrefixTable,
+    /// What the tables' numbers stand for.
+    routes: Vec<Route>,
+}
+
 #[derive(Debug, Default)]
 struct Tables {
-    /// By prefix length, routes by prefix bits; several routes to a prefix lie in the order of metrics.
-    v4: BTreeMap<u8, HashMap<u32, Vec<Route>>>,
-    v6: BTreeMap<u8, HashMap<u128, Vec<Route>>>,
+    prefixes: Arc<Prefixes>,
     neighbours: HashMap<Wanted, [u8; 6]>,
     /// Routes that no feeder changes.
     fixed: Vec<(IpAddr, u8, Route)>,
@@ -109,26 +119,8 @@ impl Routes {
     /// Exchanges all routes but the fixed ones.
     pub fn set_routes(&self, routes: impl IntoIterator<Item = (IpAddr, u8, Route)>) {
         let fixed = self.lock().fixed.clone();
-        let routes = routes.into_iter().chain(fixed);
-        let (mut v4, mut v6) =
-            (BTreeMap::<u8, HashMap<_, Vec<_>>>::new(), BTreeMap::<u8, HashMap<_, Vec<_>>>::new());
-        for (prefix, len, route) in routes {
-            let to_prefix = match prefix {
-                IpAddr::V4(prefix) => {
-                    let len = len.min(32);
-                    v4.entry(len).or_default().entry(bits_v4(prefix, len)).or_default()
-                }
-                IpAddr::V6(prefix) => {
-                    let len = len.min(128);
-                    v6.entry(len).or_default().entry(bits_v6(prefix, len)).or_default()
-                }
-            };
-            to_prefix.push(route);
-            to_prefix.sort_by_key(|route| route.metric);
-        }
-        let mut tables = self.lock();
-        (tables.v4, tables.v6) = (v4, v6);
-        drop(tables);
+        let prefixes = Prefixes::build(routes.into_iter().chain(fixed));
+        self.lock().prefixes = Arc::new(prefixes);
         self.changed();
     }
 
@@ -152,7 +144,13 @@ impl Routes {
 
     /// A worker's view.
     pub fn next_hops(self: &Arc<Self>) -> NextHops {
-        NextHops { routes: self.clone(), cache: vec![Cached::EMPTY; CACHE_SLOTS].into_boxed_slice() }
+        NextHops {
+            routes: self.clone(),
+            prefixes: Arc::default(),
+            seen: 0,
+            gateways: Vec::new(),
+            on_link: vec![Cached::EMPTY; CACHE_SLOTS].into_boxed_slice(),
+        }
     }
 
     /// Counts the changes; what was resolved under another generation may be wrong.
@@ -170,14 +168,10 @@ impl Routes {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resolves from the tables. The neighbour is asked for where it is not known.
-    fn resolve(&self, destination: IpAddr) -> Resolution {
+    /// Resolves by a route. The neighbour is asked for where it is not known.
+    fn resolve(&self, route: Route, destination: IpAddr) -> Resolution {
         let tables = self.lock();
-        let route = tables.longest_match(destination);
-        let Some((route, port)) = route.and_then(|route| Some((route, route.port.or(tables.elsewhere)?)))
-        else {
-            return Resolution::NoRoute;
-        };
+        let Some(port) = route.port.or(tables.elsewhere) else { return Resolution::NoRoute };
         let neighbour = Wanted { port, address: route.gateway.unwrap_or(destination) };
         let known = tables.sole_neighbours.get(&port).or_else(|| tables.neighbours.get(&neighbour));
         match known {
@@ -192,31 +186,24 @@ impl Routes {
     }
 }
 
-impl Tables {
-    fn longest_match(&self, destination: IpAddr) -> Option<Route> {
-        match destination {
-            IpAddr::V4(addr) => self
-                .v4
-                .iter()
-                .rev()
-                .find_map(|(&len, routes)| routes.get(&bits_v4(addr, len)))
-                .and_then(|routes| routes.first().copied()),
-            IpAddr::V6(addr) => self
-                .v6
-                .iter()
-                .rev()
-                .find_map(|(&len, routes)| routes.get(&bits_v6(addr, len)))
-                .and_then(|routes| routes.first().copied()),
+impl Prefixes {
+    fn build(routes: impl IntoIterator<Item = (IpAddr, u8, Route)>) -> Self {
+        let mut built = Self::default();
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        let mut routes: Vec<_> = routes.into_iter().collect();
+        // The last of equal prefixes counts: that of the lowest metric, and of those the first given.
+        routes.reverse();
+        routes.sort_by_key(|(.., route)| std::cmp::Reverse(route.metric));
+        for ((prefix, len, route), number) in routes.into_iter().zip(0..) {
+            built.routes.push(route);
+            match prefix {
+                IpAddr::V4(prefix) => v4.push((prefix.octets(), len.min(32), number)),
+                IpAddr::V6(prefix) => v6.push((prefix.octets(), len.min(128), number)),
+            }
         }
+        (built.v4, built.v6) = (PrefixTable::build(v4), PrefixTable::build(v6));
+        built
     }
-}
-
-fn bits_v4(addr: Ipv4Addr, len: u8) -> u32 {
-    addr.to_bits() & u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
-}
-
-fn bits_v6(addr: Ipv6Addr, len: u8) -> u128 {
-    addr.to_bits() & u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -236,30 +223,92 @@ impl Cached {
 #[derive(Debug)]
 pub struct NextHops {
     routes: Arc<Routes>,
-    cache: Box<[Cached]>,
+    prefixes: Arc<Prefixes>,
+    /// Generation of `prefixes`, and of all that `gateways` remembers.
+    seen: u64,
+    /// By the number of a route: the neighbour that is its gateway.
+    gateways: Vec<Option<NextHop>>,
+    on_link: Box<[Cached]>,
 }
 
 impl NextHops {
     /// The next hop of `destination`.
     #[inline]
     pub fn resolve(&mut self, destination: IpAddr) -> Resolution {
+        match destination {
+            IpAddr::V4(addr) => self.resolve_v4(addr.to_bits()),
+            IpAddr::V6(addr) => self.resolve_v6(addr.to_bits()),
+        }
+    }
+
+    /// As [`NextHops::resolve`], of an IPv4 address.
+    #[inline]
+    pub fn resolve_v4(&mut self, destination: u32) -> Resolution {
+        self.refresh();
+        let number = self.prefixes.v4.lookup_u32(destination);
+        match self.gateways.get(number as usize) {
+            Some(Some(hop)) => Resolution::Ready(*hop),
+            _ => self.resolve_by(number, Ipv4Addr::from_bits(destination).into()),
+        }
+    }
+
+    /// As [`NextHops::resolve`], of an IPv6 address.
+    #[inline]
+    pub fn resolve_v6(&mut self, destination: u128) -> Resolution {
+        self.refresh();
+        let number = self.prefixes.v6.lookup_u128(destination);
+        match self.gateways.get(number as usize) {
+            Some(Some(hop)) => Resolution::Ready(*hop),
+            _ => self.resolve_by(number, Ipv6Addr::from_bits(destination).into()),
+        }
+    }
+
+    #[inline]
+    fn refresh(&mut self) {
+        let generation = self.routes.generation();
+        if generation != self.seen {
+            self.read_again(generation);
+        }
+    }
+
+    #[cold]
+    fn read_again(&mut self, generation: u64) {
+        self.prefixes = self.routes.lock().prefixes.clone();
+        self.gateways.clear();
+        self.gateways.resize(self.prefixes.routes.len(), None);
+        self.seen = generation;
+    }
+
+    /// Resolves by the route of that number what is not remembered with it.
+    fn resolve_by(&mut self, number: u32, destination: IpAddr) -> Resolution {
+        let Some(&route) = self.prefixes.routes.get(number as usize) else {
+            debug_assert_eq!(number, NO_PREFIX);
+            return Resolution::NoRoute;
+        };
+        if route.gateway.is_some() {
+            let resolution = self.routes.resolve(route, destination);
+            if let Resolution::Ready(hop) = resolution {
+                self.gateways[number as usize] = Some(hop);
+            }
+            return resolution;
+        }
         let key = match destination {
             IpAddr::V4(addr) => addr.to_ipv6_mapped().to_bits(),
             IpAddr::V6(addr) => addr.to_bits(),
         };
-        let generation = self.routes.generation();
-        let slot = &mut self.cache[slot_of(key)];
-        if slot.generation == generation && slot.destination == key {
+        let slot = &mut self.on_link[slot_of(key)];
+        if slot.generation == self.seen && slot.destination == key {
             return Resolution::Ready(slot.next_hop);
         }
-        let resolution = self.routes.resolve(destination);
+        let resolution = self.routes.resolve(route, destination);
         if let Resolution::Ready(next_hop) = resolution {
-            *slot = Cached { generation, destination: key, next_hop };
+            *slot = Cached { generation: self.seen, destination: key, next_hop };
         }
         resolution
     }
 
     /// See [`Routes::generation`].
+    #[inline]
     pub fn generation(&self) -> u64 {
         self.routes.generation()
     }

@@ -2,6 +2,7 @@
 //!
 //! - [`Table`]: exact match; batched lock-free lookup, atomic in-place replacement, many writers, growth
 //!   that no reader waits for; [`Stages`] lets a caller do its own work between the steps of a lookup;
+//! - [`PrefixTable`]: longest prefix match, built whole and then only read;
 //! - [`Domain`]: the grace periods after which a replaced record's memory is used again;
 //! - [`Region`]: memory in the largest pages to be had.
 //!
@@ -17,6 +18,7 @@ mod bucket;
 mod epoch;
 mod hash;
 mod index;
+mod prefix;
 mod region;
 #[cfg(not(any(loom, shuttle)))]
 mod reserve;
@@ -25,8 +27,10 @@ mod stages;
 mod sync;
 mod table;
 
+pub use array::prefetch;
 pub use epoch::{Domain, Guard, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
+pub use prefix::{NO_PREFIX, PrefixTable};
 pub use region::{Pages, Region, RegionError};
 pub use stages::{Probe, Stages};
 #[cfg(not(any(loom, shuttle)))]
