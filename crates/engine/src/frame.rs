@@ -104,6 +104,40 @@ impl Frame {
         Some(self.data_mut())
     }
 
+    /// Exchanges what stands before a packet, in one step: takes `front` bytes off, keeps `keep` of what
+    /// follows, and makes `room` bytes in front of them. Returns all of the first segment.
+    ///
+    /// `None`, and nothing has changed, when the packet is shorter, when there is no room, and when a
+    /// chain would have to be cut.
+    #[inline]
+    pub fn exchange_front(&mut self, front: usize, keep: usize, room: usize) -> Option<&mut [u8]> {
+        let (head, len) = (usize::from(self.head), usize::from(self.len));
+        if self.chained == 0 {
+            if front + keep > len {
+                return None;
+            }
+        } else if front > len || front + keep != self.packet_len() {
+            return None;
+        }
+        let head = (head + front).checked_sub(room)?;
+        self.len = (room + if self.chained == 0 { keep } else { len - front }) as u16;
+        self.head = head as u16;
+        Some(self.data_mut())
+    }
+
+    /// Brings what will be read and written of the packet's front into the cache: from `before` bytes
+    /// ahead of it on, `lines` cache lines. They need not lie within the packet.
+    #[inline(always)]
+    pub fn prefetch(&self, before: usize, lines: usize) {
+        let first = usize::from(self.head).saturating_sub(before);
+        let base = self.pool.frame_base(self.index);
+        for line in 0..lines {
+            let at = (first + line * 64).min(FRAME_SIZE - 1);
+            // SAFETY: within the frame, whose memory is mapped; only its address is used.
+            kaido_table::prefetch(unsafe { base.add(at).as_ref() });
+        }
+    }
+
     /// Adds `bytes` behind this segment's data and returns them, as they were left by whoever used the
     /// frame last; `None` when there is no room.
     pub fn append(&mut self, bytes: usize) -> Option<&mut [u8]> {
@@ -341,6 +375,24 @@ mod tests {
         assert!(frame.prepend(HEADROOM + 5).is_none());
         assert!(frame.append(FRAME_SIZE).is_none());
         assert_eq!(frame.data(), b"x:inner");
+    }
+
+    #[test]
+    fn what_stands_before_a_packet_is_exchanged_in_one_step() {
+        let pool = pool();
+        let mut frame = pool.allocate().unwrap();
+        assert!(frame.set(b"outer-inner, padding"));
+        assert!(frame.exchange_front(6, 15, 0).is_none(), "longer than the packet");
+        assert!(frame.exchange_front(6, 5, HEADROOM + 7).is_none(), "more than the headroom");
+        assert_eq!(frame.data(), b"outer-inner, padding");
+        frame.exchange_front(6, 5, 2).unwrap()[..2].copy_from_slice(b"x:");
+        assert_eq!(frame.data(), b"x:inner");
+
+        let bytes = vec![7; 9000];
+        let mut chain = Frame::from_slice(&bytes, || pool.allocate()).unwrap();
+        assert!(chain.exchange_front(0, 8999, 0).is_none(), "a chain is not cut");
+        chain.exchange_front(1000, 8000, 3).unwrap()[..3].fill(1);
+        assert_eq!(chain.to_vec(), [&[1; 3][..], &bytes[1000..]].concat());
     }
 
     #[test]

@@ -59,6 +59,13 @@ impl Output<'_> {
         self.ports[port.index()].outgoing.push(frame);
     }
 
+    /// Sends all frames of a batch from one port, in their order and behind what waits there already.
+    #[inline]
+    pub fn transmit_all(&mut self, port: PortId, batch: &mut Batch) {
+        self.flush(port);
+        std::mem::swap(&mut self.ports[port.index()].outgoing, batch);
+    }
+
     /// Drops a frame that came in on `port`.
     #[inline]
     pub fn drop(&mut self, port: PortId, frame: Frame, reason: DropReason) {

@@ -18,4 +18,5 @@ pub mod node;
 pub mod path;
 pub mod record;
 pub mod rules;
+mod tunnels;
 pub mod usage;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kaido_engine::PortId;
 use kaido_table::{Domain, RegionError, Table};
 
-use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel};
+use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels};
 use crate::rules::{PdrId, Teid};
 use crate::usage::{UsageCounters, UsageSlot};
 
@@ -46,6 +46,47 @@ pub enum OuterSourcePort {
     Entropy,
 }
 
+/// Which outer UDP datagrams carry a computed checksum.
+///
+/// Over IPv4 zero is allowed and usual (TS 29.281 4.4.2.0, RFC 768); over IPv6 a checksum is computed
+/// unless the path is known to take zero (RFC 6935 5, RFC 6936 4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpChecksums {
+    /// Computed over IPv4.
+    pub ipv4: bool,
+    /// Computed over IPv6.
+    pub ipv6: bool,
+    /// Peers for which it is otherwise: network, prefix length, whether computed. The longest prefix counts.
+    pub peers: Vec<(IpAddr, u8, bool)>,
+}
+
+impl Default for UdpChecksums {
+    fn default() -> Self {
+        Self { ipv4: false, ipv6: true, peers: Vec::new() }
+    }
+}
+
+impl UdpChecksums {
+    /// Whether datagrams to `peer` carry a computed checksum.
+    pub fn computed(&self, peer: IpAddr) -> bool {
+        let own = self.peers.iter().filter(|(network, len, _)| is_within(peer, *network, *len));
+        let default = if peer.is_ipv4() { self.ipv4 } else { self.ipv6 };
+        own.max_by_key(|(_, len, _)| *len).map_or(default, |(.., computed)| *computed)
+    }
+}
+
+fn is_within(addr: IpAddr, network: IpAddr, len: u8) -> bool {
+    match (addr, network) {
+        (IpAddr::V4(addr), IpAddr::V4(network)) => {
+            (addr.to_bits() ^ network.to_bits()).checked_shr(32 - u32::from(len.min(32))).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(addr), IpAddr::V6(network)) => {
+            (addr.to_bits() ^ network.to_bits()).checked_shr(128 - u32::from(len.min(128))).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
 /// How the node is set up. Does not change while it runs.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
@@ -57,8 +98,10 @@ pub struct NodeSettings {
     pub ports: Vec<PortRole>,
     /// Choice of the outer source port.
     pub outer_source_port: OuterSourcePort,
-    /// Compute the outer UDP checksum over IPv4 too, where zero would do (TS 29.281 4.4.2.0).
-    pub udp_checksum_ipv4: bool,
+    /// Whether outer UDP checksums are computed or zero.
+    pub udp_checksums: UdpChecksums,
+    /// Packets of one session may be handled by several workers at a time; where not, counting is cheaper.
+    pub workers_share_sessions: bool,
     /// Most sessions.
     pub sessions_max: u32,
     /// Most packets buffered for one session, unless its BAR suggests fewer.
@@ -78,7 +121,8 @@ impl Default for NodeSettings {
             instances: vec![Instance { name: None }],
             ports: Vec::new(),
             outer_source_port: OuterSourcePort::default(),
-            udp_checksum_ipv4: false,
+            udp_checksums: UdpChecksums::default(),
+            workers_share_sessions: true,
             sessions_max: 65_536,
             buffer_packets_per_session: 64,
             buffer_packets_max: 4096,
@@ -168,6 +212,8 @@ pub struct Node {
     pub domain: Domain,
     /// The one table: tunnels and UE addresses to records.
     pub table: Table<SessionKey, Record>,
+    /// The far ends that records name by number.
+    pub tunnels: Tunnels,
     /// Usage counters.
     pub usage: UsageCounters,
     events: SyncSender<WorkerEvent>,
@@ -195,6 +241,7 @@ impl Node {
             settings,
             domain,
             table,
+            tunnels: Tunnels::default(),
             usage,
             events,
             buffer_changes: AtomicU64::new(0),

@@ -2,19 +2,19 @@
 //!
 //! A packet costs one lookup, whose result says everything: where it may come from, which rule it
 //! matches, where it goes and which counters it moves. Where a key has one rule without filters, the
-//! usual case, the rule lies in the record itself; otherwise the record points to the rules in the
-//! order of precedence.
+//! usual case, the rule is folded into the record, which with its key fills one cache line; otherwise the
+//! record points to the rules in the order of precedence.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
 use kaido_table::Key;
 
-use crate::rules::{ApplyAction, Ipv6Prefix, OuterHeaderRemoval, PdrId, Qfi, SdfFilter, Teid};
+use crate::rules::{ApplyAction, Ipv6Prefix, PdrId, SdfFilter, Teid};
+pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
 use crate::usage::UsageSlot;
 
 /// The key of a record: a local tunnel endpoint, or a UE address in a network instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
     value: u64,
     /// What `value` is, and the local endpoint or network instance it belongs to.
@@ -37,9 +37,8 @@ impl SessionKey {
     }
 
     /// A UE's /64, by any address in it, in a network instance.
-    #[allow(clippy::cast_possible_truncation)] // The upper half is 64 bits.
     pub fn ipv6(instance: InstanceId, addr: Ipv6Addr) -> Self {
-        Self { value: (addr.to_bits() >> 64) as u64, scope: SCOPE_IPV6 | u32::from(instance.0) }
+        Self { value: upper_half(addr), scope: SCOPE_IPV6 | u32::from(instance.0) }
     }
 }
 
@@ -140,23 +139,6 @@ pub enum Destination {
     Tunnel(Tunnel),
 }
 
-/// The far end of a tunnel, and how packets into it look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunnel {
-    /// The peer.
-    pub peer: IpAddr,
-    /// Our end, whose address is the outer source.
-    pub local: EndpointId,
-    /// The peer's TEID.
-    pub teid: Teid,
-    /// QFI to mark; brings a PDU session container.
-    pub qfi: Option<Qfi>,
-    /// The container's PDU type is uplink: the packet goes towards another UPF (N9).
-    pub container_uplink: bool,
-    /// ToS or Traffic Class octet of the outer header.
-    pub tos: u8,
-}
-
 /// What is done with a packet that matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
@@ -197,26 +179,246 @@ pub struct FilteredRule {
     pub action: Action,
 }
 
-/// The rules of a record.
-#[derive(Clone, Debug)]
-pub enum Rules {
+/// The rules of a record, as [`Record::rules`] shows them.
+#[derive(Clone, Copy, Debug)]
+pub enum Rules<'r> {
     /// One that matches every packet.
     One(Action),
     /// Several, or with filters, in the order of precedence.
-    Filtered(Arc<[FilteredRule]>),
+    Filtered(&'r [FilteredRule]),
 }
 
-/// The record of a key.
+/// Rules that do not fold into the record itself.
 #[derive(Clone, Debug)]
+struct Wide {
+    ue: UeAddresses,
+    rules: Box<[FilteredRule]>,
+}
+
+/// Usage counters that fold into a record: as many as control planes in the field ask for.
+const FOLDED_USAGE_MAX: usize = 3;
+
+/// What a record says in single bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Flags(u16);
+
+impl Flags {
+    const UPLINK: u16 = 1 << 0;
+    const DROP: u16 = 1 << 1;
+    const FORWARD: u16 = 1 << 2;
+    const BUFFER: u16 = 1 << 3;
+    const NOTIFY_CP: u16 = 1 << 4;
+    const GATE_OPEN: u16 = 1 << 5;
+    const TUNNEL: u16 = 1 << 6;
+    const UE_IPV4: u16 = 1 << 7;
+    const UE_IPV6: u16 = 1 << 8;
+    const BUFFER_SUGGESTED: u16 = 1 << 9;
+    /// Every packet is forwarded: no filter, no closed gate, nothing else to look at.
+    const STRAIGHT: u16 = 1 << 10;
+
+    const fn with(self, bits: u16, set: bool) -> Self {
+        Self(if set { self.0 | bits } else { self.0 })
+    }
+
+    #[inline]
+    const fn has(self, bits: u16) -> bool {
+        self.0 & bits == bits
+    }
+}
+
+/// The record of a key: 48 octets, which with its key fill one cache line.
+#[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Record {
+    session: SessionIndex,
+    pdr: PdrId,
+    flags: Flags,
+    /// Upper half of the UE's /64.
+    ue_ipv6: u64,
+    wide: Option<Box<Wide>>,
+    usage: [UsageSlot; FOLDED_USAGE_MAX],
+    ue_ipv4: u32,
+    teid: Teid,
+    shape: ShapeId,
+    buffer_suggested: u8,
+    /// Bits 0 and 1: how many counters; bits 2 to 4: which of them count before QoS enforcement.
+    usage_bits: u8,
+}
+
+const _: () = assert!(size_of::<Record>() == 48 && size_of::<SessionKey>() == 16);
+
+impl Record {
+    /// The record of `rules`, which are in the order of precedence and not none.
+    pub(crate) fn new(
+        session: SessionIndex,
+        direction: Direction,
+        ue: UeAddresses,
+        rules: Vec<FilteredRule>,
+    ) -> Self {
+        if let [FilteredRule { qfis: None, sdf, ue: None, action }] = &rules[..]
+            && sdf.is_empty()
+            && let Some(folded) = Self::fold(session, direction, ue, action)
+        {
+            return folded;
+        }
+        Self {
+            wide: Some(Box::new(Wide { ue, rules: rules.into() })),
+            ..Self::empty(session, Flags(0).with(Flags::UPLINK, direction == Direction::Uplink))
+        }
+    }
+
+    const fn empty(session: SessionIndex, flags: Flags) -> Self {
+        Self {
+            session,
+            pdr: PdrId(0),
+            flags,
+            ue_ipv6: 0,
+            wide: None,
+            usage: [UsageSlot(0); FOLDED_USAGE_MAX],
+            ue_ipv4: 0,
+            teid: Teid(0),
+            shape: ShapeId::NONE,
+            buffer_suggested: 0,
+            usage_bits: 0,
+        }
+    }
+
+    /// A record that holds its one action itself; `None` where that does not fit.
+    fn fold(session: SessionIndex, direction: Direction, ue: UeAddresses, action: &Action) -> Option<Self> {
+        let apply = action.apply;
+        let straight = action.gate_open && apply.forward && !apply.drop && !apply.buffer;
+        let flags = Flags(0)
+            .with(Flags::UPLINK, direction == Direction::Uplink)
+            .with(Flags::DROP, apply.drop)
+            .with(Flags::FORWARD, apply.forward)
+            .with(Flags::BUFFER, apply.buffer)
+            .with(Flags::NOTIFY_CP, apply.notify_cp)
+            .with(Flags::GATE_OPEN, action.gate_open)
+            .with(Flags::UE_IPV4, ue.ipv4.is_some())
+            .with(Flags::UE_IPV6, ue.ipv6.is_some())
+            .with(Flags::BUFFER_SUGGESTED, action.buffer_suggested.is_some())
+            .with(Flags::STRAIGHT, straight);
+        let mut record = Self { pdr: action.pdr, ..Self::empty(session, flags) };
+        record.ue_ipv4 = ue.ipv4.map_or(0, Ipv4Addr::to_bits);
+        if let Some(prefix) = ue.ipv6 {
+            if prefix.len != 64 {
+                return None;
+            }
+            record.ue_ipv6 = upper_half(prefix.addr);
+        }
+        if let Destination::Tunnel(tunnel) = action.destination {
+            record.flags = record.flags.with(Flags::TUNNEL, true);
+            (record.shape, record.teid) = (tunnel.id?, tunnel.teid);
+        }
+        for (at, (slot, before_qos)) in action.usage.iter().enumerate() {
+            *record.usage.get_mut(at)? = slot;
+            record.usage_bits += 1;
+            record.usage_bits |= u8::from(before_qos) << (2 + at);
+        }
+        record.buffer_suggested = action.buffer_suggested.unwrap_or(0);
+        Some(record)
+    }
+
     /// The session.
-    pub session: SessionIndex,
+    #[inline]
+    pub fn session(&self) -> SessionIndex {
+        self.session
+    }
+
     /// Which way packets of this key go.
-    pub direction: Direction,
-    /// Outer headers that rules of this key take off; `None` on keys that are no tunnels.
-    pub removal: Option<OuterHeaderRemoval>,
-    /// The UE's addresses: the source uplink, for the flow filters' `assigned`.
-    pub ue: UeAddresses,
+    #[inline]
+    pub fn direction(&self) -> Direction {
+        if self.flags.has(Flags::UPLINK) { Direction::Uplink } else { Direction::Downlink }
+    }
+
+    /// Whether every packet is forwarded, whatever it is, and that way.
+    #[inline]
+    pub(crate) fn is_straight(&self, uplink: bool) -> bool {
+        let wanted = if uplink { Flags::STRAIGHT | Flags::UPLINK } else { Flags::STRAIGHT };
+        self.flags.0 & (Flags::STRAIGHT | Flags::UPLINK) == wanted
+    }
+
+    /// The tunnel of a record that holds its action itself, if that leads into one.
+    #[inline]
+    pub(crate) fn folded_tunnel(&self) -> Option<(ShapeId, Teid)> {
+        self.flags.has(Flags::TUNNEL).then_some((self.shape, self.teid))
+    }
+
+    /// The counters of a record that holds its action itself; which of them count before QoS
+    /// enforcement matters only where something is dropped.
+    #[inline]
+    pub(crate) fn folded_usage(&self) -> &[UsageSlot] {
+        &self.usage[..usize::from(self.usage_bits & 3).min(FOLDED_USAGE_MAX)]
+    }
+
+    /// Whether an address is the UE's; see [`UeAddresses::admits`].
+    pub fn admits(&self, addr: IpAddr) -> bool {
+        self.ue().admits(addr)
+    }
+
+    /// As [`Record::admits`], of a record that holds its action itself.
+    #[inline]
+    pub(crate) fn admits_ipv4(&self, addr: u32) -> bool {
+        (self.flags.has(Flags::UE_IPV4) && self.ue_ipv4 == addr)
+            || self.flags.0 & (Flags::UE_IPV4 | Flags::UE_IPV6) == 0
+    }
+
+    /// As [`Record::admits`], of a record that holds its action itself and an address that is not
+    /// link-local; `upper` is the upper half of the address.
+    #[inline]
+    pub(crate) fn admits_ipv6(&self, upper: u64) -> bool {
+        (self.flags.has(Flags::UE_IPV6) && self.ue_ipv6 == upper)
+            || self.flags.0 & (Flags::UE_IPV4 | Flags::UE_IPV6) == 0
+    }
+
+    /// The UE's addresses: the source uplink.
+    fn ue(&self) -> UeAddresses {
+        match &self.wide {
+            Some(wide) => wide.ue,
+            None => UeAddresses {
+                ipv4: self.flags.has(Flags::UE_IPV4).then(|| Ipv4Addr::from_bits(self.ue_ipv4)),
+                ipv6: self
+                    .flags
+                    .has(Flags::UE_IPV6)
+                    .then(|| Ipv6Prefix::of(Ipv6Addr::from_bits(u128::from(self.ue_ipv6) << 64), 64)),
+            },
+        }
+    }
+
     /// The rules.
-    pub rules: Rules,
+    pub fn rules(&self, tunnels: &Tunnels) -> Rules<'_> {
+        match &self.wide {
+            Some(wide) => Rules::Filtered(&wide.rules),
+            None => Rules::One(self.action(tunnels)),
+        }
+    }
+
+    fn action(&self, tunnels: &Tunnels) -> Action {
+        let mut usage = UsageSlots::default();
+        for (at, &slot) in self.folded_usage().iter().enumerate() {
+            // A record folds fewer counters than there is room for.
+            let _ = usage.push(slot, self.usage_bits >> (2 + at) & 1 != 0);
+        }
+        let tunnel = self.folded_tunnel().and_then(|(id, teid)| {
+            Some(Destination::Tunnel(Tunnel { shape: *tunnels.shape(id)?, id: Some(id), teid }))
+        });
+        Action {
+            pdr: self.pdr,
+            apply: ApplyAction {
+                drop: self.flags.has(Flags::DROP),
+                forward: self.flags.has(Flags::FORWARD),
+                buffer: self.flags.has(Flags::BUFFER),
+                notify_cp: self.flags.has(Flags::NOTIFY_CP),
+            },
+            gate_open: self.flags.has(Flags::GATE_OPEN),
+            destination: tunnel.unwrap_or(Destination::Routed),
+            usage,
+            buffer_suggested: self.flags.has(Flags::BUFFER_SUGGESTED).then_some(self.buffer_suggested),
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // The upper half is 64 bits.
+fn upper_half(addr: Ipv6Addr) -> u64 {
+    (addr.to_bits() >> 64) as u64
 }

@@ -431,7 +431,7 @@ fn a_packet_too_big_for_the_tunnel_is_answered_and_jumbos_pass_as_chains() {
     let mut rig = Rig::with({
         let mut settings = fixture::settings();
         settings.ports[1].mtu = 9000;
-        settings.udp_checksum_ipv4 = true;
+        settings.udp_checksums.ipv4 = true;
         settings
     });
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();

@@ -177,6 +177,21 @@ pub(crate) struct GtpuConfig {
     pub(crate) source_port: SourcePort,
     /// Compute the outer UDP checksum over IPv4, where TS 29.281 lets it be zero.
     pub(crate) udp_checksum_ipv4: bool,
+    /// Leave the outer UDP checksum over IPv6 zero, where the path is known to take it (RFC 6936).
+    pub(crate) udp_zero_checksum_ipv6: bool,
+    /// Peers for which it is otherwise.
+    #[serde(rename = "peer")]
+    pub(crate) peers: Vec<GtpuPeerConfig>,
+}
+
+/// A network of GTP-U peers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GtpuPeerConfig {
+    /// Their addresses.
+    pub(crate) prefix: Prefix,
+    /// Compute the outer UDP checksum of datagrams to them.
+    pub(crate) udp_checksum: bool,
 }
 
 /// `source_port` of GTP-U.

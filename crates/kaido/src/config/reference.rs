@@ -115,6 +115,34 @@ const FIELDS: &[Field] = &[
         "Compute the outer UDP checksum over IPv4, where TS 29.281 lets it be zero.",
     ),
     (
+        "gtpu",
+        "udp_zero_checksum_ipv6",
+        "true or false",
+        "false",
+        "Leave the outer UDP checksum over IPv6 zero (RFC 6935), where the path is known to take it.",
+    ),
+    (
+        "gtpu",
+        "peer",
+        "tables",
+        "none",
+        "`[[gtpu.peer]]`, one for each network of peers that differs; see there.",
+    ),
+    (
+        "[gtpu.peer]",
+        "prefix",
+        "prefix",
+        "required",
+        "Peers for which checksums are otherwise; `[[gtpu.peer]]` may be repeated, the longest prefix counts.",
+    ),
+    (
+        "[gtpu.peer]",
+        "udp_checksum",
+        "true or false",
+        "required",
+        "Compute the outer UDP checksum of datagrams to these peers.",
+    ),
+    (
         "pfcp",
         "listen",
         "list of addresses",
@@ -229,7 +257,9 @@ mod tests {
 
     #[test]
     fn every_field_of_the_file_is_in_the_table() {
-        for section in ["node", "[port]", "gtpu", "pfcp", "[ue_pool]", "buffer", "control", "log"] {
+        for section in
+            ["node", "[port]", "gtpu", "[gtpu.peer]", "pfcp", "[ue_pool]", "buffer", "control", "log"]
+        {
             let error = toml::from_str::<Config>(&format!("[{section}]\nno_such_field = 1\n")).unwrap_err();
             let said = error.message().to_owned();
             let (_, allowed) = said.split_once("expected").unwrap_or_else(|| panic!("{section}: {said}"));

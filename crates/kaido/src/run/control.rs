@@ -207,7 +207,7 @@ impl View<'_> {
             sessions_max: node.settings.sessions_max,
             workers: self.workers.len(),
             frame_pages: self.pool.pages().to_string(),
-            table_pages: node.table.memory().1.to_string(),
+            table_pages: node.table.memory().pages.to_string(),
             frames: self.pool.frames(),
             frames_free: self.pool.free_frames(),
             uplink_bytes: volume.uplink_bytes,

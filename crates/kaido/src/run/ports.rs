@@ -8,7 +8,7 @@ use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, Wat
 use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, UdpSink, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted};
 use kaido_pfcp::Features;
-use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort, PortRole};
+use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
 use kaido_upf::record::InstanceId;
 use kaido_wire::gtpu;
 use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, Roles, Steering, SteeringConfig};
@@ -130,7 +130,17 @@ impl Opened {
                 SourcePort::Entropy => OuterSourcePort::Entropy,
                 SourcePort::Fixed => OuterSourcePort::Fixed,
             },
-            udp_checksum_ipv4: config.gtpu.udp_checksum_ipv4,
+            udp_checksums: UdpChecksums {
+                ipv4: config.gtpu.udp_checksum_ipv4,
+                ipv6: !config.gtpu.udp_zero_checksum_ipv6,
+                peers: config
+                    .gtpu
+                    .peers
+                    .iter()
+                    .map(|peer| (peer.prefix.addr, peer.prefix.len, peer.udp_checksum))
+                    .collect(),
+            },
+            workers_share_sessions: self.queues.len() > 1,
             sessions_max: *config.node.sessions_max.get_ref(),
             buffer_packets_per_session: config.buffer.packets_per_session as usize,
             buffer_packets_max: *config.buffer.packets.get_ref() as usize,

@@ -13,7 +13,7 @@ use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{GRACE, Upf};
 use crate::node::{BufferChange, WorkerOrder};
-use crate::record::{Destination, Record, Rules, SessionIndex, SessionKey, Tunnel};
+use crate::record::{Destination, Record, Rules, SessionIndex, SessionKey, Tunnel, TunnelShape, Tunnels};
 use crate::rules::{
     Cause, FSeid, Modification, OuterHeaderCreation, PdrId, Rejection, RuleId, Seid, Teid, UrrId,
     UsageReport, UsageReportTrigger,
@@ -43,7 +43,7 @@ impl Upf {
             }
         };
         let slots = meters.iter().map(|(&id, meter)| (id, meter.slot)).collect();
-        let records = compile(&rules, &self.node.settings, index, &slots).and_then(|records| {
+        let records = compile(&rules, &self.node, index, &slots).and_then(|records| {
             self.commit(index, &BTreeSet::new(), &records)?;
             Ok(records)
         });
@@ -68,7 +68,7 @@ impl Upf {
             tunnels: BTreeSet::new(),
             periods: BTreeMap::new(),
         }));
-        self.set_tunnels(index, &tunnels_of(&records));
+        self.set_tunnels(index, &tunnels_of(&records, &self.node.tunnels));
         self.schedule(index);
         self.live += 1;
         Ok(seid)
@@ -104,7 +104,7 @@ impl Upf {
         }
         let new_meters = self.new_meters(&rules, &slots, now)?;
         slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
-        let committed = compile(&rules, &self.node.settings, index, &slots).and_then(|records| {
+        let committed = compile(&rules, &self.node, index, &slots).and_then(|records| {
             self.commit(index, &old_keys, &records)?;
             Ok(records)
         });
@@ -115,7 +115,7 @@ impl Upf {
                 return Err(rejection);
             }
         };
-        self.set_tunnels(index, &tunnels_of(&records));
+        self.set_tunnels(index, &tunnels_of(&records, &self.node.tunnels));
         if !ended.is_empty() || !request.remove_urrs.is_empty() {
             // Nothing may follow an End Marker, and nothing may be counted after a final report.
             self.synchronize();
@@ -137,14 +137,8 @@ impl Upf {
 
     fn end_marker(&self, creation: OuterHeaderCreation) {
         if let Some((peer, local)) = tunnel_ends(&self.node.settings, creation) {
-            self.node.order(WorkerOrder::EndMarker(Tunnel {
-                peer,
-                local,
-                teid: creation.teid,
-                qfi: None,
-                container_uplink: false,
-                tos: 0,
-            }));
+            let shape = TunnelShape { peer, local, qfi: None, container_uplink: false, tos: 0 };
+            self.node.order(WorkerOrder::EndMarker(Tunnel { shape, id: None, teid: creation.teid }));
         }
     }
 
@@ -200,7 +194,7 @@ impl Upf {
                     Cause::RuleCreationOrModificationFailure,
                     format!("{key:?} belongs to another session"),
                 )
-                .rule(rule_of(&records[key])));
+                .rule(rule_of(&records[key], &self.node.tunnels)));
             }
         }
         // New keys first: they alone can fail, and are taken out again then.
@@ -250,22 +244,22 @@ fn full(error: TableError) -> Rejection {
     Rejection::new(Cause::NoResourcesAvailable, error.to_string())
 }
 
-fn rule_of(record: &Record) -> RuleId {
-    RuleId::Pdr(match &record.rules {
+fn rule_of(record: &Record, tunnels: &Tunnels) -> RuleId {
+    RuleId::Pdr(match record.rules(tunnels) {
         Rules::One(action) => action.pdr,
         Rules::Filtered(rules) => rules.first().map_or(PdrId(0), |rule| rule.action.pdr),
     })
 }
 
 /// Far ends of the tunnels that records lead into.
-fn tunnels_of(records: &BTreeMap<SessionKey, Record>) -> BTreeSet<(Teid, IpAddr)> {
-    let actions = records.values().flat_map(|record| match &record.rules {
-        Rules::One(action) => vec![*action],
+fn tunnels_of(records: &BTreeMap<SessionKey, Record>, tunnels: &Tunnels) -> BTreeSet<(Teid, IpAddr)> {
+    let actions = records.values().flat_map(|record| match record.rules(tunnels) {
+        Rules::One(action) => vec![action],
         Rules::Filtered(rules) => rules.iter().map(|rule| rule.action).collect(),
     });
     actions
         .filter_map(|action| match action.destination {
-            Destination::Tunnel(tunnel) => Some((tunnel.teid, tunnel.peer)),
+            Destination::Tunnel(tunnel) => Some((tunnel.teid, tunnel.shape.peer)),
             Destination::Routed => None,
         })
         .collect()

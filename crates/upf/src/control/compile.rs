@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use super::ruleset::RuleSet;
-use crate::node::NodeSettings;
+use crate::node::{Node, NodeSettings};
 use crate::record::{
-    Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, Record, Rules, SessionIndex,
-    SessionKey, Tunnel, UeAddresses, UsageSlots,
+    Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, Record, SessionIndex, SessionKey,
+    TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
     Cause, ChooseOr, Far, Interface, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Pdr, Qer,
@@ -27,15 +26,15 @@ mod ie {
 /// Compiles the rules of a session. Every F-TEID and UE address in them is given by now.
 pub(crate) fn compile(
     rules: &RuleSet,
-    settings: &NodeSettings,
+    node: &Node,
     session: SessionIndex,
     slots: &BTreeMap<UrrId, UsageSlot>,
 ) -> Result<BTreeMap<SessionKey, Record>, Rejection> {
     let session_ue = session_addresses(rules);
     let mut by_key: BTreeMap<SessionKey, Vec<(&Pdr, FilteredRule)>> = BTreeMap::new();
     for pdr in rules.pdrs.values() {
-        let rule = filtered_rule(rules, settings, pdr, session_ue, slots)?;
-        for key in keys(settings, pdr)? {
+        let rule = filtered_rule(rules, node, pdr, session_ue, slots)?;
+        for key in keys(&node.settings, pdr)? {
             by_key.entry(key).or_default().push((pdr, rule.clone()));
         }
     }
@@ -44,7 +43,7 @@ pub(crate) fn compile(
         .map(|(key, mut found)| {
             // Stable: rules of equal precedence stay in the order of their IDs.
             found.sort_by_key(|(pdr, _)| pdr.precedence);
-            Ok((key, record(session, session_ue, &found)?))
+            Ok((key, record(session, session_ue, found)?))
         })
         .collect()
 }
@@ -52,10 +51,10 @@ pub(crate) fn compile(
 fn record(
     session: SessionIndex,
     ue: UeAddresses,
-    found: &[(&Pdr, FilteredRule)],
+    found: Vec<(&Pdr, FilteredRule)>,
 ) -> Result<Record, Rejection> {
     let (first, _) = found[0];
-    for (pdr, _) in found {
+    for (pdr, _) in &found {
         if direction(pdr) != direction(first) {
             return Err(reject(pdr, "shares its key with a rule of the other direction"));
         }
@@ -63,13 +62,8 @@ fn record(
             return Err(reject(pdr, "shares its key with a rule of another outer header removal"));
         }
     }
-    let rules = match found {
-        [(_, rule)] if rule.qfis.is_none() && rule.sdf.is_empty() && rule.ue.is_none() => {
-            Rules::One(rule.action)
-        }
-        _ => Rules::Filtered(Arc::from_iter(found.iter().map(|(_, rule)| rule.clone()))),
-    };
-    Ok(Record { session, direction: direction(first), removal: first.outer_header_removal, ue, rules })
+    let direction = direction(first);
+    Ok(Record::new(session, direction, ue, found.into_iter().map(|(_, rule)| rule).collect()))
 }
 
 fn reject(pdr: &Pdr, detail: &str) -> Rejection {
@@ -170,7 +164,7 @@ pub(crate) fn instance(settings: &NodeSettings, pdr: &Pdr) -> Result<InstanceId,
 
 fn filtered_rule(
     rules: &RuleSet,
-    settings: &NodeSettings,
+    node: &Node,
     pdr: &Pdr,
     session_ue: UeAddresses,
     slots: &BTreeMap<UrrId, UsageSlot>,
@@ -182,13 +176,13 @@ fn filtered_rule(
         qfis,
         sdf: pdr.pdi.sdf_filters.clone().into(),
         ue: (own != session_ue && own != UeAddresses::default()).then_some(own),
-        action: action(rules, settings, pdr, slots)?,
+        action: action(rules, node, pdr, slots)?,
     })
 }
 
 fn action(
     rules: &RuleSet,
-    settings: &NodeSettings,
+    node: &Node,
     pdr: &Pdr,
     slots: &BTreeMap<UrrId, UsageSlot>,
 ) -> Result<Action, Rejection> {
@@ -228,7 +222,7 @@ fn action(
         pdr: pdr.id,
         apply: far.apply_action,
         gate_open: qers.iter().all(|qer| if uplink { qer.gate.uplink } else { qer.gate.downlink }),
-        destination: destination(settings, pdr, far, &qers)?,
+        destination: destination(node, pdr, far, &qers)?,
         usage,
         buffer_suggested: buffer_suggested(rules, far)?,
     })
@@ -243,12 +237,7 @@ fn buffer_suggested(rules: &RuleSet, far: &Far) -> Result<Option<u8>, Rejection>
     Ok(bar.suggested_packets)
 }
 
-fn destination(
-    settings: &NodeSettings,
-    pdr: &Pdr,
-    far: &Far,
-    qers: &[&Qer],
-) -> Result<Destination, Rejection> {
+fn destination(node: &Node, pdr: &Pdr, far: &Far, qers: &[&Qer]) -> Result<Destination, Rejection> {
     let fail = |cause, ie, detail: &str| {
         Err(Rejection::new(cause, format!("FAR {}: {detail}", far.id)).ie(ie).rule(RuleId::Far(far.id)))
     };
@@ -276,21 +265,21 @@ fn destination(
             Ok(Destination::Routed)
         };
     };
-    let Some((peer, local)) = tunnel_ends(settings, creation) else {
+    let Some((peer, local)) = tunnel_ends(&node.settings, creation) else {
         return fail(
             Cause::RuleCreationOrModificationFailure,
             ie::OUTER_HEADER_CREATION,
             "its peer has no address of a family in which this node has a GTP-U address",
         );
     };
-    Ok(Destination::Tunnel(Tunnel {
+    let shape = TunnelShape {
         peer,
         local,
-        teid: creation.teid,
         qfi: qers.iter().find_map(|qer| qer.qfi),
         container_uplink: forwarding.destination_interface != Interface::Access,
         tos: forwarding.transport_level_marking.unwrap_or(0),
-    }))
+    };
+    Ok(Destination::Tunnel(node.tunnels.tunnel(shape, creation.teid)))
 }
 
 /// Both ends of a tunnel, in IPv4 where both families would do.

@@ -28,7 +28,7 @@ use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
 use crate::node::{BufferChange, Node, WorkerEvent};
-use crate::record::{SessionIndex, SessionKey, UeAddresses};
+use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified,
     Rejection, RuleId, Seid, SessionEvent, SessionService, Teid, Urr, UrrId, UsageReportTrigger, Volume,
@@ -200,7 +200,7 @@ impl Upf {
     /// The session that has a key.
     fn owner(&mut self, key: &SessionKey) -> Option<SessionIndex> {
         let guard = self.reader.pin();
-        self.node.table.get(&guard, key).map(|record| record.session)
+        self.node.table.get(&guard, key).map(Record::session)
     }
 
     /// Counters for URRs that have none yet.

@@ -105,10 +105,10 @@ impl Worker {
 
     /// Sends an End Marker into a tunnel.
     pub(super) fn end_marker(&mut self, tunnel: &Tunnel, out: &mut Output<'_>) {
-        let src = self.node.settings.endpoints[usize::from(tunnel.local.0)];
+        let src = self.node.settings.endpoints[usize::from(tunnel.shape.local.0)];
         let message = Message::EndMarker { teid: tunnel.teid.0 };
         let on_behalf_of = self.gtpu_port();
-        self.send_message(Ends { src, dst: tunnel.peer }, UDP_PORT, &message, on_behalf_of, out);
+        self.send_message(Ends { src, dst: tunnel.shape.peer }, UDP_PORT, &message, on_behalf_of, out);
     }
 
     /// The port to which drops of our own GTP-U messages are counted.
@@ -171,7 +171,7 @@ impl Worker {
         if !write_icmp_error(&mut frame, src, packet.src, complaint, offending.data()) {
             return out.release(frame);
         }
-        match record.direction {
+        match record.direction() {
             Direction::Downlink => {
                 let resolution = self.next_hops.resolve(packet.src);
                 self.send(resolution, packet.src, port, frame, out);
@@ -198,13 +198,13 @@ impl Worker {
                 IpAddr::V4(addr) => SessionKey::ipv4(instance, addr),
                 IpAddr::V6(addr) => SessionKey::ipv6(instance, addr),
             };
-            let record = node.table.get(guard, &key).filter(|record| record.session == uplink.session)?;
+            let record = node.table.get(guard, &key).filter(|record| record.session() == uplink.session())?;
             Some((key, record))
         });
         let packet = Packet::read(frame.data(), frame.packet_len());
         let (Some((key, record)), Ok(packet)) = (found, packet) else { return out.release(frame) };
         let arrival = Arrival { port, key, qfi: None };
-        let tunnel = match &record.rules {
+        let tunnel = match record.rules(&node.tunnels) {
             Rules::One(action) => action.open_tunnel(),
             Rules::Filtered(rules) => {
                 super::forward::matching(rules, record, arrival.qfi, &packet, frame.data())
@@ -212,11 +212,11 @@ impl Worker {
             }
         };
         let Some(tunnel) = tunnel else { return out.release(frame) };
-        if emit::encapsulate(&node.settings, &tunnel, &packet, &mut frame).is_err() {
+        if !self.outer(&tunnel).is_some_and(|outer| outer.put_before(tunnel.teid, &mut frame)) {
             return out.release(frame);
         }
-        let resolution = self.next_hops.resolve(tunnel.peer);
-        self.send(resolution, tunnel.peer, port, frame, out);
+        let resolution = self.next_hops.resolve(tunnel.shape.peer);
+        self.send(resolution, tunnel.shape.peer, port, frame, out);
     }
 
     /// The address under which this node speaks as a router: its first on the N6 side, of the family.

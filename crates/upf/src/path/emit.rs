@@ -4,59 +4,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_engine::Frame;
 use kaido_wire::{
-    Error, EtherType, EthernetRepr, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, PduSession, checksum,
-    ethernet, gtpu, ipv4, ipv6, udp,
+    Error, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, checksum, ethernet, ipv4, ipv6,
+    udp,
 };
 
-use super::parse::Packet;
-use crate::node::{NodeSettings, OuterSourcePort};
-use crate::record::Tunnel;
+use crate::node::NodeSettings;
 
 /// TTL and hop limit of packets that begin here.
 pub(super) const HOPS: u8 = 64;
 
 /// First of the 16384 source ports that carry the flow's entropy.
 const ENTROPY_PORT_BASE: u16 = 49152;
-
-/// Octets that a tunnel puts before a packet.
-#[inline]
-pub(super) fn tunnel_overhead(tunnel: &Tunnel) -> usize {
-    let ip = if tunnel.peer.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-    ip + udp::HEADER_LEN + gtpu_header(tunnel, 0).len()
-}
-
-#[inline]
-fn gtpu_header(tunnel: &Tunnel, payload_len: u16) -> GtpuRepr {
-    let pdu_session = tunnel.qfi.map(|qfi| match tunnel.container_uplink {
-        false => PduSession::Downlink { qfi: qfi.0, rqi: false, ppi: None },
-        true => PduSession::Uplink { qfi: qfi.0 },
-    });
-    GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(tunnel.teid.0, payload_len) }
-}
-
-/// Puts an IP packet into a tunnel. The frame begins with the packet, and with the outer IP header
-/// afterwards.
-///
-/// # Errors
-/// When the packet is too long for the length fields, or the frame has no headroom.
-#[inline]
-pub(super) fn encapsulate(
-    settings: &NodeSettings,
-    tunnel: &Tunnel,
-    packet: &Packet,
-    frame: &mut Frame,
-) -> Result<(), Error> {
-    let source_port = match settings.outer_source_port {
-        OuterSourcePort::Fixed => gtpu::UDP_PORT,
-        OuterSourcePort::Entropy => entropy_port(packet, frame.data()),
-    };
-    let payload_len = u16::try_from(frame.packet_len()).map_err(|_| Error::Range)?;
-    let header = gtpu_header(tunnel, payload_len);
-    let len = header.len();
-    header.emit(frame.prepend(len).ok_or(Error::Truncated)?)?;
-    let ends = Ends { src: settings.endpoints[usize::from(tunnel.local.0)], dst: tunnel.peer };
-    datagram(settings, ends, (source_port, gtpu::UDP_PORT), tunnel.tos, frame)
-}
 
 /// Source and destination address of one family.
 #[derive(Clone, Copy, Debug)]
@@ -79,33 +37,35 @@ pub(super) fn datagram(
     header[2..4].copy_from_slice(&dst_port.to_be_bytes());
     header[4..6].copy_from_slice(&length.to_be_bytes());
     header[6..8].copy_from_slice(&[0, 0]);
+    if settings.udp_checksums.computed(ends.dst) {
+        fill_checksum(frame, 0, ends);
+    }
     match (ends.src, ends.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            if settings.udp_checksum_ipv4 {
-                fill_checksum(frame, checksum::pseudo_v4(src, dst, IpProtocol::UDP, length));
-            }
-            prepend_ipv4(src, dst, tos, frame)
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            fill_checksum(frame, checksum::pseudo_v6(src, dst, IpProtocol::UDP, length.into()));
-            prepend_ipv6(src, dst, tos, frame)
-        }
+        (IpAddr::V4(src), IpAddr::V4(dst)) => prepend_ipv4(src, dst, tos, frame),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => prepend_ipv6(src, dst, tos, frame),
         _ => Err(Error::Version),
     }
 }
 
-/// Computes the UDP checksum over all segments of the datagram at the front of the frame.
-fn fill_checksum(frame: &mut Frame, pseudo: u16) {
-    let mut sum = pseudo;
+/// Computes the UDP checksum over all segments of the datagram that begins `offset` octets into the frame.
+pub(super) fn fill_checksum(frame: &mut Frame, offset: usize, ends: Ends) {
+    #[allow(clippy::cast_possible_truncation)] // The length was written into the header's 16 bits before.
+    let length = (frame.packet_len() - offset) as u16;
+    let mut sum = match (ends.src, ends.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => checksum::pseudo_v4(src, dst, IpProtocol::UDP, length),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => checksum::pseudo_v6(src, dst, IpProtocol::UDP, length.into()),
+        _ => return,
+    };
     let mut odd = false;
+    let mut skip = offset;
     for segment in frame.segments() {
+        let segment = &segment[std::mem::take(&mut skip).min(segment.len())..];
         let part = checksum::sum(segment);
         // After an odd number of octets the halves of every word are exchanged (RFC 1071 2 (B)).
         sum = checksum::combine(&[sum, if odd { part.swap_bytes() } else { part }]);
         odd ^= segment.len() % 2 == 1;
     }
-    // Checksum field of the header just written.
-    frame.data_mut()[6..8].copy_from_slice(&checksum::udp_sent(!sum).to_be_bytes());
+    frame.data_mut()[offset + 6..offset + 8].copy_from_slice(&checksum::udp_sent(!sum).to_be_bytes());
 }
 
 fn prepend_ipv4(src: Ipv4Addr, dst: Ipv4Addr, tos: u8, frame: &mut Frame) -> Result<(), Error> {
@@ -143,36 +103,84 @@ fn prepend_ipv6(src: Ipv6Addr, dst: Ipv6Addr, traffic_class: u8, frame: &mut Fra
 
 /// The outer source port of a flow: equal for all packets of a flow, spread over flows. Plain enough to
 /// be worked out by hand: `vectors/README.md` says how.
-fn entropy_port(packet: &Packet, data: &[u8]) -> u16 {
-    let words = |octets: &[u8]| {
-        octets.as_chunks::<2>().0.iter().fold(0u16, |folded, &word| folded ^ u16::from_be_bytes(word))
-    };
-    let mut folded = match (packet.src, packet.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => words(&src.octets()) ^ words(&dst.octets()),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => words(&src.octets()) ^ words(&dst.octets()),
-        _ => 0,
-    };
-    folded ^= u16::from(packet.protocol.0);
-    if let Some((src, dst)) = packet.ports(data) {
-        folded ^= src ^ dst;
+#[inline]
+pub(super) fn entropy_port(packet: &[u8]) -> u16 {
+    match packet.first().map(|octet| octet >> 4) {
+        Some(4) => entropy_port_v4(packet),
+        _ => entropy_port_v6(packet),
     }
+}
+
+/// As [`entropy_port`], of an IPv4 packet.
+#[inline(always)]
+pub(super) fn entropy_port_v4(packet: &[u8]) -> u16 {
+    let Some(header) = packet.first_chunk::<{ ipv4::HEADER_LEN }>() else { return ENTROPY_PORT_BASE };
+    let protocol = IpProtocol(header[9]);
+    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+    let upper = if is_fragment { None } else { packet.get(usize::from(header[0] & 0xf) * 4..) };
+    source_port(fold_words(&header[12..20]), protocol, upper)
+}
+
+/// As [`entropy_port`], of an IPv6 packet.
+#[inline(always)]
+pub(super) fn entropy_port_v6(packet: &[u8]) -> u16 {
+    let Some(header) = packet.first_chunk::<{ ipv6::HEADER_LEN }>() else { return ENTROPY_PORT_BASE };
+    let addresses = fold_words(&header[8..40]);
+    let plain = IpProtocol(header[6]);
+    if matches!(plain, IpProtocol::TCP | IpProtocol::UDP) {
+        return source_port(addresses, plain, packet.get(ipv6::HEADER_LEN..));
+    }
+    // Behind extension headers, which the packet was found to have in good order.
+    let Ok(found) = ipv6::header_within(packet, usize::MAX) else { return ENTROPY_PORT_BASE };
+    let is_fragment = found.fragment.is_some_and(|fragment| !fragment.is_whole());
+    let upper = if is_fragment { None } else { packet.get(found.header_len.into()..) };
+    source_port(addresses, found.protocol, upper)
+}
+
+#[inline(always)]
+fn source_port(addresses: u16, protocol: IpProtocol, upper: Option<&[u8]>) -> u16 {
+    let ports = upper.and_then(|upper| kaido_wire::ip::ports(protocol, upper));
+    let folded = addresses ^ u16::from(protocol.0) ^ ports.map_or(0, |(src, dst)| src ^ dst);
     ENTROPY_PORT_BASE + (folded & 0x3fff)
 }
 
-/// Takes one hop off a packet's TTL or hop limit. The frame begins with the packet.
+#[inline(always)]
+fn fold_words(octets: &[u8]) -> u16 {
+    let folded =
+        octets.as_chunks::<4>().0.iter().fold(0u32, |folded, &word| folded ^ u32::from_be_bytes(word));
+    #[allow(clippy::cast_possible_truncation)] // Both halves are folded into one.
+    let halves = (folded ^ folded >> 16) as u16;
+    halves
+}
+
+/// Takes one hop off a packet's TTL or hop limit. `packet` begins with its header.
 #[inline]
-pub(super) fn take_hop(frame: &mut Frame) {
-    let data = frame.data_mut();
-    match data.first().map(|octet| octet >> 4) {
-        Some(4) if data.len() >= ipv4::HEADER_LEN => {
-            let before = u16::from_be_bytes([data[8], data[9]]);
-            let after = before.wrapping_sub(0x0100);
-            let sum = checksum::update_u16(u16::from_be_bytes([data[10], data[11]]), before, after);
-            data[8] = data[8].wrapping_sub(1);
-            data[10..12].copy_from_slice(&sum.to_be_bytes());
-        }
-        Some(6) if data.len() >= ipv6::HEADER_LEN => data[7] = data[7].wrapping_sub(1),
+pub(super) fn take_hop(packet: &mut [u8]) {
+    match packet.first().map(|octet| octet >> 4) {
+        Some(4) => take_hop_v4(packet),
+        Some(6) => take_hop_v6(packet),
         _ => {}
+    }
+}
+
+/// As [`take_hop`], of an IPv4 packet.
+#[inline(always)]
+pub(super) fn take_hop_v4(packet: &mut [u8]) {
+    if let Some(header) = packet.first_chunk_mut::<{ ipv4::HEADER_LEN }>() {
+        // RFC 1624 equation 3, with a field that becomes 0x0100 less.
+        let sum = u32::from(!u16::from_be_bytes([header[10], header[11]])) + u32::from(!0x0100u16);
+        #[allow(clippy::cast_possible_truncation)] // Folded: two summands carry at most once.
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        header[8] = header[8].wrapping_sub(1);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// As [`take_hop`], of an IPv6 packet.
+#[inline(always)]
+pub(super) fn take_hop_v6(packet: &mut [u8]) {
+    if let Some(hop_limit) = packet.get_mut(7) {
+        *hop_limit = hop_limit.wrapping_sub(1);
     }
 }
 

@@ -9,8 +9,9 @@ use kaido_wire::IpProtocol;
 
 use super::Worker;
 use super::answer::Complaint;
-use super::emit::{self, tunnel_overhead};
+use super::emit;
 use super::hold::Buffered;
+use super::outer::OuterTemplate;
 use super::parse::{Packet, is_not_routed, is_own};
 use crate::node::WorkerEvent;
 use crate::record::{
@@ -39,8 +40,8 @@ impl Worker {
         frame: Frame,
         out: &mut Output<'_>,
     ) {
-        if record.direction == Direction::Uplink {
-            if !record.ue.admits(packet.src) {
+        if record.direction() == Direction::Uplink {
+            if !record.admits(packet.src) {
                 return out.drop(arrival.port, frame, DropReason::UeSpoofed);
             }
             if is_not_routed(packet.dst) {
@@ -54,9 +55,9 @@ impl Worker {
         if packet.ttl <= 1 {
             return self.complain(guard, record, arrival.port, Complaint::TimeExceeded, packet, frame, out);
         }
-        if self.buffers.holds(record.session) {
+        if self.buffers.holds(record.session()) {
             // What waits goes first, whatever it waits for.
-            self.release(guard, record.session, out);
+            self.release(guard, record.session(), out);
         }
         if let Some((mtu, frame)) = self.apply(record, arrival, packet, frame, None, out) {
             self.complain(guard, record, arrival.port, Complaint::TooBig(mtu), packet, frame, out);
@@ -75,13 +76,14 @@ impl Worker {
         buffered_since: Option<Instant>,
         out: &mut Output<'_>,
     ) -> Option<(usize, Frame)> {
-        let action = match &record.rules {
+        let node = self.node.clone();
+        let action = match record.rules(&node.tunnels) {
             Rules::One(action) => Some(action),
             Rules::Filtered(rules) => {
-                matching(rules, record, arrival.qfi, packet, frame.data()).map(|rule| &rule.action)
+                matching(rules, record, arrival.qfi, packet, frame.data()).map(|rule| rule.action)
             }
         };
-        let Some(action) = action else {
+        let Some(action) = &action else {
             out.drop(arrival.port, frame, DropReason::NoPdr);
             return None;
         };
@@ -107,11 +109,12 @@ impl Worker {
     /// one that does not.
     #[inline]
     fn count(&mut self, record: &Record, action: &Action, packet: &Packet, dropped: bool) {
+        let shared = self.node.settings.workers_share_sessions;
         for (slot, before_qos) in action.usage.iter() {
             if (!dropped || before_qos)
-                && self.node.usage.count(slot, record.direction, packet.total_len as u64)
+                && self.node.usage.count(slot, record.direction(), packet.total_len as u64, shared)
             {
-                self.tell(WorkerEvent::Threshold { session: record.session, slot });
+                self.tell(WorkerEvent::Threshold { session: record.session(), slot });
             }
         }
     }
@@ -133,11 +136,11 @@ impl Worker {
             qfi: arrival.qfi,
             since: since.unwrap_or(out.now()),
         };
-        match self.buffers.push(record.session, action.buffer_suggested, waiting) {
+        match self.buffers.push(record.session(), action.buffer_suggested, waiting) {
             Ok(first) => {
                 // A packet that was put back was told of when it came.
                 if first && since.is_none() && action.apply.notify_cp {
-                    self.tell(WorkerEvent::Buffered { session: record.session, pdr: action.pdr });
+                    self.tell(WorkerEvent::Buffered { session: record.session(), pdr: action.pdr });
                 }
             }
             Err(refused) => out.drop(refused.from, refused.frame, DropReason::BufferFull),
@@ -158,7 +161,7 @@ impl Worker {
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
             return Some((mtu, frame));
         }
-        emit::take_hop(&mut frame);
+        emit::take_hop(frame.data_mut());
         if self.send(resolution, packet.dst, from, frame, out) {
             self.count(record, action, packet, false);
         }
@@ -177,20 +180,33 @@ impl Worker {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(usize, Frame)> {
-        let resolution = self.next_hops.resolve(tunnel.peer);
-        let overhead = tunnel_overhead(tunnel);
+        let Some(outer) = self.outer(tunnel) else {
+            out.drop(from, frame, DropReason::NoRoute);
+            return None;
+        };
+        let resolution = self.next_hops.resolve(tunnel.shape.peer);
+        let overhead = outer.overhead();
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
             return Some((mtu.saturating_sub(overhead), frame));
         }
-        emit::take_hop(&mut frame);
-        if emit::encapsulate(&self.node.settings, tunnel, packet, &mut frame).is_err() {
+        emit::take_hop(frame.data_mut());
+        if !outer.put_before(tunnel.teid, &mut frame) {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;
         }
-        if self.send(resolution, tunnel.peer, from, frame, out) {
+        if self.send(resolution, tunnel.shape.peer, from, frame, out) {
             self.count(record, action, packet, false);
         }
         None
+    }
+
+    /// The headers of a tunnel; `None` when its ends are of two families.
+    pub(super) fn outer(&self, tunnel: &Tunnel) -> Option<OuterTemplate> {
+        let generation = self.next_hops.generation();
+        match tunnel.id.and_then(|id| self.prepared.get(id, generation)) {
+            Some(prepared) => Some(prepared.template),
+            None => OuterTemplate::new(&self.node.settings, &tunnel.shape).ok(),
+        }
     }
 
     /// The MTU of the way out, where `len` octets exceed it.
@@ -281,7 +297,7 @@ pub(super) fn matching<'r>(
 ) -> Option<&'r FilteredRule> {
     rules.iter().find(|rule| {
         let flow = rule.qfis.is_none_or(|qfis| qfi.is_some_and(|qfi| qfis >> (qfi & 63) & 1 != 0));
-        let ue = rule.ue.is_none_or(|ue| is_ue(&ue, record.direction, packet));
+        let ue = rule.ue.is_none_or(|ue| is_ue(&ue, record.direction(), packet));
         let filter = rule.sdf.is_empty() || rule.sdf.iter().any(|sdf| sdf_matches(sdf, record, packet, data));
         flow && ue && filter
     })
@@ -298,7 +314,7 @@ fn is_ue(ue: &UeAddresses, direction: Direction, packet: &Packet) -> bool {
 fn sdf_matches(sdf: &SdfFilter, record: &Record, packet: &Packet, data: &[u8]) -> bool {
     let ports = packet.ports(data);
     let (src_port, dst_port) = ports.unzip();
-    let ((remote, remote_port), (local, local_port)) = match record.direction {
+    let ((remote, remote_port), (local, local_port)) = match record.direction() {
         Direction::Downlink => ((packet.src, src_port), (packet.dst, dst_port)),
         Direction::Uplink => ((packet.dst, dst_port), (packet.src, src_port)),
     };

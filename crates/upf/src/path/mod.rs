@@ -1,9 +1,10 @@
 //! The packet path: one worker's side of the user plane.
 //!
 //! ```text
-//!  batch ─▶ parse all ─▶ look up all ─▶ each: strip outer · match rule · gate · count ─▶ tunnel or route ─▶ Ethernet
-//!                                        │
-//!                                        └ slow: answers to senders · buffering · next hops being asked for
+//!  batch ─▶ read all, hash ─▶ compare all tags ─▶ compare all keys ─▶ act on each ─▶ transmit
+//!             prefetch buckets   prefetch records    prefetch counters   │
+//!                                                                        ├ straight: one copy of headers made beforehand
+//!                                                                        └ else: rules · filters · gate · buffering · answers
 //! ```
 
 mod answer;
@@ -11,21 +12,25 @@ mod emit;
 mod forward;
 mod hold;
 mod limit;
+mod outer;
 mod parse;
+mod straight;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PortId};
-use kaido_table::{Guard, Reader, TooManyReaders};
+use kaido_table::{Guard, Probe, Reader, TooManyReaders};
 
 use self::forward::Arrival;
 use self::hold::{Buffers, PendingQueue};
 use self::limit::RateLimit;
+use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};
+use self::straight::{Arrived, Kind, Ports};
 use crate::node::{BufferChange, Node, WorkerEvent, WorkerOrder};
-use crate::record::{Record, SessionIndex, SessionKey};
+use crate::record::{Record, SessionIndex};
 
 /// How often what waits too long is looked for.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -43,7 +48,9 @@ pub struct Path {
 #[derive(Debug)]
 struct Worker {
     node: Arc<Node>,
+    ports: Ports,
     next_hops: NextHops,
+    prepared: PreparedTunnels,
     buffers: Buffers,
     pending: PendingQueue,
     /// Generation of the next hops in which the pending packets were last tried.
@@ -75,6 +82,8 @@ impl Path {
             extension_notices: limit(),
             icmp_errors: limit(),
             untold: Vec::new(),
+            ports: Ports::new(settings),
+            prepared: PreparedTunnels::default(),
             next_hops,
             node: node.clone(),
         };
@@ -89,39 +98,71 @@ impl Function for Path {
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         let Self { reader, worker } = self;
-        let mut packets: ArrayVec<(Frame, Parsed), BATCH_MAX> = ArrayVec::new();
-        let mut keys: ArrayVec<SessionKey, BATCH_MAX> = ArrayVec::new();
-        for frame in batch.drain(..) {
-            let parsed = parse(&worker.node.settings, port, &frame);
-            if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
-                keys.push(key);
-            }
-            packets.push((frame, parsed));
-        }
         let guard = reader.pin();
         let node = worker.node.clone();
+        let stages = node.table.stages(&guard);
+        let mut probes = [Probe::default(); BATCH_MAX];
+        let mut arrivals = [Arrived::default(); BATCH_MAX];
+        let arrivals = &mut arrivals[..batch.len()];
+        // What is not of the usual shape, in the order of arrival.
+        let mut unusual: ArrayVec<Parsed, BATCH_MAX> = ArrayVec::new();
+        let before = worker.ports.headers_ahead(port);
+        batch.iter().for_each(|frame| frame.prefetch(before, 2));
+        for ((arrived, probe), frame) in arrivals.iter_mut().zip(&mut probes).zip(batch.iter()) {
+            worker.ports.read(port, frame, arrived);
+            if arrived.kind == Kind::Unusual {
+                let parsed = parse(&node.settings, port, frame);
+                if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
+                    (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
+                }
+                unusual.push(parsed);
+            }
+            if arrived.kind != Kind::Unusual {
+                *probe = stages.hash(&arrived.key);
+            }
+        }
+        for probe in &mut probes[..arrivals.len()] {
+            stages.probe(probe);
+        }
         let mut records = [None; BATCH_MAX];
-        node.table.get_batch(&guard, &keys, &mut records[..keys.len()]);
-        let mut records = records.into_iter();
-        for (frame, parsed) in packets {
-            match parsed {
-                Parsed::Kernel => out.to_kernel(port, frame),
-                Parsed::Drop(reason) => out.drop(port, frame, reason),
-                Parsed::Signalling(outer) => worker.signalling(&outer, port, frame, out),
-                Parsed::Tunnel(key, outer) => match records.next().flatten() {
-                    Some(record) => {
-                        let qfi = outer.header.qfi;
-                        worker.tunnelled(&guard, record, Arrival { port, key, qfi }, &outer, frame, out);
-                    }
-                    None => worker.unknown_teid(&outer, port, frame, out),
-                },
-                Parsed::ToUe(key, packet, offset) => match records.next().flatten() {
-                    Some(record) => {
-                        let arrival = Arrival { port, key, qfi: None };
-                        worker.towards_ue(&guard, record, arrival, &packet, offset, frame, out);
-                    }
-                    None => out.drop(port, frame, DropReason::UeUnknown),
-                },
+        for ((record, probe), arrived) in records.iter_mut().zip(probes).zip(arrivals.iter()) {
+            if arrived.kind != Kind::Unusual {
+                *record = stages.resolve(probe, &arrived.key);
+                if let Some(&slot) = record.and_then(|record: &Record| record.folded_usage().first()) {
+                    node.usage.prefetch(slot);
+                }
+            }
+        }
+        let mut exits = [None; BATCH_MAX];
+        let mut sole_exit = None;
+        let mut all_by_one = worker.is_quiet();
+        if all_by_one {
+            for (((exit, frame), arrived), record) in
+                exits.iter_mut().zip(batch.iter_mut()).zip(arrivals.iter()).zip(&records)
+            {
+                if matches!(arrived.kind, Kind::Tunnelled | Kind::ToUe)
+                    && let Some(record) = record
+                {
+                    *exit = worker.straight(record, arrived, frame);
+                }
+                all_by_one &= exit.is_some() && *exit == *sole_exit.get_or_insert(*exit);
+            }
+        }
+        if let Some(Some(exit)) = sole_exit
+            && all_by_one
+        {
+            return out.transmit_all(exit, batch);
+        }
+        let mut unusual = unusual.into_iter();
+        for (((frame, arrived), record), exit) in batch.drain(..).zip(arrivals.iter()).zip(records).zip(exits)
+        {
+            if let Some(exit) = exit {
+                out.transmit(exit, frame);
+            } else if matches!(arrived.kind, Kind::Tunnelled | Kind::ToUe) {
+                let parsed = parse(&node.settings, port, &frame);
+                worker.handle_parsed(&guard, parsed, record, port, frame, out);
+            } else if let Some(parsed) = unusual.next() {
+                worker.handle_parsed(&guard, parsed, record, port, frame, out);
             }
         }
     }
@@ -150,6 +191,37 @@ impl Function for Path {
 }
 
 impl Worker {
+    /// A frame whose headers were read completely, and the record of its key, if it has one.
+    fn handle_parsed(
+        &mut self,
+        guard: &Guard<'_>,
+        parsed: Parsed,
+        record: Option<&Record>,
+        port: PortId,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        match parsed {
+            Parsed::Kernel => out.to_kernel(port, frame),
+            Parsed::Drop(reason) => out.drop(port, frame, reason),
+            Parsed::Signalling(outer) => self.signalling(&outer, port, frame, out),
+            Parsed::Tunnel(key, outer) => match record {
+                Some(record) => {
+                    let qfi = outer.header.qfi;
+                    self.tunnelled(guard, record, Arrival { port, key, qfi }, &outer, frame, out);
+                }
+                None => self.unknown_teid(&outer, port, frame, out),
+            },
+            Parsed::ToUe(key, packet, offset) => match record {
+                Some(record) => {
+                    let arrival = Arrival { port, key, qfi: None };
+                    self.towards_ue(guard, record, arrival, &packet, offset, frame, out);
+                }
+                None => out.drop(port, frame, DropReason::UeUnknown),
+            },
+        }
+    }
+
     /// A G-PDU of a known tunnel.
     fn tunnelled(
         &mut self,
@@ -241,7 +313,7 @@ impl Worker {
         let node = self.node.clone();
         for waiting in self.buffers.take(session) {
             let hold::Buffered { frame, from, key, qfi, since } = waiting;
-            let record = node.table.get(guard, &key).filter(|record| record.session == session);
+            let record = node.table.get(guard, &key).filter(|record| record.session() == session);
             let (Some(record), Ok(packet)) = (record, Packet::read(frame.data(), frame.packet_len())) else {
                 out.drop(from, frame, DropReason::BufferDiscarded);
                 continue;

@@ -191,14 +191,25 @@ fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], offset: usize)
     }
 }
 
-/// Whether an address is one that a router forwards nothing to.
+/// Whether an address is one that a router forwards nothing to: multicast, limited broadcast, loopback,
+/// link-local.
 pub(super) fn is_not_routed(addr: IpAddr) -> bool {
     match addr {
-        IpAddr::V4(addr) => {
-            addr.is_multicast() || addr.is_broadcast() || addr.is_loopback() || addr.is_link_local()
-        }
-        IpAddr::V6(addr) => addr.is_multicast() || addr.is_loopback() || addr.is_unicast_link_local(),
+        IpAddr::V4(addr) => is_not_routed_v4(addr.to_bits()),
+        IpAddr::V6(addr) => is_not_routed_v6(addr.to_bits()),
     }
+}
+
+/// As [`is_not_routed`].
+#[inline]
+pub(super) const fn is_not_routed_v4(addr: u32) -> bool {
+    addr >> 28 == 0xe || addr == u32::MAX || addr >> 24 == 127 || addr >> 16 == 0xa9fe
+}
+
+/// As [`is_not_routed`].
+#[inline]
+pub(super) const fn is_not_routed_v6(addr: u128) -> bool {
+    addr >> 120 == 0xff || addr == 1 || addr >> 118 == 0xfe80 >> 6
 }
 
 /// Whether an address is this node's.

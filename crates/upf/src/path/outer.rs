@@ -1,0 +1,269 @@
+//! Outer headers made beforehand: what all packets into tunnels of one shape have in common.
+//!
+//! ```text
+//!   bytes, right-aligned:  | Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | GTP-U 8, or 16 with a PDU session container |
+//!   per packet:               (by hop)     length, checksum     port, length    length, TEID
+//! ```
+//! A packet gets all of them in one copy of fixed size; then the few fields that differ are written.
+
+use std::net::IpAddr;
+
+use kaido_engine::{Frame, NextHop, NextHops, PortId, Resolution};
+use kaido_wire::{
+    Error, EtherType, EthernetRepr, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, PduSession, UdpRepr,
+    ethernet, gtpu, ipv4, ipv6, udp,
+};
+
+use super::emit::{Ends, HOPS, entropy_port, fill_checksum};
+use crate::node::{NodeSettings, OuterSourcePort, PortRole};
+use crate::record::{ShapeId, TunnelShape};
+use crate::rules::Teid;
+
+const IP_AT: usize = ethernet::HEADER_LEN;
+const GTPU_PLAIN: usize = gtpu::HEADER_LEN;
+const GTPU_CONTAINER: usize = gtpu::HEADER_LEN + gtpu::OPTIONAL_LEN + 4;
+const V4_PLAIN: usize = IP_AT + ipv4::HEADER_LEN + udp::HEADER_LEN + GTPU_PLAIN;
+const V4_CONTAINER: usize = V4_PLAIN - GTPU_PLAIN + GTPU_CONTAINER;
+const V6_PLAIN: usize = IP_AT + ipv6::HEADER_LEN + udp::HEADER_LEN + GTPU_PLAIN;
+const V6_CONTAINER: usize = V6_PLAIN - GTPU_PLAIN + GTPU_CONTAINER;
+/// Room for the longest headers.
+const BYTES: usize = 80;
+
+/// The outer headers of a tunnel shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OuterTemplate {
+    bytes: [u8; BYTES],
+    ends: Ends,
+    /// Octets of Ethernet, IP, UDP and GTP-U.
+    len: u8,
+    /// Octets of GTP-U.
+    gtpu_len: u8,
+    entropy: bool,
+    checksum: bool,
+    is_ipv4: bool,
+    /// One's-complement sum of the IPv4 header without length and checksum.
+    sum: u32,
+}
+
+impl OuterTemplate {
+    /// The headers of `shape`, with an empty Ethernet header.
+    ///
+    /// # Errors
+    /// [`Error::Version`] when its ends are of two families.
+    pub(super) fn new(settings: &NodeSettings, shape: &TunnelShape) -> Result<Self, Error> {
+        let ends = Ends { src: settings.endpoints[usize::from(shape.local.0)], dst: shape.peer };
+        let pdu_session = shape.qfi.map(|qfi| match shape.container_uplink {
+            false => PduSession::Downlink { qfi: qfi.0, rqi: false, ppi: None },
+            true => PduSession::Uplink { qfi: qfi.0 },
+        });
+        let mut template = Self {
+            bytes: [0; BYTES],
+            ends,
+            len: 0,
+            gtpu_len: 0,
+            entropy: settings.outer_source_port == OuterSourcePort::Entropy,
+            checksum: settings.udp_checksums.computed(shape.peer),
+            is_ipv4: shape.peer.is_ipv4(),
+            sum: 0,
+        };
+        let gtpu = GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(0, 0) };
+        let gtpu_len = if pdu_session.is_some() { GTPU_CONTAINER } else { GTPU_PLAIN };
+        template.push(gtpu_len, |space| gtpu.emit(space))?;
+        let ports = UdpRepr { src_port: gtpu::UDP_PORT, dst_port: gtpu::UDP_PORT, payload_len: 0 };
+        template.push(udp::HEADER_LEN, |space| ports.emit(space))?;
+        match (ends.src, ends.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let header = Ipv4Repr {
+                    src,
+                    dst,
+                    protocol: IpProtocol::UDP,
+                    ttl: HOPS,
+                    tos: shape.tos,
+                    // An atomic datagram: never fragmented, so its identification means nothing (RFC 6864).
+                    identification: 0,
+                    dont_fragment: true,
+                    more_fragments: false,
+                    fragment_offset: 0,
+                    options: &[],
+                    payload_len: 0,
+                };
+                template.push(ipv4::HEADER_LEN, |space| header.emit(space))?;
+                let at = BYTES - usize::from(template.len);
+                template.bytes[at + 2..at + 4].fill(0);
+                template.bytes[at + 10..at + 12].fill(0);
+                let words = template.bytes[at..at + ipv4::HEADER_LEN].as_chunks::<2>().0;
+                template.sum = words.iter().map(|&word| u32::from(u16::from_be_bytes(word))).sum();
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let header = Ipv6Repr {
+                    src,
+                    dst,
+                    next_header: IpProtocol::UDP,
+                    hop_limit: HOPS,
+                    traffic_class: shape.tos,
+                    flow_label: 0,
+                    payload_len: 0,
+                };
+                template.push(ipv6::HEADER_LEN, |space| header.emit(space))?;
+            }
+            _ => return Err(Error::Version),
+        }
+        #[allow(clippy::cast_possible_truncation)] // 8 or 16.
+        let gtpu_len = gtpu_len as u8;
+        template.gtpu_len = gtpu_len;
+        template.push(ethernet::HEADER_LEN, |_| Ok(ethernet::HEADER_LEN))?;
+        Ok(template)
+    }
+
+    /// Writes a header in front of those that are there.
+    fn push(
+        &mut self,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<(), Error> {
+        let end = BYTES - usize::from(self.len);
+        write(&mut self.bytes[end - len..end])?;
+        #[allow(clippy::cast_possible_truncation)] // At most `BYTES` in all.
+        let len = len as u8;
+        self.len += len;
+        Ok(())
+    }
+
+    /// Octets that the tunnel puts before a packet, Ethernet not counted.
+    #[inline]
+    pub(super) fn overhead(&self) -> usize {
+        usize::from(self.len) - ethernet::HEADER_LEN
+    }
+
+    /// Puts the headers before the packet that the frame holds, all but Ethernet; `false` when they do not
+    /// fit.
+    pub(super) fn put_before(&self, teid: Teid, frame: &mut Frame) -> bool {
+        let keep = frame.packet_len();
+        self.write(teid, frame, 0, keep, |packet| entropy_port(packet)).is_some()
+            && frame.strip(ethernet::HEADER_LEN)
+    }
+
+    fn set_ethernet(&mut self, src: [u8; 6], dst: [u8; 6]) -> Result<(), Error> {
+        let ethertype = if self.is_ipv4 { EtherType::IPV4 } else { EtherType::IPV6 };
+        let at = BYTES - usize::from(self.len);
+        EthernetRepr { dst: MacAddr(dst), src: MacAddr(src), ethertype }.emit(&mut self.bytes[at..])?;
+        Ok(())
+    }
+
+    /// Leaves of a frame `keep` octets behind the first `front`, which are a user packet, and puts the
+    /// headers before them, Ethernet and all. `finish` does what is left to do to the packet itself, before
+    /// anything is computed over it, and makes the source port where that follows the flow.
+    ///
+    /// `None` when the packet is too long for the length fields, or the frame has no headroom.
+    #[inline(always)]
+    pub(super) fn write(
+        &self,
+        teid: Teid,
+        frame: &mut Frame,
+        front: usize,
+        keep: usize,
+        finish: impl Fn(&mut [u8]) -> u16,
+    ) -> Option<()> {
+        let container = usize::from(self.gtpu_len) == GTPU_CONTAINER;
+        match (self.is_ipv4, container) {
+            (true, true) => self.write_as::<V4_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish),
+            (true, false) => self.write_as::<V4_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
+            (false, true) => self.write_as::<V6_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish),
+            (false, false) => self.write_as::<V6_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
+        }
+    }
+
+    /// As [`OuterTemplate::write`], for headers of `LEN` octets of which `GTPU` are GTP-U's.
+    #[inline(always)]
+    fn write_as<const LEN: usize, const GTPU: usize>(
+        &self,
+        teid: Teid,
+        frame: &mut Frame,
+        front: usize,
+        keep: usize,
+        finish: impl Fn(&mut [u8]) -> u16,
+    ) -> Option<()> {
+        const { assert!(LEN <= BYTES && LEN > GTPU + udp::HEADER_LEN) };
+        let total = u16::try_from(keep + LEN - ethernet::HEADER_LEN).ok()?;
+        let (headers, packet) = frame.exchange_front(front, keep, LEN)?.split_first_chunk_mut::<LEN>()?;
+        let of_flow = finish(packet);
+        let src_port = if self.entropy { of_flow } else { gtpu::UDP_PORT };
+        headers.copy_from_slice(&self.bytes[BYTES - LEN..]);
+        let udp_at = LEN - GTPU - udp::HEADER_LEN;
+        #[allow(clippy::cast_possible_truncation)] // 20 or 40.
+        let ip_len = (udp_at - ethernet::HEADER_LEN) as u16;
+        if usize::from(ip_len) == ipv4::HEADER_LEN {
+            headers[IP_AT + 2..IP_AT + 4].copy_from_slice(&total.to_be_bytes());
+            headers[IP_AT + 10..IP_AT + 12].copy_from_slice(&self.checksum_of(total).to_be_bytes());
+        } else {
+            headers[IP_AT + 4..IP_AT + 6].copy_from_slice(&(total - ip_len).to_be_bytes());
+        }
+        let udp_len = total - ip_len;
+        headers[udp_at..udp_at + 2].copy_from_slice(&src_port.to_be_bytes());
+        headers[udp_at + 4..udp_at + 6].copy_from_slice(&udp_len.to_be_bytes());
+        let gtpu_at = LEN - GTPU;
+        headers[gtpu_at + 2..gtpu_at + 4].copy_from_slice(&(udp_len - 16).to_be_bytes());
+        headers[gtpu_at + 4..gtpu_at + 8].copy_from_slice(&teid.0.to_be_bytes());
+        if self.checksum {
+            fill_checksum(frame, udp_at, self.ends);
+        }
+        Some(())
+    }
+
+    /// Checksum of the IPv4 header for a total length.
+    #[inline(always)]
+    fn checksum_of(&self, total: u16) -> u16 {
+        let sum = self.sum + u32::from(total);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        #[allow(clippy::cast_possible_truncation)] // Folded twice, the sum has 16 bits.
+        let folded = ((sum & 0xffff) + (sum >> 16)) as u16;
+        !folded
+    }
+}
+
+/// A template with its way out, as a worker keeps it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prepared {
+    pub(super) template: OuterTemplate,
+    pub(super) port: PortId,
+    /// Largest user packet that goes out whole.
+    pub(super) packet_max: u32,
+    /// Generation of the next hops in which this was made.
+    generation: u64,
+}
+
+/// The templates that one worker has used so far, by the numbers of their shapes.
+#[derive(Debug, Default)]
+pub(super) struct PreparedTunnels(Vec<Option<Prepared>>);
+
+impl PreparedTunnels {
+    /// The template of a shape, if its next hop is known and still the same.
+    #[inline]
+    pub(super) fn get(&self, id: ShapeId, generation: u64) -> Option<&Prepared> {
+        self.0.get(id.index())?.as_ref().filter(|prepared| prepared.generation == generation)
+    }
+
+    /// Makes the template of a shape; does nothing while its next hop is not known.
+    #[cold]
+    pub(super) fn prepare(
+        &mut self,
+        id: ShapeId,
+        shape: &TunnelShape,
+        settings: &NodeSettings,
+        next_hops: &mut NextHops,
+    ) {
+        // Before the hop is looked up: what changes meanwhile is then seen as a change.
+        let generation = next_hops.generation();
+        let Resolution::Ready(NextHop { port, mac }) = next_hops.resolve(shape.peer) else { return };
+        let PortRole { mac: own, mtu, .. } = settings.ports[port.index()];
+        let Ok(mut template) = OuterTemplate::new(settings, shape) else { return };
+        if template.set_ethernet(own, mac).is_err() {
+            return;
+        }
+        let packet_max = u32::try_from(mtu.saturating_sub(template.overhead())).unwrap_or(0);
+        if self.0.len() <= id.index() {
+            self.0.resize(id.index() + 1, None);
+        }
+        self.0[id.index()] = Some(Prepared { template, port, packet_max, generation });
+    }
+}

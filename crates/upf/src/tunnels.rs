@@ -1,0 +1,113 @@
+//! The far ends that tunnels lead to.
+//!
+//! A node has many tunnels and few peers: what tunnels to one peer share, all but the TEID, is kept once
+//! and named by a number that fits into a record. Workers read without a lock; entries are added by the
+//! control plane and stay, for a network has no more peers than the numbers reach.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::record::EndpointId;
+use crate::rules::{Qfi, Teid};
+
+/// Shapes that have numbers; tunnels of further ones carry their shape with them.
+const SHAPES_MAX: u16 = u16::MAX;
+
+/// The number of a [`TunnelShape`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ShapeId(u16);
+
+impl ShapeId {
+    /// Stands where there is no tunnel.
+    pub(crate) const NONE: Self = Self(SHAPES_MAX);
+
+    /// Its place, counted from zero.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// What tunnels to one peer have in common: the far end, and how packets into it look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TunnelShape {
+    /// The peer.
+    pub peer: IpAddr,
+    /// Our end, whose address is the outer source.
+    pub local: EndpointId,
+    /// QFI to mark; brings a PDU session container.
+    pub qfi: Option<Qfi>,
+    /// The container's PDU type is uplink: the packet goes towards another UPF (N9).
+    pub container_uplink: bool,
+    /// ToS or Traffic Class octet of the outer header.
+    pub tos: u8,
+}
+
+/// A tunnel that packets are put into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Its far end.
+    pub shape: TunnelShape,
+    /// The number of that shape, if it has one.
+    pub id: Option<ShapeId>,
+    /// The peer's TEID.
+    pub teid: Teid,
+}
+
+/// All shapes of the node.
+#[derive(Debug)]
+pub struct Tunnels {
+    shapes: Box<[OnceLock<TunnelShape>]>,
+    known: Mutex<HashMap<TunnelShape, ShapeId>>,
+}
+
+impl Default for Tunnels {
+    fn default() -> Self {
+        Self { shapes: (0..SHAPES_MAX).map(|_| OnceLock::new()).collect(), known: Mutex::default() }
+    }
+}
+
+impl Tunnels {
+    /// A tunnel of that shape, numbered while there are numbers.
+    pub fn tunnel(&self, shape: TunnelShape, teid: Teid) -> Tunnel {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = known.get(&shape).copied().or_else(|| {
+            let id = ShapeId(u16::try_from(known.len()).ok().filter(|&id| id < SHAPES_MAX)?);
+            self.shapes[id.index()].set(shape).ok()?;
+            known.insert(shape, id);
+            Some(id)
+        });
+        Tunnel { shape, id, teid }
+    }
+
+    /// The shape of a number; `None` for a number that was not given out.
+    #[inline]
+    pub fn shape(&self, id: ShapeId) -> Option<&TunnelShape> {
+        self.shapes.get(id.index())?.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tunnels_to_one_peer_share_a_number() {
+        let tunnels = Tunnels::default();
+        let shape = |host, qfi| TunnelShape {
+            peer: IpAddr::from([10, 0, 0, host]),
+            local: EndpointId(0),
+            qfi: Some(Qfi(qfi)),
+            container_uplink: false,
+            tos: 0,
+        };
+        let first = tunnels.tunnel(shape(1, 9), Teid(1));
+        let second = tunnels.tunnel(shape(1, 9), Teid(2));
+        let other = tunnels.tunnel(shape(1, 5), Teid(1));
+        assert_eq!(first.id, second.id);
+        assert_ne!(first.id, other.id);
+        assert_eq!(tunnels.shape(other.id.unwrap()), Some(&shape(1, 5)));
+        assert_eq!(tunnels.shape(ShapeId::NONE), None);
+    }
+}

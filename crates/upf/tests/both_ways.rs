@@ -1,0 +1,183 @@
+//! The straight way and the careful way through the path give the same: a frame, its mutations and its
+//! truncations come out of both with the same bytes, the same drops and the same counts.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // Lengths of small test packets.
+
+mod fixture;
+
+use fixture::{GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, ip, now};
+use kaido_engine::{PortId, Route};
+use kaido_upf::node::OuterSourcePort;
+use kaido_upf::rules::{
+    ChooseOr, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Qfi, SessionService,
+    Teid, Volume,
+};
+use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, PduSession, UdpRepr, gtpu};
+use proptest::prelude::*;
+
+/// Sessions 0: IPv4 in IPv4 tunnels; 1: both families, with QFI, towards an IPv6 peer.
+fn rig() -> Rig {
+    let mut settings = fixture::settings();
+    settings.outer_source_port = OuterSourcePort::Entropy;
+    let mut rig = Rig::with(settings);
+    let plain = SessionPlan { threshold: Some(5000), ..SessionPlan::ipv4(0) };
+    rig.upf.establish(&plain.establishment(), now()).unwrap();
+    let mut dual = SessionPlan::ipv4(1);
+    dual.ue.ipv6 = Some(ChooseOr::Given(Ipv6Prefix::of("2001:db8:60:1::".parse().unwrap(), 64)));
+    dual.local = LocalFTeid::Given(FTeid {
+        teid: Teid(1001),
+        ipv4: Some(fixture::v4("10.100.3.1")),
+        ipv6: Some("fd00:3::1".parse().unwrap()),
+    });
+    dual.removal = OuterHeaderRemoval::GtpUUdpIp;
+    dual.peer =
+        OuterHeaderCreation { teid: Teid(2001), ipv4: None, ipv6: Some("fd00:3::2".parse().unwrap()) };
+    let mut request = dual.establishment();
+    request.qers[0].qfi = Some(Qfi(9));
+    rig.upf.establish(&request, now()).unwrap();
+    rig
+}
+
+/// Two rigs; in the second a packet waits in the worker, which makes every other take the careful way.
+fn both() -> (Rig, Rig) {
+    let (mut straight, mut careful) = (rig(), rig());
+    let waiting = uplink_v4(1000, false, &udp_v4("10.60.0.0", "192.0.2.1"));
+    assert_eq!(straight.pass(N3, &waiting).len(), 1);
+    careful.routes.set_routes([
+        (ip("10.100.3.0"), 24, Route { port: Some(N3), gateway: None, metric: 0 }),
+        (ip("fd00:3::"), 64, Route { port: Some(N3), gateway: None, metric: 0 }),
+        (ip("10.100.6.0"), 24, Route { port: Some(N6), gateway: None, metric: 0 }),
+        (ip("0.0.0.0"), 0, Route { port: Some(N6), gateway: Some(ip("10.100.6.2")), metric: 0 }),
+        (ip("::"), 0, Route { port: Some(N6), gateway: Some(ip("fd00:6::2")), metric: 0 }),
+        (ip("192.0.2.0"), 24, Route { port: Some(N6), gateway: Some(ip("10.100.6.99")), metric: 0 }),
+    ]);
+    assert_eq!(careful.pass(N3, &waiting), [], "nobody has told us the gateway's address");
+    (straight, careful)
+}
+
+fn ethernet(dst: [u8; 6], packet: &[u8]) -> Vec<u8> {
+    let ethertype = if packet[0] >> 4 == 4 { EtherType::IPV4 } else { EtherType::IPV6 };
+    [&dst[..], &GNB_MAC, &ethertype.0.to_be_bytes(), packet].concat()
+}
+
+fn v4_packet(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
+    let header = Ipv4Repr {
+        src: fixture::v4(src),
+        dst: fixture::v4(dst),
+        protocol: IpProtocol::UDP,
+        ttl: 17,
+        tos: 0,
+        identification: 7,
+        dont_fragment: false,
+        more_fragments: false,
+        fragment_offset: 0,
+        options: &[],
+        payload_len: payload.len() as u16,
+    };
+    let mut packet = vec![0; header.len()];
+    header.emit(&mut packet).unwrap();
+    [packet, payload.to_vec()].concat()
+}
+
+fn v6_packet(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
+    let header = Ipv6Repr {
+        src: src.parse().unwrap(),
+        dst: dst.parse().unwrap(),
+        next_header: IpProtocol::UDP,
+        hop_limit: 17,
+        traffic_class: 0,
+        flow_label: 5,
+        payload_len: payload.len() as u16,
+    };
+    let mut packet = vec![0; header.len()];
+    header.emit(&mut packet).unwrap();
+    [packet, payload.to_vec()].concat()
+}
+
+fn udp(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+    let header = UdpRepr { src_port: ports.0, dst_port: ports.1, payload_len: payload.len() as u16 };
+    let mut datagram = vec![0; 8];
+    header.emit(&mut datagram).unwrap();
+    [datagram, payload.to_vec()].concat()
+}
+
+fn udp_v4(src: &str, dst: &str) -> Vec<u8> {
+    v4_packet(src, dst, &udp((4000, 5000), &[0xab; 30]))
+}
+
+fn udp_v6(src: &str, dst: &str) -> Vec<u8> {
+    v6_packet(src, dst, &udp((4000, 5000), &[0xab; 30]))
+}
+
+fn g_pdu(teid: u32, container: bool, inner: &[u8]) -> Vec<u8> {
+    let pdu_session = container.then_some(PduSession::Uplink { qfi: 9 });
+    let header = GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(teid, inner.len() as u16) };
+    let mut message = vec![0; header.len()];
+    header.emit(&mut message).unwrap();
+    message.extend_from_slice(inner);
+    udp((gtpu::UDP_PORT, gtpu::UDP_PORT), &message)
+}
+
+fn uplink_v4(teid: u32, container: bool, inner: &[u8]) -> Vec<u8> {
+    ethernet(N3_MAC, &v4_packet("10.100.3.2", "10.100.3.1", &g_pdu(teid, container, inner)))
+}
+
+/// Frames of every shape that the sessions forward.
+fn seeds() -> Vec<(PortId, Vec<u8>)> {
+    let v6_tunnel = v6_packet("fd00:3::2", "fd00:3::1", &g_pdu(1001, true, &udp_v4("10.60.0.1", "8.8.8.8")));
+    vec![
+        (N3, uplink_v4(1000, false, &udp_v4("10.60.0.0", "8.8.8.8"))),
+        (N3, uplink_v4(1001, true, &udp_v4("10.60.0.1", "8.8.4.4"))),
+        (N3, uplink_v4(1001, true, &udp_v6("2001:db8:60:1::5", "2001:db8:9::1"))),
+        (N3, ethernet(N3_MAC, &v6_tunnel)),
+        (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "10.60.0.0"))),
+        (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "10.60.0.1"))),
+        (N6, ethernet(N6_MAC, &udp_v6("2001:db8:9::1", "2001:db8:60:1::5"))),
+    ]
+}
+
+/// Drops by port and reason, volume of all sessions: what two rigs must agree on.
+fn account(rig: &Rig) -> (Vec<String>, Volume) {
+    let drops = [N3, N6].map(|port| format!("{:?}", rig.totals(port).drops));
+    (drops.to_vec(), rig.upf.volume())
+}
+
+#[test]
+fn whole_frames_of_every_shape_come_out_of_both_ways_alike() {
+    let (mut straight, mut careful) = both();
+    for (n, (port, frame)) in seeds().into_iter().enumerate() {
+        for _ in 0..3 {
+            let out = straight.pass(port, &frame);
+            assert_eq!(out.len(), 1, "seed {n} is forwarded");
+            assert_eq!(out, careful.pass(port, &frame), "seed {n}");
+        }
+    }
+    assert_eq!(account(&straight), account(&careful));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn mutated_frames_come_out_of_both_ways_alike(
+        mutations in prop::collection::vec(
+            (0usize..7, prop::collection::vec((0usize..110, any::<u8>()), 0..3), prop::option::of(0usize..140)),
+            100,
+        ),
+    ) {
+        let (mut straight, mut careful) = both();
+        let seeds = seeds();
+        for (seed, changes, cut) in mutations {
+            let (port, mut frame) = seeds[seed].clone();
+            for (at, value) in changes {
+                if let Some(octet) = frame.get_mut(at) {
+                    *octet = value;
+                }
+            }
+            frame.truncate(cut.unwrap_or(usize::MAX));
+            if frame.is_empty() {
+                continue;
+            }
+            prop_assert_eq!(straight.pass(port, &frame), careful.pass(port, &frame), "{:02x?}", frame);
+        }
+        prop_assert_eq!(account(&straight), account(&careful));
+    }
+}
