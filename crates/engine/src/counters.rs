@@ -1,9 +1,12 @@
 //! Counters: each worker writes its own, readers add them up.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::drop_reason::DropReason;
+use crate::polling::{PollCounters, PollTotals};
 use crate::port::PortId;
+use crate::shared::{SharedCounters, SharedTotals};
 
 const REASONS: usize = DropReason::ALL.len();
 
@@ -34,16 +37,18 @@ impl Default for PortCounters {
 
 /// Adds without a locked instruction: each counter has one writer.
 #[inline]
-fn add(counter: &AtomicU64, count: u64) {
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
 impl PortCounters {
+    #[inline]
     pub(crate) fn received(&self, packets: usize, bytes: usize) {
         add(&self.rx_packets, packets as u64);
         add(&self.rx_bytes, bytes as u64);
     }
 
+    #[inline]
     pub(crate) fn sent(&self, packets: usize, bytes: usize) {
         add(&self.tx_packets, packets as u64);
         add(&self.tx_bytes, bytes as u64);
@@ -53,10 +58,12 @@ impl PortCounters {
         add(&self.to_kernel, 1);
     }
 
+    #[inline]
     pub(crate) fn dropped(&self, reason: DropReason) {
         self.lost(reason, 1);
     }
 
+    #[inline]
     pub(crate) fn lost(&self, reason: DropReason, count: u64) {
         add(&self.drops[reason as usize], count);
     }
@@ -83,12 +90,38 @@ pub struct PortTotals {
 #[derive(Debug)]
 pub struct WorkerCounters {
     ports: Box<[PortCounters]>,
+    /// Of the ports that share their queue with other workers.
+    shared: Box<[Option<Arc<SharedCounters>>]>,
+    polling: PollCounters,
 }
 
 impl WorkerCounters {
     /// Counters for `ports` ports.
     pub fn new(ports: usize) -> Self {
-        Self { ports: (0..ports).map(|_| PortCounters::default()).collect() }
+        Self::with_shared(vec![None; ports])
+    }
+
+    /// Counters for as many ports as `shared` has entries.
+    pub(crate) fn with_shared(shared: Vec<Option<Arc<SharedCounters>>>) -> Self {
+        Self {
+            ports: shared.iter().map(|_| PortCounters::default()).collect(),
+            shared: shared.into(),
+            polling: PollCounters::default(),
+        }
+    }
+
+    /// What this worker has done on a port whose queue it shares; `None` for other ports.
+    pub fn shared(&self, port: PortId) -> Option<SharedTotals> {
+        self.shared[port.index()].as_ref().map(|counters| counters.totals())
+    }
+
+    /// How this worker has spent its time.
+    pub fn polling(&self) -> PollTotals {
+        self.polling.totals()
+    }
+
+    pub(crate) fn poll_counters(&self) -> &PollCounters {
+        &self.polling
     }
 
     /// This worker's counters of one port.

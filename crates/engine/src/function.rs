@@ -8,6 +8,7 @@ use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 use crate::pool::PoolCache;
 use crate::port::{KernelPath, Port, PortId};
+use crate::shared::{Departure, Shared};
 
 /// A network function: one value per worker, which shares with the others only what it chooses to.
 pub trait Function: Send {
@@ -20,6 +21,12 @@ pub trait Function: Send {
 
     /// Called once per round of the worker, packets or not: held packets, timers.
     fn tick(&mut self, out: &mut Output<'_>);
+
+    /// When `tick` must be called again at the latest, if no packet comes before. `None` leaves it to
+    /// [`WorkerSettings::sleep_max`](crate::WorkerSettings::sleep_max); beyond 100 ms it is called all the same.
+    fn tick_due(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// One port as a worker holds it.
@@ -28,6 +35,8 @@ pub(crate) struct Attached {
     pub(crate) kernel: KernelPath,
     /// Frames on their way out, sent together.
     pub(crate) outgoing: Batch,
+    /// Of a queue that other workers share.
+    pub(crate) shared: Option<Shared>,
 }
 
 /// The ways out of a function.
@@ -36,9 +45,21 @@ pub struct Output<'w> {
     pub(crate) pool: &'w mut PoolCache,
     pub(crate) counters: &'w WorkerCounters,
     pub(crate) now: Instant,
+    /// Where frames wait instead of going out, while a block is processed that leaves in its turn.
+    pub(crate) departures: Option<&'w mut Vec<Departure>>,
 }
 
-impl Output<'_> {
+impl<'w> Output<'w> {
+    /// The ways out of one round.
+    pub(crate) fn new(
+        ports: &'w mut [Attached],
+        pool: &'w mut PoolCache,
+        counters: &'w WorkerCounters,
+        now: Instant,
+    ) -> Self {
+        Self { ports, pool, counters, now, departures: None }
+    }
+
     /// When the worker's round began.
     #[inline]
     pub fn now(&self) -> Instant {
@@ -53,10 +74,15 @@ impl Output<'_> {
     /// Sends a frame, Ethernet header and all.
     #[inline]
     pub fn transmit(&mut self, port: PortId, frame: Frame) {
-        if self.ports[port.index()].outgoing.is_full() {
-            self.flush(port);
+        if let Some(departures) = &mut self.departures {
+            departures.push(Departure { port, frame });
+            return;
         }
-        self.ports[port.index()].outgoing.push(frame);
+        let outgoing = &mut self.ports[port.index()].outgoing;
+        if let Err(full) = outgoing.try_push(frame) {
+            self.flush(port);
+            self.ports[port.index()].outgoing.push(full.element());
+        }
     }
 
     /// Sends all frames of a batch from one port, in their order and behind what waits there already.
@@ -105,23 +131,30 @@ impl Output<'_> {
         self.pool.release(frame);
     }
 
-    /// Sends what waits for `port`.
-    pub(crate) fn flush(&mut self, port: PortId) {
-        let attached = &mut self.ports[port.index()];
-        if attached.outgoing.is_empty() {
-            return;
+    /// Sends what waits for every port.
+    pub(crate) fn flush_all(&mut self) {
+        for index in 0..self.ports.len() {
+            if !self.ports[index].outgoing.is_empty() {
+                #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
+                self.flush(PortId(index as u8));
+            }
         }
+    }
+
+    /// Sends what waits for `port`.
+    fn flush(&mut self, port: PortId) {
+        let attached = &mut self.ports[port.index()];
         let (packets, bytes) = sum(&attached.outgoing);
         let failed = attached.queue.transmit(self.pool, &mut attached.outgoing);
         let counters = self.counters.port(port);
         let (left, left_bytes) = sum(&attached.outgoing);
         counters.sent(packets - left - failed, bytes - left_bytes);
-        for _ in 0..failed {
-            counters.dropped(DropReason::TxError);
+        if failed > 0 {
+            counters.lost(DropReason::TxError, failed as u64);
         }
-        for frame in attached.outgoing.drain(..) {
-            counters.dropped(DropReason::TxFull);
-            self.pool.release(frame);
+        if left > 0 {
+            counters.lost(DropReason::TxFull, left as u64);
+            attached.outgoing.drain(..).for_each(|frame| self.pool.release(frame));
         }
     }
 }

@@ -227,7 +227,7 @@ impl Drop for PoolCache {
 }
 
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

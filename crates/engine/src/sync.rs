@@ -1,7 +1,3 @@
-//! The atomics that loom exchanges for its own when it checks the model.
+//! The atomics and cells that loom or shuttle exchange for their own when they check the model.
 
-#[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use kaido_xsk::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};

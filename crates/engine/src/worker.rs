@@ -7,28 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::batch::Batch;
+use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
-use crate::function::{Attached, Function, Output, sum};
+use crate::function::{Attached, Function, Output};
+use crate::polling::{Pause, PollClock, PollState, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
-
-/// How a worker waits.
-#[derive(Clone, Copy, Debug)]
-pub struct WorkerSettings {
-    /// CPU to run on; `None` leaves it to the kernel.
-    pub cpu: Option<usize>,
-    /// Empty rounds after which the worker sleeps until a packet comes; `None` never sleeps.
-    pub spin_rounds: Option<u32>,
-    /// Longest sleep, so that held packets and timers are looked at.
-    pub sleep_max: Duration,
-}
-
-impl Default for WorkerSettings {
-    fn default() -> Self {
-        Self { cpu: None, spin_rounds: Some(64), sleep_max: Duration::from_millis(5) }
-    }
-}
+use crate::shared::{Departure, Drained, cycles};
 
 /// A worker that is not running yet, or that a test turns by hand.
 pub struct Worker {
@@ -40,6 +25,8 @@ pub struct Worker {
     counters: Arc<WorkerCounters>,
     settings: WorkerSettings,
     batch: Batch,
+    /// What a block puts out that leaves in its turn.
+    departures: Vec<Departure>,
     losses_asked: Instant,
 }
 
@@ -60,11 +47,15 @@ impl Worker {
                 wire_of[tap.index()] = Some(PortId(index));
             }
         }
-        let counters = Arc::new(WorkerCounters::new(ports.len()));
-        let ports = ports
+        let ports: Vec<Attached> = ports
             .into_iter()
-            .map(|(queue, kernel)| Attached { queue, kernel, outgoing: Batch::new() })
+            .map(|(queue, kernel)| {
+                let shared = queue.shared();
+                Attached { queue, kernel, outgoing: Batch::new(), shared }
+            })
             .collect();
+        let shared = ports.iter().map(|port| port.shared.as_ref().map(|shared| shared.counters.clone()));
+        let counters = Arc::new(WorkerCounters::with_shared(shared.collect()));
         Self {
             ports,
             wire_of,
@@ -73,6 +64,7 @@ impl Worker {
             counters,
             settings,
             batch: Batch::new(),
+            departures: Vec::with_capacity(BATCH_MAX),
             losses_asked: Instant::now(),
         }
     }
@@ -85,38 +77,77 @@ impl Worker {
     /// One round: receives a batch from every port, has it processed, sends what came out. Returns the
     /// packets received.
     pub fn step(&mut self) -> usize {
-        let now = Instant::now();
+        self.round(Instant::now())
+    }
+
+    /// The round that begins now.
+    fn round(&mut self, now: Instant) -> usize {
         if now.saturating_duration_since(self.losses_asked) >= LOSSES_EVERY {
             self.losses_asked = now;
             self.count_losses();
         }
         let mut received = 0;
         for index in 0..self.ports.len() {
-            #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
-            let port = PortId(index as u8);
             self.ports[index].queue.receive(&mut self.pool, &mut self.batch);
-            if self.batch.is_empty() {
-                continue;
+            if !self.batch.is_empty() {
+                received += self.batch.len();
+                self.process(index, now);
             }
-            let (packets, bytes) = sum(&self.batch);
-            self.counters.port(port).received(packets, bytes);
-            received += packets;
-            let mut out =
-                Output { ports: &mut self.ports, pool: &mut self.pool, counters: &self.counters, now };
-            match self.wire_of[index] {
-                // What the kernel says on the TAP goes out on the port it stands for.
-                Some(wire) => self.batch.drain(..).for_each(|frame| out.transmit(wire, frame)),
-                None => self.function.process(port, &mut self.batch, &mut out),
+            if self.ports[index].shared.is_some() {
+                self.finish_block(index, now);
             }
-            debug_assert!(self.batch.is_empty(), "{} left packets behind", self.function.name());
         }
-        let mut out = Output { ports: &mut self.ports, pool: &mut self.pool, counters: &self.counters, now };
+        let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
         self.function.tick(&mut out);
-        for index in 0..out.ports() {
-            #[allow(clippy::cast_possible_truncation)] // As above.
-            out.flush(PortId(index as u8));
-        }
+        out.flush_all();
         received
+    }
+
+    /// Has the function process the batch that came in on a port.
+    fn process(&mut self, index: usize, now: Instant) {
+        #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
+        let port = PortId(index as u8);
+        let mut bytes = 0;
+        for frame in &self.batch {
+            frame.prefetch();
+            bytes += frame.packet_len();
+        }
+        self.counters.port(port).received(self.batch.len(), bytes);
+        let in_turn = self.ports[index].shared.as_ref().is_some_and(|shared| shared.commit.is_some());
+        let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
+        out.departures = in_turn.then_some(&mut self.departures);
+        match self.wire_of[index] {
+            // What the kernel says on the TAP goes out on the port it stands for.
+            Some(wire) => self.batch.drain(..).for_each(|frame| out.transmit(wire, frame)),
+            None => self.function.process(port, &mut self.batch, &mut out),
+        }
+        debug_assert!(self.batch.is_empty(), "{} left packets behind", self.function.name());
+    }
+
+    /// Ends the work on the block that a shared port has received, if it has: sends it, or leaves it in the commit
+    /// ring and sends what is ready there.
+    fn finish_block(&mut self, index: usize, now: Instant) {
+        let port = &mut self.ports[index];
+        let Some(claimed) = port.queue.claimed() else { return };
+        // Put back below; a clone would be a write to a line that all workers share.
+        let Some(shared) = port.shared.take() else { return };
+        let processed = cycles::now();
+        let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
+        let drained = match &shared.commit {
+            Some(ring) => {
+                let leave = |out: &mut Output<'_>, departures: &mut Vec<Departure>| {
+                    departures.drain(..).for_each(|Departure { port, frame }| out.transmit(port, frame));
+                };
+                ring.finish(claimed.block, &mut self.departures, &mut out, leave, Output::flush_all)
+            }
+            None => {
+                out.flush_all();
+                Drained { blocks: 1, for_others: 0 }
+            }
+        };
+        let process_cycles = processed.saturating_sub(claimed.at_cycles);
+        shared.counters.finished(process_cycles, cycles::now().saturating_sub(processed), drained);
+        self.ports[index].shared = Some(shared);
     }
 
     /// Counts what the devices themselves have dropped.
@@ -137,37 +168,60 @@ impl Worker {
         if let Some(cpu) = self.settings.cpu {
             pin(cpu);
         }
-        let mut idle = 0u32;
+        // Naps of 50 us would last 100 with the kernel's default slack.
+        if let Err(error) = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000)) {
+            tracing::debug!(%error, "naps last longer than asked");
+        }
+        let mut clock = PollClock::start(Instant::now());
+        let mut empty_rounds = 0u32;
         while !stop.load(Ordering::Relaxed) {
-            if self.step() > 0 {
-                idle = 0;
+            let now = Instant::now();
+            if self.round(now) > 0 {
+                empty_rounds = 0;
+                clock.enter(PollState::Busy, now, self.counters.poll_counters());
                 continue;
             }
             if self.is_exhausted() {
-                return;
+                break;
             }
-            idle = idle.saturating_add(1);
-            if self.settings.spin_rounds.is_some_and(|rounds| idle > rounds) {
-                self.wait();
-            } else {
-                std::hint::spin_loop();
+            empty_rounds = empty_rounds.saturating_add(1);
+            let tick_in = || self.function.tick_due().map(|due| due.saturating_duration_since(now));
+            let pause = self.settings.pause(empty_rounds, || self.is_watched(), tick_in);
+            clock.enter(pause.state(), now, self.counters.poll_counters());
+            self.pause(pause);
+        }
+        clock.stop(Instant::now(), self.counters.poll_counters());
+    }
+
+    /// Whether every port that may still receive can wake the worker.
+    fn is_watched(&self) -> bool {
+        self.ports.iter().all(|port| port.queue.readiness().is_some() || port.queue.is_exhausted())
+    }
+
+    fn pause(&self, pause: Pause) {
+        match pause {
+            Pause::Spin => std::hint::spin_loop(),
+            Pause::Yield => std::thread::yield_now(),
+            Pause::Nap(nap) => {
+                self.counters.poll_counters().napped();
+                std::thread::sleep(nap);
             }
+            Pause::Sleep(sleep) => self.counters.poll_counters().slept(self.sleep(sleep)),
         }
     }
 
-    /// Sleeps until a port is readable or the longest sleep is over.
-    fn wait(&self) {
+    /// Sleeps until a port is readable or the time is over; whether a port was.
+    fn sleep(&self, sleep: Duration) -> bool {
         let mut polled: Vec<PollFd<'_>> = self
             .ports
             .iter()
             .filter_map(|port| port.queue.readiness())
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        let must_poll = polled.len() < self.ports.iter().filter(|port| !port.queue.is_exhausted()).count();
-        let sleep = if must_poll { Duration::from_micros(100) } else { self.settings.sleep_max };
-        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) };
+        // Below the cap of a sleep, which fits.
+        let timeout = sleep.try_into().unwrap_or_default();
         // An interrupted or refused wait is only a shorter one.
-        let _ = poll(&mut polled, Some(&timeout));
+        poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
 
     /// Runs the worker in a thread of its own.

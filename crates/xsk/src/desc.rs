@@ -16,7 +16,7 @@ pub struct Desc {
 }
 
 const _: () = assert!(size_of::<Desc>() == 16 && align_of::<Desc>() == 8);
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(
     size_of::<Desc>() == size_of::<libc::xdp_desc>()
         && core::mem::offset_of!(Desc, len) == core::mem::offset_of!(libc::xdp_desc, len)

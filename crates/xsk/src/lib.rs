@@ -11,28 +11,30 @@
 //! ```
 //!
 //! Source: kernel `Documentation/networking/af_xdp.rst` and `include/uapi/linux/if_xdp.h`. The cursor logic in
-//! [`ring`] knows nothing of the kernel, so it is property-tested and model-checked (`--cfg loom`) by itself.
+//! [`ring`] knows nothing of the kernel, so it is property-tested and model-checked (`--cfg loom`) by itself;
+//! [`claim`] lets several cores take blocks of one RX ring.
 
+pub mod claim;
 mod desc;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod error;
 pub mod ring;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod rings;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod socket;
 pub mod sync;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod sys;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod umem;
 
 pub use desc::{Desc, PKT_CONTD};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use error::Error;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use rings::{CompletionRing, FillRing, Mapped, Rings, RxRing, TxRing};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use socket::{BindMode, Builder, BusyPoll, Options, Socket, Statistics};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use umem::{Umem, UmemConfig};

@@ -8,8 +8,9 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::claim::SharedMemory;
 use crate::ring::{Consumer, Memory, Producer};
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::Region;
 use crate::{Desc, Error};
 
@@ -108,6 +109,23 @@ unsafe impl<T: Copy> Memory<T> for Mapped<T> {
     unsafe fn write(&self, index: u32, entry: T) {
         // SAFETY: within the ring by the mask; by contract the kernel does not read this slot now.
         unsafe { self.entries.add((index & (self.capacity - 1)) as usize).write(entry) }
+    }
+}
+
+// SAFETY: as above; a descriptor is two aligned words (asserted in `desc`), which are loaded as atomics.
+unsafe impl SharedMemory<Desc> for Mapped<Desc> {
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // The two halves.
+    fn peek(&self, index: u32) -> Desc {
+        // SAFETY: within the ring by the mask, and aligned as the entries are. The kernel may write the slot
+        // meanwhile; it is another program, which the atomic loads make as harmless as another thread's stores.
+        let (addr, rest) = unsafe {
+            let slot = self.entries.add((index & (self.capacity - 1)) as usize).cast::<AtomicU64>();
+            (slot.as_ref().load(Ordering::Relaxed), slot.add(1).as_ref().load(Ordering::Relaxed))
+        };
+        // Memory order: `len` comes first.
+        let rest = rest.to_le();
+        Desc { addr, len: (rest as u32).to_le(), options: ((rest >> 32) as u32).to_le() }
     }
 }
 

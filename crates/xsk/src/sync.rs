@@ -1,13 +1,17 @@
-//! Atomics and cells of the rings: `core`'s, or loom's under `--cfg loom` so that it can try every interleaving.
+//! Atomics and cells of the rings: `core`'s, or those of loom (`--cfg loom`), which tries every interleaving, or of
+//! shuttle (`--cfg shuttle`), which tries random ones of more threads.
 
 #[cfg(loom)]
 pub use loom::{
     cell::UnsafeCell,
-    sync::atomic::{AtomicU32, Ordering, fence},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-#[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicU32, Ordering, fence};
+#[cfg(shuttle)]
+pub use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+#[cfg(not(any(loom, shuttle)))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// `core`'s cell under the closure interface of loom's.
 #[cfg(not(loom))]

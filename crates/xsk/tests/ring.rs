@@ -1,5 +1,5 @@
 //! The ring cursors against a `VecDeque`, started near the wrap of `u32`.
-#![cfg(not(loom))]
+#![cfg(not(any(loom, shuttle)))]
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Sockets on the loopback interface of a network namespace of our own; traffic is tested in `crates/xdp`.
-#![cfg(not(loom))]
+#![cfg(not(any(loom, shuttle)))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::Write;

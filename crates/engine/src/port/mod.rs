@@ -4,29 +4,32 @@
 //! here: a function sees frames and port numbers.
 
 mod error;
+mod frames;
 mod memory;
 mod packet;
 mod pcap;
 mod scatter;
 mod tap;
 mod tun;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod xdp;
 
 pub use error::PortError;
+pub use frames::{FramePort, FrameQueue};
 pub use memory::{MemoryPort, MemoryWire};
 pub use packet::{PacketDrops, PacketPort, UdpSink};
 pub use pcap::{PcapError, PcapFormat, PcapPacket, PcapPort, PcapReader, PcapWriter};
 pub use tap::{TapConfig, TapPort};
 pub use tun::{Layer, Tun};
-#[cfg(not(loom))]
-pub use xdp::{XdpOptions, XdpPool, XdpPort};
+#[cfg(not(any(loom, shuttle)))]
+pub use xdp::{SharedXdp, XdpOptions, XdpPool, XdpPort};
 
 use std::os::fd::BorrowedFd;
 
 use crate::batch::Batch;
 use crate::drop_reason::DropReason;
 use crate::pool::PoolCache;
+use crate::shared::{Claimed, Shared};
 
 /// A port's number within the node: its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +69,16 @@ pub trait Port: Send {
 
     /// Descriptor that is readable when packets wait; `None` for a port that must be polled.
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// What a port has beside others when its queue is shared with other workers.
+    fn shared(&self) -> Option<Shared> {
+        None
+    }
+
+    /// Takes the block that the last `receive` claimed from a shared queue: its worker must finish it.
+    fn claimed(&mut self) -> Option<Claimed> {
         None
     }
 

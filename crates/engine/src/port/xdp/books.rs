@@ -1,0 +1,238 @@
+//! What a socket's owner keeps of it beside the RX ring: the rings by which frames go to the kernel and come back,
+//! and which frames the kernel has.
+
+use kaido_xsk::{CompletionRing, Desc, FillRing, Socket, Statistics, TxRing};
+
+use super::held::Held;
+use crate::batch::{BATCH_MAX, Batch};
+use crate::drop_reason::DropReason;
+use crate::frame::Frame;
+use crate::pool::{FRAME_SIZE, FramePool, PoolCache};
+
+/// Frames that go to the kernel, or come back from it, in one go.
+const BLOCK: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Books {
+    // The rings drop before the frames: a mapping keeps the socket alive.
+    fill: FillRing,
+    completion: CompletionRing,
+    tx: TxRing,
+    held: Held,
+    /// Frames in the kernel's hands to receive into.
+    filling: usize,
+    /// Frames in the kernel's hands to send.
+    sending: usize,
+    /// Whether the kernel stopped before the end of the TX ring.
+    backlog: bool,
+    segments_max: usize,
+    /// What the socket had dropped when last asked.
+    reported: Statistics,
+    /// Descriptors of one batch.
+    descs: Vec<Desc>,
+}
+
+impl Books {
+    pub(super) fn new(
+        fill: FillRing,
+        completion: CompletionRing,
+        tx: TxRing,
+        held: Held,
+        segments_max: usize,
+    ) -> Self {
+        Self {
+            fill,
+            completion,
+            tx,
+            held,
+            filling: 0,
+            sending: 0,
+            backlog: false,
+            segments_max,
+            reported: Statistics::default(),
+            descs: Vec::with_capacity(BATCH_MAX * segments_max),
+        }
+    }
+
+    pub(super) fn pool(&self) -> &'static FramePool {
+        self.held.pool()
+    }
+
+    /// Whether the kernel has frames to send.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending > 0
+    }
+
+    /// Whether the kernel stopped before it had sent all.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.backlog
+    }
+
+    /// Whether the driver waits to be told of frames to receive into.
+    pub(super) fn driver_sleeps(&self) -> bool {
+        self.fill.needs_wakeup()
+    }
+
+    /// Adds a received buffer to its packet, and the packet to the batch when that was the last.
+    #[inline]
+    pub(super) fn take_in(&mut self, desc: Desc, partial: &mut Option<Frame>, batch: &mut Batch) {
+        let Some(segment) = self.held.take_back(desc.addr, desc.len) else {
+            debug_assert!(false, "a frame that was not given came back");
+            return;
+        };
+        self.filling = self.filling.saturating_sub(1);
+        let packet = match partial.take() {
+            None => segment,
+            Some(mut head) => {
+                head.push_segment(segment);
+                head
+            }
+        };
+        if desc.is_continued() {
+            *partial = Some(packet);
+        } else {
+            batch.push(packet);
+        }
+    }
+
+    /// Gives the kernel frames to receive into, as long as a block of them is missing; whether it got any.
+    pub(super) fn fill(&mut self, pool: &mut PoolCache) -> bool {
+        // The bookkeeping knows frames by their number alone.
+        if !std::ptr::eq(pool.pool(), self.held.pool()) {
+            return false;
+        }
+        let before = self.filling;
+        let target = self.fill.capacity() as usize;
+        let block = BLOCK.min(target);
+        while target - self.filling >= block {
+            let mut chunks = [0; BLOCK];
+            let mut count = 0;
+            while let Some(chunk) = chunks[..block].get_mut(count) {
+                let Some(frame) = pool.allocate() else { break };
+                frame.into_device(|addr, _| *chunk = addr - addr % FRAME_SIZE as u64);
+                self.held.lend(*chunk);
+                count += 1;
+            }
+            let taken = self.held.supply(&mut self.fill, &chunks[..count]);
+            self.filling += taken;
+            for &chunk in &chunks[taken..count] {
+                self.held.take_back(chunk, 0).into_iter().for_each(|frame| pool.release(frame));
+            }
+            if taken < block {
+                break;
+            }
+        }
+        self.filling > before
+    }
+
+    /// Takes sent frames back.
+    pub(super) fn reap(&mut self, pool: &mut PoolCache) {
+        let mut chunks = [0; BLOCK];
+        while self.sending > 0 {
+            let count = self.completion.reap(&mut chunks);
+            self.sending = self.sending.saturating_sub(count);
+            for &chunk in &chunks[..count] {
+                self.held.take_back(chunk, 0).into_iter().for_each(|frame| pool.release(frame));
+            }
+            if count < chunks.len() {
+                return;
+            }
+        }
+    }
+
+    /// Free slots of the TX ring, when something is in it and the kernel must be called to send it.
+    pub(super) fn unsent(&mut self) -> Option<u32> {
+        let free = self.tx.free();
+        self.backlog = free < self.tx.capacity();
+        (self.backlog && self.tx.needs_wakeup()).then_some(free)
+    }
+
+    /// After the kernel was called: takes sent frames back, and says whether it has sent any since there were
+    /// `free` free slots.
+    pub(super) fn has_advanced(&mut self, free: u32, pool: &mut PoolCache) -> bool {
+        self.reap(pool);
+        self.tx.free() != free
+    }
+
+    /// Puts frames from the front of `batch` into the TX ring, as far as there is room; how many can never be sent,
+    /// and were released.
+    pub(super) fn enqueue(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
+        self.reap(pool);
+        let mut room = self.tx.free() as usize;
+        let mut taken = 0;
+        for frame in batch.iter() {
+            let count = self.buffers(frame).unwrap_or(0);
+            if count > room {
+                break;
+            }
+            room -= count;
+            taken += 1;
+        }
+        let mut failed = 0;
+        for frame in batch.drain(..taken) {
+            if self.buffers(&frame).is_some() {
+                self.put_out(frame, pool);
+            } else {
+                pool.release(frame);
+                failed += 1;
+            }
+        }
+        if !self.descs.is_empty() {
+            self.send_descs();
+        }
+        failed
+    }
+
+    /// Buffers that a frame takes in the TX ring; `None` when it can never be sent.
+    #[inline]
+    fn buffers(&self, frame: &Frame) -> Option<usize> {
+        // The kernel skips an empty buffer for good, and never gives it back.
+        let count = if frame.is_chained() {
+            frame.segments().filter(|part| !part.is_empty()).count()
+        } else {
+            usize::from(!frame.data().is_empty())
+        };
+        let ours = std::ptr::eq(frame.pool(), self.held.pool());
+        (ours && (1..=self.segments_max).contains(&count)).then_some(count)
+    }
+
+    /// Makes descriptors of a frame, which is the kernel's from here on.
+    #[inline]
+    fn put_out(&mut self, frame: Frame, pool: &mut PoolCache) {
+        let (held, descs) = (&mut self.held, &mut self.descs);
+        frame.into_device(|addr, len| {
+            held.lend(addr);
+            if len > 0 {
+                descs.push(Desc::new(addr, len).continued());
+            } else {
+                held.take_back(addr, 0).into_iter().for_each(|frame| pool.release(frame));
+            }
+        });
+        if let Some(last) = self.descs.last_mut() {
+            last.options = 0;
+        }
+    }
+
+    fn send_descs(&mut self) {
+        let sent = self.held.send(&mut self.tx, &self.descs);
+        debug_assert_eq!(sent, self.descs.len(), "there was room for all");
+        self.sending += sent;
+        self.descs.clear();
+    }
+
+    /// Says what the socket has dropped since the last call, by reason.
+    pub(super) fn losses(&mut self, socket: &Socket, report: &mut dyn FnMut(DropReason, u64)) {
+        // Refused only where the socket is gone, and then there is nothing to count.
+        let Ok(now) = socket.statistics() else { return };
+        let before = std::mem::replace(&mut self.reported, now);
+        for (reason, now, before) in [
+            (DropReason::RxRingFull, now.rx_ring_full, before.rx_ring_full),
+            (DropReason::RxNoFrame, now.rx_dropped, before.rx_dropped),
+            (DropReason::TxError, now.tx_invalid_descs, before.tx_invalid_descs),
+        ] {
+            if now > before {
+                report(reason, now - before);
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The commit ring: blocks are finished in any order and leave in the order of their claims.
+//!
+//! ```text
+//!   queue cursor   head                              head + window
+//!                   ▼                                     ▼
+//!                 ┌───┬───────┬─────┬──────────┬────┬ ─ ─ ┐
+//!                 │ … │ ready │  …  │  ready   │ …  │ free     a slot for each cursor value at which a
+//!                 └───┴───────┴─────┴──────────┴────┴ ─ ─ ┘    block can begin
+//! ```
+//!
+//! A worker that has finished a block leaves its output in the slot of the block's first entry and goes on. Whoever
+//! finds nobody else at it drains: it sends all that is ready from the head on, in order. It is elected by a count of
+//! blocks finished and not yet looked at: who raises it from zero drains until he has brought it back to zero. So a
+//! block that becomes ready while another drains is drained by that one, and nobody waits for anybody.
+
+use kaido_xsk::claim::{Block, Window};
+
+use crate::sync::{AtomicU32, Ordering, UnsafeCell};
+
+/// State of a slot without a block.
+const FREE: u32 = 0;
+/// State of a slot whose block is being put there.
+const FILLING: u32 = u32::MAX;
+
+/// A slot; any other state than the two above is "ready", and the length of the block in entries.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot<T> {
+    state: AtomicU32,
+    output: UnsafeCell<Vec<T>>,
+}
+
+/// A cache line, and the next one that the hardware fetches with it, of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line<T>(T);
+
+/// The ring, for blocks whose output is a list of `T`.
+#[derive(Debug)]
+pub struct CommitRing<T> {
+    slots: Box<[Slot<T>]>,
+    /// Cursor value up to which everything has left.
+    head: Line<AtomicU32>,
+    /// Blocks finished that no drainer has accounted for; who raises it from zero is the drainer.
+    finished: Line<AtomicU32>,
+}
+
+// SAFETY: an output is touched only by the thread that moved its slot from FREE to FILLING, until that says it is
+// ready, and then by the one elected drainer until that says it is FREE.
+unsafe impl<T: Send> Sync for CommitRing<T> {}
+
+/// What finishing a block came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Blocks that left by our hand.
+    pub blocks: u32,
+    /// Those of them that others had finished.
+    pub for_others: u32,
+}
+
+impl<T> CommitRing<T> {
+    /// A ring for a queue whose next entry has cursor value `start`. Blocks may be claimed up to `window` entries
+    /// (rounded up to a power of two) beyond the first that has not left; each may put out `output_max` items
+    /// without a new allocation.
+    ///
+    /// # Panics
+    /// When the window is larger than 2^24 entries.
+    pub fn new(window: u32, start: u32, output_max: usize) -> Self {
+        assert!(window <= 1 << 24, "a window of {window} entries");
+        let slot =
+            || Slot { state: AtomicU32::new(FREE), output: UnsafeCell::new(Vec::with_capacity(output_max)) };
+        Self {
+            slots: (0..window.max(1).next_power_of_two()).map(|_| slot()).collect(),
+            head: Line(AtomicU32::new(start)),
+            finished: Line(AtomicU32::new(0)),
+        }
+    }
+
+    /// Entries that may be claimed beyond the head.
+    #[allow(clippy::cast_possible_truncation)] // At most 2^24.
+    pub fn window(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Cursor value up to which everything has left.
+    pub fn head(&self) -> u32 {
+        // Acquire: that it has left happened before.
+        self.head.0.load(Ordering::Acquire)
+    }
+
+    fn slot(&self, cursor: u32) -> &Slot<T> {
+        &self.slots[cursor as usize & (self.slots.len() - 1)]
+    }
+
+    /// Hands in the output of a block of this queue; `output` is empty afterwards. Then, unless another thread is at
+    /// it, calls `leave` for the output of each block that is ready at the head, in the order of their claims, and
+    /// `flush` when there is no more. Of all threads one at a time is in `leave` or `flush`.
+    ///
+    /// # Panics
+    /// When the block was not claimed within this ring's window.
+    #[allow(clippy::needless_pass_by_value)] // A block is finished once.
+    pub fn finish<C: ?Sized>(
+        &self,
+        block: Block,
+        output: &mut Vec<T>,
+        context: &mut C,
+        leave: impl FnMut(&mut C, &mut Vec<T>),
+        flush: impl FnMut(&mut C),
+    ) -> Drained {
+        let slot = self.slot(block.start());
+        // Acquire: the drainer of the block that was here before is done with the output.
+        let free = slot.state.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed);
+        assert!(free.is_ok(), "a block was claimed beyond the window, or finished twice");
+        // SAFETY: FILLING, by us: ours alone.
+        slot.output.with_mut(|place| unsafe { core::mem::swap(&mut *place, output) });
+        // Release: the drainer that Acquires this sees the output.
+        slot.state.store(block.len(), Ordering::Release);
+        // AcqRel: our slot is seen by the drainer who reads the count; and we, if elected, see what the last one did.
+        if self.finished.0.fetch_add(1, Ordering::AcqRel) > 0 {
+            return Drained::default();
+        }
+        self.drain(block.start(), context, leave, flush)
+    }
+
+    /// Sends what is ready until everything that was finished has been looked at.
+    fn drain<C: ?Sized>(
+        &self,
+        own: u32,
+        context: &mut C,
+        mut leave: impl FnMut(&mut C, &mut Vec<T>),
+        mut flush: impl FnMut(&mut C),
+    ) -> Drained {
+        let mut drained = Drained::default();
+        let mut accounted = 1;
+        loop {
+            // Relaxed: written by drainers alone, which are in order by the election.
+            let mut head = self.head.0.load(Ordering::Relaxed);
+            let before = drained.blocks;
+            loop {
+                let slot = self.slot(head);
+                // Acquire: the output was written before.
+                let len = slot.state.load(Ordering::Acquire);
+                if len == FREE || len == FILLING {
+                    break;
+                }
+                // SAFETY: ready, and we are the one drainer.
+                slot.output.with_mut(|output| leave(context, unsafe { &mut *output }));
+                drained.blocks += 1;
+                drained.for_others += u32::from(head != own);
+                // Release: the next to fill the slot finds the output as we left it.
+                slot.state.store(FREE, Ordering::Release);
+                head = head.wrapping_add(len);
+                // Release: the window moves on after the slot is free.
+                self.head.0.store(head, Ordering::Release);
+            }
+            if drained.blocks > before {
+                flush(context);
+            }
+            // AcqRel: the next drainer sees all that we did; and we see the slots of those who have counted since.
+            let finished = self.finished.0.fetch_sub(accounted, Ordering::AcqRel);
+            accounted = finished - accounted;
+            if accounted == 0 {
+                return drained;
+            }
+        }
+    }
+}
+
+impl<T> Window for CommitRing<T> {
+    #[inline]
+    fn bound(&self) -> Option<(u32, u32)> {
+        Some((self.head(), self.window()))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use std::sync::Arc;
+
+    use kaido_xsk::Desc;
+    use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, Tries};
+    use kaido_xsk::ring::Producer;
+
+    use super::*;
+
+    type Consumer = SharedConsumer<Desc, Arc<DescRing>>;
+
+    fn queue(entries: u64, start: u32) -> Consumer {
+        let memory = Arc::new(DescRing::new(64, start));
+        // SAFETY: the only producer and the only consumer.
+        let (mut producer, consumer) =
+            unsafe { (Producer::new(memory.clone()), SharedConsumer::new(memory)) };
+        let descs: Vec<Desc> = (0..entries).map(|addr| Desc::new(addr, 1)).collect();
+        assert_eq!(producer.push(&descs), descs.len());
+        consumer
+    }
+
+    fn claim(consumer: &Consumer, ring: &CommitRing<u64>, most: usize) -> (Claim, Vec<u64>) {
+        let mut descs = vec![Desc::default(); most];
+        let outcome = consumer.claim(&mut descs, ring, <[Desc]>::len, &mut Tries::default());
+        let len = if let Claim::Block(block) = &outcome { block.len() as usize } else { 0 };
+        (outcome, descs[..len].iter().map(|desc| desc.addr).collect())
+    }
+
+    fn finish(ring: &CommitRing<u64>, block: Claim, mut output: Vec<u64>, left: &mut Vec<u64>) -> Drained {
+        let Claim::Block(block) = block else { panic!("{block:?}") };
+        ring.finish(block, &mut output, left, |left, output| left.append(output), |_| {})
+    }
+
+    #[test]
+    fn blocks_leave_in_the_order_of_their_claims() {
+        for start in [0, u32::MAX - 5] {
+            let consumer = queue(10, start);
+            let ring = CommitRing::new(16, start, 4);
+            let (first, one) = claim(&consumer, &ring, 3);
+            let (second, two) = claim(&consumer, &ring, 4);
+            let (third, three) = claim(&consumer, &ring, 32);
+            assert_eq!((one.len(), two.len(), three.len()), (3, 4, 3));
+            let mut left = Vec::new();
+            assert_eq!(finish(&ring, third, three, &mut left), Drained::default());
+            // A block that drops everything leaves nothing, and still is a block.
+            assert_eq!(finish(&ring, second, Vec::new(), &mut left), Drained::default());
+            assert_eq!(left, [0u64; 0]);
+            assert_eq!(finish(&ring, first, one, &mut left), Drained { blocks: 3, for_others: 2 });
+            assert_eq!(left, [0, 1, 2, 7, 8, 9]);
+            assert_eq!(ring.head(), start.wrapping_add(10));
+        }
+    }
+
+    #[test]
+    fn a_full_window_holds_claims_back_until_its_head_leaves() {
+        let consumer = queue(12, 7);
+        let ring = CommitRing::new(8, 7, 4);
+        let (first, one) = claim(&consumer, &ring, 5);
+        let (second, two) = claim(&consumer, &ring, 5);
+        assert_eq!(two.len(), 3, "cut at the window's end");
+        assert_eq!(claim(&consumer, &ring, 5).0, Claim::WindowFull);
+        let mut left = Vec::new();
+        finish(&ring, second, two, &mut left);
+        assert_eq!(claim(&consumer, &ring, 5).0, Claim::WindowFull);
+        finish(&ring, first, one, &mut left);
+        let (third, three) = claim(&consumer, &ring, 5);
+        assert_eq!(three, [8, 9, 10, 11]);
+        finish(&ring, third, three, &mut left);
+        assert_eq!(left, (0..12).collect::<Vec<_>>());
+        assert_eq!(claim(&consumer, &ring, 5).0, Claim::Empty);
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the window")]
+    fn a_block_of_another_queue_is_noticed() {
+        let (ours, theirs) = (queue(4, 0), queue(4, 0));
+        let ring = CommitRing::new(4, 0, 4);
+        let (first, _) = claim(&ours, &ring, 2);
+        let (again, _) = claim(&theirs, &ring, 2);
+        // Neither can leave: the head is elsewhere.
+        ring.head.0.store(2, Ordering::Relaxed);
+        finish(&ring, first, Vec::new(), &mut Vec::new());
+        finish(&ring, again, Vec::new(), &mut Vec::new());
+    }
+}
