@@ -57,22 +57,6 @@ impl Frame {
         }
     }
 
-    /// Has the first two cache lines of the data fetched, so that they are there when they are read.
-    #[inline]
-    pub fn prefetch(&self) {
-        let start = self.pool.frame_base(self.index).as_ptr().wrapping_add(usize::from(self.head));
-        for line in [start, start.wrapping_add(64)] {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a hint, which touches nothing, whatever the address.
-            unsafe {
-                use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(line.cast());
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            let _ = line;
-        }
-    }
-
     /// Bytes of the packet, all segments together.
     #[inline]
     pub fn packet_len(&self) -> usize {
@@ -141,16 +125,20 @@ impl Frame {
         Some(self.data_mut())
     }
 
-    /// Brings what will be read and written of the packet's front into the cache: from `before` bytes
-    /// ahead of it on, `lines` cache lines. They need not lie within the packet.
+    /// Has the lines fetched that a function will read and write at the packet's front: its first 128 bytes,
+    /// and 64 before them for the headers to come.
     #[inline(always)]
-    pub fn prefetch(&self, before: usize, lines: usize) {
-        let first = usize::from(self.head).saturating_sub(before);
-        let base = self.pool.frame_base(self.index);
-        for line in 0..lines {
-            let at = (first + line * 64).min(FRAME_SIZE - 1);
-            // SAFETY: within the frame, whose memory is mapped; only its address is used.
-            kaido_table::prefetch(unsafe { base.add(at).as_ref() });
+    pub fn prefetch(&self) {
+        let start = self.pool.frame_base(self.index).as_ptr().wrapping_add(usize::from(self.head));
+        for line in [start.wrapping_sub(64), start, start.wrapping_add(64)] {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a hint, which touches nothing, whatever the address.
+            unsafe {
+                use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(line.cast());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = line;
         }
     }
 

@@ -33,6 +33,8 @@ pub trait Function: Send {
 pub(crate) struct Attached {
     pub(crate) queue: Box<dyn Port>,
     pub(crate) kernel: KernelPath,
+    /// Frames received and not yet processed: their first lines are on their way to the cache meanwhile.
+    pub(crate) incoming: Batch,
     /// Frames on their way out, sent together.
     pub(crate) outgoing: Batch,
     /// Of a queue that other workers share.
@@ -71,6 +73,15 @@ impl<'w> Output<'w> {
         self.ports.len()
     }
 
+    /// Has the front of the `n`th frame fetched that will be processed on `port` after this batch. A function
+    /// that calls it while it works finds every frame in the cache; see [`Frame::prefetch`].
+    #[inline(always)]
+    pub fn prefetch_incoming(&self, port: PortId, n: usize) {
+        if let Some(frame) = self.ports[port.index()].incoming.get(n) {
+            frame.prefetch();
+        }
+    }
+
     /// Sends a frame, Ethernet header and all.
     #[inline]
     pub fn transmit(&mut self, port: PortId, frame: Frame) {
@@ -88,6 +99,10 @@ impl<'w> Output<'w> {
     /// Sends all frames of a batch from one port, in their order and behind what waits there already.
     #[inline]
     pub fn transmit_all(&mut self, port: PortId, batch: &mut Batch) {
+        if let Some(departures) = &mut self.departures {
+            departures.extend(batch.drain(..).map(|frame| Departure { port, frame }));
+            return;
+        }
         self.flush(port);
         std::mem::swap(&mut self.ports[port.index()].outgoing, batch);
     }

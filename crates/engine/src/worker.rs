@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
+use crate::frame::Frame;
 use crate::function::{Attached, Function, Output};
 use crate::polling::{Pause, PollClock, PollState, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
@@ -51,7 +52,7 @@ impl Worker {
             .into_iter()
             .map(|(queue, kernel)| {
                 let shared = queue.shared();
-                Attached { queue, kernel, outgoing: Batch::new(), shared }
+                Attached { queue, kernel, incoming: Batch::new(), outgoing: Batch::new(), shared }
             })
             .collect();
         let shared = ports.iter().map(|port| port.shared.as_ref().map(|shared| shared.counters.clone()));
@@ -88,7 +89,7 @@ impl Worker {
         }
         let mut received = 0;
         for index in 0..self.ports.len() {
-            self.ports[index].queue.receive(&mut self.pool, &mut self.batch);
+            self.receive(index);
             if !self.batch.is_empty() {
                 received += self.batch.len();
                 self.process(index, now);
@@ -103,15 +104,30 @@ impl Worker {
         received
     }
 
+    /// Receives from a port: the batch is what the last round received beyond what it processed, and what
+    /// is received now waits for the next, so that its first lines come into the cache while this one is
+    /// processed. A block of a shared queue is processed at once: its workers must not hold two.
+    fn receive(&mut self, index: usize) {
+        let Attached { queue, incoming, shared, .. } = &mut self.ports[index];
+        if shared.is_some() {
+            queue.receive(&mut self.pool, &mut self.batch);
+            return self.batch.iter().for_each(Frame::prefetch);
+        }
+        if incoming.is_empty() {
+            queue.receive(&mut self.pool, incoming);
+            incoming.iter().for_each(Frame::prefetch);
+        }
+        if !incoming.is_empty() {
+            std::mem::swap(incoming, &mut self.batch);
+            queue.receive(&mut self.pool, incoming);
+        }
+    }
+
     /// Has the function process the batch that came in on a port.
     fn process(&mut self, index: usize, now: Instant) {
         #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
         let port = PortId(index as u8);
-        let mut bytes = 0;
-        for frame in &self.batch {
-            frame.prefetch();
-            bytes += frame.packet_len();
-        }
+        let bytes = self.batch.iter().map(Frame::packet_len).sum();
         self.counters.port(port).received(self.batch.len(), bytes);
         let in_turn = self.ports[index].shared.as_ref().is_some_and(|shared| shared.commit.is_some());
         let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
@@ -160,7 +176,7 @@ impl Worker {
 
     /// Whether every port has come to its end.
     pub fn is_exhausted(&self) -> bool {
-        self.ports.iter().all(|port| port.queue.is_exhausted())
+        self.ports.iter().all(|port| port.queue.is_exhausted() && port.incoming.is_empty())
     }
 
     /// Turns until `stop` is set or every port has come to its end.

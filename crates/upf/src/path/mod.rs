@@ -106,8 +106,6 @@ impl Function for Path {
         let arrivals = &mut arrivals[..batch.len()];
         // What is not of the usual shape, in the order of arrival.
         let mut unusual: ArrayVec<Parsed, BATCH_MAX> = ArrayVec::new();
-        let before = worker.ports.headers_ahead(port);
-        batch.iter().for_each(|frame| frame.prefetch(before, 2));
         for ((arrived, probe), frame) in arrivals.iter_mut().zip(&mut probes).zip(batch.iter()) {
             worker.ports.read(port, frame, arrived);
             if arrived.kind == Kind::Unusual {
@@ -137,9 +135,10 @@ impl Function for Path {
         let mut sole_exit = None;
         let mut all_by_one = worker.is_quiet();
         if all_by_one {
-            for (((exit, frame), arrived), record) in
-                exits.iter_mut().zip(batch.iter_mut()).zip(arrivals.iter()).zip(&records)
+            for (n, (((exit, frame), arrived), record)) in
+                exits.iter_mut().zip(batch.iter_mut()).zip(arrivals.iter()).zip(&records).enumerate()
             {
+                out.prefetch_incoming(port, n);
                 if matches!(arrived.kind, Kind::Tunnelled | Kind::ToUe)
                     && let Some(record) = record
                 {

@@ -116,11 +116,6 @@ impl Ports {
         }
     }
 
-    /// Octets before a frame that will be written when it leaves: packets to UEs get longer.
-    pub(super) fn headers_ahead(&self, port: PortId) -> usize {
-        if self.ports[port.index()].gtpu { 0 } else { 64 }
-    }
-
     /// Whether a packet to an IPv4 address is to be forwarded.
     #[inline(always)]
     fn is_routed_v4(&self, addr: u32) -> bool {
