@@ -15,7 +15,8 @@ fn main() -> ExitCode {
 }
 
 fn compile() -> Result<(), String> {
-    for path in ["bpf/steer.bpf.c", "bpf/steer.h", "build.rs"] {
+    // The folder: any program, any header.
+    for path in ["bpf", "build.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
     println!("cargo::rerun-if-env-changed=KAIDO_CLANG");

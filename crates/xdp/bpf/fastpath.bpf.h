@@ -1,0 +1,771 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fast path: what the engine does with a packet of a session whose record fits, done in the driver. A packet that is
+ * not plainly such a one is left as it came, with a reason counted, to the steering and so to the engine, which drops,
+ * answers and counts. So nothing is dropped here but what gate or FAR say, and nothing is changed before it is certain
+ * that the packet goes out.
+ */
+#ifndef KAIDO_FASTPATH_BPF_H
+#define KAIDO_FASTPATH_BPF_H
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "fastpath.h"
+#include "steer.h"
+#include "wire.h"
+
+#define OUTER_TTL 64
+#define ENTROPY_PORT_BASE 49152
+#define TUNNEL_OVERHEAD (20 + 8 + 8)
+#define CONTAINER_LEN 8 /* optional part and PDU session container */
+
+/* Shared by the programs of all interfaces; sizes are set by who makes them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fast_globals);
+	__uint(max_entries, 1);
+} fast_globals SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fast_bucket);
+	__uint(max_entries, 1);
+} fast_buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fast_record);
+	__uint(max_entries, 1);
+} fast_records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fast_cell);
+	__uint(max_entries, 1);
+} fast_cells SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fast_template);
+	__uint(max_entries, 1);
+} fast_templates SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fast_hop);
+	__uint(max_entries, 1);
+} fast_hops SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct steer_address);
+	__type(value, __u8);
+	__uint(max_entries, FAST_OWN_MAX);
+} fast_own SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, FAST_DEVICES_MAX);
+} fast_devices SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, FAST_EVENTS_BYTES);
+} fast_events SEC(".maps");
+
+/* Of the interface alone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct fast_vlan);
+	__type(value, __u32);
+	__uint(max_entries, 2 * FAST_VLANS_MAX);
+} fast_vlans SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct fast_counters);
+	__uint(max_entries, 1);
+} fast_counters SEC(".maps");
+
+/* The UE's packet, and what it is looked up by. */
+struct fast_packet {
+	const void *ip;
+	__u64 key_value;
+	__u32 key_scope;
+	__u32 offset; /* of the UE's packet in the frame */
+	__u32 total;  /* octets of the UE's packet */
+	__u8 is_v6;
+	__u8 hops;
+	__u8 qfi;
+	__u8 has_qfi;
+};
+
+/* Where a packet goes: a hop, copied. A route that is not one hop is the engine's: bpf_fib_lookup is for GPL programs. */
+struct fast_way {
+	__u32 ifindex;
+	__u32 mtu;
+	__u16 tag;
+	__u8 destination[6];
+	__u8 source[6];
+};
+
+static __always_inline __u16 fold_sum(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/* Whether the checksum of an IPv4 header without options is right. */
+static __always_inline int is_checksum_right(const struct ipv4 *ip)
+{
+	const __u32 *words = (const void *)ip;
+
+	return fold_sum((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
+}
+
+/* The halves of a 64 x 64 bit product, folded: BPF has no instruction for the upper one. */
+static __always_inline __u64 fold_product(__u64 a, __u64 b)
+{
+	__u64 al = (__u32)a, ah = a >> 32, bl = (__u32)b, bh = b >> 32;
+	__u64 low = al * bl, left = al * bh, right = ah * bl;
+	__u64 middle = (low >> 32) + (__u32)left + (__u32)right;
+
+	return a * b ^ (ah * bh + (left >> 32) + (right >> 32) + (middle >> 32));
+}
+
+/* As crates/table/src/hash.rs: without the seed, nobody can choose a bucket. */
+static __always_inline __u64 fast_hash(const struct fast_globals *globals, __u64 value, __u64 scope)
+{
+	__u64 inner = fold_product(value ^ globals->seed[0], scope ^ globals->seed[1]);
+
+	return fold_product(inner ^ globals->seed[2], (value + (scope << 32)) ^ globals->seed[3]);
+}
+
+/* Finds a key's record in one of its two buckets. */
+static __always_inline const struct fast_record *fast_search(__u32 index, __u16 tag, __u64 value, __u32 scope)
+{
+	const struct fast_bucket *bucket = bpf_map_lookup_elem(&fast_buckets, &index);
+
+	if (!bucket)
+		return 0;
+	for (int i = 0; i < FAST_BUCKET_ENTRIES; i++) {
+		const struct fast_record *record;
+		const struct fast_cell *cell;
+		__u64 entry;
+		__u32 at;
+
+		if (*(const volatile __u16 *)&bucket->tags[i] != tag)
+			continue;
+		entry = *(const volatile __u64 *)&bucket->entries[i];
+		/* Touched before the record is read, so that both lines are on their way at once. */
+		at = entry >> 32;
+		cell = bpf_map_lookup_elem(&fast_cells, &at);
+		if (cell)
+			(void)*(const volatile __u64 *)&cell->limits[2];
+		at = entry;
+		record = at ? bpf_map_lookup_elem(&fast_records, &at) : 0;
+		if (record && record->key_value == value && record->key_scope == scope)
+			return record;
+	}
+	return 0;
+}
+
+static __always_inline const struct fast_record *fast_find(const struct fast_globals *globals, __u64 value, __u32 scope)
+{
+	__u64 hash = fast_hash(globals, value, scope);
+	__u64 buckets = globals->buckets;
+	const struct fast_record *record;
+
+	record = fast_search((hash & 0xffffffff) * buckets >> 32, hash >> 48, value, scope);
+	if (!record)
+		record = fast_search((hash >> 16 & 0xffffffff) * buckets >> 32, hash >> 48, value, scope);
+	return record;
+}
+
+/* Reads the UE's packet of at most `room` octets; false when it is not a plain one. */
+static __always_inline int fast_read_ip(struct fast_packet *packet, const void *at, const void *end, __u32 room)
+{
+	const struct ipv4 *ip = at;
+	const struct ipv6 *ip6 = at;
+	__u8 next;
+
+	packet->ip = at;
+	if ((const void *)(ip + 1) > end)
+		return 0;
+	if (ip->version_ihl == 0x45) {
+		packet->is_v6 = 0;
+		packet->total = bpf_ntohs(ip->total_length);
+		packet->hops = ip->ttl;
+		return packet->total >= sizeof(*ip) && packet->total <= room && is_checksum_right(ip);
+	}
+	if (ip->version_ihl >> 4 != 6 || (const void *)(ip6 + 1) > end || !ip6->payload_length)
+		return 0;
+	next = ip6->next;
+	packet->is_v6 = 1;
+	packet->total = sizeof(*ip6) + bpf_ntohs(ip6->payload_length);
+	packet->hops = ip6->hop_limit;
+	/* Extension headers are walked by the engine. */
+	return packet->total <= room && next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_FRAGMENT &&
+	       next != IPPROTO_AH && next != IPPROTO_DSTOPTS;
+}
+
+/* Walks the optional part of a GTP-U header at `offset`, `*length` octets behind the mandatory part: what is left of
+ * them is the T-PDU. False when the engine has to look. */
+static __always_inline int fast_walk(struct fast_packet *packet, const void *data, const void *end, __u32 *offset,
+				     __u32 *length, __u8 flags)
+{
+	const struct gtpu_optional *optional = data + *offset;
+	__u32 at = *offset + sizeof(*optional), left = *length;
+	__u8 next, has_container = 0;
+
+	if (left < sizeof(*optional) || (const void *)(optional + 1) > end)
+		return 0;
+	left -= sizeof(*optional);
+	next = flags & GTPU_EXTENSION ? optional->next : 0;
+	for (int i = 0; i < GTPU_EXTENSIONS_MAX && next; i++) {
+		const __u8 *extension = data + at;
+		__u32 size, last;
+
+		if (extension + 4 > (const __u8 *)end)
+			return 0;
+		size = extension[0] * 4;
+		if (!size || size > left || at - *offset + size > sizeof(*optional) + GTPU_CHAIN_MAX)
+			return 0;
+		if (next == GTPU_CONTAINER) {
+			if (!has_container && extension[1] >> 4 <= 1) {
+				packet->has_qfi = 1;
+				packet->qfi = extension[2] & 0x3f;
+			}
+			has_container = 1;
+		} else if (next & GTPU_COMPREHENSION) {
+			return 0;
+		}
+		at += size;
+		left -= size;
+		last = at - 1;
+		/* Else the compiler checks one past it, which says nothing to the verifier. */
+		barrier_var(last);
+		extension = data + last;
+		if (extension + 1 > (const __u8 *)end)
+			return 0;
+		next = *extension;
+	}
+	*offset = at;
+	*length = left;
+	return !next;
+}
+
+/* Reads a G-PDU behind an outer IPv4 header at `offset`, already checked; a reason, or -1 when all is well. */
+static __always_inline int fast_read_tunnel(struct fast_packet *packet, const void *data, const void *end, __u32 offset)
+{
+	const struct ipv4 *ip = packet->ip;
+	const struct udp *udp = (const void *)(ip + 1);
+	const struct gtpu *gtpu = (const void *)(udp + 1);
+	__u32 room, length;
+
+	if ((const void *)(gtpu + 1) > end)
+		return FAST_HAND_GTPU;
+	if (ip->fragment & bpf_htons(IP_MF | IP_OFFSET))
+		return FAST_HAND_OUTER;
+	room = bpf_ntohs(udp->length);
+	if (room < sizeof(*udp) + sizeof(*gtpu) || room > packet->total - sizeof(*ip))
+		return FAST_HAND_GTPU;
+	room -= sizeof(*udp) + sizeof(*gtpu);
+	length = bpf_ntohs(gtpu->length);
+	if ((gtpu->flags & GTPU_VERSION_MASK) != GTPU_VERSION || gtpu->type != GTPU_G_PDU || length > room)
+		return FAST_HAND_GTPU;
+	packet->key_value = (__u64)bpf_ntohl(*(const __u32 *)ip->destination) << 32 | bpf_ntohl(gtpu->teid);
+	packet->key_scope = FAST_SCOPE_TUNNEL;
+	offset += sizeof(*ip) + sizeof(*udp) + sizeof(*gtpu);
+	if (gtpu->flags & GTPU_OPTIONAL && !fast_walk(packet, data, end, &offset, &length, gtpu->flags))
+		return FAST_HAND_GTPU;
+	packet->offset = offset;
+	return fast_read_ip(packet, data + offset, end, length) ? -1 : FAST_HAND_INNER;
+}
+
+/* Whether an address, its words in network byte order, may be one of the node's own. */
+static __always_inline int fast_is_own(const struct fast_globals *globals, const struct fast_packet *packet)
+{
+	struct steer_address address = {.bytes = {[10] = 0xff, [11] = 0xff}};
+	__u64 words[2] = {};
+	__u32 bit;
+
+	if (packet->is_v6) {
+		__builtin_memcpy(words, ((const struct ipv6 *)packet->ip)->destination.bytes, 16);
+	} else {
+		__u32 word;
+
+		__builtin_memcpy(&word, ((const struct ipv4 *)packet->ip)->destination, 4);
+		words[1] = word;
+	}
+	bit = (words[0] ^ words[1]) * 0x9e3779b97f4a7c15ull >> 52;
+	if (!(globals->own[bit >> 6 & (FAST_OWN_WORDS - 1)] >> (bit & 63) & 1))
+		return 0;
+	if (packet->is_v6)
+		__builtin_memcpy(address.bytes, words, 16);
+	else
+		__builtin_memcpy(address.bytes + 12, &words[1], 4);
+	return bpf_map_lookup_elem(&fast_own, &address) != 0;
+}
+
+/* Whether routers forward to the packet's destination: not to multicast, broadcast, loopback, link-local. */
+static __always_inline int fast_is_routed(const struct fast_packet *packet)
+{
+	const __u8 *to;
+	__u64 high, low;
+
+	if (!packet->is_v6) {
+		to = ((const struct ipv4 *)packet->ip)->destination;
+		return to[0] < 224 && to[0] != 127 && to[0] != 0 && !(to[0] == 169 && to[1] == 254);
+	}
+	to = ((const struct ipv6 *)packet->ip)->destination.bytes;
+	__builtin_memcpy(&high, to, 8);
+	__builtin_memcpy(&low, to + 8, 8);
+	return to[0] != 0xff && !(to[0] == 0xfe && (to[1] & 0xc0) == 0x80) && (high | (low & ~bpf_cpu_to_be64(1)));
+}
+
+static __always_inline int fast_is_source_right(const struct fast_record *record, const struct fast_packet *packet)
+{
+	if (!(record->flags & (FAST_UE_IPV4 | FAST_UE_IPV6)))
+		return 1;
+	if (packet->is_v6) {
+		__u64 high;
+
+		__builtin_memcpy(&high, ((const struct ipv6 *)packet->ip)->source.bytes, 8);
+		return record->flags & FAST_UE_IPV6 && high == record->ue_ipv6;
+	} else {
+		__u32 source;
+
+		__builtin_memcpy(&source, ((const struct ipv4 *)packet->ip)->source, 4);
+		return record->flags & FAST_UE_IPV4 && source == record->ue_ipv4;
+	}
+}
+
+/* Whether the count has reached a limit; the first to see it takes the limit away, and puts it back when the ring has
+ * no room, so that a later packet tells. */
+static __always_inline void fast_check_limit(__u64 *limit, __u64 count, __u32 session, __u32 cell,
+					     struct fast_counters *counters)
+{
+	struct fast_event event = {.session = session, .cell = cell};
+	__u64 taken;
+
+	if (count < ~*(volatile __u64 *)limit)
+		return;
+	taken = __sync_lock_test_and_set(limit, 0);
+	if (taken && bpf_ringbuf_output(&fast_events, &event, sizeof(event), 0)) {
+		__sync_lock_test_and_set(limit, taken);
+		counters->events_late++;
+	}
+}
+
+/* Moves the counters of a record: all for a packet that goes on, those before QoS enforcement for one that does not. */
+static __always_inline void fast_count(const struct fast_record *record, __u32 bytes, int is_dropped,
+				       struct fast_counters *counters)
+{
+	__u32 flags = record->flags, session = record->session;
+	__u32 count = flags >> FAST_USAGE_SHIFT & 3;
+
+	for (__u32 i = 0; i < FAST_USAGE_MAX; i++) {
+		struct fast_cell *cell;
+		__u64 own, total;
+		__u32 at;
+
+		if (i >= count)
+			break;
+		if (is_dropped && !(flags >> (FAST_BEFORE_QOS_SHIFT + i) & 1))
+			continue;
+		at = record->usage[i];
+		cell = bpf_map_lookup_elem(&fast_cells, &at);
+		if (!cell)
+			continue;
+		if (flags & FAST_DOWNLINK) {
+			__sync_fetch_and_add(&cell->bytes[3], 1);
+			own = __sync_fetch_and_add(&cell->bytes[2], bytes) + bytes;
+			total = own + *(volatile __u64 *)&cell->bytes[0];
+			fast_check_limit(&cell->limits[1], own, session, at, counters);
+		} else {
+			__sync_fetch_and_add(&cell->bytes[1], 1);
+			own = __sync_fetch_and_add(&cell->bytes[0], bytes) + bytes;
+			total = own + *(volatile __u64 *)&cell->bytes[2];
+			fast_check_limit(&cell->limits[0], own, session, at, counters);
+		}
+		fast_check_limit(&cell->limits[2], total, session, at, counters);
+	}
+}
+
+/* The way of a hop; false when the hop is not known. */
+static __always_inline int fast_way_of_hop(struct fast_way *way, __u32 index)
+{
+	const struct fast_hop *hop = bpf_map_lookup_elem(&fast_hops, &index);
+
+	if (!hop || !*(const volatile __u32 *)&hop->valid)
+		return 0;
+	barrier();
+	way->ifindex = hop->ifindex;
+	way->mtu = hop->mtu;
+	way->tag = hop->tag;
+	__builtin_memcpy(way->destination, hop->destination, 6);
+	__builtin_memcpy(way->source, hop->source, 6);
+	return 1;
+}
+
+static __always_inline __u16 fold_words(__u64 words)
+{
+	words ^= words >> 32;
+	words ^= words >> 16;
+	return words;
+}
+
+/* The outer source port of a flow, in network byte order: vectors/README.md says how. */
+static __always_inline __be16 fast_entropy_port(const struct fast_packet *packet, const void *end)
+{
+	const __be16 *ports;
+	__u32 header;
+	__u16 folded;
+	__u8 protocol;
+	int is_whole = 1;
+
+	if (packet->is_v6) {
+		const struct ipv6 *ip = packet->ip;
+		__u64 words[4];
+
+		__builtin_memcpy(words, ip->source.bytes, 16);
+		__builtin_memcpy(words + 2, ip->destination.bytes, 16);
+		folded = fold_words(words[0] ^ words[1] ^ words[2] ^ words[3]);
+		protocol = ip->next;
+		header = sizeof(*ip);
+		ports = (const void *)(ip + 1);
+	} else {
+		const struct ipv4 *ip = packet->ip;
+		__u32 words[2];
+
+		__builtin_memcpy(words, ip->source, 8);
+		folded = fold_words(words[0] ^ words[1]);
+		protocol = ip->protocol;
+		header = sizeof(*ip);
+		ports = (const void *)(ip + 1);
+		is_whole = !(ip->fragment & bpf_htons(IP_MF | IP_OFFSET));
+	}
+	if (is_whole && (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP) &&
+	    packet->total >= header + 4 && (const void *)(ports + 2) <= end)
+		folded ^= ports[0] ^ ports[1];
+	return bpf_htons(ENTROPY_PORT_BASE + ((bpf_ntohs(folded) ^ protocol) & 0x3fff));
+}
+
+/* Takes a hop off the UE's packet. */
+static __always_inline void fast_take_hop(void *at, int is_v6)
+{
+	struct ipv4 *ip = at;
+	__u32 sum;
+
+	if (is_v6) {
+		((struct ipv6 *)at)->hop_limit--;
+		return;
+	}
+	/* RFC 1624 equation 3: ~m + m' is 0xfeff whatever m is, as m' = m - 0x0100. */
+	sum = (__u16)~bpf_ntohs(ip->checksum) + 0xfeffu;
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip->checksum = bpf_htons((__u16)~sum);
+	ip->ttl--;
+}
+
+/* What goes before the UE's packet in a tunnel. */
+struct fast_outer {
+	struct ipv4 ip;
+	struct udp udp;
+	struct gtpu gtpu;
+} __attribute__((packed));
+
+struct fast_container {
+	struct gtpu_optional optional;
+	__u8 units;
+	__u8 type;
+	__u8 qfi;
+	__u8 next;
+};
+
+_Static_assert(sizeof(struct fast_outer) == TUNNEL_OVERHEAD && sizeof(struct fast_container) == CONTAINER_LEN,
+	       "tunnel headers");
+
+static __always_inline void fast_write_outer(struct fast_outer *outer, const struct fast_record *record,
+					     const struct fast_template *template, __u32 total, __be16 port)
+{
+	__u32 container = record->flags & FAST_QFI_MARK ? CONTAINER_LEN : 0;
+	__be16 length = bpf_htons(total + container + TUNNEL_OVERHEAD);
+
+	outer->ip.version_ihl = 0x45;
+	outer->ip.tos = template->tos;
+	outer->ip.total_length = length;
+	outer->ip.id = 0;
+	outer->ip.fragment = bpf_htons(0x4000);
+	outer->ip.ttl = OUTER_TTL;
+	outer->ip.protocol = IPPROTO_UDP;
+	outer->ip.checksum = ~fold_sum((__u64)template->sum + length);
+	__builtin_memcpy(outer->ip.source, &template->source, 4);
+	__builtin_memcpy(outer->ip.destination, &template->destination, 4);
+	outer->udp.source = port;
+	outer->udp.destination = bpf_htons(GTPU_PORT);
+	outer->udp.length = bpf_htons(total + container + TUNNEL_OVERHEAD - sizeof(struct ipv4));
+	outer->udp.checksum = 0;
+	outer->gtpu.flags = container ? GTPU_VERSION | GTPU_EXTENSION : GTPU_VERSION;
+	outer->gtpu.type = GTPU_G_PDU;
+	outer->gtpu.length = bpf_htons(total + container);
+	outer->gtpu.teid = record->teid;
+}
+
+/* Rewrites the frame: from here on it goes out. False when there is no room for the headers: then it is as before. */
+static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_packet *packet,
+					const struct fast_record *record, const struct fast_template *template,
+					const struct fast_way *way, __be16 port, __u32 surplus)
+{
+	__u32 flags = record->flags;
+	__u32 headers = sizeof(struct ethernet) + (way->tag ? sizeof(struct vlan_tag) : 0);
+	__be16 type = bpf_htons(packet->is_v6 ? ETH_P_IPV6 : ETH_P_IP);
+	void *data, *end, *at;
+
+	if (template) {
+		headers += TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
+		type = bpf_htons(ETH_P_IP);
+	}
+	if (bpf_xdp_adjust_head(ctx, (int)packet->offset - (int)headers))
+		return 0;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	at = data + sizeof(struct ethernet);
+	/* Room for a tag and an IPv4 header: less was never parsed. */
+	if (at + sizeof(struct ipv4) > end)
+		return 0;
+	__builtin_memcpy(data, way->destination, 6);
+	__builtin_memcpy(data + 6, way->source, 6);
+	if (way->tag) {
+		struct vlan_tag *tag = at;
+
+		((struct ethernet *)data)->type = bpf_htons(ETH_P_8021Q);
+		tag->tci = bpf_htons(way->tag);
+		tag->type = type;
+		at += sizeof(*tag);
+	} else {
+		((struct ethernet *)data)->type = type;
+	}
+	if (template) {
+		struct fast_outer *outer = at;
+		struct fast_container *container = (void *)(outer + 1);
+
+		if ((void *)(container + 1) > end)
+			return 0;
+		fast_write_outer(outer, record, template, packet->total, port);
+		at = container;
+		if (flags & FAST_QFI_MARK) {
+			container->optional = (struct gtpu_optional){.next = GTPU_CONTAINER};
+			container->units = 1;
+			container->type = flags & FAST_CONTAINER_UPLINK ? 0x10 : 0;
+			container->qfi = flags >> FAST_QFI_SHIFT & 0x3f;
+			container->next = 0;
+			at = container + 1;
+		}
+	}
+	if (at + sizeof(struct ipv4) > end)
+		return 0;
+	fast_take_hop(at, packet->is_v6);
+	if (surplus)
+		bpf_xdp_adjust_tail(ctx, -(int)surplus);
+	return 1;
+}
+
+/* Finds the UE's packet and its key; a reason, or -1 when all is well. */
+static __always_inline int fast_read(struct fast_packet *packet, const void *data, const void *end,
+				     const struct steer_config *cfg)
+{
+	const struct ethernet *eth = data;
+	struct fast_vlan vlan = {};
+	__u32 instance = cfg->instance;
+	__u32 offset = sizeof(*eth);
+	__be16 type;
+	const struct ipv4 *ip;
+
+	if ((const void *)(eth + 1) > end || __builtin_memcmp(eth->destination, cfg->mac, ETH_ALEN))
+		return FAST_HAND_NOT_CANDIDATE;
+	type = eth->type;
+	if (type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD)) {
+		const __u32 *found;
+
+		for (int i = 0; i < VLAN_TAGS_MAX; i++) {
+			const struct vlan_tag *tag = data + offset;
+
+			if (type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD))
+				break;
+			if ((const void *)(tag + 1) > end)
+				return FAST_HAND_NOT_CANDIDATE;
+			vlan.outer = vlan.inner;
+			vlan.inner = bpf_ntohs(tag->tci) & 0xfff;
+			type = tag->type;
+			offset += sizeof(*tag);
+		}
+		found = bpf_map_lookup_elem(&fast_vlans, &vlan);
+		if (!found)
+			return FAST_HAND_NOT_CANDIDATE;
+		instance = *found;
+	}
+	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
+		return FAST_HAND_NOT_CANDIDATE;
+	packet->offset = offset;
+	if (!fast_read_ip(packet, data + offset, end, end - data - offset) ||
+	    packet->is_v6 != (type == bpf_htons(ETH_P_IPV6)))
+		return FAST_HAND_OUTER;
+	ip = packet->ip;
+	if (cfg->flags & STEER_ROLE_GTPU && !packet->is_v6 && ip->protocol == IPPROTO_UDP) {
+		const struct udp *udp = (const void *)(ip + 1);
+
+		/* A packet to a UE may be to that port too: only one to an address of ours is found as a tunnel. */
+		if ((const void *)(udp + 1) <= end && udp->destination == bpf_htons(GTPU_PORT) &&
+		    (instance == FAST_NO_INSTANCE || bpf_map_lookup_elem(&gtpu_addrs, &(struct steer_address){
+							     .bytes = {[10] = 0xff, [11] = 0xff, [12] = ip->destination[0],
+								       [13] = ip->destination[1],
+								       [14] = ip->destination[2],
+								       [15] = ip->destination[3]}})))
+			return fast_read_tunnel(packet, data, end, offset);
+	}
+	if (instance == FAST_NO_INSTANCE)
+		return FAST_HAND_NOT_CANDIDATE;
+	if (packet->is_v6) {
+		__u64 high;
+
+		__builtin_memcpy(&high, ((const struct ipv6 *)packet->ip)->destination.bytes, 8);
+		packet->key_value = bpf_be64_to_cpu(high);
+		packet->key_scope = FAST_SCOPE_IPV6 | instance;
+	} else {
+		__u32 to;
+
+		__builtin_memcpy(&to, ip->destination, 4);
+		packet->key_value = bpf_ntohl(to);
+		packet->key_scope = FAST_SCOPE_IPV4 | instance;
+	}
+	return -1;
+}
+
+static __always_inline int fast_drop(const struct fast_record *record, __u32 bytes, struct fast_counters *counters)
+{
+	fast_count(record, bytes, 1, counters);
+	counters->dropped[record->flags & FAST_GATE_CLOSED ? FAST_DROP_GATE_CLOSED : FAST_DROP_FAR_DROP]++;
+	return XDP_DROP;
+}
+
+/* Does with a packet what its record says; a reason to hand it over in `*reason`, else an XDP action. The order of the
+ * checks is the engine's. */
+static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_globals *globals,
+				      const struct fast_packet *packet, const struct fast_record *record,
+				      struct fast_counters *counters, __u32 surplus, int *reason)
+{
+	const struct fast_template *template = 0;
+	const void *end = (const void *)(long)ctx->data_end;
+	__u32 flags = record->flags, overhead = 0, target = record->target;
+	__be16 port = bpf_htons(GTPU_PORT);
+	struct fast_way way;
+	int action = XDP_TX;
+
+	*reason = FAST_HAND_SOURCE;
+	if (!(flags & FAST_DOWNLINK) && !fast_is_source_right(record, packet))
+		return 0;
+	*reason = FAST_HAND_DESTINATION;
+	if (!fast_is_routed(packet) || fast_is_own(globals, packet))
+		return 0;
+	*reason = FAST_HAND_HOP_LIMIT;
+	if (packet->hops <= 1)
+		return 0;
+	*reason = FAST_HAND_QFI;
+	if (flags & FAST_QFI_MATCH && !(packet->has_qfi && record->qfis >> (packet->qfi & 63) & 1))
+		return 0;
+	*reason = -1;
+	if (flags & (FAST_GATE_CLOSED | FAST_FAR_DROP))
+		return fast_drop(record, packet->total, counters);
+	*reason = FAST_HAND_NEXT_HOP;
+	if (flags & FAST_TUNNEL) {
+		template = bpf_map_lookup_elem(&fast_templates, &target);
+		if (!template || !*(const volatile __u32 *)&template->valid)
+			return 0;
+		barrier();
+		target = template->hop;
+		overhead = TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
+		if (!(globals->flags & FAST_PORT_FIXED))
+			port = fast_entropy_port(packet, end);
+	}
+	if (!fast_way_of_hop(&way, target))
+		return 0;
+	*reason = FAST_HAND_TOO_BIG;
+	if (packet->total + overhead > way.mtu)
+		return 0;
+	/* Asked before anything is changed: a device that is gone hands the packet over. */
+	*reason = FAST_HAND_NEXT_HOP;
+	if (way.ifindex != ctx->ingress_ifindex) {
+		action = bpf_redirect_map(&fast_devices, way.ifindex, XDP_ABORTED);
+		if (action != XDP_REDIRECT)
+			return 0;
+	}
+	*reason = FAST_HAND_HEADROOM;
+	if (!fast_rewrite(ctx, packet, record, template, &way, port, surplus))
+		return 0;
+	*reason = -1;
+	fast_count(record, packet->total, 0, counters);
+	counters->packets[flags & FAST_DOWNLINK]++;
+	counters->bytes[flags & FAST_DOWNLINK] += packet->total;
+	return action;
+}
+
+/* An XDP action, or -1: the packet is as it came, and the steering's. */
+static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
+{
+	const __u32 zero = 0;
+	const struct steer_config *cfg = bpf_map_lookup_elem(&config, &zero);
+	const struct fast_globals *globals = bpf_map_lookup_elem(&fast_globals, &zero);
+	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &zero);
+	const void *data = (const void *)(long)ctx->data;
+	const void *end = (const void *)(long)ctx->data_end;
+	const struct fast_record *record;
+	struct fast_packet packet = {};
+	int reason, action;
+
+	if (!cfg || !globals || !counters)
+		return -1;
+	if (is_multi_buffer && bpf_xdp_get_buff_len(ctx) != (__u64)(end - data)) {
+		counters->handed[FAST_HAND_SEGMENTS]++;
+		return -1;
+	}
+	reason = fast_read(&packet, data, end, cfg);
+	if (reason < 0) {
+		reason = FAST_HAND_UNKNOWN;
+		record = fast_find(globals, packet.key_value, packet.key_scope);
+		if (record) {
+			__u32 surplus = end - data - packet.offset - packet.total;
+
+			action = fast_apply(ctx, globals, &packet, record, counters, surplus, &reason);
+			if (reason < 0)
+				return action;
+		}
+	}
+	if (reason >= 0 && reason < FAST_HANDS)
+		counters->handed[reason]++;
+	return -1;
+}
+
+#endif
