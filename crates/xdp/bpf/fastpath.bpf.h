@@ -21,6 +21,7 @@
 #define ENTROPY_PORT_BASE 49152
 #define TUNNEL_OVERHEAD (20 + 8 + 8)
 #define CONTAINER_LEN 8 /* optional part and PDU session container */
+#define FAST_OFFSET_MAX 128 /* of a GTP-U header behind tags and a plain IPv4 header */
 
 /* Shared by the programs of all interfaces; sizes are set by who makes them. */
 struct {
@@ -163,7 +164,7 @@ static __always_inline __u64 fast_hash(const struct fast_globals *globals, __u64
 }
 
 /* Finds a key's record in one of its two buckets. */
-static __always_inline const struct fast_record *fast_search(__u32 index, __u16 tag, __u64 value, __u32 scope)
+static __always_inline __u32 fast_search(__u32 index, __u16 tag, __u64 value, __u32 scope)
 {
 	const struct fast_bucket *bucket = bpf_map_lookup_elem(&fast_buckets, &index);
 
@@ -186,17 +187,24 @@ static __always_inline const struct fast_record *fast_search(__u32 index, __u16 
 		at = entry;
 		record = at ? bpf_map_lookup_elem(&fast_records, &at) : 0;
 		if (record && record->key_value == value && record->key_scope == scope)
-			return record;
+			return at;
 	}
 	return 0;
 }
 
-static __always_inline const struct fast_record *fast_find(const struct fast_globals *globals, __u64 value, __u32 scope)
+/* Finds a key's record; zero for none. Global, as other functions here, so that the verifier looks at it once and not once
+ * for every way that leads to it. */
+__noinline __u32 fast_find(__u64 value, __u32 scope)
 {
-	__u64 hash = fast_hash(globals, value, scope);
-	__u64 buckets = globals->buckets;
-	const struct fast_record *record;
+	const __u32 zero = 0;
+	const struct fast_globals *globals = bpf_map_lookup_elem(&fast_globals, &zero);
+	__u64 hash, buckets;
+	__u32 record;
 
+	if (!globals)
+		return 0;
+	hash = fast_hash(globals, value, scope);
+	buckets = globals->buckets;
 	record = fast_search((hash & 0xffffffff) * buckets >> 32, hash >> 48, value, scope);
 	if (!record)
 		record = fast_search((hash >> 16 & 0xffffffff) * buckets >> 32, hash >> 48, value, scope);
@@ -230,40 +238,43 @@ static __always_inline int fast_read_ip(struct fast_packet *packet, const void *
 	       next != IPPROTO_AH && next != IPPROTO_DSTOPTS;
 }
 
-/* Walks the optional part of a GTP-U header at `offset`, `*length` octets behind the mandatory part: what is left of
- * them is the T-PDU. False when the engine has to look. */
-static __always_inline int fast_walk(struct fast_packet *packet, const void *data, const void *end, __u32 *offset,
-				     __u32 *length, __u8 flags)
-{
-	const struct gtpu_optional *optional = data + *offset;
-	__u32 at = *offset + sizeof(*optional), left = *length;
-	__u8 next, has_container = 0;
+/* What fast_walk returns: the lengths, and the QoS flow with a bit that says there is one. */
+#define WALK_SHIFT 16
+#define WALK_HAS_QFI 0x40
 
-	if (left < sizeof(*optional) || (const void *)(optional + 1) > end)
+/* Walks the optional part of a GTP-U header at `offset`, in `length` octets: how many it takes, and the QoS flow above. Zero
+ * when the engine has to look. */
+__noinline __u32 fast_walk(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 flags)
+{
+	const void *data = (const void *)(long)ctx->data;
+	const void *end = (const void *)(long)ctx->data_end;
+	const struct gtpu_optional *optional;
+	__u32 taken = sizeof(*optional), has_container = 0, flow = 0;
+	__u8 next;
+
+	if (offset > FAST_OFFSET_MAX)
 		return 0;
-	left -= sizeof(*optional);
+	optional = data + offset;
+	if (length < sizeof(*optional) || (const void *)(optional + 1) > end)
+		return 0;
 	next = flags & GTPU_EXTENSION ? optional->next : 0;
 	for (int i = 0; i < GTPU_EXTENSIONS_MAX && next; i++) {
-		const __u8 *extension = data + at;
-		__u32 size, last;
+		const __u8 *extension = data + offset + taken;
+		__u32 last;
 
-		if (extension + 4 > (const __u8 *)end)
-			return 0;
-		size = extension[0] * 4;
-		if (!size || size > left || at - *offset + size > sizeof(*optional) + GTPU_CHAIN_MAX)
+		if (extension + 4 > (const __u8 *)end || !extension[0])
 			return 0;
 		if (next == GTPU_CONTAINER) {
-			if (!has_container && extension[1] >> 4 <= 1) {
-				packet->has_qfi = 1;
-				packet->qfi = extension[2] & 0x3f;
-			}
+			if (!has_container && extension[1] >> 4 <= 1)
+				flow = WALK_HAS_QFI | (extension[2] & 0x3f);
 			has_container = 1;
 		} else if (next & GTPU_COMPREHENSION) {
 			return 0;
 		}
-		at += size;
-		left -= size;
-		last = at - 1;
+		taken += extension[0] * 4;
+		if (taken > length || taken > sizeof(*optional) + GTPU_CHAIN_MAX)
+			return 0;
+		last = offset + taken - 1;
 		/* Else the compiler checks one past it, which says nothing to the verifier. */
 		barrier_var(last);
 		extension = data + last;
@@ -271,13 +282,12 @@ static __always_inline int fast_walk(struct fast_packet *packet, const void *dat
 			return 0;
 		next = *extension;
 	}
-	*offset = at;
-	*length = left;
-	return !next;
+	return next ? 0 : taken | flow << WALK_SHIFT;
 }
 
 /* Reads a G-PDU behind an outer IPv4 header at `offset`, already checked; a reason, or -1 when all is well. */
-static __always_inline int fast_read_tunnel(struct fast_packet *packet, const void *data, const void *end, __u32 offset)
+static __always_inline int fast_read_tunnel(struct xdp_md *ctx, struct fast_packet *packet, const void *data,
+					    const void *end, __u32 offset)
 {
 	const struct ipv4 *ip = packet->ip;
 	const struct udp *udp = (const void *)(ip + 1);
@@ -298,8 +308,17 @@ static __always_inline int fast_read_tunnel(struct fast_packet *packet, const vo
 	packet->key_value = (__u64)bpf_ntohl(*(const __u32 *)ip->destination) << 32 | bpf_ntohl(gtpu->teid);
 	packet->key_scope = FAST_SCOPE_TUNNEL;
 	offset += sizeof(*ip) + sizeof(*udp) + sizeof(*gtpu);
-	if (gtpu->flags & GTPU_OPTIONAL && !fast_walk(packet, data, end, &offset, &length, gtpu->flags))
-		return FAST_HAND_GTPU;
+	if (gtpu->flags & GTPU_OPTIONAL) {
+		__u32 walked = fast_walk(ctx, offset, length, gtpu->flags);
+		__u32 taken = walked & ((1 << WALK_SHIFT) - 1);
+
+		if (!taken || taken > sizeof(struct gtpu_optional) + GTPU_CHAIN_MAX)
+			return FAST_HAND_GTPU;
+		offset += taken;
+		length -= taken;
+		packet->has_qfi = !!(walked >> WALK_SHIFT & WALK_HAS_QFI);
+		packet->qfi = walked >> WALK_SHIFT & 0x3f;
+	}
 	packet->offset = offset;
 	return fast_read_ip(packet, data + offset, end, length) ? -1 : FAST_HAND_INNER;
 }
@@ -380,11 +399,18 @@ static __always_inline void fast_check_limit(__u64 *limit, __u64 count, __u32 se
 }
 
 /* Moves the counters of a record: all for a packet that goes on, those before QoS enforcement for one that does not. */
-static __always_inline void fast_count(const struct fast_record *record, __u32 bytes, int is_dropped,
-				       struct fast_counters *counters)
+__noinline int fast_count(__u32 at_record, __u32 bytes, int is_dropped)
 {
-	__u32 flags = record->flags, session = record->session;
-	__u32 count = flags >> FAST_USAGE_SHIFT & 3;
+	const __u32 zero = 0;
+	const struct fast_record *record = bpf_map_lookup_elem(&fast_records, &at_record);
+	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &zero);
+	__u32 flags, session, count;
+
+	if (!record || !counters)
+		return 0;
+	flags = record->flags;
+	session = record->session;
+	count = flags >> FAST_USAGE_SHIFT & 3;
 
 	for (__u32 i = 0; i < FAST_USAGE_MAX; i++) {
 		struct fast_cell *cell;
@@ -412,6 +438,13 @@ static __always_inline void fast_count(const struct fast_record *record, __u32 b
 		}
 		fast_check_limit(&cell->limits[2], total, session, at, counters);
 	}
+	if (is_dropped) {
+		counters->dropped[flags & FAST_GATE_CLOSED ? FAST_DROP_GATE_CLOSED : FAST_DROP_FAR_DROP]++;
+	} else {
+		counters->packets[flags & FAST_DOWNLINK]++;
+		counters->bytes[flags & FAST_DOWNLINK] += bytes;
+	}
+	return 0;
 }
 
 /* The way of a hop; false when the hop is not known. */
@@ -594,7 +627,7 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 }
 
 /* Finds the UE's packet and its key; a reason, or -1 when all is well. */
-static __always_inline int fast_read(struct fast_packet *packet, const void *data, const void *end,
+static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *packet, const void *data, const void *end,
 				     const struct steer_config *cfg)
 {
 	const struct ethernet *eth = data;
@@ -644,7 +677,7 @@ static __always_inline int fast_read(struct fast_packet *packet, const void *dat
 								       [13] = ip->destination[1],
 								       [14] = ip->destination[2],
 								       [15] = ip->destination[3]}})))
-			return fast_read_tunnel(packet, data, end, offset);
+			return fast_read_tunnel(ctx, packet, data, end, offset);
 	}
 	if (instance == FAST_NO_INSTANCE)
 		return FAST_HAND_NOT_CANDIDATE;
@@ -664,26 +697,24 @@ static __always_inline int fast_read(struct fast_packet *packet, const void *dat
 	return -1;
 }
 
-static __always_inline int fast_drop(const struct fast_record *record, __u32 bytes, struct fast_counters *counters)
-{
-	fast_count(record, bytes, 1, counters);
-	counters->dropped[record->flags & FAST_GATE_CLOSED ? FAST_DROP_GATE_CLOSED : FAST_DROP_FAR_DROP]++;
-	return XDP_DROP;
-}
-
 /* Does with a packet what its record says; a reason to hand it over in `*reason`, else an XDP action. The order of the
  * checks is the engine's. */
 static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_globals *globals,
-				      const struct fast_packet *packet, const struct fast_record *record,
-				      struct fast_counters *counters, __u32 surplus, int *reason)
+				      const struct fast_packet *packet, __u32 at_record, __u32 surplus, int *reason)
 {
+	const struct fast_record *record = bpf_map_lookup_elem(&fast_records, &at_record);
 	const struct fast_template *template = 0;
 	const void *end = (const void *)(long)ctx->data_end;
-	__u32 flags = record->flags, overhead = 0, target = record->target;
 	__be16 port = bpf_htons(GTPU_PORT);
+	__u32 flags, target, overhead = 0;
 	struct fast_way way;
 	int action = XDP_TX;
 
+	*reason = FAST_HAND_UNKNOWN;
+	if (!record)
+		return 0;
+	flags = record->flags;
+	target = record->target;
 	*reason = FAST_HAND_SOURCE;
 	if (!(flags & FAST_DOWNLINK) && !fast_is_source_right(record, packet))
 		return 0;
@@ -697,8 +728,10 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	if (flags & FAST_QFI_MATCH && !(packet->has_qfi && record->qfis >> (packet->qfi & 63) & 1))
 		return 0;
 	*reason = -1;
-	if (flags & (FAST_GATE_CLOSED | FAST_FAR_DROP))
-		return fast_drop(record, packet->total, counters);
+	if (flags & (FAST_GATE_CLOSED | FAST_FAR_DROP)) {
+		fast_count(at_record, packet->total, 1);
+		return XDP_DROP;
+	}
 	*reason = FAST_HAND_NEXT_HOP;
 	if (flags & FAST_TUNNEL) {
 		template = bpf_map_lookup_elem(&fast_templates, &target);
@@ -726,9 +759,7 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	if (!fast_rewrite(ctx, packet, record, template, &way, port, surplus))
 		return 0;
 	*reason = -1;
-	fast_count(record, packet->total, 0, counters);
-	counters->packets[flags & FAST_DOWNLINK]++;
-	counters->bytes[flags & FAST_DOWNLINK] += packet->total;
+	fast_count(at_record, packet->total, 0);
 	return action;
 }
 
@@ -741,9 +772,9 @@ static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
 	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &zero);
 	const void *data = (const void *)(long)ctx->data;
 	const void *end = (const void *)(long)ctx->data_end;
-	const struct fast_record *record;
 	struct fast_packet packet = {};
 	int reason, action;
+	__u32 record;
 
 	if (!cfg || !globals || !counters)
 		return -1;
@@ -751,14 +782,14 @@ static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
 		counters->handed[FAST_HAND_SEGMENTS]++;
 		return -1;
 	}
-	reason = fast_read(&packet, data, end, cfg);
+	reason = fast_read(ctx, &packet, data, end, cfg);
 	if (reason < 0) {
 		reason = FAST_HAND_UNKNOWN;
-		record = fast_find(globals, packet.key_value, packet.key_scope);
+		record = fast_find(packet.key_value, packet.key_scope);
 		if (record) {
 			__u32 surplus = end - data - packet.offset - packet.total;
 
-			action = fast_apply(ctx, globals, &packet, record, counters, surplus, &reason);
+			action = fast_apply(ctx, globals, &packet, record, surplus, &reason);
 			if (reason < 0)
 				return action;
 		}

@@ -232,7 +232,8 @@ static __always_inline int route(struct xdp_md *ctx, const struct steer_config *
 	return take(ctx, cfg, count, packet, packet->is_v6 ? STEER_ROUTED_V6 : STEER_ROUTED_V4);
 }
 
-static __always_inline int steer(struct xdp_md *ctx)
+/* Global, so that the verifier looks at it once, however many ways of the fast path lead here. */
+__noinline int steer(struct xdp_md *ctx)
 {
 	const void *data = (const void *)(long)ctx->data;
 	const void *end = (const void *)(long)ctx->data_end;
