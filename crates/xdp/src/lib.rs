@@ -19,6 +19,7 @@ mod attach;
 mod error;
 pub mod fastpath;
 mod prefix;
+pub mod speed;
 mod spread;
 mod steering;
 mod table;

@@ -112,8 +112,7 @@ fn establish(path: &mut FastPath, vector: &Vector) {
     let own: Vec<_> = [n3, n6].iter().flat_map(|port| port.addresses.iter().copied()).collect();
     path.set_own_addresses(&own).unwrap();
     for (number, session) in (0u32..).zip(&vector.sessions) {
-        let ue_ipv6 =
-            session.ue_ipv6.as_ref().map(|text| text.split_once('/').unwrap().0.parse().unwrap());
+        let ue_ipv6 = session.ue_ipv6.as_ref().map(|text| text.split_once('/').unwrap().0.parse().unwrap());
         let record = |direction: FastDirection, name: &str, destination| FastRecord {
             session: number,
             direction,
@@ -248,7 +247,10 @@ fn every_vector_gives_its_bytes_or_is_left_to_the_engine() {
             }
             let vector: Vector = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
             let Done { forwarded, dropped, handed } = run(&vector);
-            println!("{}: {forwarded} forwarded, {dropped} dropped, {handed} left to the engine", vector.name);
+            println!(
+                "{}: {forwarded} forwarded, {dropped} dropped, {handed} left to the engine",
+                vector.name
+            );
             total.forwarded += forwarded;
             total.dropped += dropped;
             total.handed += handed;
