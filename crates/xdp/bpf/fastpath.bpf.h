@@ -119,14 +119,16 @@ struct fast_packet {
 	__u8 has_qfi;
 };
 
-/* Where a packet goes: a hop, copied. A route that is not one hop is the engine's: bpf_fib_lookup is for GPL programs. */
-struct fast_way {
-	__u32 ifindex;
-	__u32 mtu;
-	__u16 tag;
-	__u8 destination[6];
-	__u8 source[6];
-};
+/* Packets and rules are read in words where their fields allow it: fields of octets would be read octet by octet. */
+static __always_inline __u32 word_at(const void *at)
+{
+	return *(const __u32 *)at;
+}
+
+static __always_inline __u64 long_at(const void *at)
+{
+	return *(const __u64 *)at;
+}
 
 static __always_inline __u16 fold_sum(__u64 sum)
 {
@@ -305,7 +307,7 @@ static __always_inline int fast_read_tunnel(struct xdp_md *ctx, struct fast_pack
 	length = bpf_ntohs(gtpu->length);
 	if ((gtpu->flags & GTPU_VERSION_MASK) != GTPU_VERSION || gtpu->type != GTPU_G_PDU || length > room)
 		return FAST_HAND_GTPU;
-	packet->key_value = (__u64)bpf_ntohl(*(const __u32 *)ip->destination) << 32 | bpf_ntohl(gtpu->teid);
+	packet->key_value = (__u64)bpf_ntohl(word_at(ip->destination)) << 32 | bpf_ntohl(gtpu->teid);
 	packet->key_scope = FAST_SCOPE_TUNNEL;
 	offset += sizeof(*ip) + sizeof(*udp) + sizeof(*gtpu);
 	if (gtpu->flags & GTPU_OPTIONAL) {
@@ -331,12 +333,10 @@ static __always_inline int fast_is_own(const struct fast_globals *globals, const
 	__u32 bit;
 
 	if (packet->is_v6) {
-		__builtin_memcpy(words, ((const struct ipv6 *)packet->ip)->destination.bytes, 16);
+		words[0] = long_at(((const struct ipv6 *)packet->ip)->destination.bytes);
+		words[1] = long_at(((const struct ipv6 *)packet->ip)->destination.bytes + 8);
 	} else {
-		__u32 word;
-
-		__builtin_memcpy(&word, ((const struct ipv4 *)packet->ip)->destination, 4);
-		words[1] = word;
+		words[1] = word_at(((const struct ipv4 *)packet->ip)->destination);
 	}
 	bit = (words[0] ^ words[1]) * 0x9e3779b97f4a7c15ull >> 52;
 	if (!(globals->own[bit >> 6 & (FAST_OWN_WORDS - 1)] >> (bit & 63) & 1))
@@ -359,8 +359,8 @@ static __always_inline int fast_is_routed(const struct fast_packet *packet)
 		return to[0] < 224 && to[0] != 127 && to[0] != 0 && !(to[0] == 169 && to[1] == 254);
 	}
 	to = ((const struct ipv6 *)packet->ip)->destination.bytes;
-	__builtin_memcpy(&high, to, 8);
-	__builtin_memcpy(&low, to + 8, 8);
+	high = long_at(to);
+	low = long_at(to + 8);
 	return to[0] != 0xff && !(to[0] == 0xfe && (to[1] & 0xc0) == 0x80) && (high | (low & ~bpf_cpu_to_be64(1)));
 }
 
@@ -368,17 +368,10 @@ static __always_inline int fast_is_source_right(const struct fast_record *record
 {
 	if (!(record->flags & (FAST_UE_IPV4 | FAST_UE_IPV6)))
 		return 1;
-	if (packet->is_v6) {
-		__u64 high;
-
-		__builtin_memcpy(&high, ((const struct ipv6 *)packet->ip)->source.bytes, 8);
-		return record->flags & FAST_UE_IPV6 && high == record->ue_ipv6;
-	} else {
-		__u32 source;
-
-		__builtin_memcpy(&source, ((const struct ipv4 *)packet->ip)->source, 4);
-		return record->flags & FAST_UE_IPV4 && source == record->ue_ipv4;
-	}
+	if (packet->is_v6)
+		return record->flags & FAST_UE_IPV6 &&
+		       long_at(((const struct ipv6 *)packet->ip)->source.bytes) == record->ue_ipv6;
+	return record->flags & FAST_UE_IPV4 && word_at(((const struct ipv4 *)packet->ip)->source) == record->ue_ipv4;
 }
 
 /* Whether the count has reached a limit; the first to see it takes the limit away, and puts it back when the ring has
@@ -447,22 +440,6 @@ __noinline int fast_count(__u32 at_record, __u32 bytes, int is_dropped)
 	return 0;
 }
 
-/* The way of a hop; false when the hop is not known. */
-static __always_inline int fast_way_of_hop(struct fast_way *way, __u32 index)
-{
-	const struct fast_hop *hop = bpf_map_lookup_elem(&fast_hops, &index);
-
-	if (!hop || !*(const volatile __u32 *)&hop->valid)
-		return 0;
-	barrier();
-	way->ifindex = hop->ifindex;
-	way->mtu = hop->mtu;
-	way->tag = hop->tag;
-	__builtin_memcpy(way->destination, hop->destination, 6);
-	__builtin_memcpy(way->source, hop->source, 6);
-	return 1;
-}
-
 static __always_inline __u16 fold_words(__u64 words)
 {
 	words ^= words >> 32;
@@ -470,8 +447,8 @@ static __always_inline __u16 fold_words(__u64 words)
 	return words;
 }
 
-/* The outer source port of a flow, in network byte order: vectors/README.md says how. */
-static __always_inline __be16 fast_entropy_port(const struct fast_packet *packet, const void *end)
+/* The outer source port of a flow: vectors/README.md says how. */
+static __always_inline __u32 fast_entropy_port(const struct fast_packet *packet, const void *end)
 {
 	const __be16 *ports;
 	__u32 header;
@@ -481,20 +458,16 @@ static __always_inline __be16 fast_entropy_port(const struct fast_packet *packet
 
 	if (packet->is_v6) {
 		const struct ipv6 *ip = packet->ip;
-		__u64 words[4];
 
-		__builtin_memcpy(words, ip->source.bytes, 16);
-		__builtin_memcpy(words + 2, ip->destination.bytes, 16);
-		folded = fold_words(words[0] ^ words[1] ^ words[2] ^ words[3]);
+		folded = fold_words(long_at(ip->source.bytes) ^ long_at(ip->source.bytes + 8) ^
+				    long_at(ip->destination.bytes) ^ long_at(ip->destination.bytes + 8));
 		protocol = ip->next;
 		header = sizeof(*ip);
 		ports = (const void *)(ip + 1);
 	} else {
 		const struct ipv4 *ip = packet->ip;
-		__u32 words[2];
 
-		__builtin_memcpy(words, ip->source, 8);
-		folded = fold_words(words[0] ^ words[1]);
+		folded = fold_words(word_at(ip->source) ^ word_at(ip->destination));
 		protocol = ip->protocol;
 		header = sizeof(*ip);
 		ports = (const void *)(ip + 1);
@@ -503,7 +476,7 @@ static __always_inline __be16 fast_entropy_port(const struct fast_packet *packet
 	if (is_whole && (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP) &&
 	    packet->total >= header + 4 && (const void *)(ports + 2) <= end)
 		folded ^= ports[0] ^ ports[1];
-	return bpf_htons(ENTROPY_PORT_BASE + ((bpf_ntohs(folded) ^ protocol) & 0x3fff));
+	return ENTROPY_PORT_BASE + ((bpf_ntohs(folded) ^ protocol) & 0x3fff);
 }
 
 /* Takes a hop off the UE's packet. */
@@ -523,57 +496,47 @@ static __always_inline void fast_take_hop(void *at, int is_v6)
 	ip->ttl--;
 }
 
-/* What goes before the UE's packet in a tunnel. */
+/* What goes before the UE's packet in a tunnel, in words; the last two only with a PDU session container. */
 struct fast_outer {
-	struct ipv4 ip;
-	struct udp udp;
-	struct gtpu gtpu;
-} __attribute__((packed));
-
-struct fast_container {
-	struct gtpu_optional optional;
-	__u8 units;
-	__u8 type;
-	__u8 qfi;
-	__u8 next;
+	__be32 ip[5];
+	__be32 udp[2];
+	__be32 gtpu[2];
+	__be32 container[2];
 };
 
-_Static_assert(sizeof(struct fast_outer) == TUNNEL_OVERHEAD && sizeof(struct fast_container) == CONTAINER_LEN,
-	       "tunnel headers");
+_Static_assert(sizeof(struct fast_outer) == TUNNEL_OVERHEAD + CONTAINER_LEN, "tunnel headers");
 
 static __always_inline void fast_write_outer(struct fast_outer *outer, const struct fast_record *record,
-					     const struct fast_template *template, __u32 total, __be16 port)
+					     const struct fast_template *template, __u32 total, __u32 port)
 {
 	__u32 container = record->flags & FAST_QFI_MARK ? CONTAINER_LEN : 0;
-	__be16 length = bpf_htons(total + container + TUNNEL_OVERHEAD);
+	__u32 length = total + container + TUNNEL_OVERHEAD;
+	__u16 checksum = ~fold_sum((__u64)template->sum + bpf_htons(length));
 
-	outer->ip.version_ihl = 0x45;
-	outer->ip.tos = template->tos;
-	outer->ip.total_length = length;
-	outer->ip.id = 0;
-	outer->ip.fragment = bpf_htons(0x4000);
-	outer->ip.ttl = OUTER_TTL;
-	outer->ip.protocol = IPPROTO_UDP;
-	outer->ip.checksum = ~fold_sum((__u64)template->sum + length);
-	__builtin_memcpy(outer->ip.source, &template->source, 4);
-	__builtin_memcpy(outer->ip.destination, &template->destination, 4);
-	outer->udp.source = port;
-	outer->udp.destination = bpf_htons(GTPU_PORT);
-	outer->udp.length = bpf_htons(total + container + TUNNEL_OVERHEAD - sizeof(struct ipv4));
-	outer->udp.checksum = 0;
-	outer->gtpu.flags = container ? GTPU_VERSION | GTPU_EXTENSION : GTPU_VERSION;
-	outer->gtpu.type = GTPU_G_PDU;
-	outer->gtpu.length = bpf_htons(total + container);
-	outer->gtpu.teid = record->teid;
+	outer->ip[0] = bpf_htonl(0x45u << 24 | template->tos << 16 | length);
+	outer->ip[1] = bpf_htonl(0x4000); /* identification 0, DF */
+	outer->ip[2] = bpf_htonl(OUTER_TTL << 24 | IPPROTO_UDP << 16 | bpf_ntohs(checksum));
+	outer->ip[3] = template->source;
+	outer->ip[4] = template->destination;
+	outer->udp[0] = bpf_htonl(port << 16 | GTPU_PORT);
+	outer->udp[1] = bpf_htonl((length - (__u32)sizeof(struct ipv4)) << 16); /* no checksum */
+	outer->gtpu[0] = bpf_htonl((__u32)(container ? GTPU_VERSION | GTPU_EXTENSION : GTPU_VERSION) << 24 |
+				   GTPU_G_PDU << 16 | (total + container));
+	outer->gtpu[1] = record->teid;
+	if (container) {
+		outer->container[0] = bpf_htonl(GTPU_CONTAINER);
+		outer->container[1] = bpf_htonl(1u << 24 | (record->flags & FAST_CONTAINER_UPLINK ? 0x10u << 16 : 0) |
+						(record->flags >> FAST_QFI_SHIFT & 0x3f) << 8);
+	}
 }
 
 /* Rewrites the frame: from here on it goes out. False when there is no room for the headers: then it is as before. */
 static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_packet *packet,
 					const struct fast_record *record, const struct fast_template *template,
-					const struct fast_way *way, __be16 port, __u32 surplus)
+					const struct fast_hop *hop, __u32 port, __u32 surplus)
 {
 	__u32 flags = record->flags;
-	__u32 headers = sizeof(struct ethernet) + (way->tag ? sizeof(struct vlan_tag) : 0);
+	__u32 headers = sizeof(struct ethernet) + (hop->tag ? sizeof(struct vlan_tag) : 0);
 	__be16 type = bpf_htons(packet->is_v6 ? ETH_P_IPV6 : ETH_P_IP);
 	void *data, *end, *at;
 
@@ -589,13 +552,14 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 	/* Room for a tag and an IPv4 header: less was never parsed. */
 	if (at + sizeof(struct ipv4) > end)
 		return 0;
-	__builtin_memcpy(data, way->destination, 6);
-	__builtin_memcpy(data + 6, way->source, 6);
-	if (way->tag) {
+	/* Both addresses are the hop's, in the order of the wire. */
+	*(__u64 *)data = long_at(hop->destination);
+	*(__u32 *)(data + 8) = word_at(hop->destination + 8);
+	if (hop->tag) {
 		struct vlan_tag *tag = at;
 
 		((struct ethernet *)data)->type = bpf_htons(ETH_P_8021Q);
-		tag->tci = bpf_htons(way->tag);
+		tag->tci = bpf_htons(hop->tag);
 		tag->type = type;
 		at += sizeof(*tag);
 	} else {
@@ -603,20 +567,11 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 	}
 	if (template) {
 		struct fast_outer *outer = at;
-		struct fast_container *container = (void *)(outer + 1);
 
-		if ((void *)(container + 1) > end)
+		if ((void *)(outer + 1) > end)
 			return 0;
 		fast_write_outer(outer, record, template, packet->total, port);
-		at = container;
-		if (flags & FAST_QFI_MARK) {
-			container->optional = (struct gtpu_optional){.next = GTPU_CONTAINER};
-			container->units = 1;
-			container->type = flags & FAST_CONTAINER_UPLINK ? 0x10 : 0;
-			container->qfi = flags >> FAST_QFI_SHIFT & 0x3f;
-			container->next = 0;
-			at = container + 1;
-		}
+		at += TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
 	}
 	if (at + sizeof(struct ipv4) > end)
 		return 0;
@@ -637,7 +592,8 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 	__be16 type;
 	const struct ipv4 *ip;
 
-	if ((const void *)(eth + 1) > end || __builtin_memcmp(eth->destination, cfg->mac, ETH_ALEN))
+	if ((const void *)(eth + 1) > end || word_at(eth->destination) != word_at(cfg->mac) ||
+	    word_at(eth->destination + 2) != word_at(cfg->mac + 2))
 		return FAST_HAND_NOT_CANDIDATE;
 	type = eth->type;
 	if (type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD)) {
@@ -682,16 +638,10 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 	if (instance == FAST_NO_INSTANCE)
 		return FAST_HAND_NOT_CANDIDATE;
 	if (packet->is_v6) {
-		__u64 high;
-
-		__builtin_memcpy(&high, ((const struct ipv6 *)packet->ip)->destination.bytes, 8);
-		packet->key_value = bpf_be64_to_cpu(high);
+		packet->key_value = bpf_be64_to_cpu(long_at(((const struct ipv6 *)packet->ip)->destination.bytes));
 		packet->key_scope = FAST_SCOPE_IPV6 | instance;
 	} else {
-		__u32 to;
-
-		__builtin_memcpy(&to, ip->destination, 4);
-		packet->key_value = bpf_ntohl(to);
+		packet->key_value = bpf_ntohl(word_at(ip->destination));
 		packet->key_scope = FAST_SCOPE_IPV4 | instance;
 	}
 	return -1;
@@ -705,9 +655,8 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	const struct fast_record *record = bpf_map_lookup_elem(&fast_records, &at_record);
 	const struct fast_template *template = 0;
 	const void *end = (const void *)(long)ctx->data_end;
-	__be16 port = bpf_htons(GTPU_PORT);
-	__u32 flags, target, overhead = 0;
-	struct fast_way way;
+	__u32 flags, target, overhead = 0, port = GTPU_PORT;
+	const struct fast_hop *hop;
 	int action = XDP_TX;
 
 	*reason = FAST_HAND_UNKNOWN;
@@ -743,20 +692,22 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 		if (!(globals->flags & FAST_PORT_FIXED))
 			port = fast_entropy_port(packet, end);
 	}
-	if (!fast_way_of_hop(&way, target))
+	hop = bpf_map_lookup_elem(&fast_hops, &target);
+	if (!hop || !*(const volatile __u32 *)&hop->valid)
 		return 0;
+	barrier();
 	*reason = FAST_HAND_TOO_BIG;
-	if (packet->total + overhead > way.mtu)
+	if (packet->total + overhead > hop->mtu)
 		return 0;
 	/* Asked before anything is changed: a device that is gone hands the packet over. */
 	*reason = FAST_HAND_NEXT_HOP;
-	if (way.ifindex != ctx->ingress_ifindex) {
-		action = bpf_redirect_map(&fast_devices, way.ifindex, XDP_ABORTED);
+	if (hop->ifindex != ctx->ingress_ifindex) {
+		action = bpf_redirect_map(&fast_devices, hop->ifindex, XDP_ABORTED);
 		if (action != XDP_REDIRECT)
 			return 0;
 	}
 	*reason = FAST_HAND_HEADROOM;
-	if (!fast_rewrite(ctx, packet, record, template, &way, port, surplus))
+	if (!fast_rewrite(ctx, packet, record, template, hop, port, surplus))
 		return 0;
 	*reason = -1;
 	fast_count(at_record, packet->total, 0);

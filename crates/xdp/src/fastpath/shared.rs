@@ -24,10 +24,11 @@ impl Mapping {
     pub(super) fn new(fd: BorrowedFd<'_>, len: usize, offset: usize, writable: bool) -> Result<Self, Error> {
         let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         let offset = libc::off_t::try_from(offset).map_err(|_| out_of_range())?;
+        // Populated: a page fault each would cost more than the writing of a session.
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, fd.as_raw_fd(), offset)
-        };
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), offset) };
         if base == libc::MAP_FAILED {
             return Err(Error::Sys { action: "mapping a BPF map", source: io::Error::last_os_error() });
         }
