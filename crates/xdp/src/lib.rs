@@ -29,4 +29,4 @@ pub use attach::{AttachMode, PLAIN_MTU_MAX, interface_mac};
 pub use error::Error;
 pub use fastpath::{FastPath, FastPathConfig, FastPathError};
 pub use spread::{teid_hash, ue_hash};
-pub use steering::{Action, Roles, SteerBy, Steering, SteeringConfig, TestRun, Vlan};
+pub use steering::{Action, Roles, SteerBy, Steering, SteeringConfig, TestRun};

@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel,
 use crate::Error;
 use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX, TARGETS_MAX};
 use crate::attach::{AttachMode, Link};
-use crate::fastpath::{FastCounters, FastPath, NO_INSTANCE, VLANS_MAX};
+use crate::fastpath::{FastCounters, FastPath, FastPort, NO_INSTANCE, Vlan};
 use crate::prefix::{address_key, prefix_key};
 use crate::table::Table;
 
@@ -64,15 +64,6 @@ pub enum SteerBy {
         /// How many sockets a queue has, likewise.
         targets: u32,
     },
-}
-
-/// A VLAN of an interface, by the identifiers of its tags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Vlan {
-    /// The outer of two tags (802.1ad); none where there is one.
-    pub outer: Option<u16>,
-    /// The inner, or only, tag (802.1Q).
-    pub inner: u16,
 }
 
 /// What a program said of a packet (`enum xdp_action`).
@@ -131,15 +122,6 @@ pub struct Steering {
     by: SteerBy,
     fast: Option<FastPort>,
     object: Object,
-}
-
-/// What a program with the fast path has besides.
-#[derive(Debug)]
-struct FastPort {
-    instance: Option<u16>,
-    vlans: MapHandle,
-    vlans_present: BTreeMap<[u8; 4], u16>,
-    counters: MapHandle,
 }
 
 impl Steering {
@@ -405,44 +387,6 @@ impl Steering {
         self.config_map
             .update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(Error::libbpf("configuring the XDP program"))
-    }
-}
-
-impl FastPort {
-    fn of(object: &Object) -> Result<Self, Error> {
-        Ok(Self {
-            instance: None,
-            vlans: map(object, "fast_vlans")?,
-            vlans_present: BTreeMap::new(),
-            counters: map(object, "fast_counters")?,
-        })
-    }
-
-    fn set_vlans(&mut self, vlans: &BTreeMap<Vlan, u16>) -> Result<(), Error> {
-        if vlans.len() > VLANS_MAX {
-            return Err(Error::TooMany { what: "VLANs", count: vlans.len(), limit: VLANS_MAX });
-        }
-        let key = |vlan: &Vlan| {
-            let [a, b] = vlan.outer.unwrap_or(0).to_ne_bytes();
-            let [c, d] = vlan.inner.to_ne_bytes();
-            [a, b, c, d]
-        };
-        let wanted: BTreeMap<_, _> = vlans.iter().map(|(vlan, &instance)| (key(vlan), instance)).collect();
-        for (key, &instance) in &wanted {
-            if self.vlans_present.get(key) != Some(&instance) {
-                self.vlans
-                    .update(key, &u32::from(instance).to_ne_bytes(), MapFlags::ANY)
-                    .map_err(Error::libbpf("adding an entry to a BPF map"))?;
-                self.vlans_present.insert(*key, instance);
-            }
-        }
-        let gone: Vec<_> =
-            self.vlans_present.keys().filter(|&key| !wanted.contains_key(key)).copied().collect();
-        for key in gone {
-            self.vlans.delete(&key).map_err(Error::libbpf("deleting an entry of a BPF map"))?;
-            self.vlans_present.remove(&key);
-        }
-        Ok(())
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kaido_wire::{checksum, gtpu, ipv4, ipv6, udp};
 use kaido_xdp::fastpath::{
     FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hand, Hop, Template,
-    ThresholdEvent, UsageCell,
+    ThresholdEvent, UsageCell, Vlan,
 };
-use kaido_xdp::{Action, Error, FastPath, FastPathError, Roles, Steering, SteeringConfig, TestRun, Vlan};
+use kaido_xdp::{Action, Error, FastPath, FastPathError, Roles, Steering, SteeringConfig, TestRun};
 
 mod rig;
 use rig::fast::{self, N3, N6};

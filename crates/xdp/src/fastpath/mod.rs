@@ -14,6 +14,7 @@
 mod abi;
 mod events;
 mod grace;
+mod port;
 mod record;
 mod shared;
 mod table;
@@ -27,6 +28,7 @@ use std::sync::atomic::Ordering;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenMapMut};
 
 pub use self::abi::{FastCounters, FastDrop, Hand, OWN_ADDRESSES_MAX, USAGE_MAX, VLANS_MAX};
+pub use self::port::Vlan;
 pub use self::record::{FastDestination, FastDirection, FastKey, FastRecord, Hop, Template, UsageCell};
 
 use self::abi::{Cell, Globals, Guarded, OWN_WORDS, RawHop, RawTemplate};
@@ -40,6 +42,7 @@ use crate::prefix::address_key;
 use crate::table::Table;
 
 pub(crate) use self::abi::NO_INSTANCE;
+pub(crate) use self::port::FastPort;
 
 /// What a fast path has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
