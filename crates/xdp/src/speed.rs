@@ -100,8 +100,14 @@ impl Speed {
                 libc::ENOENT,
             )));
         };
-        let input = ProgramInput { data_in: Some(frame), repeat, ..Default::default() };
-        let output = program.test_run(input).map_err(Error::libbpf("test-running the XDP program"))?;
+        let output = loop {
+            let input = ProgramInput { data_in: Some(frame), repeat, ..Default::default() };
+            match program.test_run(input) {
+                // A signal ends a long test run; the next begins from the start.
+                Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+                result => break result.map_err(Error::libbpf("test-running the XDP program"))?,
+            }
+        };
         let after = self
             .config
             .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
