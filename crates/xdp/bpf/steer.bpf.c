@@ -7,7 +7,7 @@
  *   ROUTED (N6, SGi)             unicast IP to our MAC, not to an address of the kernel's own, and inside
  *                                ue_prefixes when there are any
  *
- * Those go to the AF_XDP socket of the receive queue; all else (ARP, ND, ping to ourselves, BGP, ssh, ...) goes to
+ * Those go to an AF_XDP socket of the receive queue; all else (ARP, ND, ping to ourselves, BGP, ssh, ...) goes to
  * the kernel. A packet that is ours while its queue has no socket is dropped and counted: the kernel would answer
  * GTP-U with ICMP port unreachable, which a peer takes for path failure, and would route a UE's packet past its
  * session.
@@ -18,78 +18,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "steer.h"
-
-#define ETH_ALEN 6
-#define ETH_P_IP 0x0800
-#define ETH_P_8021Q 0x8100
-#define ETH_P_IPV6 0x86DD
-#define ETH_P_8021AD 0x88A8
-#define VLAN_TAGS_MAX 2
-
-#define IPPROTO_HOPOPTS 0
-#define IPPROTO_UDP 17
-#define IPPROTO_ROUTING 43
-#define IPPROTO_FRAGMENT 44
-#define IPPROTO_AH 51
-#define IPPROTO_DSTOPTS 60
-#define IP_MF 0x2000
-#define IP_OFFSET 0x1fff
-#define IP6_MF 0x0001
-#define IP6_OFFSET 0xfff8
-#define EXTENSIONS_MAX 8 /* RFC 8200 names six, one of them twice */
-
-#define GTPU_PORT 2152 /* 3GPP TS 29.281, 4.4.2 */
-
-struct ethernet {
-	__u8 destination[ETH_ALEN];
-	__u8 source[ETH_ALEN];
-	__be16 type;
-} __attribute__((packed));
-
-struct vlan_tag {
-	__be16 tci;
-	__be16 type;
-};
-
-struct ipv4 {
-	__u8 version_ihl;
-	__u8 tos;
-	__be16 total_length;
-	__be16 id;
-	__be16 fragment;
-	__u8 ttl;
-	__u8 protocol;
-	__be16 checksum;
-	__u8 source[4];
-	__u8 destination[4];
-};
-
-struct ipv6 {
-	__be32 version_class_flow;
-	__be16 payload_length;
-	__u8 next;
-	__u8 hop_limit;
-	struct steer_address source;
-	struct steer_address destination;
-};
-
-struct extension {
-	__u8 next;
-	__u8 length;
-	__be16 fragment;
-	__be32 id;
-};
-
-struct udp {
-	__be16 source;
-	__be16 destination;
-	__be16 length;
-	__be16 checksum;
-};
-
-_Static_assert(sizeof(struct ethernet) == 14 && sizeof(struct ipv4) == 20 && sizeof(struct ipv6) == 40 &&
-		       sizeof(struct extension) == 8 && sizeof(struct udp) == 8,
-	       "wire layouts");
+#include "wire.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -124,7 +53,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__type(key, __u32);
 	__type(value, __u32);
-	__uint(max_entries, STEER_QUEUES_MAX);
+	__uint(max_entries, STEER_QUEUES_MAX * STEER_TARGETS_MAX);
 } sockets SEC(".maps");
 
 struct {
@@ -134,29 +63,36 @@ struct {
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 
+/* With roles, mac and all, what the fast path asks of the interface too. */
+#include "fastpath.bpf.h"
+#include "spread.bpf.h"
+
 /* What parsing finds out. Only a bad IP header is malformed (the kernel drops it); a packet cut short further in has
  * no UDP port, and where routed goes to the user plane, lest the kernel forward it. */
 struct packet {
 	struct steer_address destination;
 	__be16 udp_port;  /* destination port, 0 when there is none */
+	__u16 payload;    /* offset of the UDP payload in the frame */
+	__u64 outer[2];   /* what the outer addresses are spread by */
 	__u8 is_v6;
 	__u8 is_fragment; /* of UDP */
 	__u8 is_unicast;
 	__u8 is_malformed;
 };
 
-static __always_inline void parse_udp(struct packet *packet, const void *at, const void *end)
+static __always_inline void parse_udp(struct packet *packet, const void *data, __u32 offset, const void *end)
 {
-	const struct udp *udp = at;
+	const struct udp *udp = data + offset;
 
-	if ((const void *)(udp + 1) <= end)
-		packet->udp_port = udp->destination;
+	if (offset > SPREAD_OFFSET_MAX || (const void *)(udp + 1) > end)
+		return;
+	packet->udp_port = udp->destination;
+	packet->payload = offset + sizeof(*udp);
 }
 
-static __always_inline void parse_ipv4(struct packet *packet, const void *at, const void *end)
+static __always_inline void parse_ipv4(struct packet *packet, const void *data, __u32 offset, const void *end)
 {
-	const struct ipv4 *ip = at;
-	__u32 header;
+	const struct ipv4 *ip = data + offset;
 
 	if ((const void *)(ip + 1) > end || ip->version_ihl >> 4 != 4 || (ip->version_ihl & 15) < 5) {
 		packet->is_malformed = 1;
@@ -165,6 +101,8 @@ static __always_inline void parse_ipv4(struct packet *packet, const void *at, co
 	packet->destination.bytes[10] = 0xff;
 	packet->destination.bytes[11] = 0xff;
 	__builtin_memcpy(&packet->destination.bytes[12], ip->destination, 4);
+	packet->outer[0] = spread_address(ip->source, 0);
+	packet->outer[1] = spread_address(ip->destination, 0);
 	/* Not 0/8 (this network), 127/8 (loopback), 169.254/16 (link-local), 224/3 (multicast, reserved, broadcast). */
 	packet->is_unicast = ip->destination[0] != 0 && ip->destination[0] != 127 && ip->destination[0] < 224 &&
 			     !(ip->destination[0] == 169 && ip->destination[1] == 254);
@@ -174,24 +112,24 @@ static __always_inline void parse_ipv4(struct packet *packet, const void *at, co
 		packet->is_fragment = 1;
 		return;
 	}
-	header = (ip->version_ihl & 15) * 4;
-	parse_udp(packet, at + header, end);
+	parse_udp(packet, data, offset + (ip->version_ihl & 15) * 4, end);
 }
 
 /* Walks to UDP, past at most EXTENSIONS_MAX extension headers; an unknown header ends the walk. */
-static __always_inline void parse_extensions(struct packet *packet, __u8 next, const void *at, const void *end)
+static __always_inline void parse_extensions(struct packet *packet, __u8 next, const void *data, __u32 offset,
+					     const void *end)
 {
 	for (int i = 0; i <= EXTENSIONS_MAX; i++) {
-		const struct extension *extension = at;
+		const struct extension *extension = data + offset;
 
 		if (next == IPPROTO_UDP) {
-			parse_udp(packet, at, end);
+			parse_udp(packet, data, offset, end);
 			return;
 		}
 		if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS && next != IPPROTO_AH &&
 		    next != IPPROTO_FRAGMENT)
 			return;
-		if ((const void *)(extension + 1) > end)
+		if (offset > SPREAD_OFFSET_MAX || (const void *)(extension + 1) > end)
 			return;
 		if (next == IPPROTO_FRAGMENT) {
 			/* An atomic fragment (RFC 6946) is whole: walk on. Of a real one, every piece names the same next
@@ -200,19 +138,19 @@ static __always_inline void parse_extensions(struct packet *packet, __u8 next, c
 				packet->is_fragment = extension->next == IPPROTO_UDP;
 				return;
 			}
-			at += 8;
+			offset += 8;
 		} else if (next == IPPROTO_AH) {
-			at += (extension->length + 2) * 4; /* RFC 4302, 2.2 */
+			offset += (extension->length + 2) * 4; /* RFC 4302, 2.2 */
 		} else {
-			at += (extension->length + 1) * 8; /* RFC 8200, 4.2 */
+			offset += (extension->length + 1) * 8; /* RFC 8200, 4.2 */
 		}
 		next = extension->next;
 	}
 }
 
-static __always_inline void parse_ipv6(struct packet *packet, const void *at, const void *end)
+static __always_inline void parse_ipv6(struct packet *packet, const void *data, __u32 offset, const void *end)
 {
-	const struct ipv6 *ip = at;
+	const struct ipv6 *ip = data + offset;
 	const __u8 *to;
 	__u64 high;
 
@@ -222,6 +160,8 @@ static __always_inline void parse_ipv6(struct packet *packet, const void *at, co
 	}
 	packet->is_v6 = 1;
 	packet->destination = ip->destination;
+	packet->outer[0] = spread_address(ip->source.bytes, 1);
+	packet->outer[1] = spread_address(ip->destination.bytes, 1);
 	to = ip->destination.bytes;
 	__builtin_memcpy(&high, to, 8);
 	/* Not ff00::/8, fe80::/10, nor ::/32: unspecified, loopback, and the v4-mapped forms that would stand for an
@@ -229,7 +169,7 @@ static __always_inline void parse_ipv6(struct packet *packet, const void *at, co
 	packet->is_unicast = to[0] != 0xff && !(to[0] == 0xfe && (to[1] & 0xc0) == 0x80) &&
 			     (high & bpf_cpu_to_be64(0xffffffff00000000ull)) != 0;
 	if (packet->is_unicast)
-		parse_extensions(packet, ip->next, ip + 1, end);
+		parse_extensions(packet, ip->next, data, offset + sizeof(*ip), end);
 }
 
 static __always_inline int pass(struct steer_counters *count, enum steer_pass reason)
@@ -238,9 +178,33 @@ static __always_inline int pass(struct steer_counters *count, enum steer_pass re
 	return XDP_PASS;
 }
 
-static __always_inline int take(struct xdp_md *ctx, struct steer_counters *count, enum steer_class class)
+/* What a packet that is ours is spread by, hashed. */
+static __always_inline __u32 spread(const struct xdp_md *ctx, const struct packet *packet, enum steer_class class,
+				    int by_teid)
 {
-	long action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_DROP);
+	const void *data = (const void *)(long)ctx->data;
+	const void *end = (const void *)(long)ctx->data_end;
+	__u64 value = packet->outer[1];
+
+	if (class == STEER_GTPU_FRAGMENT ||
+	    (class == STEER_GTPU && !spread_tunnel(data, end, packet->payload, by_teid, &value)))
+		value = packet->outer[0] * 31 + packet->outer[1];
+	return spread_mix(value);
+}
+
+/* The kernel gives a socket only what came in on the queue it is bound to, so the choice is among those of the queue. */
+static __always_inline int take(struct xdp_md *ctx, const struct steer_config *cfg, struct steer_counters *count,
+				const struct packet *packet, enum steer_class class)
+{
+	__u32 socket = ctx->rx_queue_index * STEER_TARGETS_MAX;
+	long action;
+
+	if (cfg->flags & (STEER_BY_UE | STEER_BY_TEID)) {
+		__u64 hash = spread(ctx, packet, class, cfg->flags & STEER_BY_TEID);
+
+		socket += (hash * cfg->targets >> 32) & (STEER_TARGETS_MAX - 1);
+	}
+	action = bpf_redirect_map(&sockets, socket, XDP_DROP);
 
 	if (action == XDP_REDIRECT)
 		count->redirected[class]++;
@@ -265,14 +229,16 @@ static __always_inline int route(struct xdp_md *ctx, const struct steer_config *
 		if (!bpf_map_lookup_elem(&ue_prefixes, &prefix))
 			return pass(count, STEER_PASS_NO_PREFIX);
 	}
-	return take(ctx, count, packet->is_v6 ? STEER_ROUTED_V6 : STEER_ROUTED_V4);
+	return take(ctx, cfg, count, packet, packet->is_v6 ? STEER_ROUTED_V6 : STEER_ROUTED_V4);
 }
 
-static __always_inline int steer(struct xdp_md *ctx)
+/* Global, so that the verifier looks at it once, however many ways of the fast path lead here. */
+__noinline int steer(struct xdp_md *ctx)
 {
+	const void *data = (const void *)(long)ctx->data;
 	const void *end = (const void *)(long)ctx->data_end;
-	const struct ethernet *eth = (const void *)(long)ctx->data;
-	const void *at = eth + 1;
+	const struct ethernet *eth = data;
+	__u32 offset = sizeof(*eth);
 	const __u32 zero = 0;
 	const struct steer_config *cfg = bpf_map_lookup_elem(&config, &zero);
 	struct steer_counters *count = bpf_map_lookup_elem(&counters, &zero);
@@ -283,23 +249,23 @@ static __always_inline int steer(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (!(cfg->flags & (STEER_ROLE_GTPU | STEER_ROLE_ROUTED)))
 		return pass(count, STEER_PASS_NOT_CONFIGURED);
-	if (at > end)
+	if ((const void *)(eth + 1) > end)
 		return pass(count, STEER_PASS_MALFORMED);
 	type = eth->type;
 	for (int i = 0; i < VLAN_TAGS_MAX; i++) {
-		const struct vlan_tag *tag = at;
+		const struct vlan_tag *tag = data + offset;
 
 		if (type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD))
 			break;
 		if ((const void *)(tag + 1) > end)
 			return pass(count, STEER_PASS_MALFORMED);
 		type = tag->type;
-		at = tag + 1;
+		offset += sizeof(*tag);
 	}
 	if (type == bpf_htons(ETH_P_IP))
-		parse_ipv4(&packet, at, end);
+		parse_ipv4(&packet, data, offset, end);
 	else if (type == bpf_htons(ETH_P_IPV6))
-		parse_ipv6(&packet, at, end);
+		parse_ipv6(&packet, data, offset, end);
 	else
 		return pass(count, STEER_PASS_NOT_IP);
 	if (packet.is_malformed)
@@ -308,7 +274,7 @@ static __always_inline int steer(struct xdp_md *ctx)
 		return pass(count, STEER_PASS_NOT_UNICAST);
 	if (cfg->flags & STEER_ROLE_GTPU && (packet.is_fragment || packet.udp_port == bpf_htons(GTPU_PORT)) &&
 	    bpf_map_lookup_elem(&gtpu_addrs, &packet.destination))
-		return take(ctx, count, packet.is_fragment ? STEER_GTPU_FRAGMENT : STEER_GTPU);
+		return take(ctx, cfg, count, &packet, packet.is_fragment ? STEER_GTPU_FRAGMENT : STEER_GTPU);
 	if (cfg->flags & STEER_ROLE_ROUTED)
 		return route(ctx, cfg, count, eth, &packet);
 	return pass(count, STEER_PASS_NOT_GTPU);
@@ -325,6 +291,23 @@ SEC("xdp.frags")
 int steer_frags(struct xdp_md *ctx)
 {
 	return steer(ctx);
+}
+
+/* With the fast path in front: what it leaves, as it came, is steered. */
+SEC("xdp")
+int fast_plain(struct xdp_md *ctx)
+{
+	int action = fast_path(ctx, 0);
+
+	return action < 0 ? steer(ctx) : action;
+}
+
+SEC("xdp.frags")
+int fast_frags(struct xdp_md *ctx)
+{
+	int action = fast_path(ctx, 1);
+
+	return action < 0 ? steer(ctx) : action;
 }
 
 char _license[] SEC("license") = "Apache-2.0";

@@ -10,10 +10,14 @@
 #define STEER_ROLE_GTPU 1u   /* N3, N9, S1-U, S5-U: GTP-U to our addresses */
 #define STEER_ROLE_ROUTED 2u /* N6, SGi: packets routed through us */
 #define STEER_PREFIXES 4u    /* ROUTED takes only destinations inside ue_prefixes */
+/* How a queue's packets are spread over its sockets; neither: all go to the first. */
+#define STEER_BY_UE 8u
+#define STEER_BY_TEID 16u
 
 /* Map capacities, in entries. Address maps have twice the room the loader fills: it adds new entries before it
  * deletes old ones. */
 #define STEER_QUEUES_MAX 256
+#define STEER_TARGETS_MAX 16 /* sockets of one queue; a power of two */
 #define STEER_ADDRESSES_MAX 4096
 #define STEER_PREFIXES_MAX 65536
 
@@ -21,8 +25,10 @@ struct steer_config {
 	__u32 flags;
 	__u8 mac[6]; /* the interface's own */
 	__u8 pad[2];
+	__u32 targets;  /* sockets a queue's packets are spread over */
+	__u32 instance; /* network instance of untagged packets to UEs, for the fast path; all ones for none */
 };
-_Static_assert(sizeof(struct steer_config) == 12, "steer_config");
+_Static_assert(sizeof(struct steer_config) == 20, "steer_config");
 
 /* IPv6, or IPv4 as ::ffff:a.b.c.d; network byte order. */
 struct steer_address {

@@ -2,6 +2,8 @@
 
 /// Receive queues an interface may have.
 pub const QUEUES_MAX: u32 = 256;
+/// AF_XDP sockets a queue's packets may be spread over.
+pub const TARGETS_MAX: u32 = 16;
 /// GTP-U addresses, and local addresses, of one interface.
 pub const ADDRESSES_MAX: usize = 4096;
 /// UE prefixes of one interface.
@@ -10,6 +12,8 @@ pub const PREFIXES_MAX: usize = 65536;
 pub(crate) const ROLE_GTPU: u32 = 1;
 pub(crate) const ROLE_ROUTED: u32 = 2;
 pub(crate) const PREFIXES: u32 = 4;
+pub(crate) const BY_UE: u32 = 8;
+pub(crate) const BY_TEID: u32 = 16;
 
 /// `struct steer_config`.
 #[derive(Clone, Copy, Debug)]
@@ -18,20 +22,24 @@ pub(crate) struct Config {
     pub(crate) flags: u32,
     pub(crate) mac: [u8; 6],
     pad: [u8; 2],
+    pub(crate) targets: u32,
+    pub(crate) instance: u32,
 }
 
-const _: () = assert!(size_of::<Config>() == 12);
+const _: () = assert!(size_of::<Config>() == 20);
 
 impl Config {
-    pub(crate) const fn new(flags: u32, mac: [u8; 6]) -> Self {
-        Self { flags, mac, pad: [0; 2] }
+    pub(crate) const fn new(flags: u32, mac: [u8; 6], targets: u32, instance: u32) -> Self {
+        Self { flags, mac, pad: [0; 2], targets, instance }
     }
 
-    pub(crate) fn to_bytes(self) -> [u8; 12] {
+    pub(crate) fn to_bytes(self) -> [u8; 20] {
         let mut bytes = [0; size_of::<Self>()];
         bytes[..4].copy_from_slice(&self.flags.to_ne_bytes());
         bytes[4..10].copy_from_slice(&self.mac);
-        bytes[10..].copy_from_slice(&self.pad);
+        bytes[10..12].copy_from_slice(&self.pad);
+        bytes[12..16].copy_from_slice(&self.targets.to_ne_bytes());
+        bytes[16..].copy_from_slice(&self.instance.to_ne_bytes());
         bytes
     }
 }
@@ -161,27 +169,25 @@ impl Counters {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const HEADER: &str = include_str!("../bpf/steer.h");
 
-    /// The value behind a name in the header: `#define NAME 1u` or `NAME = 1,`.
-    fn in_header(name: &str) -> u64 {
-        let line = HEADER
+    /// The value behind a name in a header: `#define NAME 1u`, `#define NAME 0x1u` or `NAME = 1,`.
+    pub(crate) fn in_header(header: &str, name: &str) -> u64 {
+        let line = header
             .lines()
             .map(|line| line.trim_start().trim_start_matches("#define "))
             .find(|line| {
                 line.starts_with(name)
                     && !line[name.len()..].starts_with(|c: char| c == '_' || c.is_alphanumeric())
             })
-            .unwrap_or_else(|| panic!("{name} is not in steer.h"));
-        let digits: String = line[name.len()..]
-            .chars()
-            .skip_while(|c| !c.is_ascii_digit())
-            .take_while(char::is_ascii_digit)
-            .collect();
-        digits.parse().unwrap()
+            .unwrap_or_else(|| panic!("{name} is not in the header"));
+        let value = line[name.len()..].trim_start_matches([' ', '=']);
+        let (digits, radix) = value.strip_prefix("0x").map_or((value, 10), |hex| (hex, 16));
+        let digits: String = digits.chars().take_while(|c| c.is_digit(radix)).collect();
+        u64::from_str_radix(&digits, radix).unwrap()
     }
 
     #[test]
@@ -190,19 +196,22 @@ mod tests {
             ("STEER_ROLE_GTPU", u64::from(ROLE_GTPU)),
             ("STEER_ROLE_ROUTED", u64::from(ROLE_ROUTED)),
             ("STEER_PREFIXES", u64::from(PREFIXES)),
+            ("STEER_BY_UE", u64::from(BY_UE)),
+            ("STEER_BY_TEID", u64::from(BY_TEID)),
+            ("STEER_TARGETS_MAX", u64::from(TARGETS_MAX)),
             ("STEER_QUEUES_MAX", u64::from(QUEUES_MAX)),
             ("STEER_ADDRESSES_MAX", ADDRESSES_MAX as u64),
             ("STEER_PREFIXES_MAX", PREFIXES_MAX as u64),
             ("STEER_CLASSES", Class::ALL.len() as u64),
             ("STEER_PASSES", Pass::ALL.len() as u64),
         ] {
-            assert_eq!(in_header(name), value, "{name}");
+            assert_eq!(in_header(HEADER, name), value, "{name}");
         }
         for class in Class::ALL {
-            assert_eq!(in_header(&format!("STEER_{}", class.name().to_uppercase())), class as u64);
+            assert_eq!(in_header(HEADER, &format!("STEER_{}", class.name().to_uppercase())), class as u64);
         }
         for pass in Pass::ALL {
-            assert_eq!(in_header(&format!("STEER_PASS_{}", pass.name().to_uppercase())), pass as u64);
+            assert_eq!(in_header(HEADER, &format!("STEER_PASS_{}", pass.name().to_uppercase())), pass as u64);
         }
     }
 

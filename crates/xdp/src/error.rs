@@ -84,6 +84,21 @@ pub enum Error {
         /// Queue number.
         queue: u32,
     },
+    /// A queue has not so many sockets.
+    #[error("{targets} sockets of a queue: at least one, and at most {}", crate::TARGETS_MAX)]
+    Targets {
+        /// How many, or which one.
+        targets: u32,
+    },
+    /// Asked of a program that was loaded without the fast path.
+    #[error("the program has no fast path")]
+    NoFastPath,
+    /// The timing program met packets that were not forwarded: what it timed says nothing.
+    #[error("the fast path left {packets} timed packets to the engine, or the program failed")]
+    NotForwarded {
+        /// How many.
+        packets: u32,
+    },
     /// The descriptor is no AF_XDP socket with an RX ring.
     #[error("queue {queue}: the descriptor is not an AF_XDP socket with an RX ring: {source}")]
     NotASocket {

@@ -9,17 +9,24 @@
 //!             └─ all else (ARP, ND, ping to ourselves, ...) ───────────▶ kernel
 //! ```
 //!
-//! The rules are in `bpf/steer.bpf.c`. Nothing is pinned: the program is attached by a `bpf_link`, so the kernel
+//! With [`FastPath`] in front of it, packets of sessions whose rules are simple are forwarded in the driver.
+//!
+//! The rules are in `bpf/steer.bpf.c` and `bpf/fastpath.bpf.h`. Nothing is pinned: the program is attached by a `bpf_link`, so the kernel
 //! takes it off when the process ends, however it ends.
 
 mod abi;
 mod attach;
 mod error;
+pub mod fastpath;
 mod prefix;
+pub mod speed;
+mod spread;
 mod steering;
 mod table;
 
-pub use abi::{ADDRESSES_MAX, Class, Counters, PREFIXES_MAX, Pass, QUEUES_MAX};
+pub use abi::{ADDRESSES_MAX, Class, Counters, PREFIXES_MAX, Pass, QUEUES_MAX, TARGETS_MAX};
 pub use attach::{AttachMode, PLAIN_MTU_MAX, interface_mac};
 pub use error::Error;
-pub use steering::{Action, Roles, Steering, SteeringConfig, TestRun};
+pub use fastpath::{FastPath, FastPathConfig, FastPathError};
+pub use spread::{teid_hash, ue_hash};
+pub use steering::{Action, Roles, SteerBy, Steering, SteeringConfig, TestRun};

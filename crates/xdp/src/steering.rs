@@ -1,6 +1,6 @@
 //! One steering program, its maps, and its place on an interface.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Once;
@@ -9,8 +9,9 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput};
 
 use crate::Error;
-use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX};
+use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX, TARGETS_MAX};
 use crate::attach::{AttachMode, Link};
+use crate::fastpath::{FastCounters, FastPath, FastPort, NO_INSTANCE, Vlan};
 use crate::prefix::{address_key, prefix_key};
 use crate::table::Table;
 
@@ -18,7 +19,7 @@ use crate::table::Table;
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
 
 #[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
 /// What an interface is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,30 @@ pub struct SteeringConfig {
     /// Whether packets may span several buffers; then the sockets must be multi-buffer ones too, or the kernel
     /// drops the long packets.
     pub multi_buffer: bool,
+}
+
+/// How the packets of a receive queue are spread over the AF_XDP sockets bound to it.
+///
+/// The kernel hands a packet only to a socket of the queue it came in on, so a program cannot move packets between
+/// queues; and a program on a CPU map's entry cannot redirect to a socket at all but on queue 0, where nothing guards the
+/// queue's fill ring against several CPUs (`docs/decisions/0010-xdp-fast-path.md`). A NIC whose RSS separates the
+/// directions of a session therefore needs one queue with several sockets, or the engine's own stage with
+/// [`ue_hash`](crate::ue_hash).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SteerBy {
+    /// All to the queue's first socket.
+    #[default]
+    Queue,
+    /// By the UE's address, so that both directions of a session meet: [`ue_hash`](crate::ue_hash).
+    Ue {
+        /// How many sockets a queue has, 1 to [`TARGETS_MAX`](crate::TARGETS_MAX).
+        targets: u32,
+    },
+    /// By the TEID uplink and the UE's address downlink: [`teid_hash`](crate::teid_hash).
+    Teid {
+        /// How many sockets a queue has, likewise.
+        targets: u32,
+    },
 }
 
 /// What a program said of a packet (`enum xdp_action`).
@@ -72,8 +97,10 @@ impl From<u32> for Action {
 }
 
 /// What a test run gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestRun {
+    /// The frame as the program left it.
+    pub frame: Vec<u8>,
     /// What the program said.
     pub action: Action,
     /// Mean time of one run, in whole nanoseconds.
@@ -92,6 +119,8 @@ pub struct Steering {
     gtpu: Table<16>,
     local: Table<16>,
     prefixes: Table<20>,
+    by: SteerBy,
+    fast: Option<FastPort>,
     object: Object,
 }
 
@@ -113,16 +142,21 @@ impl Steering {
     /// # Errors
     /// [`Error::Permission`], or [`Error::Libbpf`] when the kernel refuses the program.
     pub fn load(config: SteeringConfig) -> Result<Self, Error> {
-        route_prints();
-        let mut open = ObjectBuilder::default()
-            .name("kaido_steer")
-            .and_then(|builder| builder.open_memory(&OBJECT.0))
-            .map_err(Error::libbpf("opening the XDP object"))?;
-        for mut program in open.progs_mut() {
-            let wanted = program.name() == program_name(config);
-            program.set_autoload(wanted);
-        }
-        let object = open.load().map_err(Error::libbpf("loading the XDP program"))?;
+        Self::load_object(config, None)
+    }
+
+    /// As [`load`](Self::load), with the fast path in front. What it forwards leaves by the interfaces of its next hops,
+    /// which on some drivers (veth) need an XDP program too.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_fast(config: SteeringConfig, fast: &FastPath) -> Result<Self, Error> {
+        Self::load_object(config, Some(fast))
+    }
+
+    fn load_object(config: SteeringConfig, fast: Option<&FastPath>) -> Result<Self, Error> {
+        let object = open(OBJECT, program_name(config, fast.is_some()), fast)?;
+        let fast = fast.map(|_| FastPort::of(&object)).transpose()?;
         let steering = Self {
             link: None,
             config,
@@ -132,6 +166,8 @@ impl Steering {
             gtpu: Table::new(map(&object, "gtpu_addrs")?, "GTP-U addresses", ADDRESSES_MAX),
             local: Table::new(map(&object, "local_addrs")?, "local addresses", ADDRESSES_MAX),
             prefixes: Table::new(map(&object, "ue_prefixes")?, "UE prefixes", PREFIXES_MAX),
+            by: SteerBy::Queue,
+            fast,
             object,
         };
         steering.write_config()?;
@@ -147,7 +183,7 @@ impl Steering {
         if let Some(link) = &self.link {
             return Err(Error::AttachedHere { ifindex: link.ifindex });
         }
-        let name = program_name(self.config);
+        let name = program_name(self.config, self.fast.is_some());
         let Some(program) = self.object.progs().find(|program| program.name() == name) else {
             return Err(Error::Libbpf { action: "finding the XDP program", source: missing() });
         };
@@ -208,17 +244,37 @@ impl Steering {
         self.write_config()
     }
 
-    /// Lets a queue's packets go to an AF_XDP socket, bound to this interface and queue. The map does not keep the
-    /// socket: when it closes, the kernel takes it out.
+    /// Spreads each queue's packets over so many of its sockets.
+    ///
+    /// # Errors
+    /// [`Error::Targets`], [`Error::Libbpf`].
+    pub fn set_steer_by(&mut self, by: SteerBy) -> Result<(), Error> {
+        if let SteerBy::Ue { targets } | SteerBy::Teid { targets } = by
+            && !(1..=TARGETS_MAX).contains(&targets)
+        {
+            return Err(Error::Targets { targets });
+        }
+        self.by = by;
+        self.write_config()
+    }
+
+    /// Lets a queue's packets go to an AF_XDP socket, bound to this interface and queue: its first, and only one unless
+    /// they are [spread](Self::set_steer_by). The map does not keep the socket: when it closes, the kernel takes it out.
     ///
     /// # Errors
     /// [`Error::Queue`], [`Error::NotASocket`], [`Error::Permission`].
     pub fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        if queue >= QUEUES_MAX {
-            return Err(Error::Queue { queue });
-        }
+        self.register_target(queue, 0, socket)
+    }
+
+    /// As [`register_socket`](Self::register_socket), for one of the sockets a queue's packets are spread over, 0 and up.
+    ///
+    /// # Errors
+    /// [`Error::Queue`], [`Error::Targets`], [`Error::NotASocket`], [`Error::Permission`].
+    pub fn register_target(&mut self, queue: u32, target: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        let place = socket_place(queue, target)?;
         let value = socket.as_raw_fd().to_ne_bytes();
-        self.sockets.update(&queue.to_ne_bytes(), &value, MapFlags::ANY).map_err(|source| {
+        self.sockets.update(&place.to_ne_bytes(), &value, MapFlags::ANY).map_err(|source| {
             match source.kind() {
                 libbpf_rs::ErrorKind::PermissionDenied => {
                     Error::Permission { action: "registering a socket" }
@@ -228,15 +284,20 @@ impl Steering {
         })
     }
 
-    /// Takes a queue's socket out: from then on its packets are dropped and counted. A no-op when there is none.
+    /// Takes a queue's first socket out: from then on its packets are dropped and counted. A no-op when there is none.
     ///
     /// # Errors
     /// [`Error::Queue`], [`Error::Libbpf`].
     pub fn unregister_socket(&mut self, queue: u32) -> Result<(), Error> {
-        if queue >= QUEUES_MAX {
-            return Err(Error::Queue { queue });
-        }
-        match self.sockets.delete(&queue.to_ne_bytes()) {
+        self.unregister_target(queue, 0)
+    }
+
+    /// As [`unregister_socket`](Self::unregister_socket), for one of several.
+    ///
+    /// # Errors
+    /// [`Error::Queue`], [`Error::Targets`], [`Error::Libbpf`].
+    pub fn unregister_target(&mut self, queue: u32, target: u32) -> Result<(), Error> {
+        match self.sockets.delete(&socket_place(queue, target)?.to_ne_bytes()) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                 Err(Error::libbpf("unregistering a socket")(error))
             }
@@ -244,18 +305,46 @@ impl Steering {
         }
     }
 
+    /// The network instance of untagged packets to UEs on this interface, for the fast path; none leaves them to the
+    /// engine.
+    ///
+    /// # Errors
+    /// [`Error::NoFastPath`], [`Error::Libbpf`].
+    pub fn set_instance(&mut self, instance: Option<u16>) -> Result<(), Error> {
+        self.fast.as_mut().ok_or(Error::NoFastPath)?.instance = instance;
+        self.write_config()
+    }
+
+    /// The network instances of tagged packets to UEs, for the fast path; packets of any other VLAN are left to the
+    /// engine. Those that stay are never missing.
+    ///
+    /// # Errors
+    /// [`Error::NoFastPath`], [`Error::TooMany`], [`Error::Libbpf`].
+    pub fn set_vlans(&mut self, vlans: &BTreeMap<Vlan, u16>) -> Result<(), Error> {
+        self.fast.as_mut().ok_or(Error::NoFastPath)?.set_vlans(vlans)
+    }
+
+    /// What the fast path did, summed over the CPUs.
+    ///
+    /// # Errors
+    /// [`Error::NoFastPath`], [`Error::Libbpf`].
+    pub fn fast_counters(&self) -> Result<FastCounters, Error> {
+        let fast = self.fast.as_ref().ok_or(Error::NoFastPath)?;
+        let mut sum = FastCounters::default();
+        for value in per_cpu(&fast.counters)? {
+            sum.add(&value);
+        }
+        Ok(sum)
+    }
+
     /// Packets seen since the program was loaded, summed over the CPUs.
     ///
     /// # Errors
     /// [`Error::Libbpf`].
     pub fn counters(&self) -> Result<Counters, Error> {
-        let per_cpu = self
-            .counters
-            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::libbpf("reading the counters"))?;
         let mut sum = Counters::default();
-        for value in per_cpu.iter().flatten() {
-            sum.add(value);
+        for value in per_cpu(&self.counters)? {
+            sum.add(&value);
         }
         Ok(sum)
     }
@@ -266,13 +355,17 @@ impl Steering {
     /// # Errors
     /// [`Error::Libbpf`].
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
-        let name = program_name(self.config);
+        let name = program_name(self.config, self.fast.is_some());
         let Some(program) = self.object.progs_mut().find(|program| program.name() == name) else {
             return Err(Error::Libbpf { action: "finding the XDP program", source: missing() });
         };
-        let input = ProgramInput { data_in: Some(frame), repeat, ..Default::default() };
+        // Outer headers come on top; multi-buffer frames are longer than the page a plain one has.
+        let mut room = vec![0; frame.len() + 256];
+        let input =
+            ProgramInput { data_in: Some(frame), data_out: Some(&mut room), repeat, ..Default::default() };
         let output = program.test_run(input).map_err(Error::libbpf("test-running the XDP program"))?;
-        Ok(TestRun { action: output.return_value.into(), duration: output.duration })
+        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        Ok(TestRun { frame, action: output.return_value.into(), duration: output.duration })
     }
 
     fn write_config(&self) -> Result<(), Error> {
@@ -282,20 +375,76 @@ impl Steering {
     fn write_flags(&self, prefixes: bool) -> Result<(), Error> {
         let Roles { gtpu, routed } = self.config.roles;
         let flag = |set, bit| if set { bit } else { 0 };
+        let (by, targets) = match self.by {
+            SteerBy::Queue => (0, 1),
+            SteerBy::Ue { targets } => (abi::BY_UE, targets),
+            SteerBy::Teid { targets } => (abi::BY_TEID, targets),
+        };
         let flags =
-            flag(gtpu, abi::ROLE_GTPU) | flag(routed, abi::ROLE_ROUTED) | flag(prefixes, abi::PREFIXES);
-        let value = Config::new(flags, self.config.mac).to_bytes();
+            flag(gtpu, abi::ROLE_GTPU) | flag(routed, abi::ROLE_ROUTED) | flag(prefixes, abi::PREFIXES) | by;
+        let instance = self.fast.as_ref().and_then(|fast| fast.instance).map_or(NO_INSTANCE, u32::from);
+        let value = Config::new(flags, self.config.mac, targets, instance).to_bytes();
         self.config_map
             .update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(Error::libbpf("configuring the XDP program"))
     }
 }
 
-fn program_name(config: SteeringConfig) -> &'static str {
-    if config.multi_buffer { "steer_frags" } else { "steer_plain" }
+fn socket_place(queue: u32, target: u32) -> Result<u32, Error> {
+    if queue >= QUEUES_MAX {
+        return Err(Error::Queue { queue });
+    }
+    if target >= TARGETS_MAX {
+        return Err(Error::Targets { targets: target });
+    }
+    Ok(queue * TARGETS_MAX + target)
 }
 
-fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
+fn program_name(config: SteeringConfig, fast: bool) -> &'static str {
+    match (fast, config.multi_buffer) {
+        (false, false) => "steer_plain",
+        (false, true) => "steer_frags",
+        (true, false) => "fast_plain",
+        (true, true) => "fast_frags",
+    }
+}
+
+/// Loads one program of an object, with a fast path's maps or without any.
+pub(crate) fn open(
+    bytes: &'static Aligned<[u8]>,
+    program: &str,
+    fast: Option<&FastPath>,
+) -> Result<Object, Error> {
+    route_prints();
+    let mut open = ObjectBuilder::default()
+        .name("kaido_steer")
+        .and_then(|builder| builder.open_memory(&bytes.0))
+        .map_err(Error::libbpf("opening the XDP object"))?;
+    for mut found in open.progs_mut() {
+        let wanted = found.name() == program;
+        found.set_autoload(wanted);
+    }
+    for mut map in open.maps_mut() {
+        match fast {
+            Some(fast) => fast.share(&mut map)?,
+            None if map.name().to_string_lossy().starts_with("fast_") => {
+                map.set_autocreate(false).map_err(Error::libbpf("leaving out a BPF map"))?;
+            }
+            None => {}
+        }
+    }
+    open.load().map_err(Error::libbpf("loading the XDP program"))
+}
+
+/// The values of a per-CPU array's only element.
+fn per_cpu(map: &MapHandle) -> Result<Vec<Vec<u8>>, Error> {
+    let values = map
+        .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .map_err(Error::libbpf("reading the counters"))?;
+    Ok(values.unwrap_or_default())
+}
+
+pub(crate) fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
     let Some(map) = object.maps().find(|map| map.name() == name) else {
         return Err(Error::Libbpf { action: "finding a BPF map", source: missing() });
     };

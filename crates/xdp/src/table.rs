@@ -41,6 +41,10 @@ impl<const KEY: usize> Table<KEY> {
         self.remove_all_but(wanted)
     }
 
+    pub(crate) fn map(&self) -> &MapHandle {
+        &self.map
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.present.is_empty()
     }

@@ -17,6 +17,7 @@ use std::ptr::NonNull;
 
 use kaido_xsk::{Umem, UmemConfig};
 
+pub mod fast;
 pub mod frame;
 pub mod port;
 

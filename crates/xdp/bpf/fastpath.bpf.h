@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fast path: what the engine does with a packet of a session whose record fits, done in the driver. A packet that is
+ * not plainly such a one is left as it came, with a reason counted, to the steering and so to the engine, which drops,
+ * answers and counts. So nothing is dropped here but what gate or FAR say, and nothing is changed before it is certain
+ * that the packet goes out.
+ */
+#ifndef KAIDO_FASTPATH_BPF_H
+#define KAIDO_FASTPATH_BPF_H
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "fastpath.h"
+#include "fastpath_table.bpf.h"
+#include "steer.h"
+#include "wire.h"
+
+#define OUTER_TTL 64
+#define ENTROPY_PORT_BASE 49152
+#define TUNNEL_OVERHEAD (20 + 8 + 8)
+#define CONTAINER_LEN 8 /* optional part and PDU session container */
+#define FAST_OFFSET_MAX 128 /* of a GTP-U header behind tags and a plain IPv4 header */
+
+/* The UE's packet, and what it is looked up by. */
+struct fast_packet {
+	const void *ip;
+	__u64 key_value;
+	__u32 key_scope;
+	__u32 offset; /* of the UE's packet in the frame */
+	__u32 total;  /* octets of the UE's packet */
+	__u8 is_v6;
+	__u8 hops;
+	__u8 qfi;
+	__u8 has_qfi;
+};
+
+/* Whether the checksum of an IPv4 header without options is right. */
+static __always_inline int is_checksum_right(const struct ipv4 *ip)
+{
+	const __u32 *words = (const void *)ip;
+
+	return fold_sum((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
+}
+
+/* Reads the UE's packet of at most `room` octets; false when it is not a plain one. */
+static __always_inline int fast_read_ip(struct fast_packet *packet, const void *at, const void *end, __u32 room)
+{
+	const struct ipv4 *ip = at;
+	const struct ipv6 *ip6 = at;
+	__u8 next;
+
+	packet->ip = at;
+	if ((const void *)(ip + 1) > end)
+		return 0;
+	if (ip->version_ihl == 0x45) {
+		packet->is_v6 = 0;
+		packet->total = bpf_ntohs(ip->total_length);
+		packet->hops = ip->ttl;
+		return packet->total >= sizeof(*ip) && packet->total <= room && is_checksum_right(ip);
+	}
+	if (ip->version_ihl >> 4 != 6 || (const void *)(ip6 + 1) > end || !ip6->payload_length)
+		return 0;
+	next = ip6->next;
+	packet->is_v6 = 1;
+	packet->total = sizeof(*ip6) + bpf_ntohs(ip6->payload_length);
+	packet->hops = ip6->hop_limit;
+	/* Extension headers are walked by the engine. */
+	return packet->total <= room && next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_FRAGMENT &&
+	       next != IPPROTO_AH && next != IPPROTO_DSTOPTS;
+}
+
+/* What fast_walk returns: the lengths, and the QoS flow with a bit that says there is one. */
+#define WALK_SHIFT 16
+#define WALK_HAS_QFI 0x40
+
+/* Walks the optional part of a GTP-U header at `offset`, in `length` octets: how many it takes, and the QoS flow above. Zero
+ * when the engine has to look. */
+__noinline __u32 fast_walk(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 flags)
+{
+	const void *data = (const void *)(long)ctx->data;
+	const void *end = (const void *)(long)ctx->data_end;
+	const struct gtpu_optional *optional;
+	__u32 taken = sizeof(*optional), has_container = 0, flow = 0;
+	__u8 next;
+
+	if (offset > FAST_OFFSET_MAX)
+		return 0;
+	optional = data + offset;
+	if (length < sizeof(*optional) || (const void *)(optional + 1) > end)
+		return 0;
+	next = flags & GTPU_EXTENSION ? optional->next : 0;
+	for (int i = 0; i < GTPU_EXTENSIONS_MAX && next; i++) {
+		const __u8 *extension = data + offset + taken;
+		__u32 last;
+
+		if (extension + 4 > (const __u8 *)end || !extension[0])
+			return 0;
+		if (next == GTPU_CONTAINER) {
+			if (!has_container && extension[1] >> 4 <= 1)
+				flow = WALK_HAS_QFI | (extension[2] & 0x3f);
+			has_container = 1;
+		} else if (next & GTPU_COMPREHENSION) {
+			return 0;
+		}
+		taken += extension[0] * 4;
+		if (taken > length || taken > sizeof(*optional) + GTPU_CHAIN_MAX)
+			return 0;
+		last = offset + taken - 1;
+		/* Else the compiler checks one past it, which says nothing to the verifier. */
+		barrier_var(last);
+		extension = data + last;
+		if (extension + 1 > (const __u8 *)end)
+			return 0;
+		next = *extension;
+	}
+	return next ? 0 : taken | flow << WALK_SHIFT;
+}
+
+/* Reads a G-PDU behind an outer IPv4 header at `offset`, already checked; a reason, or -1 when all is well. */
+static __always_inline int fast_read_tunnel(struct xdp_md *ctx, struct fast_packet *packet, const void *data,
+					    const void *end, __u32 offset)
+{
+	const struct ipv4 *ip = packet->ip;
+	const struct udp *udp = (const void *)(ip + 1);
+	const struct gtpu *gtpu = (const void *)(udp + 1);
+	__u32 room, length;
+
+	if ((const void *)(gtpu + 1) > end)
+		return FAST_HAND_GTPU;
+	if (ip->fragment & bpf_htons(IP_MF | IP_OFFSET))
+		return FAST_HAND_OUTER;
+	room = bpf_ntohs(udp->length);
+	if (room < sizeof(*udp) + sizeof(*gtpu) || room > packet->total - sizeof(*ip))
+		return FAST_HAND_GTPU;
+	room -= sizeof(*udp) + sizeof(*gtpu);
+	length = bpf_ntohs(gtpu->length);
+	if ((gtpu->flags & GTPU_VERSION_MASK) != GTPU_VERSION || gtpu->type != GTPU_G_PDU || length > room)
+		return FAST_HAND_GTPU;
+	packet->key_value = (__u64)bpf_ntohl(word_at(ip->destination)) << 32 | bpf_ntohl(gtpu->teid);
+	packet->key_scope = FAST_SCOPE_TUNNEL;
+	offset += sizeof(*ip) + sizeof(*udp) + sizeof(*gtpu);
+	if (gtpu->flags & GTPU_OPTIONAL) {
+		__u32 walked = fast_walk(ctx, offset, length, gtpu->flags);
+		__u32 taken = walked & ((1 << WALK_SHIFT) - 1);
+
+		if (!taken || taken > sizeof(struct gtpu_optional) + GTPU_CHAIN_MAX)
+			return FAST_HAND_GTPU;
+		offset += taken;
+		length -= taken;
+		packet->has_qfi = !!(walked >> WALK_SHIFT & WALK_HAS_QFI);
+		packet->qfi = walked >> WALK_SHIFT & 0x3f;
+	}
+	packet->offset = offset;
+	return fast_read_ip(packet, data + offset, end, length) ? -1 : FAST_HAND_INNER;
+}
+
+/* Whether an address, its words in network byte order, may be one of the node's own. */
+static __always_inline int fast_is_own(const struct fast_globals *globals, const struct fast_packet *packet)
+{
+	struct steer_address address = {.bytes = {[10] = 0xff, [11] = 0xff}};
+	__u64 words[2] = {};
+	__u32 bit;
+
+	if (packet->is_v6) {
+		words[0] = long_at(((const struct ipv6 *)packet->ip)->destination.bytes);
+		words[1] = long_at(((const struct ipv6 *)packet->ip)->destination.bytes + 8);
+	} else {
+		words[1] = word_at(((const struct ipv4 *)packet->ip)->destination);
+	}
+	bit = (words[0] ^ words[1]) * 0x9e3779b97f4a7c15ull >> 52;
+	if (!(globals->own[bit >> 6 & (FAST_OWN_WORDS - 1)] >> (bit & 63) & 1))
+		return 0;
+	if (packet->is_v6)
+		__builtin_memcpy(address.bytes, words, 16);
+	else
+		__builtin_memcpy(address.bytes + 12, &words[1], 4);
+	return bpf_map_lookup_elem(&fast_own, &address) != 0;
+}
+
+/* Whether routers forward to the packet's destination: not to multicast, broadcast, loopback, link-local. */
+static __always_inline int fast_is_routed(const struct fast_packet *packet)
+{
+	const __u8 *to;
+	__u64 high, low;
+
+	if (!packet->is_v6) {
+		to = ((const struct ipv4 *)packet->ip)->destination;
+		return to[0] < 224 && to[0] != 127 && to[0] != 0 && !(to[0] == 169 && to[1] == 254);
+	}
+	to = ((const struct ipv6 *)packet->ip)->destination.bytes;
+	high = long_at(to);
+	low = long_at(to + 8);
+	return to[0] != 0xff && !(to[0] == 0xfe && (to[1] & 0xc0) == 0x80) && (high | (low & ~bpf_cpu_to_be64(1)));
+}
+
+static __always_inline int fast_is_source_right(const struct fast_record *record, const struct fast_packet *packet)
+{
+	if (!(record->flags & (FAST_UE_IPV4 | FAST_UE_IPV6)))
+		return 1;
+	if (packet->is_v6)
+		return record->flags & FAST_UE_IPV6 &&
+		       long_at(((const struct ipv6 *)packet->ip)->source.bytes) == record->ue_ipv6;
+	return record->flags & FAST_UE_IPV4 && word_at(((const struct ipv4 *)packet->ip)->source) == record->ue_ipv4;
+}
+
+static __always_inline __u16 fold_words(__u64 words)
+{
+	words ^= words >> 32;
+	words ^= words >> 16;
+	return words;
+}
+
+/* The outer source port of a flow: vectors/README.md says how. */
+static __always_inline __u32 fast_entropy_port(const struct fast_packet *packet, const void *end)
+{
+	const __be16 *ports;
+	__u32 header;
+	__u16 folded;
+	__u8 protocol;
+	int is_whole = 1;
+
+	if (packet->is_v6) {
+		const struct ipv6 *ip = packet->ip;
+
+		folded = fold_words(long_at(ip->source.bytes) ^ long_at(ip->source.bytes + 8) ^
+				    long_at(ip->destination.bytes) ^ long_at(ip->destination.bytes + 8));
+		protocol = ip->next;
+		header = sizeof(*ip);
+		ports = (const void *)(ip + 1);
+	} else {
+		const struct ipv4 *ip = packet->ip;
+
+		folded = fold_words(word_at(ip->source) ^ word_at(ip->destination));
+		protocol = ip->protocol;
+		header = sizeof(*ip);
+		ports = (const void *)(ip + 1);
+		is_whole = !(ip->fragment & bpf_htons(IP_MF | IP_OFFSET));
+	}
+	if (is_whole && (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP) &&
+	    packet->total >= header + 4 && (const void *)(ports + 2) <= end)
+		folded ^= ports[0] ^ ports[1];
+	return ENTROPY_PORT_BASE + ((bpf_ntohs(folded) ^ protocol) & 0x3fff);
+}
+
+/* Takes a hop off the UE's packet. */
+static __always_inline void fast_take_hop(void *at, int is_v6)
+{
+	struct ipv4 *ip = at;
+	__u32 sum;
+
+	if (is_v6) {
+		((struct ipv6 *)at)->hop_limit--;
+		return;
+	}
+	/* RFC 1624 equation 3: ~m + m' is 0xfeff whatever m is, as m' = m - 0x0100. */
+	sum = (__u16)~bpf_ntohs(ip->checksum) + 0xfeffu;
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip->checksum = bpf_htons((__u16)~sum);
+	ip->ttl--;
+}
+
+/* What goes before the UE's packet in a tunnel, in words; the last two only with a PDU session container. */
+struct fast_outer {
+	__be32 ip[5];
+	__be32 udp[2];
+	__be32 gtpu[2];
+	__be32 container[2];
+};
+
+_Static_assert(sizeof(struct fast_outer) == TUNNEL_OVERHEAD + CONTAINER_LEN, "tunnel headers");
+
+static __always_inline void fast_write_outer(struct fast_outer *outer, const struct fast_record *record,
+					     const struct fast_template *template, __u32 total, __u32 port)
+{
+	__u32 container = record->flags & FAST_QFI_MARK ? CONTAINER_LEN : 0;
+	__u32 length = total + container + TUNNEL_OVERHEAD;
+	__u16 checksum = ~fold_sum((__u64)template->sum + bpf_htons(length));
+
+	outer->ip[0] = bpf_htonl(0x45u << 24 | template->tos << 16 | length);
+	outer->ip[1] = bpf_htonl(0x4000); /* identification 0, DF */
+	outer->ip[2] = bpf_htonl(OUTER_TTL << 24 | IPPROTO_UDP << 16 | bpf_ntohs(checksum));
+	outer->ip[3] = template->source;
+	outer->ip[4] = template->destination;
+	outer->udp[0] = bpf_htonl(port << 16 | GTPU_PORT);
+	outer->udp[1] = bpf_htonl((length - (__u32)sizeof(struct ipv4)) << 16); /* no checksum */
+	outer->gtpu[0] = bpf_htonl((__u32)(container ? GTPU_VERSION | GTPU_EXTENSION : GTPU_VERSION) << 24 |
+				   GTPU_G_PDU << 16 | (total + container));
+	outer->gtpu[1] = record->teid;
+	if (container) {
+		outer->container[0] = bpf_htonl(GTPU_CONTAINER);
+		outer->container[1] = bpf_htonl(1u << 24 | (record->flags & FAST_CONTAINER_UPLINK ? 0x10u << 16 : 0) |
+						(record->flags >> FAST_QFI_SHIFT & 0x3f) << 8);
+	}
+}
+
+/* Rewrites the frame: from here on it goes out. False when there is no room for the headers: then it is as before. */
+static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_packet *packet,
+					const struct fast_record *record, const struct fast_template *template,
+					const struct fast_hop *hop, __u32 port, __u32 surplus)
+{
+	__u32 flags = record->flags;
+	__u32 headers = sizeof(struct ethernet) + (hop->tag ? sizeof(struct vlan_tag) : 0);
+	__be16 type = bpf_htons(packet->is_v6 ? ETH_P_IPV6 : ETH_P_IP);
+	void *data, *end, *at;
+
+	if (template) {
+		headers += TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
+		type = bpf_htons(ETH_P_IP);
+	}
+	if (bpf_xdp_adjust_head(ctx, (int)packet->offset - (int)headers))
+		return 0;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	at = data + sizeof(struct ethernet);
+	/* Room for a tag and an IPv4 header: less was never parsed. */
+	if (at + sizeof(struct ipv4) > end)
+		return 0;
+	/* Both addresses are the hop's, in the order of the wire. */
+	*(__u64 *)data = long_at(hop->destination);
+	*(__u32 *)(data + 8) = word_at(hop->destination + 8);
+	if (hop->tag) {
+		struct vlan_tag *tag = at;
+
+		((struct ethernet *)data)->type = bpf_htons(ETH_P_8021Q);
+		tag->tci = bpf_htons(hop->tag);
+		tag->type = type;
+		at += sizeof(*tag);
+	} else {
+		((struct ethernet *)data)->type = type;
+	}
+	if (template) {
+		struct fast_outer *outer = at;
+
+		if ((void *)(outer + 1) > end)
+			return 0;
+		fast_write_outer(outer, record, template, packet->total, port);
+		at += TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
+	}
+	if (at + sizeof(struct ipv4) > end)
+		return 0;
+	fast_take_hop(at, packet->is_v6);
+	if (surplus)
+		bpf_xdp_adjust_tail(ctx, -(int)surplus);
+	return 1;
+}
+
+/* Finds the UE's packet and its key; a reason, or -1 when all is well. */
+static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *packet, const void *data, const void *end,
+				     const struct steer_config *cfg)
+{
+	const struct ethernet *eth = data;
+	struct fast_vlan vlan = {};
+	__u32 instance = cfg->instance;
+	__u32 offset = sizeof(*eth);
+	__be16 type;
+	const struct ipv4 *ip;
+
+	if ((const void *)(eth + 1) > end || word_at(eth->destination) != word_at(cfg->mac) ||
+	    word_at(eth->destination + 2) != word_at(cfg->mac + 2))
+		return FAST_HAND_NOT_CANDIDATE;
+	type = eth->type;
+	if (type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD)) {
+		const __u32 *found;
+
+		for (int i = 0; i < VLAN_TAGS_MAX; i++) {
+			const struct vlan_tag *tag = data + offset;
+
+			if (type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD))
+				break;
+			if ((const void *)(tag + 1) > end)
+				return FAST_HAND_NOT_CANDIDATE;
+			vlan.outer = vlan.inner;
+			vlan.inner = bpf_ntohs(tag->tci) & 0xfff;
+			type = tag->type;
+			offset += sizeof(*tag);
+		}
+		found = bpf_map_lookup_elem(&fast_vlans, &vlan);
+		if (!found)
+			return FAST_HAND_NOT_CANDIDATE;
+		instance = *found;
+	}
+	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
+		return FAST_HAND_NOT_CANDIDATE;
+	packet->offset = offset;
+	if (!fast_read_ip(packet, data + offset, end, end - data - offset) ||
+	    packet->is_v6 != (type == bpf_htons(ETH_P_IPV6)))
+		return FAST_HAND_OUTER;
+	ip = packet->ip;
+	if (cfg->flags & STEER_ROLE_GTPU && !packet->is_v6 && ip->protocol == IPPROTO_UDP) {
+		const struct udp *udp = (const void *)(ip + 1);
+
+		/* A packet to a UE may be to that port too: only one to an address of ours is found as a tunnel. */
+		if ((const void *)(udp + 1) <= end && udp->destination == bpf_htons(GTPU_PORT) &&
+		    (instance == FAST_NO_INSTANCE || bpf_map_lookup_elem(&gtpu_addrs, &(struct steer_address){
+							     .bytes = {[10] = 0xff, [11] = 0xff, [12] = ip->destination[0],
+								       [13] = ip->destination[1],
+								       [14] = ip->destination[2],
+								       [15] = ip->destination[3]}})))
+			return fast_read_tunnel(ctx, packet, data, end, offset);
+	}
+	if (instance == FAST_NO_INSTANCE)
+		return FAST_HAND_NOT_CANDIDATE;
+	if (packet->is_v6) {
+		packet->key_value = bpf_be64_to_cpu(long_at(((const struct ipv6 *)packet->ip)->destination.bytes));
+		packet->key_scope = FAST_SCOPE_IPV6 | instance;
+	} else {
+		packet->key_value = bpf_ntohl(word_at(ip->destination));
+		packet->key_scope = FAST_SCOPE_IPV4 | instance;
+	}
+	return -1;
+}
+
+/* Does with a packet what its record says; a reason to hand it over in `*reason`, else an XDP action. The order of the
+ * checks is the engine's. */
+static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_globals *globals,
+				      const struct fast_packet *packet, __u32 at_record, __u32 surplus, int *reason)
+{
+	const struct fast_record *record = bpf_map_lookup_elem(&fast_records, &at_record);
+	const struct fast_template *template = 0;
+	const void *end = (const void *)(long)ctx->data_end;
+	__u32 flags, target, overhead = 0, port = GTPU_PORT;
+	const struct fast_hop *hop;
+	int action = XDP_TX;
+
+	*reason = FAST_HAND_UNKNOWN;
+	if (!record)
+		return 0;
+	flags = record->flags;
+	target = record->target;
+	*reason = FAST_HAND_SOURCE;
+	if (!(flags & FAST_DOWNLINK) && !fast_is_source_right(record, packet))
+		return 0;
+	*reason = FAST_HAND_DESTINATION;
+	if (!fast_is_routed(packet) || fast_is_own(globals, packet))
+		return 0;
+	*reason = FAST_HAND_HOP_LIMIT;
+	if (packet->hops <= 1)
+		return 0;
+	*reason = FAST_HAND_QFI;
+	if (flags & FAST_QFI_MATCH && !(packet->has_qfi && record->qfis >> (packet->qfi & 63) & 1))
+		return 0;
+	*reason = -1;
+	if (flags & (FAST_GATE_CLOSED | FAST_FAR_DROP)) {
+		fast_count(at_record, packet->total, 1);
+		return XDP_DROP;
+	}
+	*reason = FAST_HAND_NEXT_HOP;
+	if (flags & FAST_TUNNEL) {
+		template = bpf_map_lookup_elem(&fast_templates, &target);
+		if (!template || !*(const volatile __u32 *)&template->valid)
+			return 0;
+		barrier();
+		target = template->hop;
+		overhead = TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
+		if (!(globals->flags & FAST_PORT_FIXED))
+			port = fast_entropy_port(packet, end);
+	}
+	hop = bpf_map_lookup_elem(&fast_hops, &target);
+	if (!hop || !*(const volatile __u32 *)&hop->valid)
+		return 0;
+	barrier();
+	*reason = FAST_HAND_TOO_BIG;
+	if (packet->total + overhead > hop->mtu)
+		return 0;
+	/* Asked before anything is changed: a device that is gone hands the packet over. */
+	*reason = FAST_HAND_NEXT_HOP;
+	if (hop->ifindex != ctx->ingress_ifindex) {
+		action = bpf_redirect_map(&fast_devices, hop->ifindex, XDP_ABORTED);
+		if (action != XDP_REDIRECT)
+			return 0;
+	}
+	*reason = FAST_HAND_HEADROOM;
+	if (!fast_rewrite(ctx, packet, record, template, hop, port, surplus))
+		return 0;
+	*reason = -1;
+	fast_count(at_record, packet->total, 0);
+	return action;
+}
+
+/* An XDP action, or -1: the packet is as it came, and the steering's. */
+static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
+{
+	const __u32 zero = 0;
+	const struct steer_config *cfg = bpf_map_lookup_elem(&config, &zero);
+	const struct fast_globals *globals = bpf_map_lookup_elem(&fast_globals, &zero);
+	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &zero);
+	const void *data = (const void *)(long)ctx->data;
+	const void *end = (const void *)(long)ctx->data_end;
+	struct fast_packet packet = {};
+	int reason, action;
+	__u32 record;
+
+	if (!cfg || !globals || !counters)
+		return -1;
+	if (is_multi_buffer && bpf_xdp_get_buff_len(ctx) != (__u64)(end - data)) {
+		counters->handed[FAST_HAND_SEGMENTS]++;
+		return -1;
+	}
+	reason = fast_read(ctx, &packet, data, end, cfg);
+	if (reason < 0) {
+		reason = FAST_HAND_UNKNOWN;
+		record = fast_find(packet.key_value, packet.key_scope);
+		if (record) {
+			__u32 surplus = end - data - packet.offset - packet.total;
+
+			action = fast_apply(ctx, globals, &packet, record, surplus, &reason);
+			if (reason < 0)
+				return action;
+		}
+	}
+	if (reason >= 0 && reason < FAST_HANDS)
+		counters->handed[reason]++;
+	return -1;
+}
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the fast path and its writer (src/fastpath/) share. A change here is a change there: sizes are asserted on both
+ * sides. Numbers are in host byte order unless said otherwise.
+ *
+ *   key ─ hash ─▶ bucket ─┬▶ record ─▶ template, hop
+ *                         └▶ usage cell
+ *
+ * A bucket's entry names record and first usage cell together, so that the two lines are fetched side by side. */
+#ifndef KAIDO_FASTPATH_H
+#define KAIDO_FASTPATH_H
+
+#include <linux/types.h>
+
+/* fast_record.key_scope, with the network instance in the lower half. */
+#define FAST_SCOPE_TUNNEL 0x10000u /* key_value: local IPv4 address, then TEID */
+#define FAST_SCOPE_IPV4 0x20000u   /* key_value: the UE's address */
+#define FAST_SCOPE_IPV6 0x30000u   /* key_value: upper half of the UE's addresses */
+
+/* fast_record.flags. */
+#define FAST_DOWNLINK 0x1u         /* counts downlink; else uplink, with the checks on source and destination */
+#define FAST_TUNNEL 0x2u           /* into the tunnel of a template; else routed by a hop */
+#define FAST_GATE_CLOSED 0x4u
+#define FAST_FAR_DROP 0x8u
+#define FAST_UE_IPV4 0x10u         /* ue_ipv4 is an address the UE may send from */
+#define FAST_UE_IPV6 0x20u         /* ue_ipv6 likewise */
+#define FAST_QFI_MATCH 0x40u       /* packets have one of qfis, or are the engine's */
+#define FAST_QFI_MARK 0x80u        /* the tunnel has a PDU session container */
+#define FAST_CONTAINER_UPLINK 0x100u
+#define FAST_QFI_SHIFT 16          /* six bits */
+#define FAST_USAGE_SHIFT 24        /* two bits: how many of usage[] are used */
+#define FAST_BEFORE_QOS_SHIFT 28   /* a bit each of usage[]: counts dropped packets too */
+
+#define FAST_USAGE_MAX 3
+#define FAST_BUCKET_ENTRIES 6
+#define FAST_OWN_WORDS 64
+#define FAST_DEVICES_MAX 256
+#define FAST_OWN_MAX 4096
+#define FAST_VLANS_MAX 4096
+#define FAST_EVENTS_BYTES 1048576
+#define FAST_NO_CELL 0xffffffffu
+#define FAST_NO_INSTANCE 0xffffffffu
+
+/* fast_globals.flags. */
+#define FAST_PORT_FIXED 1u /* the outer source port is 2152, else the flow's entropy */
+
+/* One cache line. An entry's lower half is the record, zero for none; its upper half the first usage cell. */
+struct fast_bucket {
+	__u16 tags[FAST_BUCKET_ENTRIES];
+	__u32 spare;
+	__u64 entries[FAST_BUCKET_ENTRIES];
+};
+_Static_assert(sizeof(struct fast_bucket) == 64, "fast_bucket");
+
+/* One cache line, never changed while an entry names it. */
+struct fast_record {
+	__u64 key_value;
+	__u32 key_scope;
+	__u32 flags;
+	__u64 qfis;
+	__u64 ue_ipv6; /* upper half, network byte order */
+	__u32 ue_ipv4; /* network byte order */
+	__u32 teid;    /* of the tunnel it goes into, network byte order */
+	__u32 target;  /* template or hop */
+	__u32 session;
+	__u32 usage[FAST_USAGE_MAX];
+	__u32 spare;
+};
+_Static_assert(sizeof(struct fast_record) == 64, "fast_record");
+
+/* As crates/upf/src/usage.rs has it: counts, and complements of the counts at which a report is due. */
+struct fast_cell {
+	__u64 bytes[4]; /* uplink bytes, uplink packets, downlink bytes, downlink packets */
+	__u64 limits[3]; /* uplink, downlink, total */
+	__u64 spare;
+};
+_Static_assert(sizeof(struct fast_cell) == 64, "fast_cell");
+
+/* Outer header of a tunnel over IPv4. */
+struct fast_template {
+	__u32 valid;
+	__u32 source;      /* network byte order */
+	__u32 destination; /* network byte order */
+	__u32 sum;         /* ones' complement sum of the header without its length, as it lies in memory */
+	__u32 hop;
+	__u32 tos;
+	__u64 spare;
+};
+_Static_assert(sizeof(struct fast_template) == 32, "fast_template");
+
+struct fast_hop {
+	__u32 valid;
+	__u32 ifindex;
+	__u32 mtu; /* octets of an IP packet */
+	__u16 tag; /* VLAN tag control information, zero for untagged */
+	__u16 pad;
+	__u8 destination[6];
+	__u8 source[6];
+	__u32 spare;
+};
+_Static_assert(sizeof(struct fast_hop) == 32, "fast_hop");
+
+struct fast_globals {
+	__u64 seed[4];
+	__u32 buckets;
+	__u32 flags;
+	__u64 own[FAST_OWN_WORDS]; /* a filter: a clear bit says that an address is not the node's */
+};
+_Static_assert(sizeof(struct fast_globals) == 552, "fast_globals");
+
+/* Key of vlans: TCI identifiers of both tags, outer zero where there is one tag. */
+struct fast_vlan {
+	__u16 outer;
+	__u16 inner;
+};
+_Static_assert(sizeof(struct fast_vlan) == 4, "fast_vlan");
+
+/* A counter reached a limit. */
+struct fast_event {
+	__u32 session;
+	__u32 cell;
+};
+_Static_assert(sizeof(struct fast_event) == 8, "fast_event");
+
+/* Why a packet was left to the steering: index of handed[]. */
+enum fast_hand {
+	FAST_HAND_NOT_CANDIDATE = 0, /* not IP to our MAC in a role of the port, or no instance for its VLAN */
+	FAST_HAND_SEGMENTS = 1,      /* spans several buffers */
+	FAST_HAND_OUTER = 2,         /* outer header: options, fragment, checksum, length, IPv6 */
+	FAST_HAND_GTPU = 3,          /* no G-PDU, or a header that must be answered or refused */
+	FAST_HAND_INNER = 4,         /* UE packet: options, extension headers, checksum, length */
+	FAST_HAND_UNKNOWN = 5,       /* no record */
+	FAST_HAND_SOURCE = 6,        /* not from the UE's address */
+	FAST_HAND_DESTINATION = 7,   /* to the node itself, or to what no router forwards to */
+	FAST_HAND_HOP_LIMIT = 8,     /* last hop */
+	FAST_HAND_QFI = 9,           /* another QoS flow */
+	FAST_HAND_NEXT_HOP = 10,     /* not known here */
+	FAST_HAND_TOO_BIG = 11,      /* for the next hop's MTU */
+	FAST_HAND_HEADROOM = 12,     /* no room for the headers */
+	FAST_HANDS = 13,
+};
+
+enum fast_drop {
+	FAST_DROP_GATE_CLOSED = 0,
+	FAST_DROP_FAR_DROP = 1,
+	FAST_DROPS = 2,
+};
+
+/* Packets, per CPU. */
+struct fast_counters {
+	__u64 packets[2]; /* forwarded, uplink and downlink */
+	__u64 bytes[2];   /* of IP, without tunnels */
+	__u64 handed[FAST_HANDS];
+	__u64 dropped[FAST_DROPS];
+	__u64 events_late; /* thresholds that found the ring full, and were put back */
+};
+_Static_assert(sizeof(struct fast_counters) == 160, "fast_counters");
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What speed.bpf.c and src/speed.rs share. */
+#ifndef KAIDO_SPEED_H
+#define KAIDO_SPEED_H
+
+#include <linux/types.h>
+
+#define SPEED_FRAME_MAX 192
+#define SPEED_FIRST_UE 0x0a000000 /* 10.0.0.0; the session number is added, and to TEIDs too */
+#define SPEED_UPLINK 1u
+#define SPEED_FAST_PATH 2u /* else only what restores the packet */
+
+struct speed_config {
+	__u64 random;   /* state of the generator, not zero */
+	__u32 sessions;
+	__u32 flags;
+	__u32 length;   /* of the frame */
+	__u32 handed;   /* packets the fast path did not forward: the measurement is void then */
+	__u8 frame[SPEED_FRAME_MAX]; /* session 0's */
+};
+_Static_assert(sizeof(struct speed_config) == 216, "speed_config");
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packet formats as the programs read them. Fields are in network byte order. */
+#ifndef KAIDO_WIRE_H
+#define KAIDO_WIRE_H
+
+#include <linux/types.h>
+
+#include "steer.h"
+
+#define ETH_ALEN 6
+#define ETH_P_IP 0x0800
+#define ETH_P_8021Q 0x8100
+#define ETH_P_IPV6 0x86DD
+#define ETH_P_8021AD 0x88A8
+#define VLAN_TAGS_MAX 2
+
+#define IPPROTO_HOPOPTS 0
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+#define IPPROTO_ROUTING 43
+#define IPPROTO_FRAGMENT 44
+#define IPPROTO_AH 51
+#define IPPROTO_DSTOPTS 60
+#define IPPROTO_SCTP 132
+#define IP_MF 0x2000
+#define IP_OFFSET 0x1fff
+#define IP6_MF 0x0001
+#define IP6_OFFSET 0xfff8
+#define EXTENSIONS_MAX 8 /* RFC 8200 names six, one of them twice */
+
+/* 3GPP TS 29.281: 4.4.2, 5.1, 5.2. */
+#define GTPU_PORT 2152
+#define GTPU_VERSION 0x30 /* version 1, protocol type GTP */
+#define GTPU_VERSION_MASK 0xf0
+#define GTPU_OPTIONAL 0x07 /* any of E, S and PN */
+#define GTPU_EXTENSION 0x04
+#define GTPU_G_PDU 255
+#define GTPU_CONTAINER 0x85     /* PDU session container, TS 38.415 */
+#define GTPU_COMPREHENSION 0x80 /* the endpoint must understand the extension */
+#define GTPU_EXTENSIONS_MAX 8
+#define GTPU_CHAIN_MAX 512 /* octets */
+
+struct ethernet {
+	__u8 destination[ETH_ALEN];
+	__u8 source[ETH_ALEN];
+	__be16 type;
+} __attribute__((packed));
+
+struct vlan_tag {
+	__be16 tci;
+	__be16 type;
+};
+
+struct ipv4 {
+	__u8 version_ihl;
+	__u8 tos;
+	__be16 total_length;
+	__be16 id;
+	__be16 fragment;
+	__u8 ttl;
+	__u8 protocol;
+	__be16 checksum;
+	__u8 source[4];
+	__u8 destination[4];
+};
+
+struct ipv6 {
+	__be32 version_class_flow;
+	__be16 payload_length;
+	__u8 next;
+	__u8 hop_limit;
+	struct steer_address source;
+	struct steer_address destination;
+};
+
+struct extension {
+	__u8 next;
+	__u8 length;
+	__be16 fragment;
+	__be32 id;
+};
+
+struct udp {
+	__be16 source;
+	__be16 destination;
+	__be16 length;
+	__be16 checksum;
+};
+
+/* 3GPP TS 29.281, 5.1. */
+struct gtpu {
+	__u8 flags;
+	__u8 type;
+	__be16 length;
+	__be32 teid;
+};
+
+/* What any of the flags E, S and PN brings. */
+struct gtpu_optional {
+	__be16 sequence;
+	__u8 npdu;
+	__u8 next;
+};
+
+_Static_assert(sizeof(struct ethernet) == 14 && sizeof(struct ipv4) == 20 && sizeof(struct ipv6) == 40 &&
+		       sizeof(struct extension) == 8 && sizeof(struct udp) == 8 && sizeof(struct gtpu) == 8 &&
+		       sizeof(struct gtpu_optional) == 4,
+	       "wire layouts");
+
+#endif

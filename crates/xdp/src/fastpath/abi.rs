@@ -1,0 +1,331 @@
+//! `bpf/fastpath.h` in Rust: the same numbers, names and sizes. A change there is a change here.
+
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+pub(crate) const SCOPE_TUNNEL: u32 = 1 << 16;
+pub(crate) const SCOPE_IPV4: u32 = 2 << 16;
+pub(crate) const SCOPE_IPV6: u32 = 3 << 16;
+
+pub(crate) const DOWNLINK: u32 = 0x1;
+pub(crate) const TUNNEL: u32 = 0x2;
+pub(crate) const GATE_CLOSED: u32 = 0x4;
+pub(crate) const FAR_DROP: u32 = 0x8;
+pub(crate) const UE_IPV4: u32 = 0x10;
+pub(crate) const UE_IPV6: u32 = 0x20;
+pub(crate) const QFI_MATCH: u32 = 0x40;
+pub(crate) const QFI_MARK: u32 = 0x80;
+pub(crate) const CONTAINER_UPLINK: u32 = 0x100;
+pub(crate) const QFI_SHIFT: u32 = 16;
+pub(crate) const USAGE_SHIFT: u32 = 24;
+pub(crate) const BEFORE_QOS_SHIFT: u32 = 28;
+
+/// Usage counters that one fast record moves at most.
+pub const USAGE_MAX: usize = 3;
+/// VLANs of one interface that lead to network instances.
+pub const VLANS_MAX: usize = 4096;
+/// The node's own addresses, over all interfaces.
+pub const OWN_ADDRESSES_MAX: usize = 4096;
+
+pub(crate) const BUCKET_ENTRIES: usize = 6;
+pub(crate) const OWN_WORDS: usize = 64;
+pub(crate) const DEVICES_MAX: u32 = 256;
+pub(crate) const EVENTS_BYTES: u32 = 1_048_576;
+pub(crate) const NO_CELL: u32 = u32::MAX;
+pub(crate) const NO_INSTANCE: u32 = u32::MAX;
+pub(crate) const PORT_FIXED: u32 = 1;
+
+/// `struct fast_bucket`: written while the program reads it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Bucket {
+    pub(crate) tags: [AtomicU16; BUCKET_ENTRIES],
+    spare: AtomicU32,
+    pub(crate) entries: [AtomicU64; BUCKET_ENTRIES],
+}
+
+/// `struct fast_record`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct RawRecord {
+    pub(crate) key_value: u64,
+    pub(crate) key_scope: u32,
+    pub(crate) flags: u32,
+    pub(crate) qfis: u64,
+    pub(crate) ue_ipv6: u64,
+    pub(crate) ue_ipv4: u32,
+    pub(crate) teid: u32,
+    pub(crate) target: u32,
+    pub(crate) session: u32,
+    pub(crate) usage: [u32; USAGE_MAX],
+    pub(crate) spare: u32,
+}
+
+/// `struct fast_template`, but for `valid`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct RawTemplate {
+    pub(crate) source: u32,
+    pub(crate) destination: u32,
+    pub(crate) sum: u32,
+    pub(crate) hop: u32,
+    pub(crate) tos: u32,
+    pub(crate) spare: [u32; 2],
+}
+
+/// `struct fast_hop`, but for `valid`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct RawHop {
+    pub(crate) ifindex: u32,
+    pub(crate) mtu: u32,
+    pub(crate) tag: u16,
+    pub(crate) pad: u16,
+    pub(crate) destination: [u8; 6],
+    pub(crate) source: [u8; 6],
+    pub(crate) spare: u32,
+}
+
+/// What may be replaced while the program reads it: fields are written only while `valid` is zero and nobody reads.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Guarded<T> {
+    pub(crate) valid: AtomicU32,
+    pub(crate) value: T,
+}
+
+/// `struct fast_globals`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Globals {
+    pub(crate) seed: [u64; 4],
+    pub(crate) buckets: u32,
+    pub(crate) flags: u32,
+    pub(crate) own: [AtomicU64; OWN_WORDS],
+}
+
+/// `struct fast_cell`: the layout of the node's usage counters; nothing here looks into one.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Cell([AtomicU64; 8]);
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+const _: () = assert!(size_of::<RawRecord>() == 64);
+const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 32);
+const _: () = assert!(size_of::<Guarded<RawHop>>() == 32);
+const _: () = assert!(size_of::<Globals>() == 552);
+const _: () = assert!(size_of::<Cell>() == 64);
+
+/// Why a packet was left to the steering, and so to the engine or the kernel (`enum fast_hand`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Hand {
+    /// Not IP to the interface's MAC in one of its roles, or its VLAN leads to no network instance.
+    NotCandidate = 0,
+    /// Spans several buffers.
+    Segments = 1,
+    /// Outer header with options, a fragment, a wrong checksum or length, or IPv6 around a tunnel.
+    Outer = 2,
+    /// No G-PDU, or a GTP-U header that must be answered or refused.
+    Gtpu = 3,
+    /// The UE's packet has options, extension headers, a wrong checksum or a wrong length.
+    Inner = 4,
+    /// No record has the key.
+    Unknown = 5,
+    /// Not from the UE's address.
+    Source = 6,
+    /// To the node itself, or to what no router forwards to.
+    Destination = 7,
+    /// This is its last hop.
+    HopLimit = 8,
+    /// Of another QoS flow than the rule matches.
+    Qfi = 9,
+    /// The next hop or template is not known here, or its device is gone.
+    NextHop = 10,
+    /// Larger than the next hop's MTU.
+    TooBig = 11,
+    /// No room for the outer headers.
+    Headroom = 12,
+}
+
+impl Hand {
+    /// All of them, in the order of the counters.
+    pub const ALL: [Self; 13] = [
+        Self::NotCandidate,
+        Self::Segments,
+        Self::Outer,
+        Self::Gtpu,
+        Self::Inner,
+        Self::Unknown,
+        Self::Source,
+        Self::Destination,
+        Self::HopLimit,
+        Self::Qfi,
+        Self::NextHop,
+        Self::TooBig,
+        Self::Headroom,
+    ];
+
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotCandidate => "not_candidate",
+            Self::Segments => "segments",
+            Self::Outer => "outer",
+            Self::Gtpu => "gtpu",
+            Self::Inner => "inner",
+            Self::Unknown => "unknown",
+            Self::Source => "source",
+            Self::Destination => "destination",
+            Self::HopLimit => "hop_limit",
+            Self::Qfi => "qfi",
+            Self::NextHop => "next_hop",
+            Self::TooBig => "too_big",
+            Self::Headroom => "headroom",
+        }
+    }
+}
+
+/// Why a packet was dropped in the driver (`enum fast_drop`); named as the engine names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum FastDrop {
+    /// The gate of a QER is closed.
+    GateClosed = 0,
+    /// The FAR says drop.
+    FarDrop = 1,
+}
+
+impl FastDrop {
+    /// All of them, in the order of the counters.
+    pub const ALL: [Self; 2] = [Self::GateClosed, Self::FarDrop];
+
+    /// The name in metrics: that of the engine's drop reason.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::GateClosed => "gate_closed",
+            Self::FarDrop => "far_drop",
+        }
+    }
+}
+
+/// `struct fast_counters`, summed over the CPUs: what one interface's program did since it was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FastCounters {
+    packets: [u64; 2],
+    bytes: [u64; 2],
+    handed: [u64; Hand::ALL.len()],
+    dropped: [u64; FastDrop::ALL.len()],
+    events_late: u64,
+}
+
+const _: () = assert!(size_of::<FastCounters>() == 160);
+
+impl FastCounters {
+    /// Packets forwarded in the driver.
+    pub fn packets(&self, direction: super::FastDirection) -> u64 {
+        self.packets[direction as usize]
+    }
+
+    /// Bytes of IP forwarded in the driver, tunnel headers not counted.
+    pub fn bytes(&self, direction: super::FastDirection) -> u64 {
+        self.bytes[direction as usize]
+    }
+
+    /// Packets left to the steering.
+    pub fn handed(&self, reason: Hand) -> u64 {
+        self.handed[reason as usize]
+    }
+
+    /// Packets dropped in the driver.
+    pub fn dropped(&self, reason: FastDrop) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    /// Thresholds that found the event ring full and were put back, for a later packet to tell.
+    pub fn events_late(&self) -> u64 {
+        self.events_late
+    }
+
+    /// All packets seen.
+    pub fn total(&self) -> u64 {
+        self.packets.iter().chain(&self.handed).chain(&self.dropped).sum()
+    }
+
+    /// Adds one CPU's value as the map holds it.
+    pub(crate) fn add(&mut self, value: &[u8]) {
+        let fields = self.packets.iter_mut().chain(&mut self.bytes).chain(&mut self.handed);
+        let fields = fields.chain(&mut self.dropped).chain(std::iter::once(&mut self.events_late));
+        let (words, _) = value.as_chunks::<8>();
+        for (field, word) in fields.zip(words) {
+            *field += u64::from_ne_bytes(*word);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FastDirection;
+    use super::*;
+    use crate::abi::tests::in_header;
+
+    const HEADER: &str = include_str!("../../bpf/fastpath.h");
+
+    #[test]
+    fn numbers_are_those_of_the_header() {
+        for (name, value) in [
+            ("FAST_SCOPE_TUNNEL", u64::from(SCOPE_TUNNEL)),
+            ("FAST_SCOPE_IPV4", u64::from(SCOPE_IPV4)),
+            ("FAST_SCOPE_IPV6", u64::from(SCOPE_IPV6)),
+            ("FAST_DOWNLINK", u64::from(DOWNLINK)),
+            ("FAST_TUNNEL", u64::from(TUNNEL)),
+            ("FAST_GATE_CLOSED", u64::from(GATE_CLOSED)),
+            ("FAST_FAR_DROP", u64::from(FAR_DROP)),
+            ("FAST_UE_IPV4", u64::from(UE_IPV4)),
+            ("FAST_UE_IPV6", u64::from(UE_IPV6)),
+            ("FAST_QFI_MATCH", u64::from(QFI_MATCH)),
+            ("FAST_QFI_MARK", u64::from(QFI_MARK)),
+            ("FAST_CONTAINER_UPLINK", u64::from(CONTAINER_UPLINK)),
+            ("FAST_QFI_SHIFT", u64::from(QFI_SHIFT)),
+            ("FAST_USAGE_SHIFT", u64::from(USAGE_SHIFT)),
+            ("FAST_BEFORE_QOS_SHIFT", u64::from(BEFORE_QOS_SHIFT)),
+            ("FAST_USAGE_MAX", USAGE_MAX as u64),
+            ("FAST_BUCKET_ENTRIES", BUCKET_ENTRIES as u64),
+            ("FAST_OWN_WORDS", OWN_WORDS as u64),
+            ("FAST_OWN_MAX", OWN_ADDRESSES_MAX as u64),
+            ("FAST_DEVICES_MAX", u64::from(DEVICES_MAX)),
+            ("FAST_VLANS_MAX", VLANS_MAX as u64),
+            ("FAST_EVENTS_BYTES", u64::from(EVENTS_BYTES)),
+            ("FAST_NO_CELL", u64::from(NO_CELL)),
+            ("FAST_NO_INSTANCE", u64::from(NO_INSTANCE)),
+            ("FAST_PORT_FIXED", u64::from(PORT_FIXED)),
+            ("FAST_HANDS", Hand::ALL.len() as u64),
+            ("FAST_DROPS", FastDrop::ALL.len() as u64),
+        ] {
+            assert_eq!(in_header(HEADER, name), value, "{name}");
+        }
+        for hand in Hand::ALL {
+            let name = format!("FAST_HAND_{}", hand.name().to_uppercase());
+            assert_eq!(in_header(HEADER, &name), hand as u64);
+        }
+        for drop in FastDrop::ALL {
+            let name = format!("FAST_DROP_{}", drop.name().to_uppercase());
+            assert_eq!(in_header(HEADER, &name), drop as u64);
+        }
+    }
+
+    #[test]
+    fn counters_add_up_over_cpus() {
+        let mut counters = FastCounters::default();
+        let value: Vec<u8> = (1..=20u64).flat_map(u64::to_ne_bytes).collect();
+        counters.add(&value);
+        counters.add(&value);
+        assert_eq!(counters.packets(FastDirection::Downlink), 4);
+        assert_eq!(counters.bytes(FastDirection::Uplink), 6);
+        assert_eq!(counters.handed(Hand::NotCandidate), 10);
+        assert_eq!(counters.handed(Hand::Headroom), 34);
+        assert_eq!(counters.dropped(FastDrop::FarDrop), 38);
+        assert_eq!(counters.events_late(), 40);
+        assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=19).sum::<u64>()));
+    }
+}

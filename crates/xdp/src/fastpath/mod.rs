@@ -1,0 +1,322 @@
+//! The in-kernel fast path: sessions whose rules fit one record are forwarded in the driver, all else is left as it came
+//! to the steering, and so to the engine.
+//!
+//! ```text
+//!            ┌─ fast path ─ record found, all plain ─▶ rewritten, counted ─▶ DEVMAP or XDP_TX
+//!  driver ─▶ ┤
+//!            └─ steering (see the crate) ─▶ AF_XDP ─▶ engine
+//! ```
+//!
+//! One [`FastPath`] serves the programs of all interfaces ([`Steering::load_fast`](crate::Steering::load_fast)). Its
+//! tables lie in memory that this process and the kernel share, so writing a session is a few stores. The usage counters
+//! are the node's own, mapped into the kernel: nothing is merged later. `bpf/fastpath.bpf.h` is the other side.
+
+mod abi;
+mod events;
+mod grace;
+mod port;
+mod record;
+mod shared;
+mod table;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenMapMut};
+
+pub use self::abi::{FastCounters, FastDrop, Hand, OWN_ADDRESSES_MAX, USAGE_MAX, VLANS_MAX};
+pub use self::port::Vlan;
+pub use self::record::{FastDestination, FastDirection, FastKey, FastRecord, Hop, Template, UsageCell};
+
+use self::abi::{Cell, Globals, Guarded, OWN_WORDS, RawHop, RawTemplate};
+use self::events::Events;
+use self::grace::Grace;
+use self::record::{Limits, check};
+use self::shared::SharedArray;
+use self::table::{RecordTable, buckets_for};
+use crate::Error;
+use crate::prefix::address_key;
+use crate::table::Table;
+
+pub(crate) use self::abi::NO_INSTANCE;
+pub(crate) use self::port::FastPort;
+
+/// What a fast path has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastPathConfig {
+    /// Records: a session has one for its tunnel and one for each UE address.
+    pub records_max: u32,
+    /// Usage counters.
+    pub usage_cells_max: u32,
+    /// Templates.
+    pub templates_max: u32,
+    /// Next hops.
+    pub hops_max: u32,
+    /// The outer source port is always 2152; else it carries the flow's entropy (TS 29.281 4.4.2.0).
+    pub fixed_source_port: bool,
+    /// Secret of the keyed hash: random, and odd words.
+    pub seed: [u64; 4],
+}
+
+/// What the fast path refuses.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FastPathError {
+    /// As many records as there is room for.
+    #[error("the fast path holds {limit} records already: its limit")]
+    Full {
+        /// How many it may hold.
+        limit: u32,
+    },
+    /// Both places of the key are full, and so are those their keys could move to.
+    #[error("no place for the key in the fast path's table: the session stays with the engine")]
+    Crowded,
+    /// An identifier beyond the configured limit.
+    #[error("{what} {value} is out of range: the limit is {limit}")]
+    OutOfRange {
+        /// What it identifies.
+        what: &'static str,
+        /// The identifier.
+        value: u32,
+        /// What it has to be below.
+        limit: u32,
+    },
+    /// The kernel refused.
+    #[error(transparent)]
+    Bpf(#[from] Error),
+}
+
+/// A usage counter reached a limit, which was taken away: it is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThresholdEvent {
+    /// The session of the record that counted.
+    pub session: u32,
+    /// The counter.
+    pub cell: u32,
+}
+
+/// The fast path's tables, shared by the programs of all interfaces. One thread writes; programs read all the while.
+#[derive(Debug)]
+pub struct FastPath {
+    table: RecordTable,
+    cells: SharedArray<Cell>,
+    templates: SharedArray<Guarded<RawTemplate>>,
+    hops: SharedArray<Guarded<RawHop>>,
+    globals: SharedArray<Globals>,
+    own: Table<16>,
+    devices: MapHandle,
+    events: Events,
+    grace: Grace,
+}
+
+impl FastPath {
+    /// Makes the tables, empty.
+    ///
+    /// # Errors
+    /// [`Error::Permission`], [`Error::Libbpf`] or [`Error::Sys`] when the kernel has not so much memory.
+    pub fn load(config: &FastPathConfig) -> Result<Self, Error> {
+        let own = create(MapType::Hash, "fast_own", 16, 1, 2 * entries(OWN_ADDRESSES_MAX))?;
+        let fast = Self {
+            table: RecordTable::create(config.records_max, config.seed)?,
+            cells: SharedArray::create("fast_cells", config.usage_cells_max.max(1))?,
+            templates: SharedArray::create("fast_templates", config.templates_max.max(1))?,
+            hops: SharedArray::create("fast_hops", config.hops_max.max(1))?,
+            globals: SharedArray::create("fast_globals", 1)?,
+            own: Table::new(own, "own addresses", OWN_ADDRESSES_MAX),
+            devices: create(MapType::DevmapHash, "fast_devices", 4, 4, abi::DEVICES_MAX)?,
+            events: Events::create()?,
+            grace: Grace::create()?,
+        };
+        // SAFETY: no program has the map yet.
+        unsafe {
+            let globals = fast.globals.at(0).as_ptr();
+            (&raw mut (*globals).seed).write(config.seed);
+            (&raw mut (*globals).buckets).write(buckets_for(config.records_max));
+            (&raw mut (*globals).flags).write(if config.fixed_source_port { abi::PORT_FIXED } else { 0 });
+        }
+        Ok(fast)
+    }
+
+    /// Puts a record under a key. One that is there is replaced at once: each packet sees the old or the new.
+    ///
+    /// The key must be none of the node's own addresses. When all spare records are used up, this waits for a grace
+    /// period (see [`wait_for_readers`](Self::wait_for_readers)).
+    ///
+    /// # Errors
+    /// [`FastPathError::OutOfRange`], [`FastPathError::Full`], [`FastPathError::Crowded`]: nothing has changed then.
+    pub fn insert_or_replace(&mut self, key: FastKey, record: &FastRecord) -> Result<(), FastPathError> {
+        let raw = record.raw(&key, self.limits())?;
+        self.table.put(&raw, &mut self.grace)
+    }
+
+    /// Takes a record away; whether it was there. Packets that found it before may still be forwarded by it: a usage
+    /// counter it named is free only after [`wait_for_readers`](Self::wait_for_readers).
+    pub fn remove(&mut self, key: &FastKey) -> bool {
+        self.table.remove(&key.raw())
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sets a template, or takes it away: then packets into its tunnels are the engine's. Replacing one waits for a grace
+    /// period, during which they are too.
+    ///
+    /// # Errors
+    /// [`FastPathError::OutOfRange`], [`FastPathError::Bpf`].
+    pub fn set_template(&mut self, id: u32, template: Option<&Template>) -> Result<(), FastPathError> {
+        check("template", id, self.templates.len())?;
+        let raw = template.map(|template| template.raw(self.limits())).transpose()?;
+        set_guarded(&self.templates, id, raw, &mut self.grace)
+    }
+
+    /// Sets a next hop, or takes it away: then packets to it are the engine's. Replacing one waits for a grace period,
+    /// during which they are too.
+    ///
+    /// # Errors
+    /// [`FastPathError::OutOfRange`]; [`FastPathError::Bpf`] when there is no such interface.
+    pub fn set_hop(&mut self, id: u32, hop: Option<&Hop>) -> Result<(), FastPathError> {
+        check("next hop", id, self.hops.len())?;
+        if let Some(hop) = hop {
+            let key = hop.ifindex.to_ne_bytes();
+            self.devices
+                .update(&key, &key, MapFlags::ANY)
+                .map_err(Error::libbpf("adding an interface to the device map"))?;
+        }
+        set_guarded(&self.hops, id, hop.map(Hop::raw), &mut self.grace)
+    }
+
+    /// The node's own addresses, of all interfaces: packets to them are never forwarded. Those that stay are never
+    /// missing.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`], [`Error::Libbpf`].
+    pub fn set_own_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), Error> {
+        let keys: BTreeSet<_> = addresses.iter().copied().map(address_key).collect();
+        let filter = own_filter(addresses);
+        // SAFETY: born zeroed; the filter is made of atomics, and only read by others.
+        let words = unsafe { &(*self.globals.at(0).as_ptr()).own };
+        for (word, bits) in words.iter().zip(filter) {
+            word.fetch_or(bits, Ordering::Relaxed);
+        }
+        self.own.replace(&keys)?;
+        for (word, bits) in words.iter().zip(filter) {
+            word.store(bits, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The usage counters: `usage_cells_max` cells of 64 bytes, laid out as the node's: uplink bytes and packets,
+    /// downlink bytes and packets, then the complements of the uplink, downlink and total byte counts at which a
+    /// threshold is due, eight bytes each; the last eight are free. Programs add to them atomically. Zeroed at first;
+    /// valid while this value lives.
+    pub fn usage_memory(&self) -> (NonNull<u8>, usize) {
+        self.cells.memory()
+    }
+
+    /// The thresholds reached since the last call.
+    pub fn events(&mut self) -> impl Iterator<Item = ThresholdEvent> {
+        std::iter::from_fn(|| self.events.next())
+    }
+
+    /// Returns when no program still works by a record, template or hop that was taken away or replaced before the call:
+    /// their usage counters may have new owners then. Takes some milliseconds.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn wait_for_readers(&mut self) -> Result<(), Error> {
+        self.grace.wait()?;
+        self.table.reclaim();
+        Ok(())
+    }
+
+    /// Has a map of an object that is not yet loaded be this fast path's, if it is one of those that are shared.
+    pub(crate) fn share(&self, map: &mut OpenMapMut<'_>) -> Result<(), Error> {
+        let shared = match map.name().to_str() {
+            Some("fast_globals") => self.globals.map(),
+            Some("fast_buckets") => self.table.buckets().map(),
+            Some("fast_records") => self.table.records().map(),
+            Some("fast_cells") => self.cells.map(),
+            Some("fast_templates") => self.templates.map(),
+            Some("fast_hops") => self.hops.map(),
+            Some("fast_own") => self.own.map(),
+            Some("fast_devices") => &self.devices,
+            Some("fast_events") => self.events.map(),
+            _ => return Ok(()),
+        };
+        map.reuse_fd(shared.as_fd()).map_err(Error::libbpf("sharing a BPF map"))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { cells: self.cells.len(), templates: self.templates.len(), hops: self.hops.len() }
+    }
+}
+
+/// Puts a value where programs may be reading another: they are kept off while it is written.
+fn set_guarded<T: Copy + PartialEq>(
+    array: &SharedArray<Guarded<T>>,
+    id: u32,
+    value: Option<T>,
+    grace: &mut Grace,
+) -> Result<(), FastPathError> {
+    let place = array.at(id).as_ptr();
+    // SAFETY: in range and born zeroed; a word that both sides only touch whole.
+    let valid = unsafe { &(*place).valid };
+    // SAFETY: only this value's owner, of whom there is one, writes the field.
+    let current = unsafe { (&raw const (*place).value).read() };
+    let was_valid = valid.load(Ordering::Relaxed) != 0;
+    if was_valid && value == Some(current) {
+        return Ok(());
+    }
+    if was_valid {
+        valid.store(0, Ordering::Relaxed);
+        grace.wait()?;
+    }
+    let Some(value) = value else { return Ok(()) };
+    // SAFETY: nobody reads the field: `valid` was zero all through a grace period, or ever.
+    unsafe { (&raw mut (*place).value).write(value) };
+    // Programs have no acquire load: where the processor lets one read the value ahead of `valid`, whoever may have read
+    // a half-written value has to be gone before it is declared valid.
+    if cfg!(not(target_arch = "x86_64")) {
+        grace.wait()?;
+    }
+    valid.store(1, Ordering::Release);
+    Ok(())
+}
+
+/// The bits of the filter in `fast_globals` that stand for the addresses; `fast_is_own` computes the same.
+fn own_filter(addresses: &[IpAddr]) -> [u64; OWN_WORDS] {
+    let mut filter = [0; OWN_WORDS];
+    for address in addresses {
+        let folded = match address {
+            IpAddr::V4(v4) => u64::from(u32::from_ne_bytes(v4.octets())),
+            IpAddr::V6(v6) => {
+                let bytes = v6.octets();
+                let (words, _) = bytes.as_chunks::<8>();
+                words.iter().fold(0, |folded, word| folded ^ u64::from_ne_bytes(*word))
+            }
+        };
+        let bit = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        let word = usize::try_from(bit >> 6).unwrap_or(0) % OWN_WORDS;
+        filter[word] |= 1 << (bit & 63);
+    }
+    filter
+}
+
+fn entries(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn create(kind: MapType, name: &str, key: u32, value: u32, entries: u32) -> Result<MapHandle, Error> {
+    MapHandle::create(kind, Some(name), key, value, entries, &shared::options())
+        .map_err(Error::libbpf("creating a BPF map"))
+}

@@ -1,0 +1,176 @@
+//! Times the fast path over random sessions under `BPF_PROG_TEST_RUN`: see `bpf/speed.bpf.c`.
+//!
+//! The figures are those of one core, the packet in its cache and no driver around: compare them with those of other
+//! programs timed the same way, in the same minute.
+
+use std::net::Ipv4Addr;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
+
+use crate::abi::{self, Config};
+use crate::fastpath::{FastDirection, FastPath};
+use crate::steering::{Aligned, map, open};
+use crate::{Action, Error};
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/speed.bpf.o")));
+
+const FRAME_LEN: usize = 192;
+const FIRST_UE: u32 = 0x0a00_0000;
+const UPLINK: u32 = 1;
+const FAST_PATH: u32 = 2;
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const LOCAL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Nanoseconds a packet, restoring it included.
+    pub whole_ns: u64,
+    /// Nanoseconds to restore a packet.
+    pub restore_ns: u64,
+}
+
+impl Timing {
+    /// Nanoseconds a packet.
+    pub fn ns_per_packet(&self) -> u64 {
+        self.whole_ns.saturating_sub(self.restore_ns)
+    }
+}
+
+/// The timing program over a fast path's tables.
+#[derive(Debug)]
+pub struct Speed {
+    config: MapHandle,
+    object: Object,
+}
+
+impl Speed {
+    /// The local tunnel address of the packets; TEIDs are the session's number, 0 and up.
+    pub const LOCAL: Ipv4Addr = LOCAL;
+
+    /// The address of a session's UE, in network instance 0.
+    pub fn ue(session: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(FIRST_UE + session)
+    }
+
+    /// Loads the program.
+    ///
+    /// # Errors
+    /// As [`Steering::load_fast`](crate::Steering::load_fast).
+    pub fn load(path: &FastPath) -> Result<Self, Error> {
+        let object = open(OBJECT, "speed", Some(path))?;
+        let steering = map(&object, "config")?;
+        let gtpu = map(&object, "gtpu_addrs")?;
+        let config = Config::new(abi::ROLE_GTPU, MAC, 1, crate::fastpath::NO_INSTANCE);
+        write(&steering, &config.to_bytes())?;
+        gtpu.update(&LOCAL.to_ipv6_mapped().octets(), &[1], MapFlags::ANY)
+            .map_err(Error::libbpf("adding an entry to a BPF map"))?;
+        Ok(Self { config: map(&object, "speed_config")?, object })
+    }
+
+    /// Times `repeat` packets of `sessions` sessions drawn at random; every one must have its record. The frames have 192
+    /// octets.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`]; [`Error::NotForwarded`] when a packet was left to the engine.
+    pub fn time(&self, direction: FastDirection, sessions: u32, repeat: u32) -> Result<Timing, Error> {
+        let steering = map(&self.object, "config")?;
+        let (frame, flags, instance) = match direction {
+            FastDirection::Uplink => (uplink(), UPLINK, crate::fastpath::NO_INSTANCE),
+            FastDirection::Downlink => (downlink(), 0, 0),
+        };
+        write(&steering, &Config::new(abi::ROLE_GTPU, MAC, 1, instance).to_bytes())?;
+        let restore_ns = self.run(&frame, sessions, flags, repeat)?;
+        let whole_ns = self.run(&frame, sessions, flags | FAST_PATH, repeat)?;
+        Ok(Timing { whole_ns, restore_ns })
+    }
+
+    fn run(&self, frame: &[u8; FRAME_LEN], sessions: u32, flags: u32, repeat: u32) -> Result<u64, Error> {
+        let mut config = Vec::with_capacity(24 + FRAME_LEN);
+        config.extend(0x9e37_79b9_7f4a_7c15u64.to_ne_bytes());
+        for word in [sessions, flags, 192, 0] {
+            config.extend(word.to_ne_bytes());
+        }
+        config.extend(frame);
+        write(&self.config, &config)?;
+        let Some(program) = self.object.progs_mut().find(|program| program.name() == "speed") else {
+            return Err(Error::libbpf("finding the XDP program")(libbpf_rs::Error::from_raw_os_error(
+                libc::ENOENT,
+            )));
+        };
+        let output = loop {
+            let input = ProgramInput { data_in: Some(frame), repeat, ..Default::default() };
+            match program.test_run(input) {
+                // A signal ends a long test run; the next begins from the start.
+                Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+                result => break result.map_err(Error::libbpf("test-running the XDP program"))?,
+            }
+        };
+        let after = self
+            .config
+            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::libbpf("reading a BPF map"))?
+            .unwrap_or_default();
+        let handed =
+            after.get(20..24).and_then(|word| word.first_chunk()).map(|word| u32::from_ne_bytes(*word));
+        if handed != Some(0) || Action::from(output.return_value) != Action::Pass {
+            return Err(Error::NotForwarded { packets: handed.unwrap_or(0) });
+        }
+        Ok(u64::try_from(output.duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+fn write(map: &MapHandle, value: &[u8]) -> Result<(), Error> {
+    map.update(&0u32.to_ne_bytes(), value, MapFlags::ANY).map_err(Error::libbpf("writing a BPF map"))
+}
+
+/// An Ethernet header, then IPv4 of the rest of the frame.
+fn ip_frame(offset: usize, frame: &mut [u8; FRAME_LEN], ends: [Ipv4Addr; 2]) {
+    let [length_high, length_low] = u16::try_from(FRAME_LEN - offset).unwrap_or(0).to_be_bytes();
+    let mut header = [0; 20];
+    header[..12].copy_from_slice(&[0x45, 0, length_high, length_low, 0, 0, 0, 0, 64, 17, 0, 0]);
+    header[12..16].copy_from_slice(&ends[0].octets());
+    header[16..].copy_from_slice(&ends[1].octets());
+    let (words, _) = header.as_chunks::<2>();
+    let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    #[allow(clippy::cast_possible_truncation)] // Folded to 16 bits, but for the last carry.
+    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    frame[offset..offset + 20].copy_from_slice(&header);
+}
+
+fn udp(offset: usize, frame: &mut [u8; FRAME_LEN], port: u16) {
+    let length = u16::try_from(FRAME_LEN - offset).unwrap_or(0);
+    frame[offset..offset + 2].copy_from_slice(&40_000u16.to_be_bytes());
+    frame[offset + 2..offset + 4].copy_from_slice(&port.to_be_bytes());
+    frame[offset + 4..offset + 6].copy_from_slice(&length.to_be_bytes());
+}
+
+fn ethernet() -> [u8; FRAME_LEN] {
+    let mut frame = [0; FRAME_LEN];
+    frame[..6].copy_from_slice(&MAC);
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame
+}
+
+fn downlink() -> [u8; FRAME_LEN] {
+    let mut frame = ethernet();
+    ip_frame(14, &mut frame, [Ipv4Addr::new(198, 51, 100, 1), Speed::ue(0)]);
+    udp(34, &mut frame, 53);
+    frame
+}
+
+fn uplink() -> [u8; FRAME_LEN] {
+    let mut frame = ethernet();
+    ip_frame(14, &mut frame, [PEER, LOCAL]);
+    udp(34, &mut frame, 2152);
+    let length = u16::try_from(FRAME_LEN - 50).unwrap_or(0);
+    frame[42..44].copy_from_slice(&[0x30, 255]);
+    frame[44..46].copy_from_slice(&length.to_be_bytes());
+    ip_frame(50, &mut frame, [Speed::ue(0), Ipv4Addr::new(198, 51, 100, 1)]);
+    udp(70, &mut frame, 53);
+    frame
+}

@@ -1,0 +1,499 @@
+//! The fast path under `BPF_PROG_TEST_RUN`: what it counts, refuses and leaves alone, also while its tables change.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use kaido_wire::{checksum, gtpu, ipv4, ipv6, udp};
+use kaido_xdp::fastpath::{
+    FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hand, Hop, Template,
+    ThresholdEvent, UsageCell, Vlan,
+};
+use kaido_xdp::{Action, Error, FastPath, FastPathError, Roles, Steering, SteeringConfig, TestRun};
+
+mod rig;
+use rig::fast::{self, N3, N6};
+use rig::frame::{Mac, eth, vlan};
+
+const OURS: Mac = [2, 0, 0, 0, 0, 1];
+const NEXT: Mac = [2, 0, 0, 0, 0, 7];
+const LOCAL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 7);
+const UE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 7, 0, 0, 0, 9);
+const REMOTE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+const REMOTE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const TEID: u32 = 7;
+const DOWN_TEID: u32 = 0x0102_0304;
+const QFI: u8 = 9;
+
+fn v4(from: Ipv4Addr, to: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
+    let total = u16::try_from(20 + payload.len()).unwrap();
+    let mut packet = vec![0x45, 0];
+    packet.extend(total.to_be_bytes());
+    packet.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+    packet.extend(from.octets());
+    packet.extend(to.octets());
+    let sum = checksum::checksum(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(payload);
+    packet
+}
+
+fn v6(from: Ipv6Addr, to: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend(u16::try_from(payload.len()).unwrap().to_be_bytes());
+    packet.extend([17, 64]);
+    packet.extend(from.octets());
+    packet.extend(to.octets());
+    packet.extend(payload);
+    packet
+}
+
+/// A T-PDU in the session's tunnel, with a PDU session container.
+fn tunnelled(inner: &[u8]) -> Vec<u8> {
+    let mut message = vec![0x34, 255];
+    message.extend(u16::try_from(8 + inner.len()).unwrap().to_be_bytes());
+    message.extend(TEID.to_be_bytes());
+    message.extend([0, 0, 0, 0x85, 1, 0x10, QFI, 0]);
+    message.extend(inner);
+    eth(OURS, 0x0800, &v4(PEER, LOCAL, &frame_udp(&message)))
+}
+
+fn frame_udp(payload: &[u8]) -> Vec<u8> {
+    rig::frame::udp(2152, payload)
+}
+
+fn uplink() -> Vec<u8> {
+    tunnelled(&v4(UE, REMOTE, &rig::frame::udp(53, &[1; 40])))
+}
+
+fn downlink() -> Vec<u8> {
+    eth(OURS, 0x0800, &v4(REMOTE, UE, &rig::frame::udp(53, &[2; 40])))
+}
+
+fn record(direction: FastDirection) -> FastRecord {
+    FastRecord {
+        session: 77,
+        direction,
+        gate_open: true,
+        far_drop: false,
+        qfis: None,
+        ue_ipv4: Some(UE),
+        ue_ipv6: Some(UE6),
+        usage: [Some(UsageCell { cell: 5, before_qos: false }), None, None],
+        destination: match direction {
+            FastDirection::Uplink => FastDestination::Hop(N6),
+            FastDirection::Downlink => FastDestination::Tunnel {
+                template: 3,
+                teid: DOWN_TEID,
+                qfi: Some(QFI),
+                container_uplink: false,
+            },
+        },
+    }
+}
+
+const TUNNEL_KEY: FastKey = FastKey::Tunnel { local: LOCAL, teid: TEID };
+const UE_KEY: FastKey = FastKey::Ipv4 { instance: 0, address: UE };
+
+/// One interface of both roles, and one session.
+struct Node {
+    path: FastPath,
+    steering: Steering,
+}
+
+impl Node {
+    fn new(records_max: u32) -> Self {
+        let mut path = fast::path(&fast::config(records_max, true));
+        let hop =
+            |name, tag| Hop { ifindex: rig::index(name), mtu: 1500, source: OURS, destination: NEXT, tag };
+        path.set_hop(N3, Some(&hop("kb-n3", None))).unwrap();
+        path.set_hop(N6, Some(&hop("kb-n6", None))).unwrap();
+        path.set_template(3, Some(&Template { local: LOCAL, peer: PEER, tos: 0xb8, hop: N3 })).unwrap();
+        path.insert_or_replace(TUNNEL_KEY, &record(FastDirection::Uplink)).unwrap();
+        path.insert_or_replace(UE_KEY, &record(FastDirection::Downlink)).unwrap();
+        let key = FastKey::Ipv6 { instance: 0, address: UE6 };
+        path.insert_or_replace(key, &record(FastDirection::Downlink)).unwrap();
+        let roles = Roles { gtpu: true, routed: true };
+        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
+        let mut steering = Steering::load_fast(config, &path).unwrap();
+        steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();
+        steering.set_instance(Some(0)).unwrap();
+        Self { path, steering }
+    }
+
+    fn run(&self, frame: &[u8]) -> TestRun {
+        self.steering.test_run(frame, 1).unwrap()
+    }
+
+    fn counters(&self) -> FastCounters {
+        self.steering.fast_counters().unwrap()
+    }
+
+    /// The frame is left as it came, for that reason.
+    #[track_caller]
+    fn hands(&self, frame: &[u8], reason: Hand) {
+        let before = self.counters();
+        let run = self.run(frame);
+        assert_eq!((run.frame.as_slice(), run.action == Action::Redirect), (frame, false));
+        let after = self.counters();
+        let counted = (after.handed(reason) - before.handed(reason), after.total() - before.total());
+        assert_eq!(counted, (1, 1), "{reason:?}: {after:?}");
+    }
+
+    #[track_caller]
+    fn forwards(&self, frame: &[u8]) -> Vec<u8> {
+        let run = self.run(frame);
+        assert_eq!(run.action, Action::Redirect, "{:?}", self.counters());
+        run.frame
+    }
+
+    /// A cell's eight words.
+    fn cell(&self, index: usize) -> [u64; 8] {
+        std::array::from_fn(|at| self.word(index, at).load(Ordering::Relaxed))
+    }
+
+    fn word(&self, cell: usize, word: usize) -> &AtomicU64 {
+        let (base, len) = self.path.usage_memory();
+        assert!(cell * 64 + 64 <= len);
+        // SAFETY: within the mapping, which lives as long as the fast path does.
+        unsafe { base.cast::<AtomicU64>().add(cell * 8 + word).as_ref() }
+    }
+}
+
+fn with_node(test: &str, body: impl FnOnce(Node) + Send) {
+    if rig::is_root(test) {
+        rig::in_namespace(|_| {
+            fast::interfaces();
+            body(Node::new(64));
+        });
+    }
+}
+
+/// Many test runs: each waits for the kernel's grace periods, so they are done side by side.
+fn side_by_side<T: Sync>(items: &[T], body: impl Fn(&T) + Sync) {
+    std::thread::scope(|scope| {
+        for part in items.chunks(items.len().div_ceil(16).max(1)) {
+            let body = &body;
+            scope.spawn(move || part.iter().for_each(body));
+        }
+    });
+}
+
+#[test]
+fn counts_what_it_forwards_and_tells_a_threshold_once() {
+    with_node("counts_what_it_forwards_and_tells_a_threshold_once", |mut node| {
+        // 20 of IPv4, 8 of UDP, 40 of payload.
+        let bytes = 68;
+        node.word(5, 4).store(!(2 * bytes), Ordering::Relaxed);
+        node.word(5, 6).store(!(4 * bytes), Ordering::Relaxed);
+        let event = ThresholdEvent { session: 77, cell: 5 };
+        for (frame, events) in
+            [(uplink(), 0), (uplink(), 1), (downlink(), 0), (downlink(), 1), (uplink(), 0), (downlink(), 0)]
+        {
+            node.forwards(&frame);
+            assert_eq!(node.path.events().collect::<Vec<_>>(), vec![event; events]);
+        }
+        assert_eq!(node.cell(5), [3 * bytes, 3, 3 * bytes, 3, 0, 0, 0, 0]);
+        let counters = node.counters();
+        for direction in [FastDirection::Uplink, FastDirection::Downlink] {
+            assert_eq!((counters.packets(direction), counters.bytes(direction)), (3, 3 * bytes));
+        }
+    });
+}
+
+#[test]
+fn gate_and_far_drop_and_count_before_qos_only() {
+    with_node("gate_and_far_drop_and_count_before_qos_only", |mut node| {
+        let usage = [5, 6, 7].map(|cell| Some(UsageCell { cell, before_qos: cell == 6 }));
+        let open = FastRecord { usage, ..record(FastDirection::Uplink) };
+        let closed = FastRecord { gate_open: false, ..open };
+        let far = FastRecord { far_drop: true, ..open };
+        for (record, drops) in [(closed, [1, 0]), (far, [1, 1])] {
+            node.path.insert_or_replace(TUNNEL_KEY, &record).unwrap();
+            assert_eq!(node.run(&uplink()).action, Action::Drop);
+            assert_eq!(FastDrop::ALL.map(|drop| node.counters().dropped(drop)), drops);
+        }
+        node.path.insert_or_replace(TUNNEL_KEY, &open).unwrap();
+        node.forwards(&uplink());
+        assert_eq!([5, 6, 7].map(|cell| node.cell(cell)[..2].to_vec()), [[68, 1], [204, 3], [68, 1]]);
+    });
+}
+
+#[test]
+fn what_is_not_plain_is_the_engines() {
+    with_node("what_is_not_plain_is_the_engines", |mut node| {
+        let inner = |from, to| tunnelled(&v4(from, to, &rig::frame::udp(53, &[1; 40])));
+        node.path
+            .set_own_addresses(&[LOCAL.into(), Ipv4Addr::new(10, 0, 0, 1).into(), REMOTE6.into()])
+            .unwrap();
+        node.hands(&inner(REMOTE, UE), Hand::Source);
+        for to in
+            ["224.0.0.1", "255.255.255.255", "127.0.0.1", "169.254.0.1", "0.0.0.0", "192.0.2.1", "10.0.0.1"]
+        {
+            node.hands(&inner(UE, to.parse().unwrap()), Hand::Destination);
+        }
+        for to in ["ff02::1", "fe80::1", "::1", "2001:db8::1"] {
+            let frame = tunnelled(&v6(UE6, to.parse().unwrap(), &rig::frame::udp(53, &[])));
+            node.hands(&frame, Hand::Destination);
+        }
+        node.path.set_own_addresses(&[LOCAL.into()]).unwrap();
+        node.forwards(&inner(UE, Ipv4Addr::new(10, 0, 0, 1)));
+        node.hands(&tunnelled(&v4(UE, REMOTE, &[0; 1481])), Hand::TooBig);
+        node.forwards(&tunnelled(&v4(UE, REMOTE, &[0; 1480])));
+        node.hands(&eth(OURS, 0x0800, &v4(REMOTE, UE, &[0; 1437])), Hand::TooBig);
+        assert_eq!(node.forwards(&eth(OURS, 0x0800, &v4(REMOTE, UE, &[0; 1436]))).len(), 1514);
+        node.hands(&eth(NEXT, 0x0800, &v4(REMOTE, UE, &[])), Hand::NotCandidate);
+        node.hands(&eth(OURS, 0x0806, &[0; 28]), Hand::NotCandidate);
+        node.hands(&eth(OURS, 0x0800, &v4(REMOTE, Ipv4Addr::new(10, 45, 0, 8), &[])), Hand::Unknown);
+        node.path.set_hop(N6, None).unwrap();
+        node.hands(&uplink(), Hand::NextHop);
+        node.path.set_template(3, None).unwrap();
+        node.hands(&downlink(), Hand::NextHop);
+        let qfis = FastRecord { qfis: Some(1 << 8), ..record(FastDirection::Uplink) };
+        node.path.insert_or_replace(TUNNEL_KEY, &qfis).unwrap();
+        node.hands(&uplink(), Hand::Qfi);
+        assert!(node.path.remove(&TUNNEL_KEY) && !node.path.remove(&TUNNEL_KEY));
+        node.hands(&uplink(), Hand::Unknown);
+        assert_eq!(node.path.len(), 2);
+    });
+}
+
+#[test]
+fn tenants_have_vlans_both_ways() {
+    with_node("tenants_have_vlans_both_ways", |mut node| {
+        let packet = v4(REMOTE, UE, &rig::frame::udp(53, &[2; 40]));
+        let tagged = eth(OURS, 0x8100, &vlan(0x6007, 0x0800, &packet));
+        let double = eth(OURS, 0x88a8, &vlan(5, 0x8100, &vlan(7, 0x0800, &packet)));
+        node.hands(&tagged, Hand::NotCandidate);
+        let other = FastKey::Ipv4 { instance: 4, address: UE };
+        node.path.insert_or_replace(other, &record(FastDirection::Downlink)).unwrap();
+        let single = Vlan { outer: None, inner: 7 };
+        node.steering.set_vlans(&BTreeMap::from([(single, 4)])).unwrap();
+        assert_eq!(node.forwards(&tagged), node.forwards(&eth(OURS, 0x0800, &packet)));
+        node.hands(&double, Hand::NotCandidate);
+        node.steering.set_vlans(&BTreeMap::from([(Vlan { outer: Some(5), inner: 7 }, 4)])).unwrap();
+        node.hands(&tagged, Hand::NotCandidate);
+        node.forwards(&double);
+        node.steering.set_vlans(&BTreeMap::from([(Vlan { outer: Some(5), inner: 7 }, 3)])).unwrap();
+        node.hands(&double, Hand::Unknown);
+
+        let untagged = node.forwards(&uplink());
+        let hop = Hop {
+            ifindex: rig::index("kb-n6"),
+            mtu: 1500,
+            source: OURS,
+            destination: NEXT,
+            tag: Some(0x2064),
+        };
+        node.path.set_hop(N6, Some(&hop)).unwrap();
+        let sent = node.forwards(&uplink());
+        assert_eq!(sent[..12], untagged[..12]);
+        assert_eq!(sent[12..18], [0x81, 0, 0x20, 0x64, 8, 0]);
+        assert_eq!(sent[18..], untagged[14..]);
+    });
+}
+
+/// What the engine would make of a frame that came in, as far as the fast path has to: none where the engine drops it,
+/// or where this does not say. The crate's own formats, written from the other side.
+fn reference(frame: &[u8]) -> Option<Vec<u8>> {
+    if frame.get(..6)? != OURS {
+        return None;
+    }
+    let at = 14;
+    let packet = whole(frame.get(12..14)?, &frame[at..])?;
+    let (_, to) = ends(packet)?;
+    if to == LOCAL {
+        let header = ipv4::header(packet).ok()?;
+        let datagram = packet.get(header.header_len.into()..)?;
+        let length = usize::from(udp::header(datagram).ok().filter(|udp| udp.dst_port == 2152)?.length);
+        let message = datagram.get(8..length)?;
+        let found = gtpu::header(message).ok()?;
+        if found.teid != TEID || found.message_type != gtpu::MessageType::G_PDU || header.fragment.is_some() {
+            return None;
+        }
+        let inner = message.get(usize::from(found.payload_offset)..)?.get(..found.payload_len.into())?;
+        let kind = if inner.first()? >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
+        let inner = whole(&kind, inner)?;
+        let (from, _) = ends(inner)?;
+        let sent = [&NEXT[..], &OURS, &kind, &one_hop_less(inner)?].concat();
+        return (from == UE || from == "::ffff:0:7".parse::<Ipv6Addr>().unwrap()).then_some(sent);
+    }
+    (to == UE || to == "::ffff:0:7".parse::<Ipv6Addr>().unwrap()).then_some(())?;
+    let inner = one_hop_less(packet)?;
+    let mut message = vec![0x34, 255];
+    message.extend(u16::try_from(8 + inner.len()).ok()?.to_be_bytes());
+    message.extend(DOWN_TEID.to_be_bytes());
+    message.extend([0, 0, 0, 0x85, 1, 0, QFI, 0]);
+    message.extend(inner);
+    let mut outer = v4(LOCAL, PEER, &rig::frame::udp(2152, &message));
+    outer[1] = 0xb8;
+    outer[6] = 0x40;
+    outer[20..22].copy_from_slice(&2152u16.to_be_bytes());
+    outer[10..12].copy_from_slice(&[0, 0]);
+    let sum = checksum::checksum(&outer[..20]);
+    outer[10..12].copy_from_slice(&sum.to_be_bytes());
+    Some([&NEXT[..], &OURS, &[8, 0], &outer].concat())
+}
+
+/// The packet without what follows it.
+fn whole<'a>(kind: &[u8], packet: &'a [u8]) -> Option<&'a [u8]> {
+    if kind == [8, 0] {
+        let header = ipv4::header(packet).ok()?;
+        ipv4::checksum_ok(packet, header.header_len).then_some(())?;
+        packet.get(..header.total_len.into())
+    } else {
+        let header = (kind == [0x86, 0xdd]).then(|| ipv6::header(packet).ok())??;
+        packet.get(..usize::try_from(header.total_len).ok()?)
+    }
+}
+
+/// Source and destination; the UE's /64 reads as `::ffff:0:7`, whatever the address in it.
+fn ends(packet: &[u8]) -> Option<(std::net::IpAddr, std::net::IpAddr)> {
+    if packet.first()? >> 4 == 4 {
+        let header = ipv4::header(packet).ok()?;
+        return Some((header.src.into(), header.dst.into()));
+    }
+    let header = ipv6::header(packet).ok()?;
+    let stand_in = |address: Ipv6Addr| {
+        if address.segments()[..4] == UE6.segments()[..4] { "::ffff:0:7".parse().unwrap() } else { address }
+    };
+    Some((stand_in(header.src).into(), stand_in(header.dst).into()))
+}
+
+fn one_hop_less(packet: &[u8]) -> Option<Vec<u8>> {
+    let mut packet = packet.to_vec();
+    let at = if packet[0] >> 4 == 4 { 8 } else { 7 };
+    packet[at] = packet[at].checked_sub(1).filter(|&hops| hops > 0)?;
+    if at == 8 {
+        let length = usize::from(packet[0] & 15) * 4;
+        packet[10..12].copy_from_slice(&[0, 0]);
+        let sum = checksum::checksum(&packet[..length]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    Some(packet)
+}
+
+#[test]
+fn cut_and_damaged_packets_are_never_transformed_wrongly() {
+    with_node("cut_and_damaged_packets_are_never_transformed_wrongly", |node| {
+        let payload = rig::frame::udp(53, &[3; 4]);
+        let whole = [
+            tunnelled(&v4(UE, REMOTE, &payload)),
+            tunnelled(&v6(UE6, REMOTE6, &payload)),
+            eth(OURS, 0x0800, &v4(REMOTE, UE, &payload)),
+            eth(OURS, 0x86dd, &v6(REMOTE6, UE6, &payload)),
+        ];
+        let mut frames = Vec::new();
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        for frame in &whole {
+            assert_eq!(node.forwards(frame), reference(frame).unwrap());
+            frames.extend((14..frame.len()).map(|len| frame[..len].to_vec()));
+            for _ in 0..300 {
+                let mut damaged = frame.clone();
+                for _ in 0..=random(2) {
+                    let at = random(damaged.len());
+                    damaged[at] = [random(256), 0, 255, usize::from(damaged[at]) ^ 1 << random(8)][random(4)]
+                        .try_into()
+                        .unwrap();
+                }
+                damaged.truncate(damaged.len() - random(2) * random(20));
+                frames.push(damaged);
+            }
+        }
+        let forwarded = AtomicU64::new(0);
+        side_by_side(&frames, |frame| {
+            let run = node.run(frame);
+            if run.action == Action::Redirect {
+                forwarded.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(Some(run.frame), reference(frame), "{frame:02x?}");
+            } else {
+                assert_eq!(&run.frame, frame);
+            }
+        });
+        assert!(forwarded.into_inner() > 20, "damaged payloads pass");
+    });
+}
+
+#[test]
+fn a_record_that_is_replaced_is_never_missing() {
+    with_node("a_record_that_is_replaced_is_never_missing", |mut node| {
+        // Dropping leaves the packet as it is, so one test run may repeat it.
+        let usage = |cell| [Some(UsageCell { cell, before_qos: true }), None, None];
+        let drops = |cell| FastRecord { far_drop: true, usage: usage(cell), ..record(FastDirection::Uplink) };
+        node.path.insert_or_replace(TUNNEL_KEY, &drops(8)).unwrap();
+        let repeat = 3_000_000;
+        let done = AtomicBool::new(false);
+        let Node { path, steering } = &mut node;
+        let replaced = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut replaced = 0u32;
+                while !done.load(Ordering::Relaxed) {
+                    path.insert_or_replace(TUNNEL_KEY, &drops(8 + replaced % 2)).unwrap();
+                    // Neighbours come and go in the same buckets, and move about.
+                    let key = FastKey::Tunnel { local: LOCAL, teid: 100 + replaced % 61 };
+                    path.insert_or_replace(key, &drops(10)).unwrap();
+                    if replaced % 61 > 30 {
+                        assert!(path.remove(&key));
+                    }
+                    replaced += 1;
+                }
+                replaced
+            });
+            assert_eq!(steering.test_run(&uplink(), repeat).unwrap().action, Action::Drop);
+            done.store(true, Ordering::Relaxed);
+            writer.join().unwrap()
+        });
+        assert!(replaced > 10_000, "only {replaced} replacements");
+        let counters = node.counters();
+        assert_eq!((counters.dropped(FastDrop::FarDrop), counters.total()), (repeat.into(), repeat.into()));
+        assert_eq!(node.cell(8)[1] + node.cell(9)[1], repeat.into());
+        assert!(node.cell(8)[1] > 0 && node.cell(9)[1] > 0);
+        assert_eq!(node.cell(10)[1], 0);
+    });
+}
+
+#[test]
+fn a_full_table_finds_every_key_and_refuses_the_next() {
+    if !rig::is_root("a_full_table_finds_every_key_and_refuses_the_next") {
+        return;
+    }
+    rig::in_namespace(|_| {
+        fast::interfaces();
+        let mut node = Node::new(600);
+        let address = |host: u32| Ipv4Addr::from_bits(0x0a2e_0000 + host);
+        let key = |host| FastKey::Ipv4 { instance: 0, address: address(host) };
+        let downlink = record(FastDirection::Downlink);
+        for host in 0..597 {
+            node.path.insert_or_replace(key(host), &downlink).unwrap();
+        }
+        let refused = node.path.insert_or_replace(key(597), &downlink);
+        assert!(matches!(refused, Err(FastPathError::Full { limit: 600 })));
+        // A replacement is no new key; so many that spare records run out and a grace period is waited for.
+        for round in 0..10_000 {
+            node.path.insert_or_replace(key(round % 597), &downlink).unwrap();
+        }
+        node.path.wait_for_readers().unwrap();
+        let hosts: Vec<_> = (0..597).collect();
+        side_by_side(&hosts, |&host| {
+            node.forwards(&eth(OURS, 0x0800, &v4(REMOTE, address(host), &[0; 8])));
+        });
+        for bad in [
+            FastRecord { destination: FastDestination::Hop(8), ..downlink },
+            FastRecord { usage: [Some(UsageCell { cell: 1024, before_qos: false }), None, None], ..downlink },
+        ] {
+            let refused = node.path.insert_or_replace(UE_KEY, &bad);
+            assert!(matches!(refused, Err(FastPathError::OutOfRange { .. })), "{refused:?}");
+        }
+        let mut plain = Steering::load(SteeringConfig::default()).unwrap();
+        assert!(matches!(plain.set_instance(None), Err(Error::NoFastPath)));
+    });
+}

@@ -1,0 +1,34 @@
+//! A fast path as tests use it.
+
+use kaido_xdp::{FastPath, FastPathConfig};
+
+use super::run;
+
+/// Next hops by interface.
+pub const N3: u32 = 0;
+pub const N6: u32 = 1;
+
+pub fn config(records_max: u32, fixed_source_port: bool) -> FastPathConfig {
+    FastPathConfig {
+        records_max,
+        usage_cells_max: 1024,
+        templates_max: 64,
+        hops_max: 8,
+        fixed_source_port,
+        seed: [
+            0x1234_5678_9abc_def1,
+            0x0fed_cba9_8765_4321,
+            0x1357_9bdf_0246_8ace | 1,
+            0x2468_ace0_1357_9bdf,
+        ],
+    }
+}
+
+pub fn path(config: &FastPathConfig) -> FastPath {
+    FastPath::load(config).unwrap()
+}
+
+/// Two interfaces to send to, `kb-n3` and `kb-n6`, in the thread's namespace; test runs come in by `lo`.
+pub fn interfaces() {
+    run("ip link add kb-n3 type veth peer name kb-n6");
+}
