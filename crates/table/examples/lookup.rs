@@ -14,7 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for key in 0..KEYS {
         table.insert(key, key)?;
     }
-    let (bytes, pages) = table.memory();
+    let memory = table.memory();
+    let (bytes, pages) = (memory.bytes(), memory.pages);
     println!("{KEYS} keys in {} MiB, {pages}", bytes >> 20);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,11 +1,10 @@
-//! A fixed array in huge pages, born zeroed.
+//! An array that never moves: its address space is reserved at once, its memory comes as it grows.
 
 use std::marker::PhantomData;
-use std::ops::Index;
 
-#[cfg(not(loom))]
-use crate::region::Region;
 use crate::region::RegionError;
+#[cfg(not(any(loom, shuttle)))]
+use crate::reserve::Reserve;
 
 /// A type whose all-zero bytes are its empty value.
 ///
@@ -13,72 +12,107 @@ use crate::region::RegionError;
 /// All-zero memory must be a valid value of the type.
 pub(crate) unsafe trait Zeroed {
     /// The empty value, for where memory does not come zeroed.
-    #[cfg_attr(not(loom), allow(dead_code))]
+    #[cfg_attr(not(any(loom, shuttle)), allow(dead_code))]
     fn zeroed() -> Self;
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 #[derive(Debug)]
 pub(crate) struct Array<T> {
-    region: Region,
-    len: usize,
+    reserve: Reserve,
+    len_max: usize,
     of: PhantomData<T>,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 impl<T: Zeroed> Array<T> {
-    /// Maps an array of `len` empty values. They are never dropped: the owner clears what needs it.
-    pub(crate) fn zeroed(len: usize) -> Result<Self, RegionError> {
+    /// An array that can grow to `len_max` empty values. They are never dropped: the owner clears
+    /// what needs it.
+    pub(crate) fn reserve(len_max: usize) -> Result<Self, RegionError> {
         const { assert!(align_of::<T>() <= 4096) };
-        let region = Region::map(len.saturating_mul(size_of::<T>()))?;
-        Ok(Self { region, len, of: PhantomData })
+        let reserve = Reserve::new(len_max.saturating_mul(size_of::<T>()))?;
+        Ok(Self { reserve, len_max, of: PhantomData })
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.len
+    /// Has memory behind at least the first `len` values; `false` when there is none to be had.
+    #[must_use]
+    pub(crate) fn grow_to(&self, len: usize) -> bool {
+        len <= self.len_max && self.reserve.commit(len * size_of::<T>())
     }
 
-    pub(crate) fn region(&self) -> &Region {
-        &self.region
+    pub(crate) fn memory(&self) -> &Reserve {
+        &self.reserve
     }
 }
 
-#[cfg(not(loom))]
-impl<T> Index<usize> for Array<T> {
-    type Output = T;
+#[cfg(not(any(loom, shuttle)))]
+impl<T> Array<T> {
+    pub(crate) fn len_max(&self) -> usize {
+        self.len_max
+    }
 
+    /// Whether a value lies in the array.
     #[inline(always)]
-    fn index(&self, index: usize) -> &T {
-        assert!(index < self.len);
-        // SAFETY: the index is in range, the region is page-aligned and was born zeroed, which
-        // `Zeroed` makes a valid `T`; shared references only, so `T`'s own cells rule mutation.
-        unsafe { self.region.base().cast::<T>().add(index).as_ref() }
+    pub(crate) fn contains(&self, value: &T) -> bool {
+        let offset = std::ptr::from_ref(value).addr().wrapping_sub(self.reserve.base().addr().get());
+        offset < self.len_max * size_of::<T>()
+    }
+
+    /// A value of the array.
+    ///
+    /// # Safety
+    /// [`Array::grow_to`] was called with more than `index` and returned `true`.
+    #[inline(always)]
+    pub(crate) unsafe fn at(&self, index: usize) -> &T {
+        debug_assert!(index < self.len_max);
+        // SAFETY: the memory is there, aligned to a page, and was born zeroed, which `Zeroed` makes a
+        // valid `T`; shared references only, so `T`'s own cells rule mutation.
+        unsafe { self.reserve.base().cast::<T>().add(index).as_ref() }
     }
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 #[derive(Debug)]
 pub(crate) struct Array<T> {
     items: Box<[T]>,
     of: PhantomData<T>,
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 impl<T: Zeroed> Array<T> {
-    pub(crate) fn zeroed(len: usize) -> Result<Self, RegionError> {
-        Ok(Self { items: (0..len).map(|_| T::zeroed()).collect(), of: PhantomData })
+    pub(crate) fn reserve(len_max: usize) -> Result<Self, RegionError> {
+        Ok(Self { items: (0..len_max).map(|_| T::zeroed()).collect(), of: PhantomData })
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.items.len()
+    pub(crate) fn grow_to(&self, len: usize) -> bool {
+        len <= self.items.len()
     }
 }
 
-#[cfg(loom)]
-impl<T> Index<usize> for Array<T> {
-    type Output = T;
+#[cfg(any(loom, shuttle))]
+impl<T> Array<T> {
+    pub(crate) fn len_max(&self) -> usize {
+        self.items.len()
+    }
 
-    fn index(&self, index: usize) -> &T {
+    pub(crate) fn contains(&self, value: &T) -> bool {
+        self.items.as_ptr_range().contains(&std::ptr::from_ref(value))
+    }
+
+    pub(crate) unsafe fn at(&self, index: usize) -> &T {
         &self.items[index]
     }
+}
+
+/// Asks for the lines of a value, at most four, before they are read.
+#[inline(always)]
+pub(crate) fn prefetch<T>(target: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in 0..size_of::<T>().div_ceil(64).clamp(1, 4) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that a program could notice, at any address.
+        unsafe { _mm_prefetch(std::ptr::from_ref(target).cast::<i8>().wrapping_add(line * 64), _MM_HINT_T0) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = target;
 }

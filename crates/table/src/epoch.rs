@@ -4,20 +4,13 @@
 //! then ends. The memory is free once every announced epoch is later. Readers never wait: to pin is one
 //! store and one fence for a whole batch.
 
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, fence, lock};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, fence, lock};
 
 /// Most readers of one domain at a time.
-#[cfg(not(loom))]
-const READERS_MAX: usize = 256;
-#[cfg(loom)]
-const READERS_MAX: usize = 2;
+const READERS_MAX: usize = if cfg!(any(loom, shuttle)) { 4 } else { 256 };
 
 /// The announcement of a reader that holds nothing.
 const IDLE: u64 = u64::MAX;
-
-#[derive(Debug)]
-#[repr(align(128))] // Two lines: the adjacent-line prefetcher pairs them.
-struct Announcement(AtomicU64);
 
 /// A set of tables and readers that share their grace periods. Cloning gives another handle to it.
 #[derive(Clone, Debug)]
@@ -25,8 +18,12 @@ pub struct Domain(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    epoch: AtomicU64,
-    readers: Box<[Announcement]>,
+    /// Readers that were ever there at a time; slots from here on were never used.
+    readers_most: AtomicUsize,
+    /// What each reader announces.
+    readers: Box<[Padded<AtomicU64>]>,
+    /// Counts from one, so that the stamp zero is earlier than any reader.
+    epoch: Padded<AtomicU64>,
     free_slots: Mutex<Vec<usize>>,
 }
 
@@ -44,9 +41,14 @@ impl Default for Domain {
 impl Domain {
     /// A domain without readers.
     pub fn new() -> Self {
-        let readers = (0..READERS_MAX).map(|_| Announcement(AtomicU64::new(IDLE))).collect();
+        let readers = (0..READERS_MAX).map(|_| Padded(AtomicU64::new(IDLE))).collect();
         let free_slots = Mutex::new((0..READERS_MAX).rev().collect());
-        Self(Arc::new(Shared { epoch: AtomicU64::new(0), readers, free_slots }))
+        Self(Arc::new(Shared {
+            readers_most: AtomicUsize::new(0),
+            readers,
+            epoch: Padded(AtomicU64::new(1)),
+            free_slots,
+        }))
     }
 
     /// Registers a reader, one for each thread that looks things up.
@@ -55,6 +57,9 @@ impl Domain {
     /// [`TooManyReaders`] at the 257th.
     pub fn reader(&self) -> Result<Reader, TooManyReaders> {
         let slot = lock(&self.0.free_slots).pop().ok_or(TooManyReaders)?;
+        // Slots are given out from the lowest on. Relaxed: the fence in `pin` orders this before the first
+        // announcement, as it does the announcement itself.
+        self.0.readers_most.fetch_max(slot + 1, Ordering::Relaxed);
         Ok(Reader { domain: self.clone(), slot })
     }
 
@@ -64,19 +69,20 @@ impl Domain {
         // announcement, or the reader's loads see that the record was unlinked.
         fence(Ordering::SeqCst);
         // Release, so that a reader that announces a later epoch has seen the unlinking.
-        self.0.epoch.fetch_add(1, Ordering::AcqRel)
+        self.0.epoch.0.fetch_add(1, Ordering::AcqRel)
     }
 
     /// The earliest epoch that a reader may still be in; `u64::MAX` when none reads.
     pub(crate) fn oldest_reader(&self) -> u64 {
         fence(Ordering::SeqCst);
+        let most = self.0.readers_most.load(Ordering::Relaxed);
         // Acquire, so that what an ended reader did comes before the reuse of what it held.
-        self.0.readers.iter().map(|reader| reader.0.load(Ordering::Acquire)).min().unwrap_or(IDLE)
+        self.0.readers[..most].iter().map(|reader| reader.0.load(Ordering::Acquire)).min().unwrap_or(IDLE)
     }
 
     /// Waits until every reading that was in progress has ended, at most `longest`; `false` when one
     /// has not. Not to be called under a guard of the domain.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub fn synchronize(&self, longest: std::time::Duration) -> bool {
         let stamp = self.retire();
         let began = std::time::Instant::now();
@@ -108,7 +114,7 @@ impl Reader {
     pub fn pin(&mut self) -> Guard<'_> {
         let shared = &self.domain.0;
         // Acquire pairs with `retire`: an epoch seen here comes with every unlinking before it.
-        let epoch = shared.epoch.load(Ordering::Acquire);
+        let epoch = shared.epoch.0.load(Ordering::Acquire);
         shared.readers[self.slot].0.store(epoch, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         Guard { reader: self }
@@ -144,7 +150,7 @@ impl Drop for Guard<'_> {
 }
 
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

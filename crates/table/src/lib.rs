@@ -1,24 +1,34 @@
 //! Data structures of the fast path that know no protocol.
 //!
-//! - [`Table`]: exact match; batched lock-free lookup, atomic in-place replacement, many writers;
+//! - [`Table`]: exact match; batched lock-free lookup, atomic in-place replacement, many writers, growth
+//!   that no reader waits for; [`Stages`] lets a caller do its own work between the steps of a lookup;
 //! - [`Domain`]: the grace periods after which a replaced record's memory is used again;
 //! - [`Region`]: memory in the largest pages to be had.
 //!
 //! ```text
-//!   key ──keyed hash──▶ bucket (one cache line)            record slab
-//!                       ┌ tag·index × 7 ┬ overflow ┐       ┌───────────┐
-//!                       │ 3f1a·12 …     │    0     │ ────▶ │ key value │
-//!                       └───────────────┴──────────┘       └───────────┘
+//!   key ─keyed hash─▶ directory ─▶ segment of buckets, one cache line each    record slab
+//!                     ┌───┐        ┌ tag × 10 ┬ overflow ┬ index × 10 ┐       ┌───────────┐
+//!                     │ · │ ─────▶ │ 3f1a …   │    0     │ 12 …       │ ────▶ │ key value │
+//!                     └───┘        └──────────┴──────────┴────────────┘       └───────────┘
 //! ```
 
 mod array;
+mod bucket;
 mod epoch;
 mod hash;
+mod index;
 mod region;
+#[cfg(not(any(loom, shuttle)))]
+mod reserve;
+mod slab;
+mod stages;
 mod sync;
 mod table;
 
 pub use epoch::{Domain, Guard, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 pub use region::{Pages, Region, RegionError};
+pub use stages::{Probe, Stages};
+#[cfg(not(any(loom, shuttle)))]
+pub use table::TableMemory;
 pub use table::{LOOKUP_BATCH_MAX, Table, TableError};

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::ptr::NonNull;
 
-/// Pages that back a [`Region`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Pages that back a [`Region`] or a table, the largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pages {
     /// Reserved 1 GiB pages.
     Huge1G,
@@ -35,6 +35,12 @@ pub struct RegionError {
     source: std::io::Error,
 }
 
+impl RegionError {
+    pub(crate) fn new(bytes: usize, source: std::io::Error) -> Self {
+        Self { bytes, source }
+    }
+}
+
 /// Zeroed, page-aligned, private memory, released on drop.
 #[derive(Debug)]
 pub struct Region {
@@ -49,8 +55,8 @@ unsafe impl Send for Region {}
 // SAFETY: as above; `&Region` gives out nothing but the address.
 unsafe impl Sync for Region {}
 
-const GIB: usize = 1 << 30;
-const MIB2: usize = 2 << 20;
+pub(crate) const GIB: usize = 1 << 30;
+pub(crate) const MIB2: usize = 2 << 20;
 
 impl Region {
     /// Maps at least `bytes` of zeroed memory.
@@ -70,7 +76,7 @@ impl Region {
         {
             return Ok(region);
         }
-        map::transparent(bytes.next_multiple_of(4096)).map_err(|source| RegionError { bytes, source })
+        map::transparent(bytes.next_multiple_of(4096)).map_err(|source| RegionError::new(bytes, source))
     }
 
     /// First byte.

@@ -1,0 +1,133 @@
+//! One lookup in three steps, to be taken for a whole batch each.
+
+use crate::array::prefetch;
+use crate::bucket::{Bucket, tag_of};
+use crate::hash::Key;
+use crate::slab::Cell;
+use crate::table::Table;
+
+/// Lookups in stages under one guard: [`Stages::hash`] a whole batch, then [`Stages::probe`] it, then
+/// [`Stages::resolve`] it. Each stage asks for the memory that the next one reads, so that the misses of
+/// a batch overlap.
+pub struct Stages<'g, K, V> {
+    table: &'g Table<K, V>,
+}
+
+impl<K, V> Clone for Stages<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Stages<'_, K, V> {}
+
+impl<K, V> std::fmt::Debug for Stages<'_, K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stages").finish_non_exhaustive()
+    }
+}
+
+/// What is known of a lookup between its stages. The default is that of a key that is not there.
+pub struct Probe<'g, K, V> {
+    hash: u64,
+    /// Where to look; nothing when it is known that the key is not there.
+    home: Option<&'g Bucket>,
+    /// The first record with the key's tag.
+    record: Option<&'g Cell<K, V>>,
+}
+
+impl<K, V> Clone for Probe<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Probe<'_, K, V> {}
+
+impl<K, V> Default for Probe<'_, K, V> {
+    fn default() -> Self {
+        Self { hash: 0, home: None, record: None }
+    }
+}
+
+impl<K, V> std::fmt::Debug for Probe<'_, K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Probe").field("hash", &self.hash).finish_non_exhaustive()
+    }
+}
+
+impl<'g, K: Key, V> Stages<'g, K, V> {
+    pub(crate) fn new(table: &'g Table<K, V>) -> Self {
+        Self { table }
+    }
+
+    /// Hashes a key and asks for its home bucket.
+    #[inline(always)]
+    #[must_use]
+    pub fn hash(self, key: &K) -> Probe<'g, K, V> {
+        let hash = self.table.seed.hash(key);
+        let home = self.table.index.home(hash);
+        prefetch(home);
+        Probe { hash, home: Some(home), record: None }
+    }
+
+    /// Compares the tags of the home bucket and asks for the first record that may be the key's.
+    ///
+    /// # Panics
+    /// When the probe was begun in another table.
+    #[inline(always)]
+    pub fn probe(self, probe: &mut Probe<'g, K, V>) {
+        let Some(home) = probe.home else { return };
+        // The numbers in another table's bucket are not of our records.
+        assert!(self.table.index.owns(home), "the probe is of another table");
+        let scan = home.scan(tag_of(probe.hash));
+        if let Some(slot) = scan.first() {
+            probe.record = Some(self.ask(home.record(slot)));
+        } else if scan.overflowed {
+            self.probe_further(probe);
+        } else {
+            probe.home = None;
+        }
+    }
+
+    /// The value of the key that `probe` was made for.
+    #[inline(always)]
+    #[must_use]
+    pub fn resolve(self, probe: Probe<'g, K, V>, key: &K) -> Option<&'g V> {
+        if let Some(cell) = probe.record {
+            // SAFETY: the index named the record under the guard, so it is complete and is kept.
+            let record = unsafe { cell.record() };
+            if record.key == *key {
+                return Some(&record.value);
+            }
+        } else if probe.home.is_none() {
+            return None;
+        }
+        self.search(probe.hash, key)
+    }
+
+    /// Looks for the tag where a key goes that found its home full.
+    #[cold]
+    #[inline(never)]
+    fn probe_further(self, probe: &mut Probe<'g, K, V>) {
+        match self.table.index.find(probe.hash, |_| true) {
+            Some(place) => probe.record = Some(self.ask(place.record)),
+            None => probe.home = None,
+        }
+    }
+
+    /// The complete search: another key had the same tag, or the slot was taken by another key since.
+    #[cold]
+    #[inline(never)]
+    fn search(self, hash: u64, key: &K) -> Option<&'g V> {
+        self.table.lookup(hash, key)
+    }
+
+    #[inline(always)]
+    fn ask(self, record: u32) -> &'g Cell<K, V> {
+        // SAFETY: the index named the record, so the slab gave it out.
+        let cell = unsafe { self.table.slab.cell(record) };
+        prefetch(cell);
+        cell
+    }
+}
