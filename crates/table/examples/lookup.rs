@@ -1,54 +1,153 @@
-//! A table that is read and replaced at the same time: `cargo run --release -p kaido-table --example lookup`.
+//! What the exact-match table costs: `cargo run --release -p kaido-table --example lookup [keys ...]`.
+//!
+//! Records of 64 bytes (a 16-byte key and 48 bytes of value), keys in random order, one writer. A table
+//! is filled, read in batches, replaced while another thread reads, and emptied.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use kaido_table::{Domain, LOOKUP_BATCH_MAX, Table};
+use kaido_table::{Domain, LOOKUP_BATCH_MAX, Reader, Table};
 
-const KEYS: u64 = 1 << 20;
-const ROUNDS: u64 = 1 << 16;
+type Value = [u64; 6];
+type Sessions = Table<u128, Value>;
+
+const LOOKUPS: u32 = 1 << 23;
+const ROUNDS: usize = 5;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let domain = Domain::new();
-    let table = Table::new(&domain, u32::try_from(KEYS)?)?;
-    for key in 0..KEYS {
-        table.insert(key, key)?;
+    let mut sizes = Vec::new();
+    for size in std::env::args().skip(1) {
+        sizes.push(size.parse()?);
     }
-    let memory = table.memory();
-    let (bytes, pages) = (memory.bytes(), memory.pages);
-    println!("{KEYS} keys in {} MiB, {pages}", bytes >> 20);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let mut replaced = 0u64;
-            while !done.load(Ordering::Relaxed) {
-                let key = replaced.wrapping_mul(0x9e37_79b9_7f4a_7c15) % KEYS;
-                if table.replace(key, key).is_ok() {
-                    replaced += 1;
-                }
-            }
-            replaced
-        });
-        let mut reader = domain.reader().ok()?;
-        let began = Instant::now();
-        let mut chance = 1u64;
-        for _ in 0..ROUNDS {
-            let keys: [u64; LOOKUP_BATCH_MAX] = std::array::from_fn(|_| {
-                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (chance >> 33) % KEYS
-            });
-            let guard = reader.pin();
-            let mut found = [None; LOOKUP_BATCH_MAX];
-            table.get_batch(&guard, &keys, &mut found);
-            assert!(found.iter().zip(&keys).all(|(value, key)| *value == Some(key)), "a key was missed");
-        }
-        let took = began.elapsed();
-        done.store(true, Ordering::Relaxed);
-        let lookups = ROUNDS * LOOKUP_BATCH_MAX as u64;
-        println!("{:.1} ns a lookup, random keys", took.as_secs_f64() * 1e9 / lookups as f64);
-        println!("{} replacements meanwhile, no key missed", writer.join().unwrap_or(0));
-        Some(())
-    })
-    .ok_or("no reader")?;
+    if sizes.is_empty() {
+        sizes = vec![1, 65_536, 1 << 20, 1 << 24];
+    }
+    println!(
+        "{:>9} {:>9} {:>9} {:>8} {:>8} {:>10} {:>10} {:>10} {:>6} {:>7} pages",
+        "keys", "ns/lookup", "min", "+writes", "ns/get", "insert/s", "replace/s", "remove/s", "B/key", "load"
+    );
+    for keys in sizes {
+        measure(keys)?;
+    }
     Ok(())
+}
+
+fn measure(keys: u32) -> Result<(), Box<dyn std::error::Error>> {
+    let domain = Domain::new();
+    let table = Sessions::new(&domain, keys)?;
+    let mut reader = domain.reader()?;
+    let began = Instant::now();
+    for number in 0..keys {
+        table.insert(key_of(number), [number.into(); 6])?;
+    }
+    let inserts = rate(keys, began);
+    let memory = table.memory();
+
+    let mut batched: Vec<f64> =
+        (0..ROUNDS).map(|_| read_batches(&table, &mut reader, keys, LOOKUPS)).collect();
+    batched.sort_by(f64::total_cmp);
+    let single = read_singly(&table, &mut reader, keys);
+
+    let done = AtomicBool::new(false);
+    let (replaces, disturbed) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut rounds = Vec::new();
+            while !done.load(Ordering::Relaxed) {
+                rounds.push(read_batches(&table, &mut reader, keys, LOOKUPS >> 3));
+            }
+            rounds.sort_by(f64::total_cmp);
+            rounds[rounds.len() / 2]
+        });
+        let began = Instant::now();
+        let mut numbers = Numbers::new(keys);
+        let mut failed = 0;
+        for _ in 0..LOOKUPS / 2 {
+            let number = numbers.next();
+            failed += u32::from(table.replace(key_of(number), [number.into(); 6]).is_err());
+        }
+        let replaces = rate(LOOKUPS / 2, began);
+        assert!(failed == 0, "replacements failed");
+        done.store(true, Ordering::Relaxed);
+        (replaces, reading.join())
+    });
+    let disturbed = disturbed.map_err(|_| "the reader failed")?;
+
+    let began = Instant::now();
+    for number in 0..keys {
+        assert!(table.remove(&key_of(number)), "a key was missed");
+    }
+    let removes = rate(keys, began);
+    println!(
+        "{keys:>9} {:>9.1} {:>9.1} {disturbed:>8.1} {single:>8.1} {inserts:>10.0} {replaces:>10.0} {removes:>10.0} {:>6.1} {:>7.3} {}",
+        batched[ROUNDS / 2],
+        batched[0],
+        memory.bytes() as f64 / f64::from(keys),
+        memory.load,
+        memory.pages,
+    );
+    Ok(())
+}
+
+/// Looks up random keys in batches; nanoseconds each.
+fn read_batches(table: &Sessions, reader: &mut Reader, keys: u32, lookups: u32) -> f64 {
+    let mut numbers = Numbers::new(keys);
+    let batches = lookups as usize / LOOKUP_BATCH_MAX;
+    let began = Instant::now();
+    for _ in 0..batches {
+        let wanted: [u32; LOOKUP_BATCH_MAX] = std::array::from_fn(|_| numbers.next());
+        let batch = wanted.map(key_of);
+        let guard = reader.pin();
+        let mut found = [None; LOOKUP_BATCH_MAX];
+        table.get_batch(&guard, &batch, &mut found);
+        let right = found
+            .iter()
+            .zip(wanted)
+            .all(|(value, number)| value.is_some_and(|value| value[0] == u64::from(number)));
+        assert!(right, "a key was missed");
+    }
+    began.elapsed().as_secs_f64() * 1e9 / (batches * LOOKUP_BATCH_MAX) as f64
+}
+
+/// Looks up random keys one at a time, each found before the next is begun; nanoseconds each.
+fn read_singly(table: &Sessions, reader: &mut Reader, keys: u32) -> f64 {
+    let mut numbers = Numbers::new(keys);
+    let lookups = LOOKUPS >> 3;
+    let guard = reader.pin();
+    let began = Instant::now();
+    let mut chain = 0;
+    for _ in 0..lookups {
+        let number = numbers.next();
+        // The last value, minus itself, makes each lookup wait for the one before.
+        let found = table.get(&guard, &(key_of(number) + u128::from(chain)));
+        chain = found.map_or(1, |value| value[0] - value[1]);
+    }
+    assert!(chain == 0, "a key was missed");
+    began.elapsed().as_secs_f64() * 1e9 / f64::from(lookups)
+}
+
+fn rate(count: u32, began: Instant) -> f64 {
+    f64::from(count) / began.elapsed().as_secs_f64()
+}
+
+/// A key without order.
+fn key_of(number: u32) -> u128 {
+    u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) & u128::from(u64::MAX)
+}
+
+/// Random numbers below a bound.
+struct Numbers {
+    state: u64,
+    bound: u64,
+}
+
+impl Numbers {
+    fn new(bound: u32) -> Self {
+        Self { state: 0x2545_f491_4f6c_dd1d, bound: bound.into() }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // Less than the bound.
+    fn next(&mut self) -> u32 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (((self.state >> 32) * self.bound) >> 32) as u32
+    }
 }

@@ -30,8 +30,8 @@ const DEPTH_SMALL: u32 = if MODEL { 2 } else { 6 };
 const DEPTH_MAX: u32 = 16;
 /// Bits that tell which lock a writer takes, at most.
 const STRIPE_BITS_MAX: u32 = 6;
-/// A table that holds all its keys has this load, in percent.
-const LOAD_AT_KEYS_MAX: u64 = 85;
+/// A table that holds all its keys has this load, in percent, less what rounding takes.
+const LOAD_AT_KEYS_MAX: u64 = 86;
 /// A segment is split beyond this load, in percent.
 const LOAD_AT_SPLIT: usize = 90;
 /// Buckets that a key may lie away from home. Linear probing with ten slots a bucket fills so many in

@@ -5,21 +5,36 @@ use kaido_table::{Domain, Seed, Table};
 use loom::sync::Arc;
 use loom::thread;
 
+const SEED: Seed = Seed::fixed(3);
+
+type Boxes = Table<u64, Box<u32>>;
+
 /// What a reader finds of key 1 while `change` runs beside it, in every order that loom can think of. The value
 /// tells when it is read after its end: loom tracks the cell of every record.
-fn check(capacity: u32, change: fn(&Table<u64, Box<u32>>), found: fn(Option<u32>)) {
+fn check(
+    keys_max: u32,
+    keys: &[u64],
+    change: impl Fn(&Boxes) + Send + Sync + 'static,
+    found: fn(Option<u32>),
+) {
+    let keys = keys.to_vec();
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let domain = Domain::new();
-        let table = Arc::new(Table::with_seed(&domain, capacity, Seed::fixed(3)).unwrap());
-        table.insert(1u64, Box::new(10u32)).unwrap();
+        let table = Arc::new(Table::with_seed(&domain, keys_max, SEED).unwrap());
+        for &key in &keys {
+            table.insert(key, Box::new(10u32)).unwrap();
+        }
         let mut reader = domain.reader().unwrap();
         let looked_up = {
             let table = table.clone();
             thread::spawn(move || {
                 let guard = reader.pin();
-                found(table.get(&guard, &1).map(|value| **value));
+                let stages = table.stages(&guard);
+                let mut probe = stages.hash(&1);
+                stages.probe(&mut probe);
+                found(stages.resolve(probe, &1).map(|value| **value));
             })
         };
         change(&table);
@@ -27,10 +42,15 @@ fn check(capacity: u32, change: fn(&Table<u64, Box<u32>>), found: fn(Option<u32>
     });
 }
 
+fn always_ten(value: Option<u32>) {
+    assert_eq!(value, Some(10));
+}
+
 #[test]
 fn a_reader_sees_the_old_or_the_new_value() {
     check(
         1,
+        &[1],
         |table| {
             table.replace(1, Box::new(11)).unwrap();
             table.reclaim_now();
@@ -46,15 +66,64 @@ fn a_reader_sees_the_old_or_the_new_value() {
 fn removed_memory_is_not_reused_under_a_reader() {
     check(
         2,
+        &[1],
         |table| {
             assert!(table.remove(&1));
             table.reclaim_now();
             table.insert(2, Box::new(20)).unwrap();
         },
-        |value| {
-            if let Some(value) = value {
-                assert_eq!(value, 10);
-            }
+        |value| assert!(value.is_none_or(|value| value == 10)),
+    );
+}
+
+#[test]
+fn an_inserted_key_is_complete_when_it_is_seen() {
+    check(
+        1,
+        &[],
+        |table| table.insert(1, Box::new(10)).unwrap(),
+        |value| assert!(value.is_none_or(|value| value == 10)),
+    );
+}
+
+/// Four slots, of which three are as many as a segment may have in use: the next insertion splits it.
+#[test]
+fn a_key_is_not_missed_while_its_segment_is_split() {
+    check(8, &[1, 2, 3], |table| table.insert(4, Box::new(20)).unwrap(), always_ten);
+}
+
+/// Keys whose home is that of key 1 among two buckets.
+fn neighbours() -> impl Iterator<Item = u64> {
+    let home = |key: &u64| SEED.hash(key) >> 31 & 1;
+    (2..).filter(move |key| home(key) == home(&1))
+}
+
+/// Key 1 found its home full; when those that filled it go, it must still be found where it is.
+#[test]
+fn a_key_that_overflowed_is_found_while_others_go() {
+    let (first, second) = (neighbours().next().unwrap(), neighbours().nth(1).unwrap());
+    check(
+        3,
+        &[first, second, 1],
+        move |table| {
+            assert!(table.remove(&first));
+            assert!(table.remove(&second));
         },
+        always_ten,
+    );
+}
+
+/// A key that overflows beside the lookup of one that did so before.
+#[test]
+fn a_key_that_overflowed_is_found_while_another_does() {
+    let [first, second, third] = [0, 1, 2].map(|n| neighbours().nth(n).unwrap());
+    check(
+        4,
+        &[first, second, 1],
+        move |table| {
+            table.insert(third, Box::new(20)).unwrap();
+            assert!(table.remove(&third));
+        },
+        always_ten,
     );
 }

@@ -1,5 +1,5 @@
 //! The table against `HashMap`, and against readers that run while it changes.
-#![cfg(not(loom))]
+#![cfg(not(any(loom, shuttle)))]
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 use std::collections::HashMap;
