@@ -36,6 +36,12 @@ impl Frame {
         self.pool
     }
 
+    /// Where the data begins in the pool's memory, in bytes: what [`Frame::into_device`] would name first.
+    #[inline]
+    pub fn address(&self) -> u64 {
+        offset(self.index, usize::from(self.head))
+    }
+
     /// The packet's bytes; of a chain, those of the first segment.
     #[inline]
     pub fn data(&self) -> &[u8] {

@@ -1,8 +1,14 @@
-//! Model check of the free stack: two threads take and return frames. Run by `make test`.
+//! Model checks: the free stack, whose frames two threads take and return; the shared queue, from which two workers
+//! claim and whose order they keep. Run by `make test`.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
+use kaido_engine::shared::CommitRing;
 use kaido_engine::{FRAME_SIZE, Frame, FramePool};
+use kaido_xsk::Desc;
+use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, Tries};
+use kaido_xsk::ring::Producer;
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -38,5 +44,114 @@ fn a_frame_is_held_by_one_thread_at_a_time() {
         turn(pool, &held);
         other.join().unwrap();
         assert_eq!(pool.free_frames(), 2);
+    });
+}
+
+/// Shortly before the cursors wrap.
+const START: u32 = u32::MAX - 1;
+
+/// A queue of descriptors that say at which cursor value they were put, twice over, and what has left it.
+struct Queue {
+    ring: SharedConsumer<Desc, std::sync::Arc<DescRing>>,
+    commit: CommitRing<u64>,
+    /// Touched in `leave` alone: loom sees to it that this is one thread at a time.
+    left: UnsafeCell<Vec<u64>>,
+}
+
+// SAFETY: `left` is touched under the commit ring's election, which is what is checked.
+unsafe impl Sync for Queue {}
+// SAFETY: as above.
+unsafe impl Send for Queue {}
+
+fn queue(capacity: u32, window: u32) -> (Arc<Queue>, Producer<Desc, std::sync::Arc<DescRing>>) {
+    let memory = std::sync::Arc::new(DescRing::new(capacity, START));
+    // SAFETY: the only producer and the only consumer.
+    let (producer, ring) = unsafe { (Producer::new(memory.clone()), SharedConsumer::new(memory)) };
+    let commit = CommitRing::new(window, START, 2);
+    (Arc::new(Queue { ring, commit, left: UnsafeCell::new(Vec::new()) }), producer)
+}
+
+fn put(producer: &mut Producer<Desc, std::sync::Arc<DescRing>>, number: u32) -> bool {
+    let cursor = START.wrapping_add(number);
+    producer.push(&[Desc::new(cursor.into(), cursor)]) == 1
+}
+
+/// Claims a block of up to `most` entries and checks the copies; its outcome, and the numbers of its entries.
+fn claim(queue: &Queue, most: usize) -> (Claim, Vec<u64>) {
+    let mut descs = vec![Desc::default(); most];
+    let claim = queue.ring.claim(&mut descs, &queue.commit, <[Desc]>::len, &mut Tries::default());
+    let Claim::Block(block) = &claim else { return (claim, Vec::new()) };
+    let ahead = block.start().wrapping_add(block.len()).wrapping_sub(queue.commit.head());
+    assert!(ahead <= queue.commit.window(), "claimed beyond the window");
+    let numbers = (0..block.len()).map(|at| {
+        let cursor = block.start().wrapping_add(at);
+        let desc = descs[at as usize];
+        assert_eq!((desc.addr, desc.len), (cursor.into(), cursor), "a descriptor that was overwritten");
+        cursor.wrapping_sub(START).into()
+    });
+    let numbers = numbers.collect();
+    (claim, numbers)
+}
+
+/// Claims and finishes up to `blocks` blocks.
+fn work(queue: &Queue, blocks: usize, most: usize) {
+    for _ in 0..blocks {
+        if let (Claim::Block(block), mut numbers) = claim(queue, most) {
+            let leave = |left: &mut &UnsafeCell<Vec<u64>>, output: &mut Vec<u64>| {
+                // SAFETY: exclusive by the election; loom notices if not.
+                left.with_mut(|left| unsafe { (*left).append(output) });
+            };
+            queue.commit.finish(block, &mut numbers, &mut &queue.left, leave, |_| {});
+            assert!(numbers.is_empty());
+        }
+    }
+}
+
+/// Takes the rest, and checks that `total` have left, in order.
+fn close(queue: &Queue, total: u32) {
+    work(queue, total as usize, 8);
+    assert_eq!(claim(queue, 8).0, Claim::Empty);
+    // SAFETY: the other threads have ended.
+    let left = queue.left.with(|left| unsafe { (*left).clone() });
+    assert_eq!(left, (0..u64::from(total)).collect::<Vec<_>>());
+    assert_eq!(queue.commit.head(), START.wrapping_add(total));
+}
+
+fn bounded(preemptions: usize) -> loom::model::Builder {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model
+}
+
+#[test]
+fn blocks_of_two_workers_leave_in_the_order_of_their_claims() {
+    bounded(3).check(|| {
+        let (queue, mut producer) = queue(4, 2);
+        (0..4).for_each(|number| assert!(put(&mut producer, number)));
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || work(&queue, 2, 1))
+        };
+        work(&queue, 2, 2);
+        other.join().unwrap();
+        close(&queue, 4);
+    });
+}
+
+#[test]
+fn slots_that_are_written_again_are_never_taken_for_old_ones() {
+    bounded(2).check(|| {
+        let (queue, mut producer) = queue(2, 4);
+        (0..2).for_each(|number| assert!(put(&mut producer, number)));
+        let workers = [1, 2].map(|most| {
+            let queue = queue.clone();
+            thread::spawn(move || work(&queue, 1, most))
+        });
+        let mut total = 2;
+        for _ in 0..2 {
+            total += u32::from(put(&mut producer, total));
+        }
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        close(&queue, total);
     });
 }

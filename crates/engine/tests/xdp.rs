@@ -2,10 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kaido_engine::port::{XdpOptions, XdpPool, XdpPort};
-use kaido_engine::{Batch, Frame, FramePool, Port};
+use kaido_engine::port::{SharedXdp, XdpOptions, XdpPool, XdpPort};
+use kaido_engine::reorder::ReorderMeter;
+use kaido_engine::shared::{Order, SharedQueue, SharedTotals};
+use kaido_engine::{
+    Batch, Frame, FramePool, Function, KernelPath, Output, Port, PortId, Worker, WorkerSettings,
+};
 use kaido_xdp::{AttachMode, Roles, Steering, SteeringConfig};
 
 mod rig;
@@ -289,4 +295,98 @@ fn busy_polling_receives_and_sends() {
         port.close();
         assert_eq!(pool.free_frames(), pool.frames());
     });
+}
+
+/// Answers UDP to port 2152 with the same payload to port 5000; what else comes is left to the kernel.
+struct Answer([u8; HEADERS]);
+
+impl Function for Answer {
+    fn name(&self) -> &'static str {
+        "answer"
+    }
+
+    fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
+        for mut frame in batch.drain(..) {
+            if !is_udp(frame.data(), 2152) {
+                out.to_kernel(port, frame);
+                continue;
+            }
+            // Blocks of uneven cost: the later one is finished first.
+            if frame.data()[HEADERS + 3].is_multiple_of(16) {
+                std::thread::yield_now();
+            }
+            redirect(&mut frame, &self.0);
+            out.transmit(port, frame);
+        }
+    }
+
+    fn tick(&mut self, _out: &mut Output<'_>) {}
+}
+
+#[test]
+fn two_workers_share_a_queue_and_keep_its_order() {
+    if !rig::is_root("two_workers_share_a_queue_and_keep_its_order") {
+        return;
+    }
+    // The second window is one block: claims wait for the head.
+    for (window, total) in [(1024, 20_000u32), (32, 5000)] {
+        Pair::run(1, 1500, |pair| {
+            let (pool, xdp) = pool();
+            let ifindex = index("ke-a0");
+            let config = SteeringConfig {
+                roles: Roles { gtpu: true, routed: false },
+                mac: [0; 6],
+                multi_buffer: false,
+            };
+            let mut steering = Steering::load(config).unwrap();
+            steering.set_gtpu_addresses(&["10.77.0.1".parse().unwrap()]).unwrap();
+            steering.attach_to(ifindex, AttachMode::Native).unwrap();
+            let device = SharedXdp::open(&xdp, ifindex, 0, &SMALL).unwrap();
+            let queue = SharedQueue::new(device, Order::Kept { window });
+            steering.register_socket(0, queue.device().as_fd()).unwrap();
+            let (far, near) = (pair.far_mac("ke-b0"), mac("ke-a0"));
+            let answer = eth(far, near, 0x0800, &v4(NEAR, FAR, 17, &udp(5000, &[0; 4])));
+            let stop = Arc::new(AtomicBool::new(false));
+            let workers: Vec<_> = (0..2)
+                .map(|number| {
+                    let port: Box<dyn Port> = Box::new(queue.port());
+                    let function = Box::new(Answer(answer[..HEADERS].try_into().unwrap()));
+                    let ports = vec![(port, KernelPath::Shared)];
+                    let mut worker = Worker::new(pool, ports, function, WorkerSettings::default());
+                    // Before the first packet the kernel must have frames to receive into.
+                    assert_eq!(worker.step(), 0);
+                    worker.spawn(format!("worker-{number}"), stop.clone()).unwrap()
+                })
+                .collect();
+            let from = pair.far(|| udp_at("10.77.0.2:0"));
+            let to = pair.far(|| udp_at("10.77.0.2:5000"));
+            let mut meter = ReorderMeter::new();
+            // As many under way as a socket's buffer surely holds.
+            let mut sent = 0;
+            for number in 0..total {
+                while sent < total && sent < number + 100 {
+                    from.send_to(&sent.to_be_bytes(), "10.77.0.1:2152").unwrap();
+                    sent += 1;
+                }
+                let payload = receive(&to);
+                let sequence = u32::from_be_bytes(payload.try_into().unwrap());
+                meter.arrived(sequence.into());
+                assert_eq!(sequence, number, "window {window}");
+            }
+            assert_eq!((meter.counts().packets, meter.counts().reordered), (total.into(), 0));
+            stop.store(true, Ordering::Relaxed);
+            let mut totals = SharedTotals::default();
+            for worker in workers {
+                let counters = worker.counters().clone();
+                assert!(worker.join());
+                totals += counters.shared(PortId(0)).unwrap();
+            }
+            assert!(totals.packets >= total.into());
+            assert_eq!(totals.blocks, totals.drained);
+            assert_eq!(queue.device().statistics().unwrap().tx_invalid_descs, 0);
+            steering.detach().unwrap();
+            drop(queue);
+            assert_eq!(pool.free_frames(), pool.frames());
+        });
+    }
 }

@@ -21,7 +21,7 @@ use core::marker::PhantomData;
 
 use crate::Desc;
 use crate::ring::Memory;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 
 /// Ring memory whose slots may be read while they are being written.
 ///
@@ -147,7 +147,7 @@ impl<T: Copy, M: SharedMemory<T>> SharedConsumer<T, M> {
             if present > self.capacity || ahead > allowed {
                 // The cursor we know is so old that the others have gone on past what it counts from.
                 consumed = self.memory.consumer().load(Ordering::Acquire);
-                core::hint::spin_loop();
+                spin_loop();
                 continue;
             }
             if present == 0 {

@@ -4,14 +4,21 @@
 #[cfg(loom)]
 pub use loom::{
     cell::UnsafeCell,
+    hint::spin_loop,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
 #[cfg(shuttle)]
-pub use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub use shuttle::{
+    hint::spin_loop,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
 
 #[cfg(not(any(loom, shuttle)))]
-pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use core::{
+    hint::spin_loop,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
 
 /// `core`'s cell under the closure interface of loom's.
 #[cfg(not(loom))]

@@ -62,6 +62,7 @@ shared_counters! {
     drained_for_others,
 }
 
+#[cfg(not(any(loom, shuttle)))]
 impl SharedCounters {
     pub(super) fn tried(&self, attempts: u32, retries: u32) {
         add(&self.cas_attempts, attempts.into());
@@ -81,7 +82,9 @@ impl SharedCounters {
     pub(super) fn stall_ended(&self, cycles: u64) {
         add(&self.stall_cycles, cycles);
     }
+}
 
+impl SharedCounters {
     pub(crate) fn finished(&self, process_cycles: u64, commit_cycles: u64, drained: Drained) {
         add(&self.process_cycles, process_cycles);
         add(&self.commit_cycles, commit_cycles);

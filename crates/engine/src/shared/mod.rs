@@ -16,6 +16,8 @@ mod commit;
 mod counters;
 pub mod cycles;
 #[cfg(not(any(loom, shuttle)))]
+pub mod measure;
+#[cfg(not(any(loom, shuttle)))]
 mod memory;
 #[cfg(not(any(loom, shuttle)))]
 mod queue;

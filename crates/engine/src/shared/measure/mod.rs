@@ -1,0 +1,212 @@
+//! Measures a shared queue by itself: a ring in memory that is full from the start, a function of adjustable cost, and
+//! 1..N workers. What a device or a generator would cost is not in it.
+
+mod carousel;
+mod simulate;
+
+pub use simulate::{Simulated, simulate};
+
+use std::hint::black_box;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use self::carousel::Carousel;
+use super::{Order, SharedQueue, SharedTotals, cycles};
+use crate::batch::Batch;
+use crate::function::{Function, Output};
+use crate::polling::WorkerSettings;
+use crate::pool::FramePool;
+use crate::port::{KernelPath, Port, PortId};
+use crate::reorder::Reordering;
+use crate::worker::{Worker, WorkerHandle};
+
+/// What is to be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Whether blocks leave in order.
+    pub order: Order,
+    /// Workers; each is pinned to the CPU of its number where there is one.
+    pub workers: usize,
+    /// Packets that go through.
+    pub packets: u64,
+    /// Packets in the ring at a time; rounded up to a power of two. As many frames are needed.
+    pub ring: u32,
+    /// What the function does with a packet, from [`Burn::of_ns`].
+    pub burn: Burn,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct SharedReport {
+    /// What was measured.
+    pub load: Load,
+    /// From the first packet to the end of the last worker.
+    pub elapsed: Duration,
+    /// Cycles of [`cycles`] in that time.
+    pub elapsed_cycles: u64,
+    /// Each worker's counters.
+    pub workers: Vec<SharedTotals>,
+    /// The order in which packets left, counted at the far end.
+    pub reordering: Reordering,
+    /// Packets that did not leave. Anything but zero is a bug.
+    pub lost: u64,
+    /// Packets that left more than once. Anything but zero is a bug.
+    pub repeated: u64,
+}
+
+impl SharedReport {
+    /// All workers' counters together.
+    pub fn totals(&self) -> SharedTotals {
+        self.workers.iter().fold(SharedTotals::default(), |mut sum, &worker| {
+            sum += worker;
+            sum
+        })
+    }
+
+    /// Packets a second.
+    #[allow(clippy::cast_precision_loss)] // For people.
+    pub fn packets_per_second(&self) -> f64 {
+        self.load.packets as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Cycles a second of [`cycles`].
+    #[allow(clippy::cast_precision_loss)] // For people.
+    pub fn cycles_per_second(&self) -> f64 {
+        self.elapsed_cycles as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Cycles of all workers' time for a packet: waiting, claiming and sending included.
+    #[allow(clippy::cast_precision_loss)] // For people.
+    pub fn cycles_per_packet(&self) -> f64 {
+        self.elapsed_cycles as f64 * self.workers.len() as f64 / self.load.packets as f64
+    }
+}
+
+/// Work that a function does with each packet: a chain of dependent multiplications, which no core does faster by
+/// looking ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burn {
+    steps: u32,
+}
+
+impl Burn {
+    /// Work that takes `work_ns` nanoseconds on this machine, now.
+    pub fn of_ns(work_ns: u32) -> Self {
+        const STEPS: u32 = 100_000;
+        let once = |_| {
+            let began = Instant::now();
+            // Both ways, or the compiler moves the work out from between the clock's readings.
+            black_box(black_box(Self { steps: STEPS }).run(black_box(1)));
+            began.elapsed()
+        };
+        // The shortest: what else ran meanwhile is not the work.
+        let shortest = (0..50).map(once).min().unwrap_or_default().as_nanos().max(1);
+        let steps = u128::from(work_ns) * u128::from(STEPS) / shortest;
+        Self { steps: u32::try_from(steps).unwrap_or(u32::MAX) }
+    }
+
+    /// Not inlined, so that what was calibrated is what is run.
+    #[inline(never)]
+    fn run(self, seed: u64) -> u64 {
+        (0..self.steps).fold(seed, |x, _| x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 1)
+    }
+}
+
+/// Reads a packet, works, writes it, and sends it back where it came from.
+struct Working(Burn);
+
+impl Function for Working {
+    fn name(&self) -> &'static str {
+        "working"
+    }
+
+    fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
+        for mut frame in batch.drain(..) {
+            if let Some(word) = frame.data_mut().first_chunk_mut::<8>() {
+                *word = self.0.run(u64::from_le_bytes(*word)).to_le_bytes();
+            }
+            out.transmit(port, frame);
+        }
+    }
+
+    fn tick(&mut self, _out: &mut Output<'_>) {}
+}
+
+/// Runs one load over frames of `pool`.
+///
+/// # Errors
+/// When a thread cannot be made or has panicked, or the pool has too few frames.
+pub fn measure(pool: &'static FramePool, load: Load) -> io::Result<SharedReport> {
+    let queue = SharedQueue::new(Carousel::new(pool, load.ring, load.packets), load.order);
+    let stop = Arc::new(AtomicBool::new(false));
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut workers = Vec::new();
+    for number in 0..load.workers {
+        let settings = WorkerSettings {
+            cpu: (load.workers <= cpus).then_some(number),
+            // Where there are fewer cores than threads, whom all wait for must get one.
+            spin_rounds: Some(256),
+            yield_rounds: u32::MAX,
+            ..WorkerSettings::default()
+        };
+        let port: Box<dyn Port> = Box::new(queue.port());
+        let function = Box::new(Working(load.burn));
+        let worker = Worker::new(pool, vec![(port, KernelPath::None)], function, settings);
+        workers.push(worker.spawn(format!("shared-{number}"), stop.clone())?);
+    }
+    let (began, began_cycles) = (Instant::now(), cycles::now());
+    if !queue.device().start() {
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+    let counters: Vec<_> = workers.iter().map(|worker| worker.counters().clone()).collect();
+    let ended = workers.into_iter().map(WorkerHandle::join).filter(|&orderly| orderly).count();
+    let (elapsed, elapsed_cycles) = (began.elapsed(), cycles::now().saturating_sub(began_cycles));
+    if ended < load.workers {
+        return Err(io::Error::other("a worker panicked"));
+    }
+    if stop.load(std::sync::atomic::Ordering::Relaxed) {
+        return Err(io::Error::other("the pool has too few frames for the ring"));
+    }
+    let sent = queue.device().sent();
+    Ok(SharedReport {
+        load,
+        elapsed,
+        elapsed_cycles,
+        workers: counters.iter().filter_map(|counters| counters.shared(PortId(0))).collect(),
+        reordering: sent.reordering,
+        lost: sent.lost,
+        repeated: sent.repeated,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_leaves_once_and_in_order_where_that_is_asked() {
+        let pool = FramePool::leak(2048).unwrap();
+        let packets = 40_000;
+        for (order, workers) in [(Order::Free, 1), (Order::Free, 3), (Order::KEPT, 1), (Order::KEPT, 3)] {
+            let load = Load { order, workers, packets, ring: 1024, burn: Burn { steps: 3 } };
+            let report = measure(pool, load).unwrap();
+            assert_eq!((report.lost, report.repeated), (0, 0), "{load:?}");
+            assert_eq!(report.reordering.packets, packets);
+            assert_eq!(report.totals().packets, packets);
+            assert_eq!(report.totals().blocks, report.totals().drained);
+            if order != Order::Free || workers == 1 {
+                assert_eq!(report.reordering.reordered, 0, "{load:?}");
+            }
+            assert_eq!(pool.free_frames(), 2048, "{load:?}");
+        }
+    }
+
+    #[test]
+    fn a_pool_without_frames_is_an_error() {
+        let pool = FramePool::leak(8).unwrap();
+        let load = Load { order: Order::Free, workers: 1, packets: 10, ring: 16, burn: Burn { steps: 0 } };
+        assert!(measure(pool, load).is_err());
+    }
+}

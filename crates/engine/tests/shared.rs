@@ -1,0 +1,172 @@
+//! Shared queues in memory under real workers and threads.
+#![cfg(not(any(loom, shuttle)))]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kaido_engine::shared::measure::{Burn, Load, measure};
+use kaido_engine::shared::{MemoryQueue, Order, SharedQueue, SharedTotals};
+use kaido_engine::{
+    Batch, DropReason, Frame, FramePool, Function, KernelPath, Output, Port, PortId, PortTotals, Worker,
+    WorkerSettings,
+};
+
+#[test]
+fn a_million_packets_leave_once_and_in_order_from_four_workers() {
+    let pool = FramePool::leak(8192).unwrap();
+    // A window of one block makes all wait for one; a wide one lets them run far ahead.
+    for (window, packets) in [(1024, 1_000_000), (32, 100_000)] {
+        let order = Order::Kept { window };
+        let load = Load { order, workers: 4, packets, ring: 4096, burn: Burn::of_ns(20) };
+        let report = measure(pool, load).unwrap();
+        assert_eq!((report.lost, report.repeated), (0, 0));
+        assert_eq!((report.reordering.packets, report.reordering.reordered), (packets, 0));
+        assert_eq!(report.totals().packets, packets);
+        assert_eq!(pool.free_frames(), pool.frames());
+    }
+}
+
+#[test]
+fn a_million_packets_leave_once_without_order() {
+    let pool = FramePool::leak(8192).unwrap();
+    let load = Load { order: Order::Free, workers: 4, packets: 1_000_000, ring: 4096, burn: Burn::of_ns(20) };
+    let report = measure(pool, load).unwrap();
+    assert_eq!((report.lost, report.repeated, report.reordering.packets), (0, 0, 1_000_000));
+    assert_eq!(pool.free_frames(), pool.frames());
+}
+
+/// Crosses packets over to the other port; of each number that 5 divides none, of each that 7 divides three. Some take
+/// longer than others.
+struct Uneven;
+
+fn copies(number: u32) -> usize {
+    match number {
+        n if n.is_multiple_of(5) => 0,
+        n if n.is_multiple_of(7) => 3,
+        _ => 1,
+    }
+}
+
+fn number(frame: &Frame) -> u32 {
+    u32::from_be_bytes(frame.data()[..4].try_into().unwrap())
+}
+
+impl Function for Uneven {
+    fn name(&self) -> &'static str {
+        "uneven"
+    }
+
+    fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
+        for frame in batch.drain(..) {
+            let number = number(&frame);
+            if number.is_multiple_of(97) {
+                std::thread::yield_now();
+            }
+            let to = PortId(1 - port.0);
+            for _ in 1..copies(number) {
+                let copy = Frame::from_slice(&frame.to_vec(), || out.allocate()).unwrap();
+                out.transmit(to, copy);
+            }
+            if copies(number) == 0 {
+                out.drop(port, frame, DropReason::FarDrop);
+            } else {
+                out.transmit(to, frame);
+            }
+        }
+    }
+
+    fn tick(&mut self, _out: &mut Output<'_>) {}
+}
+
+/// The packet of a number; some are chains.
+fn packet(number: u32) -> Vec<u8> {
+    let len = if number.is_multiple_of(11) { 5000 } else { 60 };
+    let mut bytes = vec![number.to_le_bytes()[0]; len];
+    bytes[..4].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+/// Sends `total` numbers into both queues and collects what comes out of each, until all has or ten seconds are over.
+fn exchange(
+    pool: &'static FramePool,
+    queues: &[Arc<SharedQueue<MemoryQueue>>; 2],
+    total: u32,
+) -> [Vec<u32>; 2] {
+    let expected: usize = (0..total).map(copies).sum();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut next = [0u32; 2];
+    let mut out = [Vec::new(), Vec::new()];
+    while out.iter().any(|out| out.len() < expected) && Instant::now() < deadline {
+        for side in 0..2 {
+            while next[side] < total {
+                let Some(frame) = Frame::from_slice(&packet(next[side]), || pool.allocate()) else { break };
+                if queues[side].device().push(frame).is_err() {
+                    break;
+                }
+                next[side] += 1;
+            }
+            while let Some(frame) = queues[side].device().pop() {
+                let number = number(&frame);
+                assert_eq!(frame.to_vec(), packet(number));
+                out[side].push(number);
+            }
+        }
+        std::thread::yield_now();
+    }
+    out
+}
+
+/// Two queues, four workers on both; what came out of either, and the workers' counters of the first.
+fn run(order: Order, total: u32) -> ([Vec<u32>; 2], SharedTotals, PortTotals) {
+    let pool = FramePool::leak(4096).unwrap();
+    let queues = [(); 2].map(|()| SharedQueue::new(MemoryQueue::new(pool, 256), order));
+    let stop = Arc::new(AtomicBool::new(false));
+    let workers: Vec<_> = (0..4)
+        .map(|number| {
+            let ports =
+                queues.iter().map(|queue| (Box::new(queue.port()) as Box<dyn Port>, KernelPath::None));
+            Worker::new(pool, ports.collect(), Box::new(Uneven), WorkerSettings::default())
+                .spawn(format!("worker-{number}"), stop.clone())
+                .unwrap()
+        })
+        .collect();
+    let out = exchange(pool, &queues, total);
+    stop.store(true, Ordering::Relaxed);
+    let counters: Vec<_> = workers.iter().map(|worker| worker.counters().clone()).collect();
+    workers.into_iter().for_each(|worker| assert!(worker.join()));
+    let mut totals = SharedTotals::default();
+    counters.iter().for_each(|counters| totals += counters.shared(PortId(0)).unwrap());
+    drop(queues);
+    assert_eq!(pool.free_frames(), pool.frames());
+    (out, totals, PortTotals::of(counters.iter().map(|counters| &**counters), PortId(0)))
+}
+
+#[test]
+fn what_a_function_makes_of_packets_leaves_in_the_order_of_the_packets() {
+    let total = 20_000;
+    let expected: Vec<u32> =
+        (0..total).flat_map(|number| std::iter::repeat_n(number, copies(number))).collect();
+    for window in [32, 256] {
+        let ([first, second], totals, port) = run(Order::Kept { window }, total);
+        assert!(first == expected && second == expected, "window {window}");
+        // Each eleventh packet is two descriptors.
+        assert_eq!(totals.packets, u64::from(total + total.div_ceil(11)));
+        assert_eq!((totals.blocks, port.rx_packets), (totals.drained, total.into()));
+        assert_eq!(port.drops, [(DropReason::FarDrop, u64::from(total.div_ceil(5)))]);
+    }
+}
+
+#[test]
+fn without_order_nothing_is_lost_either() {
+    let total = 20_000;
+    let (out, totals, _) = run(Order::Free, total);
+    let expected: Vec<u32> =
+        (0..total).flat_map(|number| std::iter::repeat_n(number, copies(number))).collect();
+    for mut out in out {
+        out.sort_unstable();
+        assert!(out == expected);
+    }
+    assert_eq!(totals.blocks, totals.drained);
+}
