@@ -389,6 +389,17 @@ static __always_inline __sum16 with_address(__u32 sum, __be32 address)
 	return ~folded(sum + (address & 0xffff) + (address >> 16));
 }
 
+/* In words: memcpy would go octet by octet, as the compiler knows no alignment. Sizes are even. */
+static __always_inline void copy(void *to, const volatile void *from, __u32 octets)
+{
+	__u32 at = 0;
+
+	for (; at + 8 <= octets; at += 8)
+		*(__u64 *)(to + at) = *(const volatile __u64 *)(from + at);
+	for (; at + 2 <= octets; at += 2)
+		*(__u16 *)(to + at) = *(const volatile __u16 *)(from + at);
+}
+
 /* Writes the headers of a random session's uplink frame. */
 static __always_inline int write_uplink(struct xdp_md *ctx, struct chain_state *run)
 {
@@ -399,7 +410,7 @@ static __always_inline int write_uplink(struct xdp_md *ctx, struct chain_state *
 
 	if ((void *)(data + CHAIN_UPLINK_HEADERS) > (void *)(long)ctx->data_end)
 		return 0;
-	__builtin_memcpy(data, (const void *)config.uplink, CHAIN_UPLINK_HEADERS);
+	copy(data, config.uplink, CHAIN_UPLINK_HEADERS);
 	tunnel->gtpu.teid = bpf_htonl(session + 1);
 	inner->source = bpf_htonl(config.first_ue + session);
 	inner->checksum = with_address(config.uplink_sum, inner->source);
@@ -415,7 +426,7 @@ static __always_inline int write_downlink(struct xdp_md *ctx, struct chain_state
 
 	if ((void *)(data + CHAIN_DOWNLINK_HEADERS) > (void *)(long)ctx->data_end)
 		return 0;
-	__builtin_memcpy(data, (const void *)config.downlink, CHAIN_DOWNLINK_HEADERS);
+	copy(data, config.downlink, CHAIN_DOWNLINK_HEADERS);
 	ip->destination = bpf_htonl(config.first_ue + session);
 	ip->checksum = with_address(config.downlink_sum, ip->destination);
 	return 1;

@@ -1,10 +1,10 @@
 //! The floor of the memory: how fast one core can read random cache lines when it knows all addresses in advance.
 
 use std::hint::black_box;
-use std::time::Instant;
 
 use kaido_table::{Pages, Region, RegionError};
 
+use crate::clock::CpuTime;
 use crate::permutation::Permutation;
 
 /// Bytes of a cache line.
@@ -45,7 +45,7 @@ impl Floor {
         self.lines.clear();
         self.lines.extend((self.place..).take(count).map(|place| self.order.at(place)));
         self.place += count as u64;
-        let began = Instant::now();
+        let began = CpuTime::now();
         let mut sum = 0u64;
         for batch in self.lines.chunks(BATCH) {
             for &line in batch {
@@ -57,7 +57,7 @@ impl Floor {
             }
         }
         black_box(sum);
-        began.elapsed().as_secs_f64() * 1e9 / count as f64
+        began.elapsed_ns() / count as f64
     }
 
     #[inline]

@@ -9,6 +9,7 @@
 //! Figures of one run stand beside each other; figures of two runs do not. Method and limits: `docs/benchmarks.md`.
 
 mod chain;
+mod clock;
 mod error;
 mod floor;
 mod frames;

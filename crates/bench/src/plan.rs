@@ -11,7 +11,7 @@ pub struct Plan {
     pub rounds: u32,
     /// Packets of a round: frames of the pool.
     pub packets_per_round: usize,
-    /// Runs of the map chain in a round: an even number.
+    /// Runs of the map chain in a round; an odd number is made even.
     pub chain_runs_per_round: u32,
     /// Most keys of the table's measurement.
     pub table_keys_max: u32,
@@ -79,7 +79,6 @@ mod tests {
         assert_eq!(full.frames, [64, 128, 256, 512, 1024, 1424, 3024]);
         let quick = Plan::quick();
         assert_eq!((quick.sessions, quick.frames), (vec![1, 1_048_576], vec![128]));
-        assert!(full.chain_runs_per_round % 2 == 0 && quick.chain_runs_per_round % 2 == 0);
     }
 
     #[test]

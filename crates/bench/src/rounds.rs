@@ -1,11 +1,11 @@
 //! One round of the user plane's path: a pool of frames through a worker, restored before, judged after.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use kaido_engine::{Frame, FramePool};
 
 use crate::BenchError;
+use crate::clock::CpuTime;
 use crate::frames::Template;
 use crate::node::{UpfNode, stopped};
 use crate::permutation::Permutation;
@@ -70,14 +70,14 @@ pub(crate) fn round(
     node.feeds(direction).0.load(std::mem::take(&mut frames.frames));
     // The ports take the frames over.
     node.step();
-    let began = Instant::now();
+    let began = CpuTime::now();
     let (mut received, mut empty) = (0, 0);
     while received < sent && empty < EMPTY_STEPS_MAX {
         let step = node.step();
         received += step;
         empty = if step == 0 { empty + 1 } else { 0 };
     }
-    let elapsed = began.elapsed();
+    let ns = began.elapsed_ns();
     let feeds = node.feeds(direction);
     feeds.0.want();
     feeds.1.want();
@@ -96,7 +96,7 @@ pub(crate) fn round(
     for at in std::iter::once(0).chain((0..JUDGED.min(sent)).map(|n| sample.at(n as u64) as usize)) {
         template.judge(order.permutation.at(first + at as u64), frames.frames[at].data())?;
     }
-    Ok(elapsed.as_secs_f64() * 1e9 / sent as f64)
+    Ok(ns / sent as f64)
 }
 
 /// Cache lines of a packet that its headers span, before and after: those of the longest, or of a tunnel put before
@@ -115,6 +115,30 @@ mod tests {
     use super::*;
     use crate::floor::LINE;
     use crate::frames::Direction;
+
+    #[test]
+    fn every_packet_comes_out_right_or_is_told_lost() {
+        let pool = FramePool::leak(256).unwrap();
+        let mut frames = Frames::new(pool, 200);
+        let stop = AtomicBool::new(false);
+        let mut node = UpfNode::new(20, pool, 200).unwrap();
+        node.establish(20, &stop, &|_| ()).unwrap();
+        node.modify(20, &stop).unwrap();
+        node.delete(5, &stop).unwrap();
+        for direction in Direction::ALL {
+            for len in [64, 3024] {
+                let mut order = Order::new(15, 1);
+                let template = Template::new(direction, len);
+                for _ in 0..3 {
+                    round(&mut node, &mut frames, &template, &mut order, &stop).unwrap();
+                }
+            }
+        }
+        let template = Template::new(Direction::Downlink, 128);
+        let lost = round(&mut node, &mut frames, &template, &mut Order::new(20, 1), &stop).unwrap_err();
+        assert!(matches!(lost, BenchError::Lost { sent: 200, lost: 50, .. }), "{lost}");
+        assert!(lost.to_string().contains("UeUnknown"), "{lost}");
+    }
 
     #[test]
     fn headers_span_as_many_lines_as_is_said() {

@@ -156,12 +156,12 @@ impl Run<'_> {
 
     fn write_all(&self, before: u64) -> Result<Written, BenchError> {
         let keys = self.keys as usize;
-        let add = self.phase(Phase::Add, |run, writer| run.add(writer))?;
+        let add = self.phase(Phase::Add, Self::add)?;
         self.holds("adding", keys)?;
         let resident = resident().saturating_sub(before);
-        let replace = self.phase(Phase::Replace, |run, writer| run.replace(writer))?;
+        let replace = self.phase(Phase::Replace, Self::replace)?;
         self.holds("replacing", keys)?;
-        let delete = self.phase(Phase::Delete, |run, writer| run.delete(writer))?;
+        let delete = self.phase(Phase::Delete, Self::delete)?;
         self.holds("deleting", 0)?;
         Ok(Written { add, replace, delete, resident })
     }
