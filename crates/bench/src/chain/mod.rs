@@ -5,6 +5,8 @@
 
 mod abi;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use libbpf_rs::{MapCore, MapFlags, MapMut, MapType, Object, ObjectBuilder, PrintLevel, ProgramInput};
 
 use crate::BenchError;
@@ -34,6 +36,9 @@ pub(crate) enum ChainError {
     /// Not root.
     #[error("it needs root (CAP_BPF and CAP_NET_ADMIN)")]
     NotRoot,
+    /// Asked to stop.
+    #[error("interrupted")]
+    Interrupted,
     /// libbpf or the kernel refused.
     #[error("{action}: {source}")]
     Libbpf { action: &'static str, source: libbpf_rs::Error },
@@ -68,7 +73,12 @@ pub(crate) struct ChainRound {
 
 impl MapChain {
     /// Loads the program and gives it sessions; frames have `frame_bytes`.
-    pub(crate) fn load(sessions: u32, frame_bytes: usize, seed: u64) -> Result<Self, ChainError> {
+    pub(crate) fn load(
+        sessions: u32,
+        frame_bytes: usize,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Result<Self, ChainError> {
         if let Some(reason) = NOT_COMPILED {
             return Err(ChainError::NotCompiled(reason));
         }
@@ -98,7 +108,7 @@ impl MapChain {
             map.set_max_entries(entries).map_err(libbpf("sizing a map"))?;
         }
         let mut object = open.load().map_err(libbpf("loading the program"))?;
-        fill(&mut object, sessions, seed)?;
+        fill(&mut object, sessions, seed, stop)?;
         Ok(Self { object, uplink, downlink })
     }
 
@@ -180,14 +190,15 @@ impl MapChain {
     }
 }
 
-fn fill(object: &mut Object, sessions: u32, seed: u64) -> Result<(), ChainError> {
+fn fill(object: &mut Object, sessions: u32, seed: u64, stop: &AtomicBool) -> Result<(), ChainError> {
+    let all = Sessions { count: sessions, stop };
     for map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         match name.as_str() {
-            "pdr_uplink" => write(&map, sessions, |n| abi::keys(n)[0], |n| abi::pdr(n, false))?,
-            "pdr_downlink" => write(&map, sessions, |n| abi::keys(n)[1], |n| abi::pdr(n, true))?,
-            "far" => write(&map, sessions, far_keys, abi::fars)?,
-            "qer" => write(&map, sessions, u32::to_ne_bytes, |_| abi::QER)?,
+            "pdr_uplink" => all.write(&map, |n| abi::keys(n)[0], |n| abi::pdr(n, false))?,
+            "pdr_downlink" => all.write(&map, |n| abi::keys(n)[1], |n| abi::pdr(n, true))?,
+            "far" => all.write(&map, far_keys, abi::fars)?,
+            "qer" => all.write(&map, u32::to_ne_bytes, |_| abi::QER)?,
             "route_cache" => {
                 for (to, destination, source) in [(SERVER, ROUTER_MAC, N6_MAC), (GNB, GNB_MAC, N3_MAC)] {
                     map.update(&abi::route_key(to), &abi::route(destination, source), MapFlags::ANY)
@@ -219,26 +230,37 @@ fn far_keys(session: u32) -> [u8; 8] {
     out
 }
 
-/// Writes what `keys` and `values` give for every session, many at a call.
-fn write<const K: usize, const V: usize>(
-    map: &MapMut<'_>,
-    sessions: u32,
-    keys: impl Fn(u32) -> [u8; K],
-    values: impl Fn(u32) -> [u8; V],
-) -> Result<(), ChainError> {
-    let (mut all_keys, mut all_values) = (Vec::new(), Vec::new());
-    for first in (0..sessions).step_by(CHUNK as usize) {
-        all_keys.clear();
-        all_values.clear();
-        for session in first..sessions.min(first.saturating_add(CHUNK)) {
-            all_keys.extend(keys(session));
-            all_values.extend(values(session));
+/// What is written to every map.
+struct Sessions<'s> {
+    count: u32,
+    stop: &'s AtomicBool,
+}
+
+impl Sessions<'_> {
+    /// Writes what `keys` and `values` give for every session, many at a call.
+    fn write<const K: usize, const V: usize>(
+        &self,
+        map: &MapMut<'_>,
+        keys: impl Fn(u32) -> [u8; K],
+        values: impl Fn(u32) -> [u8; V],
+    ) -> Result<(), ChainError> {
+        let (mut all_keys, mut all_values) = (Vec::new(), Vec::new());
+        for first in (0..self.count).step_by(CHUNK as usize) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(ChainError::Interrupted);
+            }
+            all_keys.clear();
+            all_values.clear();
+            for session in first..self.count.min(first.saturating_add(CHUNK)) {
+                all_keys.extend(keys(session));
+                all_values.extend(values(session));
+            }
+            let count = u32::try_from(all_keys.len()).unwrap_or(u32::MAX) / map.key_size();
+            map.update_batch(&all_keys, &all_values, count, MapFlags::ANY, MapFlags::ANY)
+                .map_err(libbpf("filling a map"))?;
         }
-        let count = u32::try_from(all_keys.len()).unwrap_or(u32::MAX) / map.key_size();
-        map.update_batch(&all_keys, &all_values, count, MapFlags::ANY, MapFlags::ANY)
-            .map_err(libbpf("filling a map"))?;
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -247,7 +269,7 @@ mod tests {
 
     /// The program with so many sessions, or why not here.
     fn load(test: &str, sessions: u32) -> Option<MapChain> {
-        match MapChain::load(sessions, 128, 1) {
+        match MapChain::load(sessions, 128, 1, &AtomicBool::new(false)) {
             Ok(chain) => Some(chain),
             Err(reason @ (ChainError::NotRoot | ChainError::NotCompiled(_))) => {
                 println!("SKIPPED {test}: {reason}");

@@ -59,12 +59,11 @@ impl Cases {
     ) -> Result<Self, BenchError> {
         let mut cases = Vec::new();
         for (sessions, node) in nodes {
-            stopped(stop)?;
             let lines = cold_line_names().len();
             let floor =
                 Floor::new(sessions.saturating_mul(u32::try_from(lines).unwrap_or(u32::MAX)), plan.seed)?;
             progress(&format!("{sessions} sessions: filling the map chain"));
-            let chain = match load_chain(sessions, plan) {
+            let chain = match load_chain(sessions, plan, stop) {
                 Ok(chain) => Some(chain),
                 Err(reason) => {
                     progress(&format!("{sessions} sessions: the map chain is skipped: {reason}"));
@@ -72,6 +71,7 @@ impl Cases {
                     None
                 }
             };
+            stopped(stop)?;
             cases.push(Case::new(sessions, node, floor, chain, plan));
         }
         Ok(Self(cases))
@@ -109,7 +109,7 @@ impl Cases {
 }
 
 /// Loads a chain and sees that it forwards right, or says why there is none.
-fn load_chain(sessions: u32, plan: &Plan) -> Result<MapChain, String> {
+fn load_chain(sessions: u32, plan: &Plan, stop: &AtomicBool) -> Result<MapChain, String> {
     let needed = u64::from(sessions) * chain::BYTES_PER_SESSION;
     if needed > available() {
         return Err(format!(
@@ -118,10 +118,11 @@ fn load_chain(sessions: u32, plan: &Plan) -> Result<MapChain, String> {
             available() as f64 / 1e9
         ));
     }
-    let chain = MapChain::load(sessions, plan.chain_frame(), plan.seed).map_err(|error| error.to_string())?;
+    let chain =
+        MapChain::load(sessions, plan.chain_frame(), plan.seed, stop).map_err(|error| error.to_string())?;
     for direction in Direction::ALL {
-        let session = chain.one(direction).map_err(|error| error.to_string())?;
-        chain.judge(direction, &session).map_err(|error| error.to_string())?;
+        let out = chain.one(direction).map_err(|error| error.to_string())?;
+        chain.judge(direction, &out).map_err(|error| error.to_string())?;
     }
     Ok(chain)
 }
