@@ -37,7 +37,7 @@ pub enum Error {
 }
 
 /// Compiles `source` into `OUT_DIR/<stem>.o`, and has cargo run the build script again when it or one of `headers`
-/// changes.
+/// changes, files or folders.
 ///
 /// # Errors
 /// [`Error`].
