@@ -1,6 +1,6 @@
 //! The command line of `kaido bench`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use kaido_bench::{FRAME_BYTES_MAX, Plan, SESSIONS_MAX};
@@ -45,10 +45,20 @@ pub(super) struct MicroArgs {
     reserve_hugepages: bool,
     /// Write the report as JSON; `-` is standard output, and the tables then go to stderr
     #[arg(long, value_name = "FILE|-")]
-    pub(super) json: Option<PathBuf>,
+    json: Option<PathBuf>,
 }
 
 impl MicroArgs {
+    /// Whether standard output is the JSON's.
+    pub(super) fn json_to_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// The file for the JSON.
+    pub(super) fn json_file(&self) -> Option<&Path> {
+        self.json.as_deref().filter(|_| !self.json_to_stdout())
+    }
+
     pub(super) fn plan(&self) -> Plan {
         let base = if self.quick { Plan::quick() } else { Plan::full() };
         Plan {
@@ -93,11 +103,26 @@ mod tests {
         bench: BenchArgs,
     }
 
-    fn plan(text: &str) -> Result<Plan, String> {
+    fn args(text: &str) -> Result<MicroArgs, String> {
         let words = ["bench", "micro"].into_iter().chain(text.split_ascii_whitespace());
         let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
         let Benchmark::Micro(args) = cli.bench.benchmark;
-        Ok(args.plan())
+        Ok(args)
+    }
+
+    fn plan(text: &str) -> Result<Plan, String> {
+        args(text).map(|args| args.plan())
+    }
+
+    #[test]
+    fn json_goes_to_a_file_or_to_stdout() {
+        let places = |text| {
+            let args = args(text).unwrap();
+            (args.json_to_stdout(), args.json_file().map(Path::to_owned))
+        };
+        assert_eq!(places(""), (false, None));
+        assert_eq!(places("--json -"), (true, None));
+        assert_eq!(places("--json out.json"), (false, Some("out.json".into())));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod args;
 
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,24 +34,22 @@ fn micro(args: &MicroArgs) -> miette::Result<()> {
             .into_diagnostic()
             .wrap_err("handlers of SIGINT and SIGTERM")?;
     }
+    let file = args.json_file().map(create).transpose()?;
     let report = kaido_bench::run(&plan, &stop, &|line| eprintln!("{line}")).into_diagnostic()?;
-    match args.json.as_deref() {
-        Some(path) if path == Path::new("-") => {
-            eprint!("{report}");
-            write_json(&report, std::io::stdout().lock()).into_diagnostic().wrap_err("standard output")
-        }
-        Some(path) => {
-            print!("{report}");
-            std::fs::File::create(path)
-                .and_then(|file| write_json(&report, file))
-                .into_diagnostic()
-                .wrap_err_with(|| path.display().to_string())
-        }
-        None => {
-            print!("{report}");
-            Ok(())
-        }
+    if args.json_to_stdout() {
+        eprint!("{report}");
+        return write_json(&report, std::io::stdout().lock()).into_diagnostic().wrap_err("standard output");
     }
+    print!("{report}");
+    file.map_or(Ok(()), |(path, file)| {
+        write_json(&report, file).into_diagnostic().wrap_err_with(|| path.display().to_string())
+    })
+}
+
+/// Before the run: nobody wants to learn after minutes that there is no such folder.
+fn create(path: &Path) -> miette::Result<(&Path, File)> {
+    let file = File::create(path).into_diagnostic().wrap_err_with(|| path.display().to_string())?;
+    Ok((path, file))
 }
 
 fn write_json(report: &Report, mut to: impl Write) -> std::io::Result<()> {
