@@ -40,6 +40,8 @@ struct Context<'r> {
     /// Bytes resident before the first session.
     resident: u64,
     bytes_per_session: Option<f64>,
+    /// Bytes resident before sessions were made to tell that; the next node may live in what they left behind.
+    before_probe: Option<u64>,
     sessions: Vec<SessionResult>,
     skipped: Vec<Skipped>,
 }
@@ -62,6 +64,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         pool,
         resident: resident(),
         bytes_per_session: None,
+        before_probe: None,
         sessions: Vec::new(),
         skipped: Vec::new(),
     };
@@ -141,6 +144,7 @@ impl Context<'_> {
                 let before = resident();
                 let mut node = UpfNode::new(PROBE_SESSIONS, self.pool, 0)?;
                 node.establish(PROBE_SESSIONS, self.stop, &|_| ())?;
+                self.before_probe = Some(before);
                 per_session(resident().saturating_sub(before), PROBE_SESSIONS)
             }
         };
@@ -160,7 +164,7 @@ impl Context<'_> {
     fn node(&mut self, sessions: u32) -> Result<UpfNode, BenchError> {
         let (stop, progress) = (self.stop, self.progress);
         progress(&format!("{sessions} sessions: establishing"));
-        let before = resident();
+        let before = self.before_probe.take().unwrap_or_else(resident);
         let mut node = UpfNode::new(sessions, self.pool, self.plan.packets_per_round)?;
         let established = node.establish(sessions, stop, &|done| {
             if done > 0 && done % (1 << 20) == 0 {
