@@ -1,9 +1,10 @@
 //! Kaido: a fast, measurable user plane.
 //!
 //! `kaido run` is the node; `check`, `status`, `sessions` and `drops` look at it; `sim` is a small
-//! control plane, gNB and UEs to exercise it with.
+//! control plane, gNB and UEs to exercise it with; `bench` measures it.
 
 mod api;
+mod bench;
 mod config;
 mod run;
 mod show;
@@ -57,6 +58,8 @@ enum Command {
     Reference,
     /// A small SMF, gNB and UEs: attach, send, report, detach.
     Sim(Box<sim::SimArgs>),
+    /// Measure Kaido on this machine.
+    Bench(Box<bench::BenchArgs>),
 }
 
 /// Where the running node answers.
@@ -101,5 +104,6 @@ fn execute(command: &Command) -> miette::Result<()> {
             Ok(())
         }
         Command::Sim(args) => sim::run(args),
+        Command::Bench(args) => bench::run(args),
     }
 }

@@ -1,0 +1,77 @@
+//! Why a run ends without figures.
+
+use kaido_engine::DropReason;
+
+/// A measurement failed. What only leaves a case out is no error but listed in [`crate::Report::skipped`].
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// Memory could not be mapped.
+    #[error(transparent)]
+    Memory(#[from] kaido_table::RegionError),
+    /// The frame pool could not be made.
+    #[error(transparent)]
+    Pool(#[from] kaido_engine::PoolError),
+    /// Too many readers of a table.
+    #[error(transparent)]
+    Readers(#[from] kaido_table::TooManyReaders),
+    /// The user plane refused a session.
+    #[error("session {session}: {rejection}")]
+    Session {
+        /// Its number.
+        session: u32,
+        /// The answer.
+        rejection: kaido_upf::rules::Rejection,
+    },
+    /// The frame does not fit.
+    #[error("a frame of {0} bytes does not fit into a buffer of the frame pool")]
+    FrameLength(usize),
+    /// Packets did not come out.
+    #[error("{direction}, {sessions} sessions: {lost} of {sent} packets did not come out: {drops:?}")]
+    Lost {
+        /// Their direction.
+        direction: &'static str,
+        /// Sessions of the node.
+        sessions: u32,
+        /// Packets that went in.
+        sent: usize,
+        /// Packets missing.
+        lost: usize,
+        /// What the worker counted.
+        drops: Vec<(DropReason, u64)>,
+    },
+    /// A packet came out wrong.
+    #[error("{direction} packet of session {session} came out wrong: {what}")]
+    WrongPacket {
+        /// Its direction.
+        direction: &'static str,
+        /// Its session.
+        session: u32,
+        /// The difference.
+        what: String,
+    },
+    /// A table refused what it must take.
+    #[error("the table refused a key while {0}: {1}")]
+    Table(&'static str, kaido_table::TableError),
+    /// A table lost or gained keys.
+    #[error("the table holds {found} keys after {after}, expected {expected}")]
+    TableLength {
+        /// What was done.
+        after: &'static str,
+        /// Keys there.
+        found: usize,
+        /// Keys that should be.
+        expected: usize,
+    },
+    /// The map chain failed while it was measured.
+    #[error("XDP map chain: {0}")]
+    MapChain(String),
+    /// Huge pages could not be reserved.
+    #[error("--reserve-hugepages: {0}")]
+    Reserve(std::io::Error),
+    /// A thread could not be made or panicked.
+    #[error("a thread of the table's measurement failed")]
+    Thread,
+}

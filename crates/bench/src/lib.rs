@@ -1,0 +1,36 @@
+//! Measures the user plane in memory, on one core: nothing here opens a device.
+//!
+//! ```text
+//!            ┌ UPF path: Worker::step over frames that lie ready        ┐
+//!   a round ─┼ floor: prefetched random lines, same size and pages      ┼─▶ medians ─▶ Report: table, JSON
+//!            └ XDP map chain under BPF_PROG_TEST_RUN, packet restored   ┘
+//!   before: sessions made by the session service     after: the session table by itself
+//! ```
+//! Figures of one run stand beside each other; figures of two runs do not. Method and limits: `docs/benchmarks.md`.
+
+mod chain;
+mod clock;
+mod error;
+mod floor;
+mod frames;
+mod machine;
+mod memory;
+mod node;
+mod permutation;
+mod plan;
+mod ports;
+mod render;
+mod report;
+mod rounds;
+mod run;
+mod stats;
+mod table;
+
+pub use error::BenchError;
+pub use frames::{Direction, FRAME_BYTES_MAX, SESSIONS_MAX};
+pub use machine::{HugePages, Machine, Pmu};
+pub use plan::Plan;
+pub use report::{ChainResult, PathResult, Report, RunInfo, SessionResult, Skipped, goal};
+pub use run::run;
+pub use stats::Summary;
+pub use table::TableResult;

@@ -1,0 +1,267 @@
+//! A UPF in memory: all that this crate asks of the engine and of the session service.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use kaido_engine::port::Port;
+use kaido_engine::{
+    DropReason, FramePool, KernelPath, PortId, PortTotals, Route, Routes, Wanted, Worker, WorkerSettings,
+};
+use kaido_upf::control::Upf;
+use kaido_upf::node::{Node, NodeSettings, PortRole};
+use kaido_upf::path::Path;
+use kaido_upf::record::{InstanceId, Record, SessionKey};
+use kaido_upf::rules::{
+    ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Gate, Interface,
+    LocalFTeid, MeasurementMethod, Modification, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId,
+    Qer, QerId, Qfi, ReportingTriggers, Seid, SessionService, Teid, UeIpAddress, UeIpRole, UpdateFar,
+    UpdateForwardingParameters, Urr, UrrId,
+};
+
+use crate::BenchError;
+use crate::floor::LINE;
+use crate::frames::{
+    Direction, GNB, GNB_MAC, MTU, N3, N3_MAC, N6, N6_MAC, QFI, ROUTER, ROUTER_MAC, teid, ue,
+};
+use crate::ports::Feed;
+
+/// The N3 port and the N6 port.
+const N3_PORT: PortId = PortId(0);
+const N6_PORT: PortId = PortId(1);
+
+/// Sessions between two looks at the clock and the stop flag.
+const CHUNK: u32 = 16_384;
+
+/// Lines of session state that a packet touches: its bucket, its record, and the counters of its URR.
+pub(crate) fn cold_line_names() -> Vec<String> {
+    let record_lines = (size_of::<SessionKey>() + size_of::<Record>()).div_ceil(LINE);
+    let mut names = vec!["bucket".to_owned(), "record".to_owned()];
+    names.extend((2..=record_lines).map(|line| format!("record, line {line}")));
+    names.push("counters".to_owned());
+    names
+}
+
+/// A node with its sessions, and a worker that is turned by hand.
+pub(crate) struct UpfNode {
+    node: Arc<Node>,
+    upf: Upf,
+    worker: Worker,
+    /// The far ends of the N3 and of the N6 port.
+    feeds: [Feed; 2],
+    seids: Vec<Seid>,
+}
+
+impl UpfNode {
+    /// An empty node for so many sessions, whose ports take up to `frames` frames at once.
+    pub(crate) fn new(sessions: u32, pool: &'static FramePool, frames: usize) -> Result<Self, BenchError> {
+        let settings = NodeSettings {
+            endpoints: vec![N3.into()],
+            ports: vec![role(N3_MAC, N3, None), role(N6_MAC, N6, Some(InstanceId(0)))],
+            sessions_max: sessions,
+            ..NodeSettings::default()
+        };
+        let (node, events) = Node::new(settings)?;
+        let upf = Upf::new(node.clone(), events, Vec::new())?;
+        let ((n3, n3_port), (n6, n6_port)) = (Feed::new(frames), Feed::new(frames));
+        let ports = [n3_port, n6_port].map(|port| (Box::new(port) as Box<dyn Port>, KernelPath::None));
+        let path = Box::new(Path::new(&node, routes().next_hops())?);
+        let worker = Worker::new(pool, ports.into(), path, WorkerSettings::default());
+        Ok(Self { node, upf, worker, feeds: [n3, n6], seids: Vec::with_capacity(sessions as usize) })
+    }
+
+    /// Establishes the sessions from the last one there up to `sessions`; the time that took.
+    pub(crate) fn establish(
+        &mut self,
+        sessions: u32,
+        stop: &AtomicBool,
+        progress: &dyn Fn(u32),
+    ) -> Result<Duration, BenchError> {
+        let began = Instant::now();
+        let first = u32::try_from(self.seids.len()).unwrap_or(u32::MAX);
+        for session in first..sessions {
+            if session % CHUNK == 0 {
+                stopped(stop)?;
+                progress(session);
+            }
+            let established = self
+                .upf
+                .establish(&establishment(session), SystemTime::now())
+                .map_err(|rejection| BenchError::Session { session, rejection })?;
+            self.seids.push(established.seid);
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Moves the first sessions to other tunnels and back, as handovers do; the time for twice as many changes.
+    pub(crate) fn modify(&mut self, sessions: u32, stop: &AtomicBool) -> Result<Duration, BenchError> {
+        let began = Instant::now();
+        for moved in [true, false] {
+            for (session, &seid) in (0..sessions).zip(&self.seids) {
+                if session % CHUNK == 0 {
+                    stopped(stop)?;
+                }
+                self.upf
+                    .modify(seid, &handover(session, moved), SystemTime::now())
+                    .map_err(|rejection| BenchError::Session { session, rejection })?;
+            }
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Deletes the last sessions; the time that took.
+    pub(crate) fn delete(&mut self, sessions: u32, stop: &AtomicBool) -> Result<Duration, BenchError> {
+        let began = Instant::now();
+        for count in 0..sessions {
+            if count % CHUNK == 0 {
+                stopped(stop)?;
+            }
+            let Some(seid) = self.seids.pop() else { break };
+            let session = u32::try_from(self.seids.len()).unwrap_or(u32::MAX);
+            self.upf
+                .delete(seid, SystemTime::now())
+                .map_err(|rejection| BenchError::Session { session, rejection })?;
+        }
+        Ok(began.elapsed())
+    }
+
+    /// The pages under the session table.
+    pub(crate) fn pages(&self) -> String {
+        let pages = self.node.table.memory().pages;
+        pages.to_string()
+    }
+
+    /// Where packets of a direction go in, and where they come out.
+    pub(crate) fn feeds(&self, direction: Direction) -> (&Feed, &Feed) {
+        let [n3, n6] = &self.feeds;
+        match direction {
+            Direction::Uplink => (n3, n6),
+            Direction::Downlink => (n6, n3),
+        }
+    }
+
+    /// One round of the worker; how many packets it received.
+    #[inline]
+    pub(crate) fn step(&mut self) -> usize {
+        self.worker.step()
+    }
+
+    /// What the worker has dropped on both ports.
+    pub(crate) fn drops(&self) -> Vec<(DropReason, u64)> {
+        let counters = self.worker.counters();
+        [N3_PORT, N6_PORT].into_iter().flat_map(|port| PortTotals::of([&*counters], port).drops).collect()
+    }
+}
+
+/// Ends what was asked to stop.
+pub(crate) fn stopped(stop: &AtomicBool) -> Result<(), BenchError> {
+    if stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
+}
+
+fn role(mac: [u8; 6], address: Ipv4Addr, instance: Option<InstanceId>) -> PortRole {
+    let gtpu = instance.is_none();
+    PortRole { mac, mtu: MTU.into(), addresses: vec![address.into()], gtpu, instance }
+}
+
+/// The gNB on the link of N3, everything else behind the router of N6, both resolved.
+fn routes() -> Arc<Routes> {
+    let (routes, _wanted) = Routes::new();
+    let via = |port, gateway: Ipv4Addr| Route { port: Some(port), gateway: Some(gateway.into()), metric: 0 };
+    routes.set_routes([(GNB.into(), 32, via(N3_PORT, GNB)), (IpAddr::from([0; 4]), 0, via(N6_PORT, ROUTER))]);
+    for (port, address, mac) in [(N3_PORT, GNB, GNB_MAC), (N6_PORT, ROUTER, ROUTER_MAC)] {
+        routes.set_neighbour(Wanted { port, address: address.into() }, Some(mac));
+    }
+    routes
+}
+
+/// Two PDRs, two FARs, one QER that marks a QoS flow, one URR that counts volume and packets.
+fn establishment(session: u32) -> Establishment {
+    Establishment {
+        cp_fseid: FSeid { seid: Seid(u64::from(session) + 1), ipv4: None, ipv6: None },
+        pdrs: vec![uplink_pdr(session), downlink_pdr(session)],
+        fars: vec![far(1, Interface::Core, None), far(2, Interface::Access, Some(tunnel(teid(session))))],
+        qers: vec![Qer {
+            id: QerId(1),
+            gate: Gate { uplink: true, downlink: true },
+            mbr: None,
+            gbr: None,
+            qfi: Some(Qfi(QFI)),
+        }],
+        urrs: vec![Urr {
+            id: UrrId(1),
+            method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },
+            triggers: ReportingTriggers::default(),
+            measurement_period: None,
+            volume_threshold: None,
+            volume_quota: None,
+            inactive: false,
+            count_packets: true,
+            before_qos: false,
+        }],
+        bars: Vec::new(),
+    }
+}
+
+fn uplink_pdr(session: u32) -> Pdr {
+    let fteid = FTeid { teid: Teid(teid(session)), ipv4: Some(N3), ipv6: None };
+    let mut rule = pdr(1, Interface::Access);
+    rule.pdi.local_fteid = Some(LocalFTeid::Given(fteid));
+    rule.outer_header_removal = Some(OuterHeaderRemoval::GtpUUdpIp);
+    rule
+}
+
+fn downlink_pdr(session: u32) -> Pdr {
+    let ipv4 = Some(ChooseOr::Given(ue(session)));
+    let mut rule = pdr(2, Interface::Core);
+    rule.pdi.ue_ip = vec![UeIpAddress { ipv4, ipv6: None, role: UeIpRole::Destination }];
+    rule
+}
+
+fn pdr(id: u16, source_interface: Interface) -> Pdr {
+    Pdr {
+        id: PdrId(id),
+        precedence: 100,
+        pdi: Pdi {
+            source_interface,
+            local_fteid: None,
+            network_instance: None,
+            ue_ip: Vec::new(),
+            qfis: Vec::new(),
+            sdf_filters: Vec::new(),
+        },
+        outer_header_removal: None,
+        far_id: Some(FarId(id.into())),
+        urr_ids: vec![UrrId(1)],
+        qer_ids: vec![QerId(1)],
+    }
+}
+
+fn far(id: u32, interface: Interface, tunnel: Option<OuterHeaderCreation>) -> Far {
+    Far {
+        id: FarId(id),
+        apply_action: ApplyAction { forward: true, ..ApplyAction::default() },
+        forwarding: Some(ForwardingParameters {
+            destination_interface: interface,
+            network_instance: None,
+            outer_header_creation: tunnel,
+            transport_level_marking: None,
+        }),
+        bar_id: None,
+    }
+}
+
+fn tunnel(teid: u32) -> OuterHeaderCreation {
+    OuterHeaderCreation { teid: Teid(teid), ipv4: Some(GNB), ipv6: None }
+}
+
+/// The downlink goes into another tunnel, or back into the first.
+fn handover(session: u32, moved: bool) -> Modification {
+    let teid = teid(session) | u32::from(moved) << 31;
+    let forwarding = UpdateForwardingParameters {
+        outer_header_creation: Some(tunnel(teid)),
+        ..UpdateForwardingParameters::default()
+    };
+    let far = UpdateFar { id: FarId(2), forwarding: Some(forwarding), ..UpdateFar::default() };
+    Modification { update_fars: vec![far], ..Modification::default() }
+}

@@ -1,0 +1,97 @@
+//! What is to be measured.
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Numbers of sessions, ascending.
+    pub sessions: Vec<u32>,
+    /// Frame lengths, in bytes without FCS, ascending.
+    pub frames: Vec<usize>,
+    /// Rounds of every case; each gives one sample.
+    pub rounds: u32,
+    /// Packets of a round: frames of the pool.
+    pub packets_per_round: usize,
+    /// Runs of the map chain in a round; an odd number is made even.
+    pub chain_runs_per_round: u32,
+    /// Most keys of the table's measurement.
+    pub table_keys_max: u32,
+    /// Values to replace in it, for each number of writers.
+    pub soak: u64,
+    /// Reserve huge pages for the run, and give them back.
+    pub reserve_hugepages: bool,
+    /// Orders of sessions, keys and lines come from it.
+    pub seed: u64,
+}
+
+/// Sessions up to which a session is deleted and modified to be timed, and tables are filled.
+const MILLION: u32 = 1 << 20;
+
+impl Plan {
+    /// Everything.
+    pub fn full() -> Self {
+        Self {
+            sessions: vec![1, 65_536, MILLION, 16_640_000],
+            frames: vec![64, 128, 256, 512, 1024, 1424, 3024],
+            rounds: 15,
+            packets_per_round: 65_536,
+            chain_runs_per_round: 200_000,
+            table_keys_max: 2 * MILLION,
+            soak: 10_000_000,
+            reserve_hugepages: false,
+            seed: 1,
+        }
+    }
+
+    /// What takes below 45 s: 1 and 1 M sessions, frames of 128 bytes, fewer rounds.
+    pub fn quick() -> Self {
+        Self {
+            sessions: vec![1, MILLION],
+            frames: vec![128],
+            rounds: 7,
+            chain_runs_per_round: 100_000,
+            table_keys_max: MILLION / 2,
+            soak: 2_000_000,
+            ..Self::full()
+        }
+    }
+
+    /// The length of frame at which the map chain is run: 128 bytes where the plan has them.
+    pub(crate) fn chain_frame(&self) -> usize {
+        let wanted = self.frames.iter().copied().find(|&bytes| bytes >= 128);
+        wanted.or_else(|| self.frames.last().copied()).unwrap_or(128)
+    }
+
+    /// Keys of the table's measurement: two for each session of the largest case.
+    pub(crate) fn table_keys(&self) -> u32 {
+        let sessions = self.sessions.last().copied().unwrap_or(1);
+        sessions.saturating_mul(2).clamp(1024, self.table_keys_max.max(1024))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_full_plan_has_every_case_and_the_quick_one_two() {
+        let full = Plan::full();
+        assert_eq!(full.sessions, [1, 65_536, 1_048_576, 16_640_000]);
+        assert_eq!(full.frames, [64, 128, 256, 512, 1024, 1424, 3024]);
+        let quick = Plan::quick();
+        assert_eq!((quick.sessions, quick.frames), (vec![1, 1_048_576], vec![128]));
+    }
+
+    #[test]
+    fn sizes_follow_the_cases() {
+        let plan = |sessions: &[u32], frames: &[usize]| Plan {
+            sessions: sessions.to_vec(),
+            frames: frames.to_vec(),
+            ..Plan::full()
+        };
+        assert_eq!(plan(&[1], &[64]).table_keys(), 1024);
+        assert_eq!(plan(&[1, 100_000], &[64]).table_keys(), 200_000);
+        assert_eq!(Plan::full().table_keys(), 2_097_152);
+        assert_eq!(plan(&[1], &[64]).chain_frame(), 64);
+        assert_eq!(Plan::full().chain_frame(), 128);
+    }
+}

@@ -1,0 +1,240 @@
+//! The report as tables for a terminal.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use crate::machine::Machine;
+use crate::report::{ChainResult, PathResult, Report, RunInfo, SessionResult, goal};
+use crate::table::TableResult;
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        machine(f, &self.machine)?;
+        run(f, &self.run)?;
+        paths(f, &self.results)?;
+        sessions(f, &self.sessions)?;
+        chains(f, &self.xdp_map_chain)?;
+        tables(f, &self.tables)?;
+        if !self.skipped.is_empty() {
+            writeln!(f, "\nSkipped")?;
+            for skipped in &self.skipped {
+                writeln!(f, "  {}: {}", skipped.name, skipped.reason)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn machine(f: &mut Formatter<'_>, machine: &Machine) -> fmt::Result {
+    let cache =
+        machine.last_level_cache_bytes.map(|bytes| format!(", {} MiB of last-level cache", bytes >> 20));
+    writeln!(
+        f,
+        "{}{}, {} cores{}, {:.1} GiB, Linux {}",
+        machine.cpu,
+        if machine.virtual_machine { " (virtual machine)" } else { "" },
+        machine.cores,
+        cache.unwrap_or_default(),
+        machine.ram_bytes as f64 / f64::from(1 << 30),
+        machine.kernel,
+    )?;
+    let mut reserved = String::new();
+    for kind in machine.hugepages.iter().filter(|kind| kind.total > 0) {
+        write!(reserved, ", {} × {} MiB reserved", kind.total, kind.page_bytes >> 20)?;
+    }
+    writeln!(f, "Transparent huge pages: {}{reserved}", machine.transparent_hugepages)?;
+    match &machine.pmu.reason {
+        None => writeln!(f, "Performance counters: there, not used")?,
+        Some(reason) => {
+            writeln!(
+                f,
+                "Performance counters: none here ({reason}): no cycles, no cache misses are claimed"
+            )?;
+        }
+    }
+    let [before, after] = machine.load_average;
+    let steal = machine.steal_percent.map_or_else(|| "unknown".to_owned(), |steal| format!("{steal:.1} %"));
+    writeln!(
+        f,
+        "Neighbours: load average {before:.2} before and {after:.2} after, {steal} of CPU time stolen"
+    )
+}
+
+fn run(f: &mut Formatter<'_>, run: &RunInfo) -> fmt::Result {
+    writeln!(
+        f,
+        "{} rounds of {} packets, interleaved; medians, ± is the {}. Packets' headers span {:.1} MiB of cache lines in a \
+         frame pool of {:.0} MiB on {}. {:.1} s in all.",
+        run.rounds,
+        run.packets_per_round,
+        run.spread,
+        run.packet_pool_mib,
+        run.frame_pool_mib,
+        run.frame_pool_pages,
+        run.seconds,
+    )
+}
+
+fn paths(f: &mut Formatter<'_>, results: &[PathResult]) -> fmt::Result {
+    let Some(first) = results.first() else { return Ok(()) };
+    writeln!(
+        f,
+        "\nUPF path, one core, ns a packet. Cold lines: {} ({}); goal: {} ns at 1 session, else {} × lines × floor + \
+         the figure at 1 session",
+        first.cold_lines,
+        first.cold_line_names.join(", "),
+        goal::ONE_SESSION_NS,
+        goal::FLOOR_FACTOR,
+    )?;
+    if first.cold_lines > goal::COLD_LINES {
+        writeln!(f, "  more cold lines than the {} of the goal", goal::COLD_LINES)?;
+    }
+    writeln!(
+        f,
+        "  direction   sessions  frame         ns      ±   floor/line      ±   goal  ratio  met  pages"
+    )?;
+    for result in results {
+        let frame = if result.frame_bytes == result.frame_bytes_sent {
+            result.frame_bytes.to_string()
+        } else {
+            format!("{}→{}", result.frame_bytes, result.frame_bytes_sent)
+        };
+        writeln!(
+            f,
+            "  {:9} {:>10}  {frame:>6} {:>10.1} {:>6.1} {:>12.2} {:>6.2} {:>6} {:>6}  {:3}  {}",
+            result.direction.name(),
+            result.sessions,
+            result.ns_per_packet,
+            result.ns_spread,
+            result.floor_ns_per_line,
+            result.floor_ns_spread,
+            result.goal_ns.map_or_else(|| "-".to_owned(), |goal| format!("{goal:.1}")),
+            result.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
+            yes(result.met),
+            pages(result),
+        )?;
+    }
+    if results.iter().any(|result| result.frame_bytes != result.frame_bytes_sent) {
+        writeln!(
+            f,
+            "  a→b: the headers do not fit into a bytes; what was sent is the shortest frame that holds them"
+        )?;
+    }
+    Ok(())
+}
+
+fn pages(result: &PathResult) -> String {
+    if result.pages == result.floor_pages {
+        result.pages.clone()
+    } else {
+        format!("{} (floor: {})", result.pages, result.floor_pages)
+    }
+}
+
+fn sessions(f: &mut Formatter<'_>, results: &[SessionResult]) -> fmt::Result {
+    if results.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\nSession service: 2 PDRs, 2 FARs, 1 QER, 1 URR each; one thread")?;
+    writeln!(f, "    sessions  establish/s   modify/s   delete/s  bytes/session  resident MiB  8 GiB met")?;
+    for result in results {
+        writeln!(
+            f,
+            "  {:>10} {:>12.0} {:>10.0} {:>10.0} {:>14.0} {:>13}  {}",
+            result.sessions,
+            result.establish_per_second,
+            result.modify_per_second,
+            result.delete_per_second,
+            result.bytes_per_session,
+            result.resident_bytes >> 20,
+            yes(result.met),
+        )?;
+    }
+    Ok(())
+}
+
+fn chains(f: &mut Formatter<'_>, results: &[ChainResult]) -> fmt::Result {
+    let Some(first) = results.first() else { return Ok(()) };
+    writeln!(
+        f,
+        "\nXDP map chain (BPF_PROG_TEST_RUN, packet restored before each run), frames of {} bytes; ns a packet without \
+         its wrapper; the UPF path takes so many times less",
+        first.frame_bytes,
+    )?;
+    writeln!(f, "  direction   sessions         ns      ±  wrapper   times  {}× met", goal::CHAIN_FACTOR)?;
+    for result in results {
+        writeln!(
+            f,
+            "  {:9} {:>10} {:>10.1} {:>6.1} {:>8.1} {:>7}  {}",
+            result.direction.name(),
+            result.sessions,
+            result.ns_per_packet,
+            result.ns_spread,
+            result.wrapper_ns,
+            result.times_slower.map_or_else(|| "-".to_owned(), |times| format!("{times:.1}")),
+            yes(result.met),
+        )?;
+    }
+    Ok(())
+}
+
+fn tables(f: &mut Formatter<'_>, results: &[TableResult]) -> fmt::Result {
+    let Some(first) = results.first() else { return Ok(()) };
+    writeln!(
+        f,
+        "\nSession table: {} keys (two a session) of {} bytes with their values; millions a second, all threads together",
+        first.keys, first.record_bytes,
+    )?;
+    writeln!(f, "  writers  readers    add  replace  delete  lookup  replaced       misses  bytes/key")?;
+    for result in results {
+        let million = |rate: f64| rate / 1e6;
+        writeln!(
+            f,
+            "  {:>7} {:>8} {:>6.2} {:>8.2} {:>7.2} {:>7.2}  {:>8} {:>12} {:>10.1}{}",
+            result.writers,
+            result.readers,
+            million(result.adds_per_second),
+            million(result.replaces_per_second),
+            million(result.deletes_per_second),
+            million(result.lookups_per_second),
+            result.replacements,
+            result.lookup_misses,
+            result.bytes_per_key,
+            if result.oversubscribed { "  more threads than cores" } else { "" },
+        )?;
+    }
+    if let Some(one) = results.iter().find(|result| result.writers == 1) {
+        let met = one.replaces_per_second >= goal::REPLACES_PER_SECOND && one.lookup_misses == 0;
+        writeln!(f, "  a million replacements a second by one writer, none missed: {}", yes(Some(met)))?;
+    }
+    Ok(())
+}
+
+fn yes(met: Option<bool>) -> &'static str {
+    match met {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "-",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::tests::report;
+
+    #[test]
+    fn every_section_is_shown() {
+        let text = report().to_string();
+        for part in [
+            "no cycles, no cache misses are claimed",
+            "bucket, record, counters",
+            "1048576",
+            "XDP map chain",
+            "11.7",
+            "a case: a reason",
+            "interquartile range",
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+        assert!(!text.contains("Session table"), "nothing was measured there:\n{text}");
+    }
+}

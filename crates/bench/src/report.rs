@@ -1,0 +1,345 @@
+//! What a run found: the JSON is these types as they are.
+
+use serde::Serialize;
+
+use crate::frames::Direction;
+use crate::machine::Machine;
+use crate::stats::Summary;
+use crate::table::TableResult;
+
+/// Goals of the project, which this report holds its figures against.
+pub mod goal {
+    /// Nanoseconds a packet at one session.
+    pub const ONE_SESSION_NS: f64 = 25.0;
+    /// Multiple of the memory's floor for the cold lines of a packet.
+    pub const FLOOR_FACTOR: f64 = 1.5;
+    /// Cold lines a packet.
+    pub const COLD_LINES: usize = 4;
+    /// Times that a map chain is slower at a million sessions.
+    pub const CHAIN_FACTOR: f64 = 10.0;
+    /// Bytes resident with [`RESIDENT_SESSIONS`].
+    pub const RESIDENT_BYTES: u64 = 8 << 30;
+    /// Sessions for that.
+    pub const RESIDENT_SESSIONS: u32 = 16_640_000;
+    /// Replacements a second by one writer while a reader runs.
+    pub const REPLACES_PER_SECOND: f64 = 1e6;
+}
+
+/// Everything.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What it ran on.
+    pub machine: Machine,
+    /// How it ran.
+    pub run: RunInfo,
+    /// The user plane's path, by direction, sessions and frame length.
+    pub results: Vec<PathResult>,
+    /// The session service.
+    pub sessions: Vec<SessionResult>,
+    /// The map-chain XDP program.
+    pub xdp_map_chain: Vec<ChainResult>,
+    /// The session table.
+    pub tables: Vec<TableResult>,
+    /// What was left out, and why.
+    pub skipped: Vec<Skipped>,
+}
+
+/// How a run was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunInfo {
+    /// Samples of every case; `ns_spread` is the interquartile range over them.
+    pub rounds: u32,
+    /// What the spreads are.
+    pub spread: &'static str,
+    /// Packets, and floor lines a cold line, of a sample.
+    pub packets_per_round: usize,
+    /// Runs of a sample of the map chain.
+    pub chain_runs_per_round: u32,
+    /// Bytes of the cache lines that the headers of a round's packets span, in MiB: uplink.
+    pub packet_pool_mib: f64,
+    /// Memory of the frame pool, in MiB.
+    pub frame_pool_mib: f64,
+    /// Pages under the frame pool.
+    pub frame_pool_pages: String,
+    /// CPU that paths, floors and map chain ran on; none when the thread could not be pinned.
+    pub cpu: Option<usize>,
+    /// Orders of sessions and lines come from it.
+    pub seed: u64,
+    /// Time of all, in seconds.
+    pub seconds: f64,
+}
+
+/// One case of the path.
+#[derive(Clone, Debug, Serialize)]
+pub struct PathResult {
+    /// Which way.
+    pub direction: Direction,
+    /// Sessions in the node, all of which the packets meet.
+    pub sessions: u32,
+    /// Length of frames asked for, without FCS.
+    pub frame_bytes: usize,
+    /// Length of the frames that were sent: the shortest that hold their headers where those asked for do not.
+    pub frame_bytes_sent: usize,
+    /// Median.
+    pub ns_per_packet: f64,
+    /// Interquartile range.
+    pub ns_spread: f64,
+    /// Least and most.
+    pub ns_range: [f64; 2],
+    /// Cache lines of session state that a packet touches. With one session they are warm.
+    pub cold_lines: usize,
+    /// Which.
+    pub cold_line_names: Vec<String>,
+    /// Cache lines of the packet that its headers span; their cost is in the figure for one session too.
+    pub packet_lines: usize,
+    /// The memory's floor over a working set of as many lines as this direction's sessions have: median.
+    pub floor_ns_per_line: f64,
+    /// Its interquartile range.
+    pub floor_ns_spread: f64,
+    /// Bytes of that working set.
+    pub working_set_bytes: u64,
+    /// Pages under the session table.
+    pub pages: String,
+    /// Pages under the floor's working set.
+    pub floor_pages: String,
+    /// The goal: with one session 25 ns; else 1.5 × cold lines × floor + the figure for one session. None where
+    /// that was not measured.
+    pub goal_ns: Option<f64>,
+    /// Figure over goal: met up to 1.
+    pub ratio: Option<f64>,
+    /// Whether it is met.
+    pub met: Option<bool>,
+}
+
+/// The session service at one number of sessions.
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionResult {
+    /// Sessions, of two PDRs, two FARs, one QER and one URR each.
+    pub sessions: u32,
+    /// Establishments a second.
+    pub establish_per_second: f64,
+    /// Modifications (handovers) a second, over the first sessions.
+    pub modify_per_second: f64,
+    /// Deletions a second, over the last sessions.
+    pub delete_per_second: f64,
+    /// Sessions modified and deleted for these.
+    pub sample: u32,
+    /// Bytes that the process grew by with them, reserved huge pages included, over their number.
+    pub bytes_per_session: f64,
+    /// Bytes resident: the process without any session, and these sessions.
+    pub resident_bytes: u64,
+    /// Whether 16.64 M sessions fit into 8 GiB; none at other numbers.
+    pub met: Option<bool>,
+}
+
+/// One case of the map chain.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChainResult {
+    /// Which way.
+    pub direction: Direction,
+    /// Sessions.
+    pub sessions: u32,
+    /// Length of its frames, without FCS.
+    pub frame_bytes: usize,
+    /// Median, the wrapper subtracted.
+    pub ns_per_packet: f64,
+    /// Interquartile range.
+    pub ns_spread: f64,
+    /// Least and most.
+    pub ns_range: [f64; 2],
+    /// The wrapper that was subtracted: median.
+    pub wrapper_ns: f64,
+    /// How many times the path takes less, at the same number of sessions and length of frame.
+    pub times_slower: Option<f64>,
+    /// Whether that is ten times, at a million sessions or more; none below.
+    pub met: Option<bool>,
+}
+
+/// What was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// The case.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl PathResult {
+    /// Holds the figure against its goal.
+    pub(crate) fn hold(&mut self, one_session_ns: Option<f64>) {
+        self.goal_ns = if self.sessions == 1 {
+            Some(goal::ONE_SESSION_NS)
+        } else {
+            let lines = self.cold_lines as f64;
+            one_session_ns.map(|one| goal::FLOOR_FACTOR * lines * self.floor_ns_per_line + one)
+        };
+        self.ratio = self.goal_ns.map(|goal| self.ns_per_packet / goal);
+        self.met = self.ratio.map(|ratio| ratio <= 1.0);
+    }
+}
+
+impl ChainResult {
+    pub(crate) fn new(
+        direction: Direction,
+        sessions: u32,
+        frame_bytes: usize,
+        [net, wrapper]: [Summary; 2],
+        path_ns: Option<f64>,
+    ) -> Self {
+        let times_slower = path_ns.map(|path| net.median / path);
+        Self {
+            direction,
+            sessions,
+            frame_bytes,
+            ns_per_packet: net.median,
+            ns_spread: net.spread,
+            ns_range: [net.min, net.max],
+            wrapper_ns: wrapper.median,
+            times_slower,
+            met: times_slower.filter(|_| sessions >= 1_000_000).map(|times| times >= goal::CHAIN_FACTOR),
+        }
+    }
+}
+
+/// Judges every case of the path by the one-session case of the same direction and frame length.
+pub(crate) fn hold_all(results: &mut [PathResult]) {
+    let ones: Vec<_> = results
+        .iter()
+        .filter(|result| result.sessions == 1)
+        .map(|result| ((result.direction, result.frame_bytes), result.ns_per_packet))
+        .collect();
+    for result in results {
+        let same = (result.direction, result.frame_bytes);
+        result.hold(ones.iter().find(|(case, _)| *case == same).map(|&(_, ns)| ns));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::machine::{Pmu, hugepages};
+
+    pub(crate) fn path(direction: Direction, sessions: u32, ns: f64) -> PathResult {
+        PathResult {
+            direction,
+            sessions,
+            frame_bytes: 128,
+            frame_bytes_sent: 128,
+            ns_per_packet: ns,
+            ns_spread: 1.0,
+            ns_range: [ns - 1.0, ns + 1.0],
+            cold_lines: 3,
+            cold_line_names: vec!["bucket".into(), "record".into(), "counters".into()],
+            packet_lines: 2,
+            floor_ns_per_line: 10.0,
+            floor_ns_spread: 0.5,
+            working_set_bytes: u64::from(sessions) * 192,
+            pages: "2 MiB pages".into(),
+            floor_pages: "2 MiB pages".into(),
+            goal_ns: None,
+            ratio: None,
+            met: None,
+        }
+    }
+
+    pub(crate) fn report() -> Report {
+        let summary = Summary { median: 700.0, spread: 5.0, min: 690.0, max: 720.0 };
+        let mut results = vec![
+            path(Direction::Uplink, 1, 20.0),
+            path(Direction::Uplink, 1 << 20, 60.0),
+            path(Direction::Downlink, 1 << 20, 66.0),
+        ];
+        hold_all(&mut results);
+        Report {
+            machine: Machine {
+                cpu: "a CPU".into(),
+                cores: 2,
+                last_level_cache_bytes: Some(32 << 20),
+                ram_bytes: 24 << 30,
+                kernel: "6.18".into(),
+                virtual_machine: true,
+                transparent_hugepages: "madvise".into(),
+                hugepages: hugepages(),
+                pmu: Pmu { available: false, reason: Some("not there".into()) },
+                load_average: [0.1, 1.0],
+                steal_percent: Some(0.0),
+            },
+            run: RunInfo {
+                rounds: 7,
+                spread: "interquartile range",
+                packets_per_round: 65_536,
+                chain_runs_per_round: 100_000,
+                packet_pool_mib: 8.0,
+                frame_pool_mib: 256.0,
+                frame_pool_pages: "transparent huge pages".into(),
+                cpu: Some(1),
+                seed: 1,
+                seconds: 30.0,
+            },
+            results,
+            sessions: vec![SessionResult {
+                sessions: 1 << 20,
+                establish_per_second: 1e5,
+                modify_per_second: 1e5,
+                delete_per_second: 1e5,
+                sample: 10_000,
+                bytes_per_session: 480.0,
+                resident_bytes: 1 << 29,
+                met: None,
+            }],
+            xdp_map_chain: vec![ChainResult::new(
+                Direction::Uplink,
+                1 << 20,
+                128,
+                [summary, summary],
+                Some(60.0),
+            )],
+            tables: Vec::new(),
+            skipped: vec![Skipped { name: "a case".into(), reason: "a reason".into() }],
+        }
+    }
+
+    #[test]
+    fn cases_are_held_against_the_floor_and_their_one_session_case() {
+        let results = report().results;
+        assert_eq!((results[0].goal_ns, results[0].met), (Some(25.0), Some(true)));
+        assert_eq!((results[1].goal_ns, results[1].met), (Some(65.0), Some(true)));
+        assert_eq!((results[2].goal_ns, results[2].met), (None, None), "no one-session case downlink");
+        let mut slow = path(Direction::Uplink, 1 << 20, 65.1);
+        slow.hold(Some(20.0));
+        assert_eq!(slow.met, Some(false));
+    }
+
+    #[test]
+    fn the_chain_is_held_against_the_path_where_that_is_asked() {
+        let summary = Summary { median: 600.0, spread: 0.0, min: 600.0, max: 600.0 };
+        let chain = |sessions, path| ChainResult::new(Direction::Uplink, sessions, 128, [summary; 2], path);
+        assert_eq!((chain(1, Some(50.0)).times_slower, chain(1, Some(50.0)).met), (Some(12.0), None));
+        assert_eq!(chain(1 << 20, Some(60.0)).met, Some(true));
+        assert_eq!(chain(1 << 20, Some(61.0)).met, Some(false));
+        assert_eq!(chain(1 << 20, None).met, None);
+    }
+
+    #[test]
+    fn the_json_has_the_promised_shape() {
+        let json = serde_json::to_value(report()).unwrap();
+        let object = json.as_object().unwrap();
+        for name in ["machine", "results", "tables", "sessions", "xdp_map_chain", "skipped", "run"] {
+            assert!(object.contains_key(name), "{name}");
+        }
+        let result = &json["results"][1];
+        assert_eq!(result["direction"], "uplink");
+        assert_eq!(result["sessions"], 1 << 20);
+        assert_eq!(result["frame_bytes"], 128);
+        assert_eq!(result["cold_line_names"].as_array().unwrap().len(), 3);
+        for number in
+            ["ns_per_packet", "ns_spread", "cold_lines", "floor_ns_per_line", "packet_lines", "ratio"]
+        {
+            assert!(result[number].is_number(), "{number}: {}", result[number]);
+        }
+        for number in ["sessions", "ns_per_packet"] {
+            assert!(json["xdp_map_chain"][0][number].is_number(), "{number}");
+        }
+        assert_eq!(json["machine"]["pmu"]["available"], false);
+    }
+}

@@ -1,0 +1,153 @@
+//! One round of the user plane's path: a pool of frames through a worker, restored before, judged after.
+
+use std::sync::atomic::AtomicBool;
+
+use kaido_engine::{Frame, FramePool};
+
+use crate::BenchError;
+use crate::clock::CpuTime;
+use crate::frames::Template;
+use crate::node::{UpfNode, stopped};
+use crate::permutation::Permutation;
+
+/// Steps after which packets that have not come out are lost.
+const EMPTY_STEPS_MAX: usize = 4;
+/// Packets of a round that are judged beside the first.
+const JUDGED: usize = 64;
+
+/// All frames of a run, used by one case at a time.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    frames: Vec<Frame>,
+    count: usize,
+}
+
+impl Frames {
+    /// Takes `count` frames from the pool.
+    pub(crate) fn new(pool: &'static FramePool, count: usize) -> Self {
+        let mut cache = pool.cache();
+        let frames: Vec<_> = std::iter::from_fn(|| cache.allocate()).take(count).collect();
+        Self { count: frames.len(), frames }
+    }
+
+    /// Frames of a round.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+}
+
+/// The order in which one direction of a node meets its sessions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    permutation: Permutation,
+    place: u64,
+}
+
+impl Order {
+    pub(crate) fn new(sessions: u32, seed: u64) -> Self {
+        Self { permutation: Permutation::new(sessions, seed), place: 0 }
+    }
+}
+
+/// Sends every frame through the node once; nanoseconds a packet.
+pub(crate) fn round(
+    node: &mut UpfNode,
+    frames: &mut Frames,
+    template: &Template,
+    order: &mut Order,
+    stop: &AtomicBool,
+) -> Result<f64, BenchError> {
+    stopped(stop)?;
+    let direction = template.direction;
+    let first = order.place;
+    for (place, frame) in (first..).zip(&mut frames.frames) {
+        if !template.write(order.permutation.at(place), frame) {
+            return Err(BenchError::FrameLength(template.len));
+        }
+    }
+    let sent = frames.count;
+    order.place += sent as u64;
+    node.feeds(direction).0.load(std::mem::take(&mut frames.frames));
+    // The ports take the frames over.
+    node.step();
+    let began = CpuTime::now();
+    let (mut received, mut empty) = (0, 0);
+    while received < sent && empty < EMPTY_STEPS_MAX {
+        let step = node.step();
+        received += step;
+        empty = if step == 0 { empty + 1 } else { 0 };
+    }
+    let ns = began.elapsed_ns();
+    let feeds = node.feeds(direction);
+    feeds.0.want();
+    feeds.1.want();
+    node.step();
+    node.feeds(direction).1.collect(&mut frames.frames);
+    if frames.frames.len() != sent {
+        return Err(BenchError::Lost {
+            direction: direction.name(),
+            sessions: order.permutation.len(),
+            sent,
+            lost: sent - frames.frames.len(),
+            drops: node.drops(),
+        });
+    }
+    let sample = Permutation::new(u32::try_from(sent).unwrap_or(u32::MAX), first);
+    for at in std::iter::once(0).chain((0..JUDGED.min(sent)).map(|n| sample.at(n as u64) as usize)) {
+        template.judge(order.permutation.at(first + at as u64), frames.frames[at].data())?;
+    }
+    Ok(ns / sent as f64)
+}
+
+/// Cache lines of a packet that its headers span, before and after: those of the longest, or of a tunnel put before
+/// the line at which received data begins.
+pub(crate) const PACKET_LINES: usize = 2;
+
+/// Bytes of these lines in all frames of a round.
+pub(crate) fn touched_bytes(frames: usize) -> usize {
+    frames * PACKET_LINES * crate::floor::LINE
+}
+
+#[cfg(test)]
+mod tests {
+    use kaido_engine::HEADROOM;
+
+    use super::*;
+    use crate::floor::LINE;
+    use crate::frames::Direction;
+
+    #[test]
+    fn every_packet_comes_out_right_or_is_told_lost() {
+        let pool = FramePool::leak(256).unwrap();
+        let mut frames = Frames::new(pool, 200);
+        let stop = AtomicBool::new(false);
+        let mut node = UpfNode::new(20, pool, 200).unwrap();
+        node.establish(20, &stop, &|_| ()).unwrap();
+        node.modify(20, &stop).unwrap();
+        node.delete(5, &stop).unwrap();
+        for direction in Direction::ALL {
+            for len in [64, 3024] {
+                let mut order = Order::new(15, 1);
+                let template = Template::new(direction, len);
+                for _ in 0..3 {
+                    round(&mut node, &mut frames, &template, &mut order, &stop).unwrap();
+                }
+            }
+        }
+        let template = Template::new(Direction::Downlink, 128);
+        let lost = round(&mut node, &mut frames, &template, &mut Order::new(20, 1), &stop).unwrap_err();
+        assert!(matches!(lost, BenchError::Lost { sent: 200, lost: 50, .. }), "{lost}");
+        assert!(lost.to_string().contains("UeUnknown"), "{lost}");
+    }
+
+    #[test]
+    fn headers_span_as_many_lines_as_is_said() {
+        for direction in Direction::ALL {
+            let headers = Template::new(direction, 0).headers.len();
+            let tunnel = if direction == Direction::Downlink { 44 } else { 0 };
+            let first = (HEADROOM - tunnel) / LINE;
+            let last = (HEADROOM + headers - 1) / LINE;
+            assert_eq!(last - first + 1, PACKET_LINES, "{direction:?}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A run from its plan to its report.
+
+mod cases;
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use kaido_engine::{FRAME_SIZE, FramePool};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use self::cases::{Cases, chain_results, path_results};
+use crate::BenchError;
+use crate::machine::{Before, Machine, cores, hugepages};
+use crate::memory::{Reservation, available, resident};
+use crate::node::{UpfNode, cold_line_names, stopped};
+use crate::plan::Plan;
+use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
+use crate::rounds::{Frames, touched_bytes};
+use crate::table;
+
+/// Huge pages asked for, per session: its share of table, records, counters and of the floor's working set.
+const HUGE_BYTES_PER_SESSION: u64 = 640;
+/// Of what is available, in percent: the rest is for what is not in huge pages.
+const HUGE_SHARE_PERCENT: u64 = 60;
+/// Memory left to everything else.
+const KEPT_BYTES: u64 = 512 << 20;
+/// Sessions that say how much memory more of them need.
+const PROBE_SESSIONS: u32 = 65_536;
+/// Least sessions from which that can be told: the fixed part is small beside them.
+const TELLING_SESSIONS: u32 = 4096;
+/// Most sessions modified and deleted to be timed.
+const SAMPLE_MAX: u32 = 50_000;
+
+/// What goes with a run from case to case.
+struct Context<'r> {
+    plan: &'r Plan,
+    stop: &'r AtomicBool,
+    progress: &'r dyn Fn(&str),
+    pool: &'static FramePool,
+    /// Bytes resident before the first session.
+    resident: u64,
+    bytes_per_session: Option<f64>,
+    /// Bytes resident before sessions were made to tell that; the next node may live in what they left behind.
+    before_probe: Option<u64>,
+    sessions: Vec<SessionResult>,
+    skipped: Vec<Skipped>,
+}
+
+/// Runs a plan. `stop` ends it early; `progress` is told what is being done.
+///
+/// # Errors
+/// [`BenchError`] when a measurement fails or a packet comes out wrong. Cases that this machine cannot run are listed
+/// in the report instead.
+pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Report, BenchError> {
+    let (began, before) = (Instant::now(), Before::now());
+    let _reservation = reserve(plan, progress)?;
+    let pages = hugepages();
+    let pool = FramePool::leak(plan.packets_per_round)?;
+    let mut frames = Frames::new(pool, plan.packets_per_round);
+    let mut context = Context {
+        plan,
+        stop,
+        progress,
+        pool,
+        resident: resident(),
+        bytes_per_session: None,
+        before_probe: None,
+        sessions: Vec::new(),
+        skipped: Vec::new(),
+    };
+    let pinned = Pinned::to_last();
+    let nodes = context.nodes()?;
+    let mut cases = Cases::new(plan, nodes, &mut context.skipped, stop, progress)?;
+    cases.measure(plan, &mut frames, stop, progress)?;
+    let (paths, chains) = cases.into_samples();
+    let mut results = path_results(plan, &paths);
+    hold_all(&mut results);
+    let xdp_map_chain = chain_results(&chains, &results);
+    let cpu = pinned.as_ref().map(|pinned| pinned.cpu);
+    drop(pinned);
+    let tables = context.tables()?;
+    Ok(Report {
+        machine: Machine::describe(&before, pages),
+        run: RunInfo {
+            rounds: plan.rounds,
+            spread: "interquartile range",
+            packets_per_round: frames.count(),
+            chain_runs_per_round: plan.chain_runs_per_round,
+            packet_pool_mib: mib(touched_bytes(frames.count())),
+            frame_pool_mib: mib(pool.frames() * FRAME_SIZE),
+            frame_pool_pages: pool.pages().to_string(),
+            cpu,
+            seed: plan.seed,
+            seconds: began.elapsed().as_secs_f64(),
+        },
+        results,
+        sessions: context.sessions,
+        xdp_map_chain,
+        tables,
+        skipped: context.skipped,
+    })
+}
+
+fn mib(bytes: usize) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn reserve(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Option<Reservation>, BenchError> {
+    if !plan.reserve_hugepages {
+        return Ok(None);
+    }
+    let sessions: u64 = plan.sessions.iter().map(|&sessions| u64::from(sessions)).sum();
+    let wanted =
+        sessions * HUGE_BYTES_PER_SESSION + (plan.packets_per_round * FRAME_SIZE) as u64 + (64 << 20);
+    let taken = Reservation::take(wanted.min(available() * HUGE_SHARE_PERCENT / 100));
+    let taken = taken.map_err(BenchError::Reserve)?;
+    progress(&format!("{} huge pages of 2 MiB are reserved", taken.now));
+    Ok(Some(taken))
+}
+
+impl Context<'_> {
+    /// The nodes of all cases that memory allows, with their sessions.
+    fn nodes(&mut self) -> Result<Vec<(u32, UpfNode)>, BenchError> {
+        let mut nodes = Vec::new();
+        for &sessions in &self.plan.sessions {
+            if let Some(reason) = self.does_not_fit(sessions)? {
+                (self.progress)(&format!("{sessions} sessions: skipped: {reason}"));
+                self.skipped.push(Skipped { name: format!("UPF path, {sessions} sessions"), reason });
+                continue;
+            }
+            nodes.push((sessions, self.node(sessions)?));
+        }
+        Ok(nodes)
+    }
+
+    /// Why so many sessions are too many here.
+    fn does_not_fit(&mut self, sessions: u32) -> Result<Option<String>, BenchError> {
+        if sessions <= PROBE_SESSIONS {
+            return Ok(None);
+        }
+        let each = match self.bytes_per_session {
+            Some(each) => each,
+            None => {
+                let before = resident();
+                let mut node = UpfNode::new(PROBE_SESSIONS, self.pool, 0)?;
+                node.establish(PROBE_SESSIONS, self.stop, &|_| ())?;
+                self.before_probe = Some(before);
+                per_session(resident().saturating_sub(before), PROBE_SESSIONS)
+            }
+        };
+        self.bytes_per_session = Some(each);
+        let floor_each = (cold_line_names().len() * crate::floor::LINE) as f64;
+        let needed = f64::from(sessions) * (each + floor_each) / 1e9;
+        let there = available().saturating_sub(KEPT_BYTES) as f64 / 1e9;
+        Ok((needed > there).then(|| {
+            format!(
+                "they need {needed:.1} GB ({each:.0} bytes each, measured with fewer, and the floor's working set \
+                 beside them); {there:.1} GB can be had"
+            )
+        }))
+    }
+
+    /// A node with its sessions; how fast they were made, changed and deleted is kept.
+    fn node(&mut self, sessions: u32) -> Result<UpfNode, BenchError> {
+        let (stop, progress) = (self.stop, self.progress);
+        progress(&format!("{sessions} sessions: establishing"));
+        let before = self.before_probe.take().unwrap_or_else(resident);
+        let mut node = UpfNode::new(sessions, self.pool, self.plan.packets_per_round)?;
+        let established = node.establish(sessions, stop, &|done| {
+            if done > 0 && done % (1 << 20) == 0 {
+                progress(&format!("{sessions} sessions: {done} are there"));
+            }
+        })?;
+        let grown = resident().saturating_sub(before);
+        let bytes_per_session = per_session(grown, sessions);
+        if sessions >= TELLING_SESSIONS {
+            self.bytes_per_session = Some(bytes_per_session);
+        }
+        let sample = sessions.min(SAMPLE_MAX);
+        let modified = node.modify(sample, stop)?;
+        let deleted = node.delete(sample, stop)?;
+        node.establish(sessions, stop, &|_| ())?;
+        let resident_bytes = self.resident + grown;
+        self.sessions.push(SessionResult {
+            sessions,
+            establish_per_second: f64::from(sessions) / established.as_secs_f64(),
+            modify_per_second: 2.0 * f64::from(sample) / modified.as_secs_f64(),
+            delete_per_second: f64::from(sample) / deleted.as_secs_f64(),
+            sample,
+            bytes_per_session,
+            resident_bytes,
+            met: (sessions == goal::RESIDENT_SESSIONS).then_some(resident_bytes <= goal::RESIDENT_BYTES),
+        });
+        Ok(node)
+    }
+
+    /// The table by itself, with one writer and with one more up to the number of cores.
+    fn tables(&self) -> Result<Vec<table::TableResult>, BenchError> {
+        let (keys, plan) = (self.plan.table_keys(), self.plan);
+        (1..=cores())
+            .map(|writers| {
+                stopped(self.stop)?;
+                (self.progress)(&format!(
+                    "table of {keys} keys, {writers} writing, {} replacements",
+                    plan.soak
+                ));
+                table::measure(keys, writers, plan.soak, plan.seed, self.stop)
+            })
+            .collect()
+    }
+}
+
+fn per_session(bytes: u64, sessions: u32) -> f64 {
+    bytes as f64 / f64::from(sessions)
+}
+
+/// The thread on one CPU, until dropped.
+struct Pinned {
+    before: CpuSet,
+    cpu: usize,
+}
+
+impl Pinned {
+    /// The last CPU that is allowed: the first has most of the machine's interrupts.
+    fn to_last() -> Option<Self> {
+        let before = sched_getaffinity(None).ok()?;
+        let cpu = (0..CpuSet::MAX_CPU).rfind(|&cpu| before.is_set(cpu))?;
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        sched_setaffinity(None, &one).ok()?;
+        Some(Self { before, cpu })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Err(error) = sched_setaffinity(None, &self.before) {
+            eprintln!("the thread stays on CPU {}: {error}", self.cpu);
+        }
+    }
+}

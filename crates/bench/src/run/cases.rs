@@ -1,0 +1,251 @@
+//! The cases of a run, measured in interleaved rounds: what disturbs one round disturbs one sample of each.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::BenchError;
+use crate::chain::{self, ChainError, MapChain};
+use crate::floor::{Floor, LINE};
+use crate::frames::{Direction, Template};
+use crate::memory::available;
+use crate::node::{UpfNode, cold_line_names, stopped};
+use crate::plan::Plan;
+use crate::report::{ChainResult, PathResult, Skipped};
+use crate::rounds::{Frames, Order, round};
+use crate::stats::Summary;
+
+/// Everything at one number of sessions.
+struct Case {
+    node: UpfNode,
+    orders: [Order; 2],
+    /// A floor for each direction would be the same: both have as many lines.
+    floor: Floor,
+    /// By direction and frame length.
+    paths: Vec<(Template, usize)>,
+    chain: Option<MapChain>,
+    path_samples: PathSamples,
+    chain_samples: Option<ChainSamples>,
+}
+
+/// The samples of the path at one number of sessions.
+pub(super) struct PathSamples {
+    sessions: u32,
+    /// Direction, frame length asked for and sent, nanoseconds a packet.
+    cases: Vec<(Direction, usize, usize, Vec<f64>)>,
+    /// Nanoseconds a line.
+    floor: Vec<f64>,
+    pages: String,
+    floor_pages: String,
+}
+
+/// The samples of the map chain at one number of sessions.
+pub(super) struct ChainSamples {
+    sessions: u32,
+    frame_bytes: usize,
+    /// Net and wrapper, by direction.
+    cases: [(Vec<f64>, Vec<f64>); 2],
+}
+
+/// All cases.
+pub(super) struct Cases(Vec<Case>);
+
+impl Cases {
+    /// Adds floors and map chains to the nodes; a chain that cannot be had here is skipped.
+    pub(super) fn new(
+        plan: &Plan,
+        nodes: Vec<(u32, UpfNode)>,
+        skipped: &mut Vec<Skipped>,
+        stop: &AtomicBool,
+        progress: &dyn Fn(&str),
+    ) -> Result<Self, BenchError> {
+        let mut cases = Vec::new();
+        for (sessions, node) in nodes {
+            let lines = cold_line_names().len();
+            let floor =
+                Floor::new(sessions.saturating_mul(u32::try_from(lines).unwrap_or(u32::MAX)), plan.seed)?;
+            progress(&format!("{sessions} sessions: filling the map chain"));
+            let chain = match load_chain(sessions, plan, stop) {
+                Ok(chain) => Some(chain),
+                Err(reason) => {
+                    progress(&format!("{sessions} sessions: the map chain is skipped: {reason}"));
+                    skipped.push(Skipped { name: format!("XDP map chain, {sessions} sessions"), reason });
+                    None
+                }
+            };
+            stopped(stop)?;
+            cases.push(Case::new(sessions, node, floor, chain, plan));
+        }
+        Ok(Self(cases))
+    }
+
+    /// Measures every case once a round, after a round that is not counted.
+    pub(super) fn measure(
+        &mut self,
+        plan: &Plan,
+        frames: &mut Frames,
+        stop: &AtomicBool,
+        progress: &dyn Fn(&str),
+    ) -> Result<(), BenchError> {
+        for number in 0..=plan.rounds {
+            progress(&match number {
+                0 => "a round to warm up".to_owned(),
+                _ => format!("round {number} of {}", plan.rounds),
+            });
+            for case in &mut self.0 {
+                case.round(plan, frames, stop)?;
+            }
+            if number == 0 {
+                self.0.iter_mut().for_each(Case::forget);
+            }
+        }
+        Ok(())
+    }
+
+    /// The samples; nodes, floors and chains give their memory back.
+    pub(super) fn into_samples(self) -> (Vec<PathSamples>, Vec<ChainSamples>) {
+        let (paths, chains): (Vec<_>, Vec<_>) =
+            self.0.into_iter().map(|case| (case.path_samples, case.chain_samples)).unzip();
+        (paths, chains.into_iter().flatten().collect())
+    }
+}
+
+/// Loads a chain and sees that it forwards right, or says why there is none.
+fn load_chain(sessions: u32, plan: &Plan, stop: &AtomicBool) -> Result<MapChain, String> {
+    let needed = u64::from(sessions) * chain::BYTES_PER_SESSION;
+    if needed > available() {
+        return Err(format!(
+            "its maps need {:.1} GB; {:.1} GB can be had",
+            needed as f64 / 1e9,
+            available() as f64 / 1e9
+        ));
+    }
+    let chain =
+        MapChain::load(sessions, plan.chain_frame(), plan.seed, stop).map_err(|error| error.to_string())?;
+    for direction in Direction::ALL {
+        let out = chain.one(direction).map_err(|error| error.to_string())?;
+        chain.judge(direction, &out).map_err(|error| error.to_string())?;
+    }
+    Ok(chain)
+}
+
+impl Case {
+    fn new(sessions: u32, node: UpfNode, floor: Floor, chain: Option<MapChain>, plan: &Plan) -> Self {
+        let paths: Vec<_> = Direction::ALL
+            .into_iter()
+            .flat_map(|direction| {
+                plan.frames.iter().map(move |&asked| (Template::new(direction, asked), asked))
+            })
+            .collect();
+        let path_samples = PathSamples {
+            sessions,
+            cases: paths
+                .iter()
+                .map(|(template, asked)| (template.direction, *asked, template.len, Vec::new()))
+                .collect(),
+            floor: Vec::new(),
+            pages: node.pages(),
+            floor_pages: floor.pages().to_string(),
+        };
+        let chain_samples = chain.as_ref().map(|chain| ChainSamples {
+            sessions,
+            frame_bytes: chain.frame_bytes(),
+            cases: Default::default(),
+        });
+        let orders = [Order::new(sessions, plan.seed), Order::new(sessions, !plan.seed)];
+        Self { node, orders, floor, paths, chain, path_samples, chain_samples }
+    }
+
+    fn round(&mut self, plan: &Plan, frames: &mut Frames, stop: &AtomicBool) -> Result<(), BenchError> {
+        for ((template, _), (.., samples)) in self.paths.iter().zip(&mut self.path_samples.cases) {
+            let order = &mut self.orders[usize::from(template.direction == Direction::Downlink)];
+            samples.push(round(&mut self.node, frames, template, order, stop)?);
+        }
+        // As many lines as the packets of a round have touched.
+        self.path_samples.floor.push(self.floor.round(frames.count() * cold_line_names().len()));
+        if let (Some(chain), Some(samples)) = (&self.chain, &mut self.chain_samples) {
+            for (direction, (net, wrapper)) in Direction::ALL.into_iter().zip(&mut samples.cases) {
+                stopped(stop)?;
+                let one = chain.round(direction, plan.chain_runs_per_round)?;
+                net.push(one.net);
+                wrapper.push(one.wrapper);
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.path_samples.floor.clear();
+        self.path_samples.cases.iter_mut().for_each(|(.., samples)| samples.clear());
+        for (net, wrapper) in self.chain_samples.iter_mut().flat_map(|samples| &mut samples.cases) {
+            net.clear();
+            wrapper.clear();
+        }
+    }
+}
+
+/// The path's figures, the goals not yet held against them.
+pub(super) fn path_results(plan: &Plan, all: &[PathSamples]) -> Vec<PathResult> {
+    let names = cold_line_names();
+    let mut results = Vec::new();
+    for direction in Direction::ALL {
+        for samples in all {
+            let Some(floor) = Summary::of(&samples.floor) else { continue };
+            let cases = samples.cases.iter().filter(|(of, ..)| *of == direction);
+            results.extend(cases.filter_map(|(_, frame_bytes, frame_bytes_sent, samples_ns)| {
+                let path = Summary::of(samples_ns)?;
+                Some(PathResult {
+                    direction,
+                    sessions: samples.sessions,
+                    frame_bytes: *frame_bytes,
+                    frame_bytes_sent: *frame_bytes_sent,
+                    ns_per_packet: path.median,
+                    ns_spread: path.spread,
+                    ns_range: [path.min, path.max],
+                    cold_lines: names.len(),
+                    cold_line_names: names.clone(),
+                    packet_lines: crate::rounds::PACKET_LINES,
+                    floor_ns_per_line: floor.median,
+                    floor_ns_spread: floor.spread,
+                    working_set_bytes: u64::from(samples.sessions) * (names.len() * LINE) as u64,
+                    pages: samples.pages.clone(),
+                    floor_pages: samples.floor_pages.clone(),
+                    goal_ns: None,
+                    ratio: None,
+                    met: None,
+                })
+            }));
+        }
+    }
+    debug_assert_eq!(results.len(), 2 * all.len() * plan.frames.len());
+    results
+}
+
+/// The chain's figures beside the path's at the same length of frame.
+pub(super) fn chain_results(all: &[ChainSamples], paths: &[PathResult]) -> Vec<ChainResult> {
+    let mut results = Vec::new();
+    for (at, direction) in Direction::ALL.into_iter().enumerate() {
+        for samples in all {
+            let (net, wrapper) = &samples.cases[at];
+            let (Some(net), Some(wrapper)) = (Summary::of(net), Summary::of(wrapper)) else { continue };
+            let same = |path: &&PathResult| {
+                path.direction == direction
+                    && path.sessions == samples.sessions
+                    && path.frame_bytes_sent == samples.frame_bytes
+            };
+            let path_ns = paths.iter().find(same).map(|path| path.ns_per_packet);
+            results.push(ChainResult::new(
+                direction,
+                samples.sessions,
+                samples.frame_bytes,
+                [net, wrapper],
+                path_ns,
+            ));
+        }
+    }
+    results
+}
+
+impl From<ChainError> for BenchError {
+    fn from(error: ChainError) -> Self {
+        Self::MapChain(error.to_string())
+    }
+}

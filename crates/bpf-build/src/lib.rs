@@ -1,0 +1,85 @@
+//! Compiles eBPF C from a build script, with the one clang we pin.
+//!
+//! For crates that depend on `libbpf-sys`, whose build script exports the headers of the libbpf that it vendors
+//! (`links = "bpf"`).
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The compiler unless `KAIDO_CLANG` names another.
+const CLANG: &str = "clang-19";
+
+/// A program could not be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not run by cargo, or without `libbpf-sys` among the crate's dependencies.
+    #[error("{0} is not set; run through cargo, in a crate that depends on libbpf-sys")]
+    Environment(&'static str),
+    /// The compiler is not there.
+    #[error(
+        "cannot run {clang}: {source}. Install it (`apt-get install {CLANG}`) or name one in KAIDO_CLANG"
+    )]
+    Compiler {
+        /// What was to be run.
+        clang: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The compiler refused the source and said why on stderr.
+    #[error("{clang} could not compile {} (see above)", path.display())]
+    Source {
+        /// What was run.
+        clang: String,
+        /// The source.
+        path: PathBuf,
+    },
+}
+
+/// Compiles `source` into `OUT_DIR/<stem>.o`, and has cargo run the build script again when it or one of `headers`
+/// changes, files or folders.
+///
+/// # Errors
+/// [`Error`].
+pub fn compile(source: &Path, headers: &[&Path]) -> Result<PathBuf, Error> {
+    for path in headers.iter().copied().chain([source]) {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    println!("cargo::rerun-if-env-changed=KAIDO_CLANG");
+    let clang = env::var("KAIDO_CLANG").unwrap_or_else(|_| CLANG.to_owned());
+    let object = PathBuf::from(variable("OUT_DIR")?).join(object_name(source));
+    // clang for BPF does not look where Debian keeps asm/types.h.
+    let multiarch = format!("/usr/include/{}-linux-gnu", variable("CARGO_CFG_TARGET_ARCH")?);
+    let status = Command::new(&clang)
+        .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"])
+        .arg(format!("-I{}", variable("DEP_BPF_INCLUDE")?))
+        .args(["-idirafter", &multiarch, "-c"])
+        .arg(source)
+        .arg("-o")
+        .arg(&object)
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(object),
+        Ok(_) => Err(Error::Source { clang, path: source.to_owned() }),
+        Err(source) => Err(Error::Compiler { clang, source }),
+    }
+}
+
+/// `steer.bpf.c` becomes `steer.bpf.o`.
+fn object_name(source: &Path) -> PathBuf {
+    PathBuf::from(source.file_name().unwrap_or_default()).with_extension("o")
+}
+
+fn variable(name: &'static str) -> Result<String, Error> {
+    env::var(name).map_err(|_| Error::Environment(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_named_after_its_source() {
+        assert_eq!(object_name(Path::new("bpf/steer.bpf.c")), Path::new("steer.bpf.o"));
+    }
+}

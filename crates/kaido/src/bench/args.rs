@@ -1,0 +1,155 @@
+//! The command line of `kaido bench`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use kaido_bench::{FRAME_BYTES_MAX, Plan, SESSIONS_MAX};
+
+/// Measure Kaido on this machine.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(super) benchmark: Benchmark,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Benchmark {
+    /// The user plane in memory, on one core: nanoseconds a packet beside the memory's floor and a map-chain XDP
+    /// program, sessions and table operations a second
+    Micro(MicroArgs),
+}
+
+/// Prints tables; progress goes to stderr. Method and limits: docs/benchmarks.md.
+#[derive(Args, Clone, Debug)]
+pub(super) struct MicroArgs {
+    /// 1 and 1 M sessions, frames of 128 bytes, fewer rounds: below 45 s
+    #[arg(long)]
+    quick: bool,
+    /// Numbers of sessions [default: 1,65536,1048576,16640000]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(SESSIONS_MAX)))]
+    sessions: Vec<u32>,
+    /// Lengths of frames in bytes, without FCS [default: 64,128,256,512,1024,1424,3024]
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = frame)]
+    frames: Vec<usize>,
+    /// Rounds, each a sample of every case [default: 15, with --quick 7]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// Replacements in the table, for each number of writers [default: 10 M, with --quick 2 M]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    soak: Option<u64>,
+    /// Seed of all orders
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Reserve huge pages of 2 MiB for the run and give them back at its end; needs root
+    #[arg(long)]
+    reserve_hugepages: bool,
+    /// Write the report as JSON; `-` is standard output, and the tables then go to stderr
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+}
+
+impl MicroArgs {
+    /// Whether standard output is the JSON's.
+    pub(super) fn json_to_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// The file for the JSON.
+    pub(super) fn json_file(&self) -> Option<&Path> {
+        self.json.as_deref().filter(|_| !self.json_to_stdout())
+    }
+
+    pub(super) fn plan(&self) -> Plan {
+        let base = if self.quick { Plan::quick() } else { Plan::full() };
+        Plan {
+            sessions: chosen(&self.sessions, base.sessions),
+            frames: chosen(&self.frames, base.frames),
+            rounds: self.rounds.unwrap_or(base.rounds),
+            soak: self.soak.unwrap_or(base.soak),
+            reserve_hugepages: self.reserve_hugepages,
+            seed: self.seed,
+            ..base
+        }
+    }
+}
+
+/// What was given, ascending and each once, or else what is usual.
+fn chosen<T: Ord + Copy>(given: &[T], usual: Vec<T>) -> Vec<T> {
+    if given.is_empty() {
+        return usual;
+    }
+    let mut given = given.to_vec();
+    given.sort_unstable();
+    given.dedup();
+    given
+}
+
+fn frame(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|bytes| (64..=FRAME_BYTES_MAX).contains(bytes))
+        .ok_or_else(|| format!("a frame has 64 to {FRAME_BYTES_MAX} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn args(text: &str) -> Result<MicroArgs, String> {
+        let words = ["bench", "micro"].into_iter().chain(text.split_ascii_whitespace());
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        let Benchmark::Micro(args) = cli.bench.benchmark;
+        Ok(args)
+    }
+
+    fn plan(text: &str) -> Result<Plan, String> {
+        args(text).map(|args| args.plan())
+    }
+
+    #[test]
+    fn json_goes_to_a_file_or_to_stdout() {
+        let places = |text| {
+            let args = args(text).unwrap();
+            (args.json_to_stdout(), args.json_file().map(Path::to_owned))
+        };
+        assert_eq!(places(""), (false, None));
+        assert_eq!(places("--json -"), (true, None));
+        assert_eq!(places("--json out.json"), (false, Some("out.json".into())));
+    }
+
+    #[test]
+    fn plans_are_the_full_or_the_quick_one_unless_told() {
+        assert_eq!(plan("").unwrap(), Plan::full());
+        assert_eq!(plan("--quick").unwrap(), Plan::quick());
+        let told =
+            plan("--quick --sessions 1000,1,1000 --frames 1424,64 --rounds 3 --soak 9 --seed 7").unwrap();
+        assert_eq!((told.sessions, told.frames), (vec![1, 1000], vec![64, 1424]));
+        assert_eq!((told.rounds, told.soak, told.seed), (3, 9, 7));
+        assert_eq!(told.packets_per_round, Plan::quick().packets_per_round);
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        for (text, part) in [
+            ("--fast", "--fast"),
+            ("--sessions 0", "1..=16777000"),
+            ("--sessions 16777001", "1..=16777000"),
+            ("--sessions many", "invalid digit"),
+            ("--frames 63", "64 to 3600"),
+            ("--frames 9000", "64 to 3600"),
+            ("--rounds 0", "1..=10000"),
+            ("--soak 0", "--soak"),
+        ] {
+            let error = plan(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

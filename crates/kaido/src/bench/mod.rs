@@ -1,0 +1,58 @@
+//! `kaido bench micro`: the user plane measured in memory, on one core.
+
+mod args;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use kaido_bench::Report;
+use miette::{Context, IntoDiagnostic};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+pub(crate) use self::args::BenchArgs;
+use self::args::{Benchmark, MicroArgs};
+
+/// Runs the benchmark that the arguments name.
+///
+/// # Errors
+/// When a measurement fails, when a packet comes out wrong, or when the report cannot be written.
+pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
+    match &args.benchmark {
+        Benchmark::Micro(args) => micro(args),
+    }
+}
+
+fn micro(args: &MicroArgs) -> miette::Result<()> {
+    let plan = args.plan();
+    // Reserved huge pages are given back whatever ends the run.
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())
+            .into_diagnostic()
+            .wrap_err("handlers of SIGINT and SIGTERM")?;
+    }
+    let file = args.json_file().map(create).transpose()?;
+    let report = kaido_bench::run(&plan, &stop, &|line| eprintln!("{line}")).into_diagnostic()?;
+    if args.json_to_stdout() {
+        eprint!("{report}");
+        return write_json(&report, std::io::stdout().lock()).into_diagnostic().wrap_err("standard output");
+    }
+    print!("{report}");
+    file.map_or(Ok(()), |(path, file)| {
+        write_json(&report, file).into_diagnostic().wrap_err_with(|| path.display().to_string())
+    })
+}
+
+/// Before the run: nobody wants to learn after minutes that there is no such folder.
+fn create(path: &Path) -> miette::Result<(&Path, File)> {
+    let file = File::create(path).into_diagnostic().wrap_err_with(|| path.display().to_string())?;
+    Ok((path, file))
+}
+
+fn write_json(report: &Report, mut to: impl Write) -> std::io::Result<()> {
+    serde_json::to_writer_pretty(&mut to, report)?;
+    to.write_all(b"\n")
+}

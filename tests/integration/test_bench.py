@@ -1,0 +1,87 @@
+"""`kaido bench micro`: what it prints, never how fast this machine is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SESSIONS = [1, 1000]
+DIRECTIONS = ["uplink", "downlink"]
+SOAK = 50_000
+
+
+@pytest.fixture(scope="module")
+def report(binary: Path) -> dict[str, Any]:
+    """The report of a small run."""
+    command = [str(binary), "bench", "micro", "--quick", "--rounds", "1", "--sessions", "1,1000"]
+    command += ["--soak", str(SOAK), "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "UPF path" in done.stderr, "the tables are beside the JSON, not in it"
+    parsed: dict[str, Any] = json.loads(done.stdout)
+    return parsed
+
+
+def test_every_case_of_the_path_is_there(report: dict[str, Any]) -> None:
+    """Both directions at every number of sessions, each beside its floor."""
+    cases = [(result["direction"], result["sessions"], result["frame_bytes"]) for result in report["results"]]
+    assert cases == [(direction, sessions, 128) for direction in DIRECTIONS for sessions in SESSIONS]
+    for result in report["results"]:
+        assert result["ns_per_packet"] > 0
+        assert result["ns_spread"] == 0, "one round has no spread"
+        assert result["floor_ns_per_line"] > 0
+        assert result["cold_lines"] == len(result["cold_line_names"]) >= 3
+        assert result["packet_lines"] == 2
+        assert result["working_set_bytes"] == result["sessions"] * result["cold_lines"] * 64
+        assert result["met"] == (result["ns_per_packet"] <= result["goal_ns"])
+
+
+def test_sessions_and_tables_are_counted(report: dict[str, Any]) -> None:
+    """Rates are there, and no lookup missed a key that was being replaced."""
+    assert [entry["sessions"] for entry in report["sessions"]] == SESSIONS
+    for entry in report["sessions"]:
+        assert entry["sample"] == entry["sessions"]
+        assert all(entry[f"{what}_per_second"] > 0 for what in ("establish", "modify", "delete"))
+    cores = report["machine"]["cores"]
+    assert [table["writers"] for table in report["tables"]] == list(range(1, cores + 1))
+    for table in report["tables"]:
+        assert (table["keys"], table["replacements"], table["lookup_misses"]) == (2000, SOAK, 0)
+        assert all(table[f"{what}_per_second"] > 0 for what in ("adds", "replaces", "deletes"))
+
+
+def test_the_baseline_is_measured_or_skipped_by_name(report: dict[str, Any]) -> None:
+    """As root the XDP program runs; otherwise its absence has a name and a reason."""
+    skipped = {entry["name"]: entry["reason"] for entry in report["skipped"]}
+    names = {f"XDP map chain, {sessions} sessions" for sessions in SESSIONS}
+    if os.geteuid() != 0:
+        assert names <= skipped.keys()
+        assert all("root" in skipped[name] for name in names)
+        return
+    if skipped:
+        assert all("it was not compiled" in skipped[name] for name in names)
+        return
+    cases = [(chain["direction"], chain["sessions"]) for chain in report["xdp_map_chain"]]
+    assert cases == [(direction, sessions) for direction in DIRECTIONS for sessions in SESSIONS]
+    assert all(chain["ns_per_packet"] > 0 for chain in report["xdp_map_chain"])
+
+
+def test_the_machine_is_described(report: dict[str, Any]) -> None:
+    """Whoever reads the figures can tell what they were measured on, and what was not measured."""
+    machine = report["machine"]
+    assert machine["cpu"] and machine["kernel"] and machine["ram_bytes"] > 0
+    assert machine["pmu"]["available"] == (machine["pmu"]["reason"] is None)
+    assert len(machine["load_average"]) == 2
+
+
+def test_an_unknown_flag_is_named(binary: Path) -> None:
+    """A slip of the pen does not start a long run."""
+    done = subprocess.run(
+        [str(binary), "bench", "micro", "--quik"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "--quik" in done.stderr
