@@ -111,32 +111,39 @@ impl Frame {
     }
 
     /// Exchanges what stands before a packet, in one step: takes `front` bytes off, keeps `keep` of what
-    /// follows, and makes `room` bytes in front of them. Returns all of the first segment.
+    /// follows, and makes `ROOM` bytes in front of them. Returns the room and the packet.
     ///
-    /// `None`, and nothing has changed, when the packet is shorter, when there is no room, and when a
-    /// chain would have to be cut.
-    #[inline]
-    pub fn exchange_front(&mut self, front: usize, keep: usize, room: usize) -> Option<&mut [u8]> {
-        let (head, len) = (usize::from(self.head), usize::from(self.len));
-        if self.chained == 0 {
-            if front + keep > len {
-                return None;
-            }
-        } else if front > len || front + keep != self.packet_len() {
+    /// `None`, and nothing has changed, when the packet is shorter, when there is no room, and for a chain.
+    #[inline(always)]
+    pub fn exchange_front<const ROOM: usize>(
+        &mut self,
+        front: usize,
+        keep: usize,
+    ) -> Option<(&mut [u8; ROOM], &mut [u8])> {
+        const { assert!(ROOM < FRAME_SIZE) };
+        let packet_at = usize::from(self.head) + front;
+        if self.chained != 0 || front + keep > usize::from(self.len) || packet_at < ROOM {
             return None;
         }
-        let head = (head + front).checked_sub(room)?;
-        self.len = (room + if self.chained == 0 { keep } else { len - front }) as u16;
-        self.head = head as u16;
-        Some(self.data_mut())
+        self.head = (packet_at - ROOM) as u16;
+        self.len = (ROOM + keep) as u16;
+        let base = self.pool.frame_base(self.index).as_ptr();
+        // SAFETY: the packet lay within the frame and still does; what is before it by `ROOM` bytes is in
+        // the frame too; the two do not overlap, the frame is ours alone while we are borrowed uniquely, and
+        // its memory was zeroed at first, so every byte is initialised.
+        unsafe {
+            let packet = base.add(packet_at);
+            Some((&mut *packet.sub(ROOM).cast(), std::slice::from_raw_parts_mut(packet, keep)))
+        }
     }
 
-    /// Has the lines fetched that a function will read and write at the packet's front: its first 128 bytes,
-    /// and 64 before them for the headers to come.
+    /// Has the two cache lines fetched that begin `before` bytes ahead of the packet: what a function will
+    /// read there, and where it will write.
     #[inline(always)]
-    pub fn prefetch(&self) {
-        let start = self.pool.frame_base(self.index).as_ptr().wrapping_add(usize::from(self.head));
-        for line in [start.wrapping_sub(64), start, start.wrapping_add(64)] {
+    pub fn prefetch(&self, before: usize) {
+        let first = usize::from(self.head).wrapping_sub(before);
+        let first = self.pool.frame_base(self.index).as_ptr().wrapping_add(first);
+        for line in [first, first.wrapping_add(64)] {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a hint, which touches nothing, whatever the address.
             unsafe {
@@ -392,17 +399,19 @@ mod tests {
         let pool = pool();
         let mut frame = pool.allocate().unwrap();
         assert!(frame.set(b"outer-inner, padding"));
-        assert!(frame.exchange_front(6, 15, 0).is_none(), "longer than the packet");
-        assert!(frame.exchange_front(6, 5, HEADROOM + 7).is_none(), "more than the headroom");
+        assert!(frame.exchange_front::<0>(6, 15).is_none(), "longer than the packet");
+        assert!(frame.exchange_front::<{ HEADROOM + 7 }>(6, 5).is_none(), "more than the headroom");
         assert_eq!(frame.data(), b"outer-inner, padding");
-        frame.exchange_front(6, 5, 2).unwrap()[..2].copy_from_slice(b"x:");
+        let (room, packet) = frame.exchange_front::<2>(6, 5).unwrap();
+        assert_eq!(packet, b"inner");
+        *room = *b"x:";
         assert_eq!(frame.data(), b"x:inner");
+        frame.exchange_front::<{ HEADROOM + 8 }>(2, 5).unwrap();
+        assert_eq!((frame.headroom(), frame.packet_len()), (0, HEADROOM + 13));
 
-        let bytes = vec![7; 9000];
-        let mut chain = Frame::from_slice(&bytes, || pool.allocate()).unwrap();
-        assert!(chain.exchange_front(0, 8999, 0).is_none(), "a chain is not cut");
-        chain.exchange_front(1000, 8000, 3).unwrap()[..3].fill(1);
-        assert_eq!(chain.to_vec(), [&[1; 3][..], &bytes[1000..]].concat());
+        let mut chain = Frame::from_slice(&[7; 9000], || pool.allocate()).unwrap();
+        assert!(chain.exchange_front::<0>(0, 10).is_none(), "a chain stays as it is");
+        assert_eq!(chain.packet_len(), 9000);
     }
 
     #[test]

@@ -73,12 +73,13 @@ impl<'w> Output<'w> {
         self.ports.len()
     }
 
-    /// Has the front of the `n`th frame fetched that will be processed on `port` after this batch. A function
-    /// that calls it while it works finds every frame in the cache; see [`Frame::prefetch`].
+    /// Has the front of the `n`th frame fetched that will be processed on `port` after this batch, from
+    /// `before` bytes ahead of it on; see [`Frame::prefetch`]. A function that calls it while it works finds
+    /// its next frames in the cache.
     #[inline(always)]
-    pub fn prefetch_incoming(&self, port: PortId, n: usize) {
+    pub fn prefetch_incoming(&self, port: PortId, n: usize, before: usize) {
         if let Some(frame) = self.ports[port.index()].incoming.get(n) {
-            frame.prefetch();
+            frame.prefetch(before);
         }
     }
 

@@ -111,11 +111,11 @@ impl Worker {
         let Attached { queue, incoming, shared, .. } = &mut self.ports[index];
         if shared.is_some() {
             queue.receive(&mut self.pool, &mut self.batch);
-            return self.batch.iter().for_each(Frame::prefetch);
+            return self.batch.iter().for_each(|frame| frame.prefetch(0));
         }
         if incoming.is_empty() {
             queue.receive(&mut self.pool, incoming);
-            incoming.iter().for_each(Frame::prefetch);
+            incoming.iter().for_each(|frame| frame.prefetch(0));
         }
         if !incoming.is_empty() {
             std::mem::swap(incoming, &mut self.batch);

@@ -226,6 +226,17 @@ impl Flags {
     }
 }
 
+/// A direction in which packets of a record go without any condition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StraightWay(u16);
+
+impl StraightWay {
+    /// From the UE.
+    pub(crate) const UP: Self = Self(Flags::STRAIGHT | Flags::UPLINK);
+    /// To the UE.
+    pub(crate) const DOWN: Self = Self(Flags::STRAIGHT);
+}
+
 /// The record of a key: 48 octets, which with its key fill one cache line.
 #[derive(Clone, Debug)]
 #[repr(C)]
@@ -332,10 +343,9 @@ impl Record {
     }
 
     /// Whether every packet is forwarded, whatever it is, and that way.
-    #[inline]
-    pub(crate) fn is_straight(&self, uplink: bool) -> bool {
-        let wanted = if uplink { Flags::STRAIGHT | Flags::UPLINK } else { Flags::STRAIGHT };
-        self.flags.0 & (Flags::STRAIGHT | Flags::UPLINK) == wanted
+    #[inline(always)]
+    pub(crate) fn is_straight(&self, way: StraightWay) -> bool {
+        self.flags.0 & (Flags::STRAIGHT | Flags::UPLINK) == way.0
     }
 
     /// The tunnel of a record that holds its action itself, if that leads into one.

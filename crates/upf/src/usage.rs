@@ -72,7 +72,7 @@ impl UsageCounters {
         self.len
     }
 
-    #[inline]
+    #[inline(always)]
     fn cell(&self, slot: UsageSlot) -> &Cell {
         assert!(slot.0 < self.len, "usage slot out of range");
         // SAFETY: the slot is in range; the region is page-aligned and was born zeroed, which is a
@@ -81,7 +81,7 @@ impl UsageCounters {
     }
 
     /// Brings a counter into the cache, ahead of [`UsageCounters::count`].
-    #[inline]
+    #[inline(always)]
     pub fn prefetch(&self, slot: UsageSlot) {
         kaido_table::prefetch(self.cell(slot));
     }
@@ -89,7 +89,7 @@ impl UsageCounters {
     /// Counts a packet. Returns `true` when a threshold was crossed that was not before: exactly one
     /// packet of all workers' sees that for a threshold set. `shared` says that others may count the same
     /// direction of the same counter at this moment.
-    #[inline]
+    #[inline(always)]
     pub fn count(&self, slot: UsageSlot, direction: Direction, bytes: u64, shared: bool) -> bool {
         let cell = self.cell(slot);
         match direction {

@@ -121,6 +121,24 @@ pub(super) fn entropy_port_v4(packet: &[u8]) -> u16 {
     source_port(fold_words(&header[12..20]), protocol, upper)
 }
 
+/// As [`entropy_port`], of an IPv4 packet without options.
+#[inline(always)]
+pub(super) fn entropy_port_usual_v4(packet: &[u8]) -> u16 {
+    // The header, and the ports behind it.
+    let Some(head) = packet.first_chunk::<24>() else { return entropy_port_v4(packet) };
+    let word = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let protocol = IpProtocol(head[9]);
+    let has_ports = protocol.has_ports() && u16::from_ne_bytes([head[6], head[7]]) & IS_FRAGMENT == 0;
+    let folded = word(12) ^ word(16) ^ if has_ports { word(20) } else { 0 };
+    // The halves fold alike in any byte order.
+    #[allow(clippy::cast_possible_truncation)] // Both halves are folded into one.
+    let folded = u16::from_be((folded ^ folded >> 16) as u16);
+    ENTROPY_PORT_BASE + ((folded ^ u16::from(protocol.0)) & 0x3fff)
+}
+
+/// Offset and MF of an IPv4 header, in the machine's byte order.
+const IS_FRAGMENT: u16 = 0x3fff_u16.to_be();
+
 /// As [`entropy_port`], of an IPv6 packet.
 #[inline(always)]
 pub(super) fn entropy_port_v6(packet: &[u8]) -> u16 {

@@ -202,8 +202,7 @@ impl Worker {
 
     /// The headers of a tunnel; `None` when its ends are of two families.
     pub(super) fn outer(&self, tunnel: &Tunnel) -> Option<OuterTemplate> {
-        let generation = self.next_hops.generation();
-        match tunnel.id.and_then(|id| self.prepared.get(id, generation)) {
+        match tunnel.id.and_then(|id| self.prepared.get(id)) {
             Some(prepared) => Some(prepared.template),
             None => OuterTemplate::new(&self.node.settings, &tunnel.shape).ok(),
         }

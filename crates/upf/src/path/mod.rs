@@ -101,6 +101,7 @@ impl Function for Path {
         let guard = reader.pin();
         let node = worker.node.clone();
         let stages = node.table.stages(&guard);
+        let before = worker.ports.headers_ahead(port);
         let mut probes = [Probe::default(); BATCH_MAX];
         let mut arrivals = [Arrived::default(); BATCH_MAX];
         let arrivals = &mut arrivals[..batch.len()];
@@ -131,24 +132,21 @@ impl Function for Path {
                 }
             }
         }
+        // Where each packet leaves that needs nothing more.
         let mut exits = [None; BATCH_MAX];
-        let mut sole_exit = None;
-        let mut all_by_one = worker.is_quiet();
-        if all_by_one {
+        if worker.is_quiet() {
+            worker.prepared.renew(worker.next_hops.generation());
             for (n, (((exit, frame), arrived), record)) in
                 exits.iter_mut().zip(batch.iter_mut()).zip(arrivals.iter()).zip(&records).enumerate()
             {
-                out.prefetch_incoming(port, n);
-                if matches!(arrived.kind, Kind::Tunnelled | Kind::ToUe)
-                    && let Some(record) = record
-                {
+                out.prefetch_incoming(port, n, before);
+                if let Some(record) = record {
                     *exit = worker.straight(record, arrived, frame);
                 }
-                all_by_one &= exit.is_some() && *exit == *sole_exit.get_or_insert(*exit);
             }
         }
-        if let Some(Some(exit)) = sole_exit
-            && all_by_one
+        if let Some(exit) = exits[0]
+            && exits[..batch.len()].iter().all(|other| *other == Some(exit))
         {
             return out.transmit_all(exit, batch);
         }
@@ -157,7 +155,7 @@ impl Function for Path {
         {
             if let Some(exit) = exit {
                 out.transmit(exit, frame);
-            } else if matches!(arrived.kind, Kind::Tunnelled | Kind::ToUe) {
+            } else if arrived.kind == Kind::Usual {
                 let parsed = parse(&node.settings, port, &frame);
                 worker.handle_parsed(&guard, parsed, record, port, frame, out);
             } else if let Some(parsed) = unusual.next() {

@@ -138,9 +138,23 @@ impl OuterTemplate {
     /// Puts the headers before the packet that the frame holds, all but Ethernet; `false` when they do not
     /// fit.
     pub(super) fn put_before(&self, teid: Teid, frame: &mut Frame) -> bool {
+        let port = if self.entropy { entropy_port(frame.data()) } else { gtpu::UDP_PORT };
         let keep = frame.packet_len();
-        self.write(teid, frame, 0, keep, |packet| entropy_port(packet)).is_some()
-            && frame.strip(ethernet::HEADER_LEN)
+        let headers = frame.prepend(self.len.into());
+        let written = headers.and_then(|headers| match (self.is_ipv4, self.has_container()) {
+            (true, true) => {
+                self.fill::<V4_CONTAINER, GTPU_CONTAINER>(headers.first_chunk_mut()?, keep, teid, port)
+            }
+            (true, false) => self.fill::<V4_PLAIN, GTPU_PLAIN>(headers.first_chunk_mut()?, keep, teid, port),
+            (false, true) => {
+                self.fill::<V6_CONTAINER, GTPU_CONTAINER>(headers.first_chunk_mut()?, keep, teid, port)
+            }
+            (false, false) => self.fill::<V6_PLAIN, GTPU_PLAIN>(headers.first_chunk_mut()?, keep, teid, port),
+        });
+        if written.is_some() && self.checksum {
+            self.fill_checksum(frame);
+        }
+        written.is_some() && frame.strip(ethernet::HEADER_LEN)
     }
 
     fn set_ethernet(&mut self, src: [u8; 6], dst: [u8; 6]) -> Result<(), Error> {
@@ -154,7 +168,8 @@ impl OuterTemplate {
     /// headers before them, Ethernet and all. `finish` does what is left to do to the packet itself, before
     /// anything is computed over it, and makes the source port where that follows the flow.
     ///
-    /// `None` when the packet is too long for the length fields, or the frame has no headroom.
+    /// `None`, with the frame unchanged, when the packet is too long for the length fields, the frame has no
+    /// headroom, or is one of a chain.
     #[inline(always)]
     pub(super) fn write(
         &self,
@@ -164,13 +179,16 @@ impl OuterTemplate {
         keep: usize,
         finish: impl Fn(&mut [u8]) -> u16,
     ) -> Option<()> {
-        let container = usize::from(self.gtpu_len) == GTPU_CONTAINER;
-        match (self.is_ipv4, container) {
+        match (self.is_ipv4, self.has_container()) {
             (true, true) => self.write_as::<V4_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish),
             (true, false) => self.write_as::<V4_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
             (false, true) => self.write_as::<V6_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish),
             (false, false) => self.write_as::<V6_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
+        }?;
+        if self.checksum {
+            self.fill_checksum(frame);
         }
+        Some(())
     }
 
     /// As [`OuterTemplate::write`], for headers of `LEN` octets of which `GTPU` are GTP-U's.
@@ -183,11 +201,26 @@ impl OuterTemplate {
         keep: usize,
         finish: impl Fn(&mut [u8]) -> u16,
     ) -> Option<()> {
-        const { assert!(LEN <= BYTES && LEN > GTPU + udp::HEADER_LEN) };
-        let total = u16::try_from(keep + LEN - ethernet::HEADER_LEN).ok()?;
-        let (headers, packet) = frame.exchange_front(front, keep, LEN)?.split_first_chunk_mut::<LEN>()?;
+        if keep + LEN > usize::from(u16::MAX) {
+            return None;
+        }
+        let (headers, packet) = frame.exchange_front::<LEN>(front, keep)?;
         let of_flow = finish(packet);
         let src_port = if self.entropy { of_flow } else { gtpu::UDP_PORT };
+        self.fill::<LEN, GTPU>(headers, keep, teid, src_port)
+    }
+
+    /// Writes headers of `LEN` octets, of which `GTPU` are GTP-U's, before a packet of `keep` octets.
+    #[inline(always)]
+    fn fill<const LEN: usize, const GTPU: usize>(
+        &self,
+        headers: &mut [u8; LEN],
+        keep: usize,
+        teid: Teid,
+        src_port: u16,
+    ) -> Option<()> {
+        const { assert!(LEN <= BYTES && LEN > GTPU + udp::HEADER_LEN) };
+        let total = u16::try_from(keep + LEN - ethernet::HEADER_LEN).ok()?;
         headers.copy_from_slice(&self.bytes[BYTES - LEN..]);
         let udp_at = LEN - GTPU - udp::HEADER_LEN;
         #[allow(clippy::cast_possible_truncation)] // 20 or 40.
@@ -204,10 +237,18 @@ impl OuterTemplate {
         let gtpu_at = LEN - GTPU;
         headers[gtpu_at + 2..gtpu_at + 4].copy_from_slice(&(udp_len - 16).to_be_bytes());
         headers[gtpu_at + 4..gtpu_at + 8].copy_from_slice(&teid.0.to_be_bytes());
-        if self.checksum {
-            fill_checksum(frame, udp_at, self.ends);
-        }
         Some(())
+    }
+
+    #[inline(always)]
+    fn has_container(&self) -> bool {
+        usize::from(self.gtpu_len) == GTPU_CONTAINER
+    }
+
+    #[cold]
+    fn fill_checksum(&self, frame: &mut Frame) {
+        let udp_at = usize::from(self.len) - usize::from(self.gtpu_len) - udp::HEADER_LEN;
+        fill_checksum(frame, udp_at, self.ends);
     }
 
     /// Checksum of the IPv4 header for a total length.
@@ -223,24 +264,36 @@ impl OuterTemplate {
 
 /// A template with its way out, as a worker keeps it.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Prepared {
     pub(super) template: OuterTemplate,
-    pub(super) port: PortId,
     /// Largest user packet that goes out whole.
-    pub(super) packet_max: u32,
-    /// Generation of the next hops in which this was made.
-    generation: u64,
+    pub(super) packet_max: u16,
+    pub(super) port: PortId,
 }
 
 /// The templates that one worker has used so far, by the numbers of their shapes.
 #[derive(Debug, Default)]
-pub(super) struct PreparedTunnels(Vec<Option<Prepared>>);
+pub(super) struct PreparedTunnels {
+    by_shape: Vec<Option<Prepared>>,
+    /// Generation of the next hops in which all of them were made.
+    generation: u64,
+}
 
 impl PreparedTunnels {
-    /// The template of a shape, if its next hop is known and still the same.
+    /// Forgets all that was made in another generation of the next hops.
     #[inline]
-    pub(super) fn get(&self, id: ShapeId, generation: u64) -> Option<&Prepared> {
-        self.0.get(id.index())?.as_ref().filter(|prepared| prepared.generation == generation)
+    pub(super) fn renew(&mut self, generation: u64) {
+        if generation != self.generation {
+            self.by_shape.clear();
+            self.generation = generation;
+        }
+    }
+
+    /// The template of a shape, if it was made since the next hops last changed.
+    #[inline(always)]
+    pub(super) fn get(&self, id: ShapeId) -> Option<&Prepared> {
+        self.by_shape.get(id.index())?.as_ref()
     }
 
     /// Makes the template of a shape; does nothing while its next hop is not known.
@@ -252,18 +305,20 @@ impl PreparedTunnels {
         settings: &NodeSettings,
         next_hops: &mut NextHops,
     ) {
-        // Before the hop is looked up: what changes meanwhile is then seen as a change.
-        let generation = next_hops.generation();
         let Resolution::Ready(NextHop { port, mac }) = next_hops.resolve(shape.peer) else { return };
+        if next_hops.generation() != self.generation {
+            // The next hops changed since the batch began; the next batch sees to it.
+            return;
+        }
         let PortRole { mac: own, mtu, .. } = settings.ports[port.index()];
         let Ok(mut template) = OuterTemplate::new(settings, shape) else { return };
         if template.set_ethernet(own, mac).is_err() {
             return;
         }
-        let packet_max = u32::try_from(mtu.saturating_sub(template.overhead())).unwrap_or(0);
-        if self.0.len() <= id.index() {
-            self.0.resize(id.index() + 1, None);
+        let packet_max = u16::try_from(mtu.saturating_sub(template.overhead())).unwrap_or(u16::MAX);
+        if self.by_shape.len() <= id.index() {
+            self.by_shape.resize(id.index() + 1, None);
         }
-        self.0[id.index()] = Some(Prepared { template, port, packet_max, generation });
+        self.by_shape[id.index()] = Some(Prepared { template, packet_max, port });
     }
 }

@@ -15,8 +15,9 @@ use super::Worker;
 use super::emit;
 use super::parse::{is_not_routed_v4, is_not_routed_v6};
 use crate::node::{NodeSettings, WorkerEvent};
-use crate::record::{Direction, EndpointId, InstanceId, Record, SessionKey, ShapeId};
+use crate::record::{Direction, EndpointId, InstanceId, Record, SessionKey, ShapeId, StraightWay};
 use crate::rules::Teid;
+use crate::usage::UsageSlot;
 
 const IP_AT: usize = ethernet::HEADER_LEN;
 
@@ -26,12 +27,14 @@ pub(super) struct Arrived {
     pub(super) key: SessionKey,
     /// Octets before the user packet.
     offset: u16,
-    /// Octets of the user packet and what may be behind it.
+    /// Octets of the user packet and what may be behind it; in a packet to a UE nothing is.
     available: u16,
+    /// Which way it goes if its record lets every packet go; none when the frame is not of the usual shape.
+    way: StraightWay,
     pub(super) kind: Kind,
 }
 
-/// Which way a frame takes.
+/// What becomes of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Not of the usual shape.
@@ -39,10 +42,8 @@ pub(super) enum Kind {
     Unusual,
     /// Not of the usual shape, but with a key to look up.
     UnusualWithKey,
-    /// A user packet in a tunnel.
-    Tunnelled,
-    /// A user packet whose own header was found to be in order.
-    ToUe,
+    /// Of the usual shape.
+    Usual,
 }
 
 /// What the straight way knows of the node and its ports.
@@ -114,6 +115,12 @@ impl Ports {
             own_last_octets,
             own,
         }
+    }
+
+    /// Octets before a frame that will be written when it leaves: packets to UEs get longer.
+    #[inline]
+    pub(super) fn headers_ahead(&self, port: PortId) -> usize {
+        if self.ports[port.index()].gtpu { 0 } else { 64 }
     }
 
     /// Whether a packet to an IPv4 address is to be forwarded.
@@ -196,7 +203,8 @@ impl Ports {
         #[allow(clippy::cast_possible_truncation)] // 14.
         let offset = IP_AT as u16;
         arrived.offset = offset;
-        arrived.kind = Kind::ToUe;
+        arrived.way = StraightWay::DOWN;
+        arrived.kind = Kind::Usual;
         Some(())
     }
 }
@@ -238,7 +246,8 @@ fn read_tunnelled(endpoint: EndpointId, packet: &[u8], total: u16, arrived: &mut
     arrived.key = SessionKey::tunnel(endpoint, Teid(teid));
     arrived.offset = offset + consumed;
     arrived.available = length - consumed;
-    arrived.kind = Kind::Tunnelled;
+    arrived.way = StraightWay::UP;
+    arrived.kind = Kind::Usual;
     Some(())
 }
 
@@ -276,10 +285,10 @@ impl Worker {
         arrived: &Arrived,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        let is_up = arrived.kind == Kind::Tunnelled;
-        if !record.is_straight(is_up) {
+        if !record.is_straight(arrived.way) {
             return None;
         }
+        let is_up = arrived.way == StraightWay::UP;
         let packet = frame.data().get(usize::from(arrived.offset)..)?;
         let available = usize::from(arrived.available).min(packet.len());
         let (to, total) = if packet.first()? >> 4 == 4 {
@@ -323,12 +332,11 @@ impl Worker {
     ) -> Option<PortId> {
         let offset = usize::from(arrived.offset);
         if let Some((id, teid)) = record.folded_tunnel() {
-            let generation = self.next_hops.generation();
-            let Some(prepared) = self.prepared.get(id, generation) else {
+            let Some(prepared) = self.prepared.get(id) else {
                 self.prepare(id);
                 return None;
             };
-            if u32::from(total) > prepared.packet_max {
+            if total > prepared.packet_max {
                 return None;
             }
             prepared.template.write(teid, frame, offset, total.into(), |packet| {
@@ -342,8 +350,7 @@ impl Worker {
             if usize::from(total) > exit.mtu {
                 return None;
             }
-            let data = frame.exchange_front(offset, total.into(), IP_AT)?;
-            let (header, packet) = data.split_first_chunk_mut::<IP_AT>()?;
+            let (header, packet) = frame.exchange_front::<IP_AT>(offset, total.into())?;
             header[..6].copy_from_slice(&hop.mac);
             header[6..12].copy_from_slice(&exit.mac);
             header[12..].copy_from_slice(&F::ETHERTYPE.0.to_be_bytes());
@@ -355,11 +362,30 @@ impl Worker {
     #[inline(always)]
     fn count_folded(&mut self, record: &Record, direction: Direction, total: u16) {
         let shared = self.node.settings.workers_share_sessions;
-        for &slot in record.folded_usage() {
-            if self.node.usage.count(slot, direction, total.into(), shared) {
-                self.tell(WorkerEvent::Threshold { session: record.session(), slot });
+        if let [first, others @ ..] = record.folded_usage() {
+            if self.node.usage.count(*first, direction, total.into(), shared) {
+                self.threshold(record, *first);
+            }
+            if !others.is_empty() {
+                self.count_others(record, others, direction, total);
             }
         }
+    }
+
+    /// The counters behind the first.
+    #[inline(never)]
+    fn count_others(&mut self, record: &Record, others: &[UsageSlot], direction: Direction, total: u16) {
+        let shared = self.node.settings.workers_share_sessions;
+        for &slot in others {
+            if self.node.usage.count(slot, direction, total.into(), shared) {
+                self.threshold(record, slot);
+            }
+        }
+    }
+
+    #[cold]
+    fn threshold(&mut self, record: &Record, slot: UsageSlot) {
+        self.tell(WorkerEvent::Threshold { session: record.session(), slot });
     }
 
     #[cold]
@@ -400,7 +426,7 @@ impl Family for V4 {
 
     #[inline(always)]
     fn entropy(packet: &[u8]) -> u16 {
-        emit::entropy_port_v4(packet)
+        emit::entropy_port_usual_v4(packet)
     }
 
     #[inline(always)]
