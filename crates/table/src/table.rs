@@ -114,7 +114,8 @@ impl<K, V> std::fmt::Debug for Table<K, V> {
 
 impl<K: Key, V> Table<K, V> {
     /// A table for `keys_max` keys whose readers register with `domain`. Its memory grows with the keys
-    /// that are really in it.
+    /// that are really in it. Full, it has a load of 0.85; who makes it for 15 % more keys than come
+    /// trades 1 byte a key for shorter lookups, fewer of which find their home bucket full.
     ///
     /// # Errors
     /// [`RegionError`] when the address space is not to be had.

@@ -1,5 +1,6 @@
 //! Model check of reader against writer and reclamation. Run by `make test`.
 #![cfg(loom)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use kaido_table::{Domain, Seed, Table};
 use loom::sync::Arc;
