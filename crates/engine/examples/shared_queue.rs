@@ -140,16 +140,19 @@ fn print_stages(cases: &[(QueueMode, Load, Vec<SharedReport>)]) {
 }
 
 fn print_simulation(cases: &[(QueueMode, Load, Vec<SharedReport>)], most: usize) {
-    println!("\nsimulated, from the costs above      workers   Mpps   x one   reordered  window stalls");
+    println!(
+        "\nsimulated, from the costs above      workers   Mpps   x one measured   reordered  window stalls"
+    );
     let last = cases.iter().map(|(_, load, _)| load.workers).max().unwrap_or(1);
     for (mode, _, reports) in cases.iter().filter(|(_, load, _)| load.workers == last) {
         let measured = median(reports);
-        let one = simulate(measured, 1).packets_per_second;
+        let alone = cases.iter().find(|(other, load, _)| other == mode && load.workers == 1);
+        let one = alone.map_or(1.0, |(_, _, reports)| median(reports).packets_per_second());
         let mut workers = last;
         while workers <= most {
             let simulated = simulate(measured, workers);
             println!(
-                "{mode:36} {workers:7} {:6.2} {:7.2}   {:8.3}%  {:13}",
+                "{mode:36} {workers:7} {:6.2} {:16.2}   {:8.3}%  {:13}",
                 simulated.packets_per_second / 1e6,
                 simulated.packets_per_second / one,
                 100.0 * simulated.reordering.ratio(),

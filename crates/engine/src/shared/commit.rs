@@ -112,7 +112,7 @@ impl<T> CommitRing<T> {
         let free = slot.state.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed);
         assert!(free.is_ok(), "a block was claimed beyond the window, or finished twice");
         // SAFETY: FILLING, by us: ours alone.
-        slot.output.with_mut(|place| unsafe { core::mem::swap(&mut *place, output) });
+        slot.output.with_mut(|place| unsafe { core::ptr::swap(place, output) });
         // Release: the drainer that Acquires this sees the output.
         slot.state.store(block.len(), Ordering::Release);
         // AcqRel: our slot is seen by the drainer who reads the count; and we, if elected, see what the last one did.
@@ -205,7 +205,7 @@ mod tests {
 
     fn finish(ring: &CommitRing<u64>, block: Claim, mut output: Vec<u64>, left: &mut Vec<u64>) -> Drained {
         let Claim::Block(block) = block else { panic!("{block:?}") };
-        ring.finish(block, &mut output, left, |left, output| left.append(output), |_| {})
+        ring.finish(block, &mut output, left, Vec::append, |_| {})
     }
 
     #[test]
