@@ -155,3 +155,18 @@ fn slots_that_are_written_again_are_never_taken_for_old_ones() {
         close(&queue, total);
     });
 }
+
+#[test]
+fn entries_are_whole_as_soon_as_they_can_be_claimed() {
+    bounded(3).check(|| {
+        let (queue, mut producer) = queue(1, 2);
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || work(&queue, 2, 1))
+        };
+        let total = (0..2).fold(0, |total, _| total + u32::from(put(&mut producer, total)));
+        work(&queue, 1, 1);
+        other.join().unwrap();
+        close(&queue, total);
+    });
+}
