@@ -6,7 +6,7 @@
 use std::error::Error;
 
 use kaido_engine::FramePool;
-use kaido_engine::shared::measure::{Burn, Load, SharedReport, measure, simulate};
+use kaido_engine::shared::measure::{Burn, Load, SharedReport, measure, round_trip_ns, simulate};
 use kaido_engine::shared::{Order, QueueMode};
 
 /// Packets in the ring at a time.
@@ -68,10 +68,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             cases.push((mode, load, Vec::new()));
         }
     }
-    for _ in 0..options.rounds {
+    println!("\nround   core to core and back   Mpps of each case below, in its order");
+    for round in 1..=options.rounds {
+        let distance = round_trip_ns().map_or("-".to_owned(), |ns| format!("{ns:.0} ns"));
+        print!("{round:5} {distance:>23} ");
         for (_, load, reports) in &mut cases {
-            reports.push(measure(pool, *load)?);
+            let report = measure(pool, *load)?;
+            print!(" {:6.2}", report.packets_per_second() / 1e6);
+            reports.push(report);
         }
+        println!();
     }
     for (_, _, reports) in &mut cases {
         reports.sort_by(|a, b| a.packets_per_second().total_cmp(&b.packets_per_second()));

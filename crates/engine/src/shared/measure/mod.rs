@@ -2,8 +2,10 @@
 //! 1..N workers. What a device or a generator would cost is not in it.
 
 mod carousel;
+mod round_trip;
 mod simulate;
 
+pub use round_trip::round_trip_ns;
 pub use simulate::{Simulated, simulate};
 
 use std::hint::black_box;
