@@ -6,15 +6,14 @@
 use std::error::Error;
 
 use kaido_engine::FramePool;
-use kaido_engine::shared::measure::{Burn, Load, SharedReport, measure, round_trip_ns, simulate};
+use kaido_engine::shared::measure::{
+    Burn, FRAMES_PER_WORKER, Load, SharedReport, measure, round_trip_ns, simulate,
+};
 use kaido_engine::shared::{Order, QueueMode};
-
-/// Packets in the ring at a time.
-const RING: u32 = 4096;
 
 struct Options {
     work_ns: u32,
-    packets: u64,
+    packets: u32,
     rounds: usize,
     workers: usize,
     simulate: usize,
@@ -50,10 +49,10 @@ impl Options {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse()?;
-    let pool = FramePool::leak(2 * RING as usize)?;
+    let pool = FramePool::leak(FRAMES_PER_WORKER * options.workers + options.window as usize)?;
     let burn = Burn::of_ns(options.work_ns);
     println!(
-        "{} packets a run, {} ns of work each, {RING} in the ring, window {}, {} rounds interleaved; frames in {}",
+        "{} packets a run, {} ns of work each, all in the ring from the start, window {}, {} rounds interleaved; frames in {}",
         options.packets,
         options.work_ns,
         options.window,
@@ -64,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut cases: Vec<(QueueMode, Load, Vec<SharedReport>)> = Vec::new();
     for (mode, order) in options.orders() {
         for workers in 1..=options.workers {
-            let load = Load { order, workers, packets: options.packets, ring: RING, burn };
+            let load = Load { order, workers, packets: options.packets, burn };
             cases.push((mode, load, Vec::new()));
         }
     }

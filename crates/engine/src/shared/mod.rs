@@ -22,7 +22,7 @@ mod memory;
 #[cfg(not(any(loom, shuttle)))]
 mod queue;
 
-pub use commit::{CommitRing, Drained};
+pub use commit::{CommitRing, Drained, WindowView};
 pub use counters::{SharedCounters, SharedTotals};
 #[cfg(not(any(loom, shuttle)))]
 pub use memory::MemoryQueue;
