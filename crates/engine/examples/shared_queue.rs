@@ -6,15 +6,14 @@
 use std::error::Error;
 
 use kaido_engine::FramePool;
-use kaido_engine::shared::measure::{Burn, Load, SharedReport, measure, simulate};
+use kaido_engine::shared::measure::{
+    Burn, FRAMES_PER_WORKER, Load, SharedReport, measure, round_trip_ns, simulate,
+};
 use kaido_engine::shared::{Order, QueueMode};
-
-/// Packets in the ring at a time.
-const RING: u32 = 4096;
 
 struct Options {
     work_ns: u32,
-    packets: u64,
+    packets: u32,
     rounds: usize,
     workers: usize,
     simulate: usize,
@@ -50,10 +49,10 @@ impl Options {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse()?;
-    let pool = FramePool::leak(2 * RING as usize)?;
+    let pool = FramePool::leak(FRAMES_PER_WORKER * options.workers + options.window as usize)?;
     let burn = Burn::of_ns(options.work_ns);
     println!(
-        "{} packets a run, {} ns of work each, {RING} in the ring, window {}, {} rounds interleaved; frames in {}",
+        "{} packets a run, {} ns of work each, all in the ring from the start, window {}, {} rounds interleaved; frames in {}",
         options.packets,
         options.work_ns,
         options.window,
@@ -64,14 +63,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut cases: Vec<(QueueMode, Load, Vec<SharedReport>)> = Vec::new();
     for (mode, order) in options.orders() {
         for workers in 1..=options.workers {
-            let load = Load { order, workers, packets: options.packets, ring: RING, burn };
+            let load = Load { order, workers, packets: options.packets, burn };
             cases.push((mode, load, Vec::new()));
         }
     }
-    for _ in 0..options.rounds {
+    println!("\nround   core to core and back   Mpps of each case below, in its order");
+    for round in 1..=options.rounds {
+        let distance = round_trip_ns().map_or("-".to_owned(), |ns| format!("{ns:.0} ns"));
+        print!("{round:5} {distance:>23} ");
         for (_, load, reports) in &mut cases {
-            reports.push(measure(pool, *load)?);
+            let report = measure(pool, *load)?;
+            print!(" {:6.2}", report.packets_per_second() / 1e6);
+            reports.push(report);
         }
+        println!();
     }
     for (_, _, reports) in &mut cases {
         reports.sort_by(|a, b| a.packets_per_second().total_cmp(&b.packets_per_second()));
@@ -140,16 +145,19 @@ fn print_stages(cases: &[(QueueMode, Load, Vec<SharedReport>)]) {
 }
 
 fn print_simulation(cases: &[(QueueMode, Load, Vec<SharedReport>)], most: usize) {
-    println!("\nsimulated, from the costs above      workers   Mpps   x one   reordered  window stalls");
+    println!(
+        "\nsimulated, from the costs above      workers   Mpps   x one measured   reordered  window stalls"
+    );
     let last = cases.iter().map(|(_, load, _)| load.workers).max().unwrap_or(1);
     for (mode, _, reports) in cases.iter().filter(|(_, load, _)| load.workers == last) {
         let measured = median(reports);
-        let one = simulate(measured, 1).packets_per_second;
+        let alone = cases.iter().find(|(other, load, _)| other == mode && load.workers == 1);
+        let one = alone.map_or(1.0, |(_, _, reports)| median(reports).packets_per_second());
         let mut workers = last;
         while workers <= most {
             let simulated = simulate(measured, workers);
             println!(
-                "{mode:36} {workers:7} {:6.2} {:7.2}   {:8.3}%  {:13}",
+                "{mode:36} {workers:7} {:6.2} {:16.2}   {:8.3}%  {:13}",
                 simulated.packets_per_second / 1e6,
                 simulated.packets_per_second / one,
                 100.0 * simulated.reordering.ratio(),

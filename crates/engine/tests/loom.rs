@@ -3,6 +3,8 @@
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
+use std::cell::Cell;
+
 use kaido_engine::shared::CommitRing;
 use kaido_engine::{FRAME_SIZE, Frame, FramePool};
 use kaido_xsk::Desc;
@@ -77,9 +79,15 @@ fn put(producer: &mut Producer<Desc, std::sync::Arc<DescRing>>, number: u32) -> 
 }
 
 /// Claims a block of up to `most` entries and checks the copies; its outcome, and the numbers of its entries.
-fn claim(queue: &Queue, most: usize) -> (Claim, Vec<u64>) {
+fn claim(queue: &Queue, head: &Cell<u32>, most: usize) -> (Claim, Vec<u64>) {
     let mut descs = vec![Desc::default(); most];
-    let claim = queue.ring.claim(&mut descs, &queue.commit, <[Desc]>::len, &mut Tries::default());
+    let block_max = u32::try_from(most).unwrap();
+    let claim = queue.ring.claim(
+        &mut descs,
+        &queue.commit.view(head, block_max),
+        <[Desc]>::len,
+        &mut Tries::default(),
+    );
     let Claim::Block(block) = &claim else { return (claim, Vec::new()) };
     let ahead = block.start().wrapping_add(block.len()).wrapping_sub(queue.commit.head());
     assert!(ahead <= queue.commit.window(), "claimed beyond the window");
@@ -95,8 +103,10 @@ fn claim(queue: &Queue, most: usize) -> (Claim, Vec<u64>) {
 
 /// Claims and finishes up to `blocks` blocks.
 fn work(queue: &Queue, blocks: usize, most: usize) {
+    // What a worker saw when it began: old by the time of its claims.
+    let head = Cell::new(START);
     for _ in 0..blocks {
-        if let (Claim::Block(block), mut numbers) = claim(queue, most) {
+        if let (Claim::Block(block), mut numbers) = claim(queue, &head, most) {
             let leave = |left: &mut &UnsafeCell<Vec<u64>>, output: &mut Vec<u64>| {
                 // SAFETY: exclusive by the election; loom notices if not.
                 left.with_mut(|left| unsafe { (*left).append(output) });
@@ -110,7 +120,7 @@ fn work(queue: &Queue, blocks: usize, most: usize) {
 /// Takes the rest, and checks that `total` have left, in order.
 fn close(queue: &Queue, total: u32) {
     work(queue, total as usize, 8);
-    assert_eq!(claim(queue, 8).0, Claim::Empty);
+    assert_eq!(claim(queue, &Cell::new(queue.commit.head()), 8).0, Claim::Empty);
     // SAFETY: the other threads have ended.
     let left = queue.left.with(|left| unsafe { (*left).clone() });
     assert_eq!(left, (0..u64::from(total)).collect::<Vec<_>>());
@@ -152,6 +162,21 @@ fn slots_that_are_written_again_are_never_taken_for_old_ones() {
             total += u32::from(put(&mut producer, total));
         }
         workers.into_iter().for_each(|worker| worker.join().unwrap());
+        close(&queue, total);
+    });
+}
+
+#[test]
+fn entries_are_whole_as_soon_as_they_can_be_claimed() {
+    bounded(3).check(|| {
+        let (queue, mut producer) = queue(1, 2);
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || work(&queue, 2, 1))
+        };
+        let total = (0..2).fold(0, |total, _| total + u32::from(put(&mut producer, total)));
+        work(&queue, 1, 1);
+        other.join().unwrap();
         close(&queue, total);
     });
 }

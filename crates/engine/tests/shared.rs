@@ -19,11 +19,11 @@ fn a_million_packets_leave_once_and_in_order_from_four_workers() {
     // A window of one block makes all wait for one; a wide one lets them run far ahead.
     for (window, packets) in [(1024, 1_000_000), (32, 100_000)] {
         let order = Order::Kept { window };
-        let load = Load { order, workers: 4, packets, ring: 4096, burn: Burn::of_ns(20) };
+        let load = Load { order, workers: 4, packets, burn: Burn::of_ns(20) };
         let report = measure(pool, load).unwrap();
         assert_eq!((report.lost, report.repeated), (0, 0));
-        assert_eq!((report.reordering.packets, report.reordering.reordered), (packets, 0));
-        assert_eq!(report.totals().packets, packets);
+        assert_eq!((report.reordering.packets, report.reordering.reordered), (packets.into(), 0));
+        assert_eq!(report.totals().packets, packets.into());
         assert_eq!(pool.free_frames(), pool.frames());
     }
 }
@@ -31,7 +31,7 @@ fn a_million_packets_leave_once_and_in_order_from_four_workers() {
 #[test]
 fn a_million_packets_leave_once_without_order() {
     let pool = FramePool::leak(8192).unwrap();
-    let load = Load { order: Order::Free, workers: 4, packets: 1_000_000, ring: 4096, burn: Burn::of_ns(20) };
+    let load = Load { order: Order::Free, workers: 4, packets: 1_000_000, burn: Burn::of_ns(20) };
     let report = measure(pool, load).unwrap();
     assert_eq!((report.lost, report.repeated, report.reordering.packets), (0, 0, 1_000_000));
     assert_eq!(pool.free_frames(), pool.frames());

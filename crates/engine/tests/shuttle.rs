@@ -5,6 +5,8 @@
 #![cfg(shuttle)]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::cell::Cell;
+
 use kaido_engine::shared::CommitRing;
 use kaido_xsk::Desc;
 use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, Tries};
@@ -33,11 +35,12 @@ struct Queue {
 impl Queue {
     /// Turns as a worker does until everything has left, or was taken by others.
     fn work(&self, ordered: bool) {
+        let head = Cell::new(START);
         loop {
             let mut descs = [Desc::default(); BLOCK];
             let mut tries = Tries::default();
             let claim = if ordered {
-                self.ring.claim(&mut descs, &self.commit, <[Desc]>::len, &mut tries)
+                self.ring.claim(&mut descs, &self.commit.view(&head, BLOCK as u32), <[Desc]>::len, &mut tries)
             } else {
                 self.ring.claim(&mut descs, &(), <[Desc]>::len, &mut tries)
             };

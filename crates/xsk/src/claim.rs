@@ -84,14 +84,14 @@ pub struct Tries {
 
 /// How far claims may run ahead of what has been finished.
 pub trait Window {
-    /// Cursor value up to which everything is finished, and the most entries that may be claimed beyond it; `None`
-    /// for claims without a bound.
-    fn bound(&self) -> Option<(u32, u32)>;
+    /// Cursor value up to which everything is finished, or was a while ago, and the most entries that may be claimed
+    /// beyond it, for a claim at the cursor value `consumed`; `None` for claims without a bound.
+    fn bound(&self, consumed: u32) -> Option<(u32, u32)>;
 }
 
 /// No bound.
 impl Window for () {
-    fn bound(&self) -> Option<(u32, u32)> {
+    fn bound(&self, _consumed: u32) -> Option<(u32, u32)> {
         None
     }
 }
@@ -141,7 +141,7 @@ impl<T: Copy, M: SharedMemory<T>> SharedConsumer<T, M> {
             // Acquire: the entries before it are written.
             let produced = self.memory.producer().load(Ordering::Acquire);
             let present = produced.wrapping_sub(consumed);
-            let bound = window.bound();
+            let bound = window.bound(consumed);
             let ahead = bound.map_or(0, |(finished, _)| consumed.wrapping_sub(finished));
             let allowed = bound.map_or(u32::MAX, |(_, most)| most);
             if present > self.capacity || ahead > allowed {

@@ -13,6 +13,8 @@
 //! blocks finished and not yet looked at: who raises it from zero drains until he has brought it back to zero. So a
 //! block that becomes ready while another drains is drained by that one, and nobody waits for anybody.
 
+use std::cell::Cell;
+
 use kaido_xsk::claim::{Block, Window};
 
 use crate::sync::{AtomicU32, Ordering, UnsafeCell};
@@ -39,10 +41,16 @@ struct Line<T>(T);
 #[derive(Debug)]
 pub struct CommitRing<T> {
     slots: Box<[Slot<T>]>,
+    drain: Line<Drain>,
+}
+
+/// What drainers write, on one line: it goes from core to core with the office.
+#[derive(Debug)]
+struct Drain {
     /// Cursor value up to which everything has left.
-    head: Line<AtomicU32>,
+    head: AtomicU32,
     /// Blocks finished that no drainer has accounted for; who raises it from zero is the drainer.
-    finished: Line<AtomicU32>,
+    finished: AtomicU32,
 }
 
 // SAFETY: an output is touched only by the thread that moved its slot from FREE to FILLING, until that says it is
@@ -71,8 +79,7 @@ impl<T> CommitRing<T> {
             || Slot { state: AtomicU32::new(FREE), output: UnsafeCell::new(Vec::with_capacity(output_max)) };
         Self {
             slots: (0..window.max(1).next_power_of_two()).map(|_| slot()).collect(),
-            head: Line(AtomicU32::new(start)),
-            finished: Line(AtomicU32::new(0)),
+            drain: Line(Drain { head: AtomicU32::new(start), finished: AtomicU32::new(0) }),
         }
     }
 
@@ -85,7 +92,7 @@ impl<T> CommitRing<T> {
     /// Cursor value up to which everything has left.
     pub fn head(&self) -> u32 {
         // Acquire: that it has left happened before.
-        self.head.0.load(Ordering::Acquire)
+        self.drain.0.head.load(Ordering::Acquire)
     }
 
     fn slot(&self, cursor: u32) -> &Slot<T> {
@@ -112,11 +119,11 @@ impl<T> CommitRing<T> {
         let free = slot.state.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed);
         assert!(free.is_ok(), "a block was claimed beyond the window, or finished twice");
         // SAFETY: FILLING, by us: ours alone.
-        slot.output.with_mut(|place| unsafe { core::mem::swap(&mut *place, output) });
+        slot.output.with_mut(|place| unsafe { core::ptr::swap(place, output) });
         // Release: the drainer that Acquires this sees the output.
         slot.state.store(block.len(), Ordering::Release);
         // AcqRel: our slot is seen by the drainer who reads the count; and we, if elected, see what the last one did.
-        if self.finished.0.fetch_add(1, Ordering::AcqRel) > 0 {
+        if self.drain.0.finished.fetch_add(1, Ordering::AcqRel) > 0 {
             return Drained::default();
         }
         self.drain(block.start(), context, leave, flush)
@@ -134,7 +141,7 @@ impl<T> CommitRing<T> {
         let mut accounted = 1;
         loop {
             // Relaxed: written by drainers alone, which are in order by the election.
-            let mut head = self.head.0.load(Ordering::Relaxed);
+            let mut head = self.drain.0.head.load(Ordering::Relaxed);
             let before = drained.blocks;
             loop {
                 let slot = self.slot(head);
@@ -151,13 +158,13 @@ impl<T> CommitRing<T> {
                 slot.state.store(FREE, Ordering::Release);
                 head = head.wrapping_add(len);
                 // Release: the window moves on after the slot is free.
-                self.head.0.store(head, Ordering::Release);
+                self.drain.0.head.store(head, Ordering::Release);
             }
             if drained.blocks > before {
                 flush(context);
             }
             // AcqRel: the next drainer sees all that we did; and we see the slots of those who have counted since.
-            let finished = self.finished.0.fetch_sub(accounted, Ordering::AcqRel);
+            let finished = self.drain.0.finished.fetch_sub(accounted, Ordering::AcqRel);
             accounted = finished - accounted;
             if accounted == 0 {
                 return drained;
@@ -166,10 +173,34 @@ impl<T> CommitRing<T> {
     }
 }
 
-impl<T> Window for CommitRing<T> {
+/// A worker's view of the window. It looks at the head, which is on a line that the drainer writes, only when what it
+/// saw last is not enough.
+#[derive(Debug)]
+pub struct WindowView<'r, T> {
+    ring: &'r CommitRing<T>,
+    /// The head when last seen; it may since have moved on, never back.
+    head: &'r Cell<u32>,
+    /// Entries that a claim takes at the most.
+    block_max: u32,
+}
+
+impl<T> CommitRing<T> {
+    /// The window for claims of up to `block_max` entries; `head` keeps what was seen of it from claim to claim, and
+    /// begins as [`CommitRing::head`].
+    pub fn view<'r>(&'r self, head: &'r Cell<u32>, block_max: u32) -> WindowView<'r, T> {
+        WindowView { ring: self, head, block_max }
+    }
+}
+
+impl<T> Window for WindowView<'_, T> {
     #[inline]
-    fn bound(&self) -> Option<(u32, u32)> {
-        Some((self.head(), self.window()))
+    fn bound(&self, consumed: u32) -> Option<(u32, u32)> {
+        let window = self.ring.window();
+        let ahead = consumed.wrapping_sub(self.head.get());
+        if ahead.saturating_add(self.block_max) > window {
+            self.head.set(self.ring.head());
+        }
+        Some((self.head.get(), window))
     }
 }
 
@@ -198,14 +229,16 @@ mod tests {
 
     fn claim(consumer: &Consumer, ring: &CommitRing<u64>, most: usize) -> (Claim, Vec<u64>) {
         let mut descs = vec![Desc::default(); most];
-        let outcome = consumer.claim(&mut descs, ring, <[Desc]>::len, &mut Tries::default());
+        let head = Cell::new(ring.head());
+        let view = ring.view(&head, 1);
+        let outcome = consumer.claim(&mut descs, &view, <[Desc]>::len, &mut Tries::default());
         let len = if let Claim::Block(block) = &outcome { block.len() as usize } else { 0 };
         (outcome, descs[..len].iter().map(|desc| desc.addr).collect())
     }
 
     fn finish(ring: &CommitRing<u64>, block: Claim, mut output: Vec<u64>, left: &mut Vec<u64>) -> Drained {
         let Claim::Block(block) = block else { panic!("{block:?}") };
-        ring.finish(block, &mut output, left, |left, output| left.append(output), |_| {})
+        ring.finish(block, &mut output, left, Vec::append, |_| {})
     }
 
     #[test]
@@ -255,7 +288,7 @@ mod tests {
         let (first, _) = claim(&ours, &ring, 2);
         let (again, _) = claim(&theirs, &ring, 2);
         // Neither can leave: the head is elsewhere.
-        ring.head.0.store(2, Ordering::Relaxed);
+        ring.drain.0.head.store(2, Ordering::Relaxed);
         finish(&ring, first, Vec::new(), &mut Vec::new());
         finish(&ring, again, Vec::new(), &mut Vec::new());
     }

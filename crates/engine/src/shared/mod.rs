@@ -9,7 +9,7 @@
 //!           ──claim──▶ worker 2: block k+2 ─▶ function ─┘   (or, without order, each worker sends)
 //! ```
 //!
-//! A [`SharedQueue`] stands over a [`SharedDevice`] and gives each worker a [`Port`]; functions and
+//! A [`SharedQueue`] stands over a [`SharedDevice`] and gives each worker a [`Port`](crate::Port); functions and
 //! [`Worker`](crate::Worker)s are used as ever. Modes: [`QueueMode`].
 
 mod commit;
@@ -22,7 +22,7 @@ mod memory;
 #[cfg(not(any(loom, shuttle)))]
 mod queue;
 
-pub use commit::{CommitRing, Drained};
+pub use commit::{CommitRing, Drained, WindowView};
 pub use counters::{SharedCounters, SharedTotals};
 #[cfg(not(any(loom, shuttle)))]
 pub use memory::MemoryQueue;

@@ -1,5 +1,6 @@
 //! The queue and its ports.
 
+use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -80,15 +81,17 @@ impl<D: SharedDevice> SharedQueue<D> {
             counters: Arc::default(),
             claimed: None,
             stalled_at: None,
+            head: Cell::new(self.commit.as_ref().map_or(0, |commit| commit.head())),
             descs: [Desc::default(); BATCH_MAX],
         }
     }
 
-    fn claim(&self, descs: &mut [Desc], tries: &mut Tries) -> Claim {
+    fn claim(&self, descs: &mut [Desc], head: &Cell<u32>, tries: &mut Tries) -> Claim {
         let room = descs.len();
         let cut = |descs: &[Desc]| whole_packets(descs, room);
         match &self.commit {
-            Some(commit) => self.ring.claim(descs, &**commit, cut, tries),
+            #[allow(clippy::cast_possible_truncation)] // 32.
+            Some(commit) => self.ring.claim(descs, &commit.view(head, BATCH_MAX as u32), cut, tries),
             None => self.ring.claim(descs, &(), cut, tries),
         }
     }
@@ -102,6 +105,8 @@ pub struct SharedPort<D: SharedDevice> {
     claimed: Option<Claimed>,
     /// When the window was found full, until a block was claimed again.
     stalled_at: Option<u64>,
+    /// How far blocks had left when last seen.
+    head: Cell<u32>,
     descs: [Desc; BATCH_MAX],
 }
 
@@ -120,7 +125,7 @@ impl<D: SharedDevice> Port for SharedPort<D> {
         let room = batch.remaining_capacity();
         let began = cycles::now();
         let mut tries = Tries::default();
-        let claim = self.queue.claim(&mut self.descs[..room], &mut tries);
+        let claim = self.queue.claim(&mut self.descs[..room], &self.head, &mut tries);
         self.counters.tried(tries.attempts, tries.retries);
         match claim {
             Claim::Block(block) => {

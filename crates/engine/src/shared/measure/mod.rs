@@ -1,9 +1,11 @@
-//! Measures a shared queue by itself: a ring in memory that is full from the start, a function of adjustable cost, and
+//! Measures a shared queue by itself: a ring in memory that holds all packets from the start, a function of adjustable cost, and
 //! 1..N workers. What a device or a generator would cost is not in it.
 
-mod carousel;
+mod prefilled;
+mod round_trip;
 mod simulate;
 
+pub use round_trip::round_trip_ns;
 pub use simulate::{Simulated, simulate};
 
 use std::hint::black_box;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use self::carousel::Carousel;
+use self::prefilled::Prefilled;
 use super::{Order, SharedQueue, SharedTotals, cycles};
 use crate::batch::Batch;
 use crate::function::{Function, Output};
@@ -29,10 +31,8 @@ pub struct Load {
     pub order: Order,
     /// Workers; each is pinned to the CPU of its number where there is one.
     pub workers: usize,
-    /// Packets that go through.
-    pub packets: u64,
-    /// Packets in the ring at a time; rounded up to a power of two. As many frames are needed.
-    pub ring: u32,
+    /// Packets that go through; all are in the ring from the start, at 16 to 32 bytes each.
+    pub packets: u32,
     /// What the function does with a packet, from [`Burn::of_ns`].
     pub burn: Burn,
 }
@@ -66,9 +66,8 @@ impl SharedReport {
     }
 
     /// Packets a second.
-    #[allow(clippy::cast_precision_loss)] // For people.
     pub fn packets_per_second(&self) -> f64 {
-        self.load.packets as f64 / self.elapsed.as_secs_f64()
+        f64::from(self.load.packets) / self.elapsed.as_secs_f64()
     }
 
     /// Cycles a second of [`cycles`].
@@ -80,7 +79,7 @@ impl SharedReport {
     /// Cycles of all workers' time for a packet: waiting, claiming and sending included.
     #[allow(clippy::cast_precision_loss)] // For people.
     pub fn cycles_per_packet(&self) -> f64 {
-        self.elapsed_cycles as f64 * self.workers.len() as f64 / self.load.packets as f64
+        self.elapsed_cycles as f64 * self.workers.len() as f64 / f64::from(self.load.packets)
     }
 }
 
@@ -134,12 +133,15 @@ impl Function for Working {
     fn tick(&mut self, _out: &mut Output<'_>) {}
 }
 
-/// Runs one load over frames of `pool`.
+/// Frames that a pool must have for each worker: those of its cache, of its block, and of the blocks that wait.
+pub const FRAMES_PER_WORKER: usize = 512;
+
+/// Runs one load over frames of `pool`, which has [`FRAMES_PER_WORKER`], and one for each packet of the order's window.
 ///
 /// # Errors
 /// When a thread cannot be made or has panicked, or the pool has too few frames.
 pub fn measure(pool: &'static FramePool, load: Load) -> io::Result<SharedReport> {
-    let queue = SharedQueue::new(Carousel::new(pool, load.ring, load.packets), load.order);
+    let queue = SharedQueue::new(Prefilled::new(pool, load.packets), load.order);
     let stop = Arc::new(AtomicBool::new(false));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let mut workers = Vec::new();
@@ -157,19 +159,17 @@ pub fn measure(pool: &'static FramePool, load: Load) -> io::Result<SharedReport>
         workers.push(worker.spawn(format!("shared-{number}"), stop.clone())?);
     }
     let (began, began_cycles) = (Instant::now(), cycles::now());
-    if !queue.device().start() {
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
+    queue.device().open();
     let counters: Vec<_> = workers.iter().map(|worker| worker.counters().clone()).collect();
     let ended = workers.into_iter().map(WorkerHandle::join).filter(|&orderly| orderly).count();
     let (elapsed, elapsed_cycles) = (began.elapsed(), cycles::now().saturating_sub(began_cycles));
     if ended < load.workers {
         return Err(io::Error::other("a worker panicked"));
     }
-    if stop.load(std::sync::atomic::Ordering::Relaxed) {
-        return Err(io::Error::other("the pool has too few frames for the ring"));
+    if queue.device().is_starved() {
+        return Err(io::Error::other("the pool has too few frames for the workers and the window"));
     }
-    let sent = queue.device().sent();
+    let sent = queue.device().outcome();
     Ok(SharedReport {
         load,
         elapsed,
@@ -187,26 +187,26 @@ mod tests {
 
     #[test]
     fn every_packet_leaves_once_and_in_order_where_that_is_asked() {
-        let pool = FramePool::leak(2048).unwrap();
+        let pool = FramePool::leak(4096).unwrap();
         let packets = 40_000;
         for (order, workers) in [(Order::Free, 1), (Order::Free, 3), (Order::KEPT, 1), (Order::KEPT, 3)] {
-            let load = Load { order, workers, packets, ring: 1024, burn: Burn { steps: 3 } };
+            let load = Load { order, workers, packets, burn: Burn { steps: 3 } };
             let report = measure(pool, load).unwrap();
             assert_eq!((report.lost, report.repeated), (0, 0), "{load:?}");
-            assert_eq!(report.reordering.packets, packets);
-            assert_eq!(report.totals().packets, packets);
+            assert_eq!(report.reordering.packets, packets.into());
+            assert_eq!(report.totals().packets, packets.into());
             assert_eq!(report.totals().blocks, report.totals().drained);
             if order != Order::Free || workers == 1 {
                 assert_eq!(report.reordering.reordered, 0, "{load:?}");
             }
-            assert_eq!(pool.free_frames(), 2048, "{load:?}");
+            assert_eq!(pool.free_frames(), 4096, "{load:?}");
         }
     }
 
     #[test]
     fn a_pool_without_frames_is_an_error() {
         let pool = FramePool::leak(8).unwrap();
-        let load = Load { order: Order::Free, workers: 1, packets: 10, ring: 16, burn: Burn { steps: 0 } };
+        let load = Load { order: Order::Free, workers: 1, packets: 100, burn: Burn { steps: 0 } };
         assert!(measure(pool, load).is_err());
     }
 }
