@@ -406,8 +406,8 @@ mod tests {
         assert_eq!(packet, b"inner");
         *room = *b"x:";
         assert_eq!(frame.data(), b"x:inner");
-        frame.exchange_front::<{ HEADROOM + 8 }>(2, 5).unwrap();
-        assert_eq!((frame.headroom(), frame.packet_len()), (0, HEADROOM + 13));
+        frame.exchange_front::<{ HEADROOM + 6 }>(2, 5).unwrap();
+        assert_eq!((frame.headroom(), frame.packet_len()), (0, HEADROOM + 11));
 
         let mut chain = Frame::from_slice(&[7; 9000], || pool.allocate()).unwrap();
         assert!(chain.exchange_front::<0>(0, 10).is_none(), "a chain stays as it is");
