@@ -6,12 +6,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kaido_table::{Region, RegionError};
+use serde::{Deserialize, Serialize};
 
 use crate::record::Direction;
 use crate::rules::Volume;
 
 /// The place of a URR's counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UsageSlot(pub u32);
 
 /// No limit set.

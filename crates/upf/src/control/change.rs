@@ -1,22 +1,21 @@
 //! How a planned change reaches the table: records one by one, each in one step.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::time::SystemTime;
 
 use kaido_table::TableError;
 
-use super::compile::{compile, tunnel_ends};
+use super::compile::{all_keys, compile, far_ends, tunnel_ends};
 use super::meter::Meter;
 use super::pool::Lease;
 use super::ruleset::RuleSet;
-use super::session::Session;
+use super::session::{Kept, Session};
 use super::{GRACE, Upf};
 use crate::node::{BufferChange, WorkerOrder};
-use crate::record::{Destination, Record, Rules, SessionIndex, SessionKey, Tunnel, TunnelShape, Tunnels};
+use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnel, TunnelShape, Tunnels};
 use crate::rules::{
-    Cause, FSeid, Modification, OuterHeaderCreation, PdrId, Rejection, RuleId, Seid, Teid, UrrId,
-    UsageReport, UsageReportTrigger,
+    Cause, FSeid, Modification, OuterHeaderCreation, PdrId, Rejection, RuleId, Seid, UrrId, UsageReport,
+    UsageReportTrigger,
 };
 
 impl Upf {
@@ -38,56 +37,41 @@ impl Upf {
         let meters = match self.new_meters(&rules, &BTreeMap::new(), now) {
             Ok(meters) => meters,
             Err(rejection) => {
-                self.free_indices.push(index.0);
+                self.sessions.release(index);
                 return Err(rejection);
             }
         };
         let slots = meters.iter().map(|(&id, meter)| (id, meter.slot)).collect();
-        let records = compile(&rules, &self.node, index, &slots).and_then(|records| {
-            self.commit(index, &BTreeSet::new(), &records)?;
-            Ok(records)
-        });
-        let records = match records {
-            Ok(records) => records,
-            Err(rejection) => {
-                self.free_indices.push(index.0);
-                self.release_meters(meters.values());
-                return Err(rejection);
-            }
-        };
+        let committed = compile(&rules, &self.node, index, &slots)
+            .and_then(|records| self.commit(index, &BTreeSet::new(), &records));
+        if let Err(rejection) = committed {
+            self.sessions.release(index);
+            self.release_meters(meters.values());
+            return Err(rejection);
+        }
         // Never zero: the upper half is not.
         let seid = Seid((self.issue() | 1 << 63) & !0xffff_ffff | u64::from(index.0));
-        self.sessions[index.0 as usize] = Some(Box::new(Session {
-            seid,
-            index,
-            cp_fseid,
-            rules,
-            meters,
-            keys: records.keys().copied().collect(),
-            leases,
-            tunnels: BTreeSet::new(),
-            periods: BTreeMap::new(),
-        }));
-        self.set_tunnels(index, &tunnels_of(&records, &self.node.tunnels));
-        self.schedule(index);
-        self.live += 1;
+        self.far_ends.change(index, &BTreeSet::new(), &far_ends(&rules, &self.node.settings));
+        let kept = Kept { cp_fseid, rules, meters, leases, periods: BTreeMap::new() };
+        let mut session = Session { seid, index, kept };
+        self.schedule(&mut session);
+        self.sessions.put(&session);
         Ok(seid)
     }
 
     /// Changes a session by a request in which nothing is left to choose.
     pub(super) fn change(
         &mut self,
-        at: usize,
+        index: SessionIndex,
         request: &Modification,
         leases: &[Lease],
         now: SystemTime,
     ) -> Result<Vec<UsageReport>, Rejection> {
-        let Some(session) = self.sessions[at].as_deref() else {
+        let Some(mut session) = self.sessions.get(index) else {
             return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
         };
-        let (index, old_keys) = (session.index, session.keys.clone());
         let mut slots = session.slots();
-        let mut rules = session.rules.clone();
+        let mut rules = session.kept.rules.clone();
         for id in &request.remove_urrs {
             // One that is created anew in the same request counts from nothing, in a counter of its own.
             slots.remove(id);
@@ -104,18 +88,15 @@ impl Upf {
         }
         let new_meters = self.new_meters(&rules, &slots, now)?;
         slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
-        let committed = compile(&rules, &self.node, index, &slots).and_then(|records| {
-            self.commit(index, &old_keys, &records)?;
-            Ok(records)
-        });
-        let records = match committed {
-            Ok(records) => records,
-            Err(rejection) => {
-                self.release_meters(new_meters.values());
-                return Err(rejection);
-            }
-        };
-        self.set_tunnels(index, &tunnels_of(&records, &self.node.tunnels));
+        let old_keys = all_keys(&session.kept.rules, &self.node.settings);
+        let committed = compile(&rules, &self.node, index, &slots)
+            .and_then(|records| self.commit(index, &old_keys, &records));
+        if let Err(rejection) = committed {
+            self.release_meters(new_meters.values());
+            return Err(rejection);
+        }
+        let settings = &self.node.settings;
+        self.far_ends.change(index, &far_ends(&session.kept.rules, settings), &far_ends(&rules, settings));
         if !ended.is_empty() || !request.remove_urrs.is_empty() {
             // Nothing may follow an End Marker, and nothing may be counted after a final report.
             self.synchronize();
@@ -123,14 +104,12 @@ impl Upf {
         for creation in ended {
             self.end_marker(creation);
         }
-        let reports = self.finish_change(at, request, rules, new_meters, now);
-        if let Some(session) = self.sessions[at].as_deref_mut() {
-            session.keys = records.keys().copied().collect();
-            session.leases.extend_from_slice(leases);
-            if let Some(fseid) = request.cp_fseid {
-                session.cp_fseid = fseid;
-            }
+        let reports = self.finish_change(&mut session, request, rules, new_meters, now);
+        session.kept.leases.extend_from_slice(leases);
+        if let Some(fseid) = request.cp_fseid {
+            session.kept.cp_fseid = fseid;
         }
+        self.sessions.put(&session);
         self.node.buffer_changed(BufferChange { session: index, discard: request.drop_buffered });
         Ok(reports)
     }
@@ -145,39 +124,37 @@ impl Upf {
     /// The reporting side of a committed change: final reports, queries, new thresholds.
     fn finish_change(
         &mut self,
-        at: usize,
+        session: &mut Session,
         request: &Modification,
         rules: RuleSet,
         new_meters: BTreeMap<UrrId, Meter>,
         now: SystemTime,
     ) -> Vec<UsageReport> {
         let node = self.node.clone();
-        let Some(session) = self.sessions[at].as_deref_mut() else { return Vec::new() };
-        let index = session.index;
+        let kept = &mut session.kept;
         let mut reports = Vec::new();
         let mut released = Vec::new();
         for id in &request.remove_urrs {
-            if let (Some(mut meter), Some(urr)) = (session.meters.remove(id), session.rules.urrs.get(id)) {
+            if let (Some(mut meter), Some(urr)) = (kept.meters.remove(id), kept.rules.urrs.get(id)) {
                 reports.push(meter.report(urr, &node.usage, UsageReportTrigger::TERMR, now));
                 released.push(meter);
             }
         }
-        session.meters.extend(new_meters);
+        kept.meters.extend(new_meters);
         for update in &request.update_urrs {
-            if let (Some(meter), Some(urr)) = (session.meters.get_mut(&update.id), rules.urrs.get(&update.id))
-            {
+            if let (Some(meter), Some(urr)) = (kept.meters.get_mut(&update.id), rules.urrs.get(&update.id)) {
                 meter.rearm(urr, &node.usage, now);
             }
         }
-        for (id, meter) in &mut session.meters {
+        for (id, meter) in &mut kept.meters {
             if request.query_all_urrs || request.query_urrs.contains(id) {
                 let Some(urr) = rules.urrs.get(id) else { continue };
                 reports.push(meter.report(urr, &node.usage, UsageReportTrigger::IMMER, now));
             }
         }
-        session.rules = rules;
+        kept.rules = rules;
         self.release_meters(released.iter());
-        self.schedule(index);
+        self.schedule(session);
         reports
     }
 
@@ -222,22 +199,6 @@ impl Upf {
         }
         Ok(())
     }
-
-    pub(super) fn set_tunnels(&mut self, index: SessionIndex, tunnels: &BTreeSet<(Teid, IpAddr)>) {
-        let Some(session) = self.by_index(index) else { return };
-        let before = std::mem::replace(&mut session.tunnels, tunnels.clone());
-        for gone in before.difference(tunnels) {
-            if let Some(users) = self.tunnels.get_mut(gone) {
-                users.retain(|&user| user != index);
-                if users.is_empty() {
-                    self.tunnels.remove(gone);
-                }
-            }
-        }
-        for new in tunnels.difference(&before) {
-            self.tunnels.entry(*new).or_default().push(index);
-        }
-    }
 }
 
 fn full(error: TableError) -> Rejection {
@@ -249,18 +210,4 @@ fn rule_of(record: &Record, tunnels: &Tunnels) -> RuleId {
         Rules::One(action) => action.pdr,
         Rules::Filtered(rules) => rules.first().map_or(PdrId(0), |rule| rule.action.pdr),
     })
-}
-
-/// Far ends of the tunnels that records lead into.
-fn tunnels_of(records: &BTreeMap<SessionKey, Record>, tunnels: &Tunnels) -> BTreeSet<(Teid, IpAddr)> {
-    let actions = records.values().flat_map(|record| match record.rules(tunnels) {
-        Rules::One(action) => vec![action],
-        Rules::Filtered(rules) => rules.iter().map(|rule| rule.action).collect(),
-    });
-    actions
-        .filter_map(|action| match action.destination {
-            Destination::Tunnel(tunnel) => Some((tunnel.teid, tunnel.shape.peer)),
-            Destination::Routed => None,
-        })
-        .collect()
 }

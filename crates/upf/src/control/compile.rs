@@ -1,6 +1,6 @@
 //! The rule compiler: a session's rules in, one record per tunnel and UE address out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::ruleset::RuleSet;
@@ -11,7 +11,7 @@ use crate::record::{
 };
 use crate::rules::{
     Cause, ChooseOr, Far, Interface, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Pdr, Qer,
-    Rejection, RuleId, UrrId,
+    Rejection, RuleId, Teid, UrrId,
 };
 use crate::usage::UsageSlot;
 
@@ -136,6 +136,18 @@ fn keys(settings: &NodeSettings, pdr: &Pdr) -> Result<Vec<SessionKey>, Rejection
         return Err(reject(pdr, "neither F-TEID nor UE address says which packets it is about"));
     }
     Ok(keys)
+}
+
+/// All keys of a session whose rules were compiled before.
+pub(crate) fn all_keys(rules: &RuleSet, settings: &NodeSettings) -> BTreeSet<SessionKey> {
+    rules.pdrs.values().flat_map(|pdr| keys(settings, pdr).unwrap_or_default()).collect()
+}
+
+/// Far ends of the tunnels that a session's rules lead into, to know an Error Indication by.
+pub(crate) fn far_ends(rules: &RuleSet, settings: &NodeSettings) -> BTreeSet<(Teid, IpAddr)> {
+    let used = rules.pdrs.values().filter_map(|pdr| rules.fars.get(&pdr.far_id?));
+    let creations = used.filter_map(|far| far.forwarding.as_ref()?.outer_header_creation);
+    creations.filter_map(|creation| Some((creation.teid, tunnel_ends(settings, creation)?.0))).collect()
 }
 
 fn ue_keys(pdr: &Pdr, instance: InstanceId) -> Result<Vec<SessionKey>, Rejection> {

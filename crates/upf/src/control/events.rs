@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use super::Upf;
+use super::compile::far_ends;
 use crate::node::WorkerEvent;
 use crate::rules::{SessionEvent, UsageReportTrigger};
 
@@ -11,29 +12,31 @@ impl Upf {
         match event {
             WorkerEvent::Threshold { session, slot } => {
                 let node = self.node.clone();
-                let Some(session) = self.by_index(session) else { return };
-                let Some((id, meter)) = session.meters.iter_mut().find(|(_, meter)| meter.slot == slot)
+                let Some(mut session) = self.sessions.get(session) else { return };
+                let Some((id, meter)) = session.kept.meters.iter_mut().find(|(_, meter)| meter.slot == slot)
                 else {
                     return;
                 };
-                let Some(urr) = session.rules.urrs.get(id) else { return };
+                let Some(urr) = session.kept.rules.urrs.get(id) else { return };
                 if !meter.is_over(urr, &node.usage) {
                     // Said of an earlier session that had the place and the counter.
                     return;
                 }
                 let report = meter.report(urr, &node.usage, UsageReportTrigger::VOLTH, now);
                 out.push(SessionEvent::Usage { seid: session.seid, reports: vec![report] });
-                let index = session.index;
-                self.schedule(index);
+                self.schedule(&mut session);
+                self.sessions.put(&session);
             }
             WorkerEvent::Buffered { session, pdr } => {
-                if let Some(session) = self.by_index(session) {
+                if let Some(session) = self.sessions.get(session) {
                     out.push(SessionEvent::DownlinkData { seid: session.seid, pdr_id: pdr });
                 }
             }
             WorkerEvent::ErrorIndication { teid, peer } => {
-                for index in self.tunnels.get(&(teid, peer)).cloned().unwrap_or_default() {
-                    if let Some(session) = self.by_index(index) {
+                for index in self.far_ends.candidates((teid, peer)) {
+                    if let Some(session) = self.sessions.get(index)
+                        && far_ends(&session.kept.rules, &self.node.settings).contains(&(teid, peer))
+                    {
                         out.push(SessionEvent::ErrorIndication { seid: session.seid, teid, peer });
                     }
                 }
@@ -48,14 +51,16 @@ impl Upf {
             && due <= now
         {
             let node = self.node.clone();
-            let reported = self.by_index(index).and_then(|session| {
-                let (meter, urr) = (session.meters.get_mut(&id)?, session.rules.urrs.get(&id)?);
-                let report = meter.report(urr, &node.usage, UsageReportTrigger::PERIO, now);
-                Some(SessionEvent::Usage { seid: session.seid, reports: vec![report] })
-            });
-            out.extend(reported);
-            // The report began a new period; what had none to report is struck out.
-            self.schedule(index);
+            if let Some(mut session) = self.sessions.get(index) {
+                let kept = &mut session.kept;
+                if let (Some(meter), Some(urr)) = (kept.meters.get_mut(&id), kept.rules.urrs.get(&id)) {
+                    let report = meter.report(urr, &node.usage, UsageReportTrigger::PERIO, now);
+                    out.push(SessionEvent::Usage { seid: session.seid, reports: vec![report] });
+                }
+                // The report began a new period; what had none to report is struck out.
+                self.schedule(&mut session);
+                self.sessions.put(&session);
+            }
             self.calendar.remove(&(due, index, id));
         }
     }

@@ -2,11 +2,13 @@
 
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use crate::rules::{ReportingTriggers, Urr, UsageReport, UsageReportTrigger, Volume, VolumeThreshold};
 use crate::usage::{UNLIMITED, UsageCounters, UsageSlot};
 
 /// The state of one URR.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meter {
     pub(crate) slot: UsageSlot,
     ur_seqn: u32,

@@ -7,12 +7,14 @@ mod change;
 mod choose;
 mod compile;
 mod events;
+mod far_ends;
 mod meter;
 mod pool;
 mod ruleset;
 mod session;
+mod store;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -21,17 +23,20 @@ use std::time::{Duration, SystemTime};
 use kaido_table::{Reader, Seed};
 
 use self::choose::Chosen;
+use self::compile::{all_keys, far_ends};
+use self::far_ends::FarEnds;
 use self::meter::Meter;
 pub use self::pool::UePool;
 use self::pool::{Lease, UePools, UsageSlots};
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
+use self::store::Sessions;
 use crate::node::{BufferChange, Node, WorkerEvent};
 use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified,
-    Rejection, RuleId, Seid, SessionEvent, SessionService, Teid, Urr, UrrId, UsageReportTrigger, Volume,
+    Rejection, RuleId, Seid, SessionEvent, SessionService, Urr, UrrId, UsageReportTrigger, Volume,
 };
 use crate::usage::UsageSlot;
 
@@ -44,16 +49,14 @@ pub struct Upf {
     node: Arc<Node>,
     reader: Reader,
     events: Receiver<WorkerEvent>,
-    sessions: Vec<Option<Box<Session>>>,
-    free_indices: Vec<u32>,
-    live: u32,
+    sessions: Sessions,
     /// Makes SEIDs and TEIDs that cannot be guessed from earlier ones.
     secret: Seed,
     issued: u64,
     ue_pools: UePools,
     slots: UsageSlots,
     /// Far ends of tunnels and the sessions that use them.
-    tunnels: HashMap<(Teid, IpAddr), Vec<SessionIndex>>,
+    far_ends: FarEnds,
     /// Periodic reports to come: what the sessions' `periods` say, by time.
     calendar: BTreeSet<(SystemTime, SessionIndex, UrrId)>,
 }
@@ -73,13 +76,11 @@ impl Upf {
             slots: UsageSlots::new(node.usage.len()),
             node,
             events,
-            sessions: Vec::new(),
-            free_indices: Vec::new(),
-            live: 0,
+            sessions: Sessions::default(),
             secret: Seed::random(),
             issued: 0,
             ue_pools: UePools::new(ue_pools),
-            tunnels: HashMap::new(),
+            far_ends: FarEnds::new(),
             calendar: BTreeSet::new(),
         })
     }
@@ -91,12 +92,12 @@ impl Upf {
 
     /// Sessions now.
     pub fn len(&self) -> usize {
-        self.live as usize
+        self.sessions.len() as usize
     }
 
     /// Whether there is no session.
     pub fn is_empty(&self) -> bool {
-        self.live == 0
+        self.sessions.len() == 0
     }
 
     /// Whether the node can choose UE addresses (UEIP of the UP Function Features).
@@ -106,12 +107,12 @@ impl Upf {
 
     /// Sessions from the `skip`th on, at most `limit`.
     pub fn sessions(&self, skip: usize, limit: usize) -> Vec<SessionSummary> {
-        self.sessions.iter().flatten().skip(skip).take(limit).map(|session| self.summary(session)).collect()
+        self.sessions.page(skip, limit).map(|session| self.summary(&session)).collect()
     }
 
     /// Volume of all sessions since they began, by the URR of each that saw the most.
     pub fn volume(&self) -> Volume {
-        self.sessions.iter().flatten().map(|session| self.session_volume(session)).fold(
+        self.sessions.iter().map(|session| self.session_volume(&session)).fold(
             Volume::default(),
             |sum, volume| Volume {
                 uplink_bytes: sum.uplink_bytes + volume.uplink_bytes,
@@ -124,6 +125,7 @@ impl Upf {
 
     fn session_volume(&self, session: &Session) -> Volume {
         session
+            .kept
             .meters
             .values()
             .map(|meter| self.node.usage.read(meter.slot))
@@ -134,7 +136,7 @@ impl Upf {
     fn summary(&self, session: &Session) -> SessionSummary {
         let mut ue = UeAddresses::default();
         let mut local = BTreeSet::new();
-        for pdr in session.rules.pdrs.values() {
+        for pdr in session.kept.rules.pdrs.values() {
             if let Some(LocalFTeid::Given(fteid)) = pdr.pdi.local_fteid {
                 local.extend(fteid.ipv4.map(|addr| (fteid.teid, IpAddr::V4(addr))));
                 local.extend(fteid.ipv6.map(|addr| (fteid.teid, IpAddr::V6(addr))));
@@ -148,29 +150,20 @@ impl Upf {
                 }
             }
         }
-        let rules = &session.rules;
+        let rules = &session.kept.rules;
         SessionSummary {
             seid: session.seid,
-            cp_fseid: session.cp_fseid,
+            cp_fseid: session.kept.cp_fseid,
             ue,
             local: local.into_iter().collect(),
-            remote: session.tunnels.iter().copied().collect(),
+            remote: far_ends(rules, &self.node.settings).into_iter().collect(),
             rules: [rules.pdrs.len(), rules.fars.len(), rules.qers.len(), rules.urrs.len()],
             volume: self.session_volume(session),
         }
     }
 
-    #[allow(clippy::cast_possible_truncation)] // The low half of a SEID is the index.
-    fn find(&self, seid: Seid) -> Result<usize, Rejection> {
-        let index = (seid.0 as u32) as usize;
-        match self.sessions.get(index) {
-            Some(Some(session)) if session.seid == seid => Ok(index),
-            _ => Err(Rejection::new(Cause::SessionContextNotFound, format!("no session has SEID {seid}"))),
-        }
-    }
-
-    fn by_index(&mut self, index: SessionIndex) -> Option<&mut Session> {
-        self.sessions.get_mut(index.0 as usize)?.as_deref_mut()
+    fn find(&self, seid: Seid) -> Result<SessionIndex, Rejection> {
+        self.sessions.find(seid).ok_or_else(|| no_session(seid))
     }
 
     /// A number that follows from no number issued before.
@@ -180,17 +173,13 @@ impl Upf {
     }
 
     fn new_index(&mut self) -> Result<SessionIndex, Rejection> {
-        if self.live >= self.node.settings.sessions_max {
+        if self.sessions.len() >= self.node.settings.sessions_max {
             return Err(Rejection::new(
                 Cause::NoResourcesAvailable,
-                format!("the node has its {} sessions", self.live),
+                format!("the node has its {} sessions", self.sessions.len()),
             ));
         }
-        let index = self.free_indices.pop().unwrap_or_else(|| {
-            self.sessions.push(None);
-            u32::try_from(self.sessions.len() - 1).unwrap_or(u32::MAX)
-        });
-        Ok(SessionIndex(index))
+        Ok(self.sessions.reserve())
     }
 
     fn give_back(&mut self, leases: &[Lease]) {
@@ -231,20 +220,23 @@ impl Upf {
     }
 
     /// Brings the calendar up to date with the meters of a session.
-    fn schedule(&mut self, index: SessionIndex) {
-        let Some(session) = self.sessions.get_mut(index.0 as usize).and_then(Option::as_deref_mut) else {
-            return;
-        };
+    fn schedule(&mut self, session: &mut Session) {
+        let index = session.index;
         let due = |(&id, meter): (&UrrId, &Meter)| meter.period_ends.map(|at| (id, at));
-        let wanted: BTreeMap<_, _> = session.meters.iter().filter_map(due).collect();
-        for (&id, &at) in session.periods.iter().filter(|&(id, at)| wanted.get(id) != Some(at)) {
+        let wanted: BTreeMap<_, _> = session.kept.meters.iter().filter_map(due).collect();
+        let scheduled = &session.kept.periods;
+        for (&id, &at) in scheduled.iter().filter(|&(id, at)| wanted.get(id) != Some(at)) {
             self.calendar.remove(&(at, index, id));
         }
-        for (&id, &at) in wanted.iter().filter(|&(id, at)| session.periods.get(id) != Some(at)) {
+        for (&id, &at) in wanted.iter().filter(|&(id, at)| scheduled.get(id) != Some(at)) {
             self.calendar.insert((at, index, id));
         }
-        session.periods = wanted;
+        session.kept.periods = wanted;
     }
+}
+
+fn no_session(seid: Seid) -> Rejection {
+    Rejection::new(Cause::SessionContextNotFound, format!("no session has SEID {seid}"))
 }
 
 /// What this node does not do yet is refused, not ignored.
@@ -308,14 +300,13 @@ impl SessionService for Upf {
 
     fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection> {
         let index = self.find(seid)?;
-        if let Some(number) = self.sessions[index].as_deref().map(|session| session.index) {
-            self.set_tunnels(number, &BTreeSet::new());
-        }
-        let Some(mut session) = self.sessions[index].take() else {
-            return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
+        let Some(Session { kept: mut session, .. }) = self.sessions.take(index) else {
+            return Err(no_session(seid));
         };
-        for key in &session.keys {
-            self.node.table.remove(key);
+        let settings = &self.node.settings;
+        self.far_ends.change(index, &far_ends(&session.rules, settings), &BTreeSet::new());
+        for key in all_keys(&session.rules, settings) {
+            self.node.table.remove(&key);
         }
         // The last packets under the old records are counted before the final report is made.
         self.synchronize();
@@ -330,17 +321,15 @@ impl SessionService for Upf {
         self.release_meters(session.meters.values());
         self.give_back(&session.leases);
         for (&id, &due) in &session.periods {
-            self.calendar.remove(&(due, session.index, id));
+            self.calendar.remove(&(due, index, id));
         }
-        self.node.buffer_changed(BufferChange { session: session.index, discard: true });
-        self.free_indices.push(session.index.0);
-        self.live -= 1;
+        self.node.buffer_changed(BufferChange { session: index, discard: true });
         Ok(Deleted { usage_reports })
     }
 
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid> {
-        let index = self.find(seid).ok()?;
-        self.sessions[index].as_deref().map(|session| session.cp_fseid)
+        let index = self.sessions.find(seid)?;
+        self.sessions.get(index).map(|session| session.kept.cp_fseid)
     }
 
     fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent> {

@@ -2,6 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::record::InstanceId;
 use crate::rules::Ipv6Prefix;
 use crate::usage::UsageSlot;
@@ -69,7 +71,7 @@ impl Numbers {
 pub(crate) struct UePools(Vec<(UePool, Numbers, Numbers)>);
 
 /// An address that was given out, to be returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Lease {
     Ipv4(usize, u32),
     Ipv6(usize, u32),

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::rules::{
     BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdr,
     PdrId, Qer, QerId, Rejection, RuleId, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
 };
 
 /// All rules of a session. A copy is changed and compiled; only then it takes the old one's place.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RuleSet {
     pub(crate) pdrs: BTreeMap<PdrId, Pdr>,
     pub(crate) fars: BTreeMap<FarId, Far>,

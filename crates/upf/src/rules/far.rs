@@ -2,10 +2,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 use super::{BarId, FarId, NetworkInstance, Teid};
 
 /// Source and Destination Interface values (TS 29.244 8.2.2, 8.2.24).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Interface {
     /// 0: Access, towards the UE (N3, S1-U/S5-U).
     Access,
@@ -18,7 +20,7 @@ pub enum Interface {
 }
 
 /// Apply Action flags (TS 29.244 8.2.26). Exactly one of drop, forward and buffer is set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplyAction {
     /// DROP.
     pub drop: bool,
@@ -31,7 +33,7 @@ pub struct ApplyAction {
 }
 
 /// Outer Header Creation (TS 29.244 8.2.56) of the GTP-U kinds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OuterHeaderCreation {
     /// The peer's TEID.
     pub teid: Teid,
@@ -42,7 +44,7 @@ pub struct OuterHeaderCreation {
 }
 
 /// Forwarding Parameters (TS 29.244 table 7.5.2.3-2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardingParameters {
     /// Towards where.
     pub destination_interface: Interface,
@@ -55,7 +57,7 @@ pub struct ForwardingParameters {
 }
 
 /// A Forwarding Action Rule, whole (Create FAR, TS 29.244 7.5.2.3).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Far {
     /// Its name within the session.
     pub id: FarId,
@@ -96,7 +98,7 @@ pub struct UpdateFar {
 }
 
 /// Create BAR / Update BAR (TS 29.244 7.5.2.6, 7.5.4.11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferingRule {
     /// Its name within the session.
     pub id: BarId,

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! identifier {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub struct $name(pub $inner);
 
         impl fmt::Display for $name {
@@ -47,7 +49,7 @@ identifier!(
 );
 
 /// Tunnel Endpoint Identifier of GTP-U (TS 29.281 5.1). Zero is reserved for signalling.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Teid(pub u32);
 
 impl fmt::Display for Teid {
@@ -57,7 +59,7 @@ impl fmt::Display for Teid {
 }
 
 /// Network Instance (TS 29.244 8.2.4): the name of an IP domain, compared as it was sent.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NetworkInstance(pub Arc<str>);
 
 impl fmt::Display for NetworkInstance {

@@ -2,10 +2,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 use super::{FarId, Interface, NetworkInstance, PdrId, QerId, Qfi, SdfFilter, Teid, UrrId};
 
 /// A value that the control plane gives, or asks us to choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChooseOr<T> {
     /// The control plane's own choice.
     Given(T),
@@ -14,7 +16,7 @@ pub enum ChooseOr<T> {
 }
 
 /// A fully qualified TEID: the TEID and at least one address (TS 29.244 8.2.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FTeid {
     /// The tunnel endpoint, never zero in a session's rule.
     pub teid: Teid,
@@ -25,7 +27,7 @@ pub struct FTeid {
 }
 
 /// The Local F-TEID of a PDI (TS 29.244 8.2.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LocalFTeid {
     /// Chosen by the control plane.
     Given(FTeid),
@@ -41,7 +43,7 @@ pub enum LocalFTeid {
 }
 
 /// An IPv6 prefix; the bits behind `len` are zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ipv6Prefix {
     /// The prefix, host bits cleared.
     pub addr: Ipv6Addr,
@@ -64,7 +66,7 @@ impl Ipv6Prefix {
 }
 
 /// Whether a UE IP address names the source or the destination of the packets sought (S/D flag).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UeIpRole {
     /// The UE sends: the address is matched against the inner source.
     Source,
@@ -73,7 +75,7 @@ pub enum UeIpRole {
 }
 
 /// UE IP Address (TS 29.244 8.2.62).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UeIpAddress {
     /// IPv4 address of the UE.
     pub ipv4: Option<ChooseOr<Ipv4Addr>>,
@@ -84,7 +86,7 @@ pub struct UeIpAddress {
 }
 
 /// Outer Header Removal (TS 29.244 8.2.64), by description value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OuterHeaderRemoval {
     /// 0: GTP-U/UDP/IPv4.
     GtpUUdpIpv4,
@@ -95,7 +97,7 @@ pub enum OuterHeaderRemoval {
 }
 
 /// Packet Detection Information (TS 29.244 table 7.5.2.2-2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pdi {
     /// Where the packet comes from.
     pub source_interface: Interface,
@@ -112,7 +114,7 @@ pub struct Pdi {
 }
 
 /// A Packet Detection Rule, whole (Create PDR, TS 29.244 7.5.2.2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pdr {
     /// Its name within the session.
     pub id: PdrId,

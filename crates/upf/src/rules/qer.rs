@@ -1,9 +1,11 @@
 //! QoS Enforcement Rules (TS 29.244 7.5.2.5, 7.5.4.5).
 
+use serde::{Deserialize, Serialize};
+
 use super::{QerId, Qfi};
 
 /// Gate Status (TS 29.244 8.2.7): `true` is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
     /// Uplink gate.
     pub uplink: bool,
@@ -12,7 +14,7 @@ pub struct Gate {
 }
 
 /// A pair of rates in kilobits per second (TS 29.244 8.2.8, 8.2.9; 40-bit values).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BitRate {
     /// Uplink rate in kbit/s.
     pub uplink_kbps: u64,
@@ -21,7 +23,7 @@ pub struct BitRate {
 }
 
 /// A QoS Enforcement Rule, whole (Create QER).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qer {
     /// Its name within the session.
     pub id: QerId,

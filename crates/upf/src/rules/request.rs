@@ -3,13 +3,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     BarId, BufferingRule, FTeid, Far, FarId, Pdr, PdrId, Qer, QerId, RuleId, Seid, Teid, UeIpAddress,
     UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReport,
 };
 
 /// F-SEID (TS 29.244 8.2.37).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FSeid {
     /// The identifier, unique at the addresses below.
     pub seid: Seid,

@@ -5,6 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 /// Most port ranges one end of a filter may list.
 const PORT_RANGES_MAX: usize = 16;
 
@@ -19,7 +21,7 @@ pub struct SdfError {
 }
 
 /// An SDF Filter (TS 29.244 8.2.5): a flow description and beside it ToS, SPI and flow label.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SdfFilter {
     /// IP protocol number; `None` is `ip`, any.
     pub protocol: Option<u8>,
@@ -38,7 +40,7 @@ pub struct SdfFilter {
 }
 
 /// One end of a flow description.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowEnd {
     /// The address condition.
     pub address: AddressMatch,
@@ -47,7 +49,7 @@ pub struct FlowEnd {
 }
 
 /// The address condition of a flow description's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AddressMatch {
     /// `any` or `assigned`.
     Any,

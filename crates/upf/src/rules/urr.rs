@@ -2,10 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::UrrId;
 
 /// Measurement Method (TS 29.244 8.2.40).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasurementMethod {
     /// DURAT.
     pub duration: bool,
@@ -18,7 +20,7 @@ pub struct MeasurementMethod {
 macro_rules! flag_set {
     ($(#[$doc:meta])* $name:ident { $($(#[$flag_doc:meta])* $flag:ident = $octet:literal . $bit:literal;)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct $name(u32);
 
         impl $name {
@@ -85,7 +87,7 @@ flag_set!(
 );
 
 /// Volume Threshold and Volume Quota (TS 29.244 8.2.13, 8.2.50), in octets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeThreshold {
     /// Both directions together.
     pub total: Option<u64>,
@@ -96,7 +98,7 @@ pub struct VolumeThreshold {
 }
 
 /// A Usage Reporting Rule, whole (Create URR, TS 29.244 7.5.2.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Urr {
     /// Its name within the session.
     pub id: UrrId,
@@ -139,7 +141,7 @@ pub struct UpdateUrr {
 
 /// Volume Measurement (TS 29.244 8.2.44): octets and packets of the user's own IP packets,
 /// tunnel headers not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// Uplink octets.
     pub uplink_bytes: u64,

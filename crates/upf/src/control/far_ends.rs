@@ -1,0 +1,94 @@
+//! Which sessions use the far end of a tunnel: asked when a peer says that it does not know a TEID
+//! (TS 29.281 7.3.1), and never else, so it may cost a look at the session, but hardly any memory.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use hashbrown::HashTable;
+use kaido_table::Seed;
+
+use crate::record::SessionIndex;
+use crate::rules::Teid;
+
+/// A far end: TEID and peer.
+pub(super) type FarEnd = (Teid, IpAddr);
+
+/// Sessions by a hash of their far ends. Two far ends may have one hash: who asks looks at the sessions.
+#[derive(Debug)]
+pub(super) struct FarEnds {
+    seed: Seed,
+    users: HashTable<User>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct User {
+    far_end: u32,
+    session: SessionIndex,
+}
+
+impl User {
+    /// Spreads 32 bits over the 64 that a table wants.
+    fn spread(self) -> u64 {
+        u64::from(self.far_end).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl FarEnds {
+    pub(super) fn new() -> Self {
+        Self { seed: Seed::random(), users: HashTable::new() }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // Half of the hash is enough, and splitting an address.
+    fn user(&self, (teid, peer): FarEnd, session: SessionIndex) -> User {
+        let peer = match peer {
+            IpAddr::V4(peer) => peer.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(peer) => peer.to_bits(),
+        };
+        let of_peer = self.seed.hash(&peer);
+        User { far_end: self.seed.hash(&(u128::from(of_peer) << 32 | u128::from(teid.0))) as u32, session }
+    }
+
+    /// Exchanges the far ends of a session.
+    pub(super) fn change(&mut self, session: SessionIndex, from: &BTreeSet<FarEnd>, to: &BTreeSet<FarEnd>) {
+        for gone in from.difference(to) {
+            let user = self.user(*gone, session);
+            if let Ok(entry) = self.users.find_entry(user.spread(), |other| *other == user) {
+                entry.remove();
+            }
+        }
+        for new in to.difference(from) {
+            let user = self.user(*new, session);
+            self.users.insert_unique(user.spread(), user, |user| user.spread());
+        }
+    }
+
+    /// Sessions that may use a far end.
+    pub(super) fn candidates(&self, far_end: FarEnd) -> Vec<SessionIndex> {
+        let wanted = self.user(far_end, SessionIndex(0));
+        let same = self.users.iter_hash(wanted.spread()).filter(|user| user.far_end == wanted.far_end);
+        same.map(|user| user.session).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_ends_find_their_sessions_until_they_change() {
+        let far_end = |teid, host| (Teid(teid), IpAddr::from([10, 0, 0, host]));
+        let set = |ends: &[FarEnd]| ends.iter().copied().collect::<BTreeSet<_>>();
+        let mut ends = FarEnds::new();
+        ends.change(SessionIndex(1), &set(&[]), &set(&[far_end(1, 1), far_end(2, 1)]));
+        ends.change(SessionIndex(2), &set(&[]), &set(&[far_end(1, 1), far_end(1, 2)]));
+        let mut users = ends.candidates(far_end(1, 1));
+        users.sort();
+        assert_eq!(users, [SessionIndex(1), SessionIndex(2)]);
+        assert_eq!(ends.candidates(far_end(1, 2)), [SessionIndex(2)]);
+        ends.change(SessionIndex(1), &set(&[far_end(1, 1), far_end(2, 1)]), &set(&[far_end(2, 1)]));
+        assert_eq!(ends.candidates(far_end(1, 1)), [SessionIndex(2)]);
+        ends.change(SessionIndex(2), &set(&[far_end(1, 1), far_end(1, 2)]), &set(&[]));
+        ends.change(SessionIndex(1), &set(&[far_end(2, 1)]), &set(&[]));
+        assert!(ends.users.is_empty());
+    }
+}

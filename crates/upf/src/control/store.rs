@@ -1,0 +1,205 @@
+//! Sessions at rest.
+//!
+//! A session is touched when the control plane or a report concerns it, and lies idle for hours otherwise.
+//! So it is kept as a short string of bytes and unpacked when it is its turn: a microsecond then, and a
+//! tenth of the memory always, which is what millions of sessions are made of.
+
+use crate::record::SessionIndex;
+use crate::rules::Seid;
+
+use super::session::{Kept, Session};
+
+/// One place for a session.
+#[derive(Debug)]
+struct Place {
+    seid: Seid,
+    packed: Option<Box<[u8]>>,
+}
+
+/// All sessions of the node, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    len: u32,
+}
+
+impl Sessions {
+    /// How many there are.
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// A number for a new session.
+    pub(super) fn reserve(&mut self) -> SessionIndex {
+        SessionIndex(self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { seid: Seid(0), packed: None });
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        }))
+    }
+
+    /// Gives back a number that no session got.
+    pub(super) fn release(&mut self, index: SessionIndex) {
+        self.free.push(index.0);
+    }
+
+    /// Puts a session to rest, the first time or again.
+    pub(super) fn put(&mut self, session: &Session) {
+        let Some(place) = self.places.get_mut(session.index.0 as usize) else { return };
+        match postcard::to_allocvec(&session.kept) {
+            Ok(packed) => {
+                self.len += u32::from(place.packed.is_none());
+                *place = Place { seid: session.seid, packed: Some(packed.into_boxed_slice()) };
+            }
+            // Bytes in memory take every value that rules can have.
+            Err(error) => tracing::error!(%error, seid = %session.seid, "a session could not be packed"),
+        }
+    }
+
+    /// The session of a number.
+    pub(super) fn get(&self, index: SessionIndex) -> Option<Session> {
+        self.places.get(index.0 as usize).and_then(|place| unpack(index, place))
+    }
+
+    /// The number of the session with that SEID.
+    #[allow(clippy::cast_possible_truncation)] // The low half of a SEID is the number.
+    pub(super) fn find(&self, seid: Seid) -> Option<SessionIndex> {
+        let index = SessionIndex(seid.0 as u32);
+        let place = self.places.get(index.0 as usize)?;
+        (place.packed.is_some() && place.seid == seid).then_some(index)
+    }
+
+    /// Takes a session out; its number is free from now on.
+    pub(super) fn take(&mut self, index: SessionIndex) -> Option<Session> {
+        let place = self.places.get_mut(index.0 as usize)?;
+        let session = unpack(index, place)?;
+        place.packed = None;
+        self.len -= 1;
+        self.free.push(index.0);
+        Some(session)
+    }
+
+    /// All sessions, in the order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Session> + '_ {
+        self.page(0, usize::MAX)
+    }
+
+    /// Sessions from the `skip`th on, at most `limit`.
+    pub(super) fn page(&self, skip: usize, limit: usize) -> impl Iterator<Item = Session> + '_ {
+        let taken = (0u32..).zip(&self.places).filter(|(_, place)| place.packed.is_some());
+        taken.skip(skip).take(limit).filter_map(|(index, place)| unpack(SessionIndex(index), place))
+    }
+}
+
+fn unpack(index: SessionIndex, place: &Place) -> Option<Session> {
+    match postcard::from_bytes::<Kept>(place.packed.as_deref()?) {
+        Ok(kept) => Some(Session { seid: place.seid, index, kept }),
+        // Only what `put` wrote lies there.
+        Err(error) => {
+            tracing::error!(%error, seid = %place.seid, "a session could not be unpacked");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::rules::{
+        ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters, Gate, Interface,
+        Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId,
+        Qer, QerId, Qfi, SdfFilter, Teid, UeIpAddress, UeIpRole, UrrId,
+    };
+
+    /// A session with something in every kind of field.
+    fn session(index: SessionIndex) -> Session {
+        let mut kept = Kept {
+            cp_fseid: FSeid { seid: Seid(u64::MAX), ipv4: Some([10, 0, 0, 1].into()), ipv6: None },
+            rules: super::super::ruleset::RuleSet::default(),
+            meters: BTreeMap::new(),
+            leases: vec![super::super::pool::Lease::Ipv4(0, 7)],
+            periods: BTreeMap::from([(UrrId(1), SystemTime::UNIX_EPOCH)]),
+        };
+        let pdr = Pdr {
+            id: PdrId(1),
+            precedence: u32::MAX,
+            pdi: Pdi {
+                source_interface: Interface::Access,
+                local_fteid: Some(LocalFTeid::Given(FTeid {
+                    teid: Teid(0x1234_5678),
+                    ipv4: Some([10, 0, 0, 2].into()),
+                    ipv6: Some("2001:db8::1".parse().unwrap()),
+                })),
+                network_instance: Some(NetworkInstance("internet".into())),
+                ue_ip: vec![UeIpAddress {
+                    ipv4: Some(ChooseOr::Given([10, 60, 0, 1].into())),
+                    ipv6: Some(ChooseOr::Given(Ipv6Prefix::of("2001:db8:1::".parse().unwrap(), 64))),
+                    role: UeIpRole::Source,
+                }],
+                qfis: vec![Qfi(9)],
+                sdf_filters: vec![SdfFilter::parse("permit out 17 from 10.0.0.0/8 53 to assigned").unwrap()],
+            },
+            outer_header_removal: Some(OuterHeaderRemoval::GtpUUdpIp),
+            far_id: Some(FarId(1)),
+            urr_ids: vec![UrrId(1)],
+            qer_ids: vec![QerId(1)],
+        };
+        let far = Far {
+            id: FarId(1),
+            apply_action: ApplyAction { forward: true, ..ApplyAction::default() },
+            forwarding: Some(ForwardingParameters {
+                destination_interface: Interface::Core,
+                network_instance: None,
+                outer_header_creation: Some(OuterHeaderCreation {
+                    teid: Teid(1),
+                    ipv4: None,
+                    ipv6: Some("2001:db8::9".parse().unwrap()),
+                }),
+                transport_level_marking: Some(0xb8),
+            }),
+            bar_id: None,
+        };
+        let qer = Qer {
+            id: QerId(1),
+            gate: Gate { uplink: true, downlink: false },
+            mbr: Some(BitRate { uplink_kbps: 1, downlink_kbps: 400_000_000 }),
+            gbr: None,
+            qfi: Some(Qfi(5)),
+        };
+        kept.rules.add_pdr(pdr).unwrap();
+        kept.rules.add_far(far).unwrap();
+        kept.rules.add_qer(qer).unwrap();
+        Session { seid: Seid(1 << 63 | u64::from(index.0)), index, kept }
+    }
+
+    #[test]
+    fn a_session_comes_back_as_it_was_put() {
+        let mut sessions = Sessions::default();
+        let index = sessions.reserve();
+        let put = session(index);
+        sessions.put(&put);
+        assert_eq!(sessions.find(put.seid), Some(index));
+        assert_eq!(sessions.get(index), Some(put.clone()));
+        sessions.put(&put);
+        assert_eq!((sessions.len(), sessions.iter().count()), (1, 1));
+        assert_eq!(sessions.take(index), Some(put.clone()));
+        assert_eq!((sessions.len(), sessions.find(put.seid), sessions.get(index)), (0, None, None));
+        assert_eq!(sessions.take(index), None);
+    }
+
+    #[test]
+    fn a_number_is_given_again_and_an_old_seid_does_not_find_it() {
+        let mut sessions = Sessions::default();
+        let first = sessions.reserve();
+        let old = session(first);
+        sessions.put(&old);
+        sessions.take(first);
+        let again = sessions.reserve();
+        assert_eq!(again, first);
+        sessions.put(&Session { seid: Seid(old.seid.0 | 1 << 40), ..old.clone() });
+        assert_eq!(sessions.find(old.seid), None);
+    }
+}
