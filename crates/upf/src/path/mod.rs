@@ -107,7 +107,10 @@ impl Function for Path {
         let arrivals = &mut arrivals[..batch.len()];
         // What is not of the usual shape, in the order of arrival.
         let mut unusual: ArrayVec<Parsed, BATCH_MAX> = ArrayVec::new();
-        for ((arrived, probe), frame) in arrivals.iter_mut().zip(&mut probes).zip(batch.iter()) {
+        for (n, ((arrived, probe), frame)) in
+            arrivals.iter_mut().zip(&mut probes).zip(batch.iter()).enumerate()
+        {
+            out.prefetch_incoming(port, n, before);
             worker.ports.read(port, frame, arrived);
             if arrived.kind == Kind::Unusual {
                 let parsed = parse(&node.settings, port, frame);
@@ -136,10 +139,9 @@ impl Function for Path {
         let mut exits = [None; BATCH_MAX];
         if worker.is_quiet() {
             worker.prepared.renew(worker.next_hops.generation());
-            for (n, (((exit, frame), arrived), record)) in
-                exits.iter_mut().zip(batch.iter_mut()).zip(arrivals.iter()).zip(&records).enumerate()
+            for (((exit, frame), arrived), record) in
+                exits.iter_mut().zip(batch.iter_mut()).zip(arrivals.iter()).zip(&records)
             {
-                out.prefetch_incoming(port, n, before);
                 if let Some(record) = record {
                     *exit = worker.straight(record, arrived, frame);
                 }

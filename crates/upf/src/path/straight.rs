@@ -218,14 +218,12 @@ fn read_tunnelled(endpoint: EndpointId, packet: &[u8], total: u16, arrived: &mut
     const WITH_EXTENSION: u16 = 0x34ff;
     // Of both forms the shorter, and the octets that make the longer.
     let head = packet.first_chunk::<{ GTPU_AT + gtpu::HEADER_LEN }>()?;
-    let udp_len = be16(head, UDP_AT + 4);
     let length = be16(head, GTPU_AT + 2);
     let teid = be32(head, GTPU_AT + 4);
-    if be16(head, UDP_AT + 2) != gtpu::UDP_PORT
-        || udp_len > total - 20
-        || udp_len < 16
-        || length > udp_len - 16
-    {
+    // Usually nothing follows the inmost packet: then all lengths say the same.
+    let lengths_agree = usize::from(length) + GTPU_AT + gtpu::HEADER_LEN == usize::from(total)
+        && usize::from(be16(head, UDP_AT + 4)) + UDP_AT == usize::from(total);
+    if !lengths_agree || be16(head, UDP_AT + 2) != gtpu::UDP_PORT {
         return None;
     }
     let consumed = match be16(head, GTPU_AT) {
