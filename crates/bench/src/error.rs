@@ -71,6 +71,9 @@ pub enum BenchError {
     /// Huge pages could not be reserved.
     #[error("--reserve-hugepages: {0}")]
     Reserve(std::io::Error),
+    /// The shared queue's workers could not run.
+    #[error("shared queue: {0}")]
+    Shared(std::io::Error),
     /// A thread could not be made or panicked.
     #[error("a thread of the table's measurement failed")]
     Thread,

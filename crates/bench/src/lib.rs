@@ -23,6 +23,7 @@ mod render;
 mod report;
 mod rounds;
 mod run;
+mod shared;
 mod stats;
 mod table;
 
@@ -32,5 +33,6 @@ pub use machine::{HugePages, Machine, Pmu};
 pub use plan::Plan;
 pub use report::{ChainResult, PathResult, Report, RunInfo, SessionResult, Skipped, goal};
 pub use run::run;
+pub use shared::{SharedCosts, SharedResult};
 pub use stats::Summary;
 pub use table::TableResult;

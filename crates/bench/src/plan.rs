@@ -17,6 +17,8 @@ pub struct Plan {
     pub table_keys_max: u32,
     /// Values to replace in it, for each number of writers.
     pub soak: u64,
+    /// Packets of a round through the shared queue.
+    pub shared_packets: u32,
     /// Reserve huge pages for the run, and give them back.
     pub reserve_hugepages: bool,
     /// Orders of sessions, keys and lines come from it.
@@ -37,6 +39,7 @@ impl Plan {
             chain_runs_per_round: 200_000,
             table_keys_max: 2 * MILLION,
             soak: 10_000_000,
+            shared_packets: 2_000_000,
             reserve_hugepages: false,
             seed: 1,
         }
@@ -51,6 +54,7 @@ impl Plan {
             chain_runs_per_round: 100_000,
             table_keys_max: MILLION / 2,
             soak: 2_000_000,
+            shared_packets: 500_000,
             ..Self::full()
         }
     }

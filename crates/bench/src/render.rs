@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use crate::machine::Machine;
 use crate::report::{ChainResult, PathResult, Report, RunInfo, SessionResult, goal};
+use crate::shared::SharedResult;
 use crate::table::TableResult;
 
 impl Display for Report {
@@ -14,6 +15,7 @@ impl Display for Report {
         sessions(f, &self.sessions)?;
         chains(f, &self.xdp_map_chain)?;
         tables(f, &self.tables)?;
+        shared_queue(f, &self.shared_queue)?;
         if !self.skipped.is_empty() {
             writeln!(f, "\nSkipped")?;
             for skipped in &self.skipped {
@@ -205,6 +207,42 @@ fn tables(f: &mut Formatter<'_>, results: &[TableResult]) -> fmt::Result {
     if let Some(one) = results.iter().find(|result| result.writers == 1) {
         let met = one.replaces_per_second >= goal::REPLACES_PER_SECOND && one.lookup_misses == 0;
         writeln!(f, "  a million replacements a second by one writer, none missed: {}", yes(Some(met)))?;
+    }
+    Ok(())
+}
+
+fn shared_queue(f: &mut Formatter<'_>, results: &[SharedResult]) -> fmt::Result {
+    let Some(first) = results.first() else { return Ok(()) };
+    let distance = first.round_trip_ns.map_or("unknown".to_owned(), |ns| format!("{ns:.0} ns"));
+    writeln!(
+        f,
+        "\nShared queue: one ring in memory, {} ns of work a packet; core to core and back {distance}; cycles of the TSC",
+        first.work_ns,
+    )?;
+    writeln!(
+        f,
+        "  mode            workers    Mpps  × one  reordered  extent  cycles/packet  claim/block  commit/block  retries  \
+         stalls  stall cycles"
+    )?;
+    for result in results {
+        write!(
+            f,
+            "  {:<15} {:>7} {:>7.2} {:>6.2} {:>10} {:>7}",
+            result.mode, result.workers, result.mpps, result.times_one, result.reordered, result.extent_max,
+        )?;
+        match &result.counters {
+            Some(costs) => writeln!(
+                f,
+                "  {:>13.1} {:>12.1} {:>13.1} {:>8} {:>7} {:>13}",
+                costs.cycles_per_packet,
+                costs.claim_cycles_per_block,
+                costs.commit_cycles_per_block,
+                costs.cas_retries,
+                costs.window_stalls,
+                costs.stall_cycles,
+            )?,
+            None => writeln!(f, "  simulated from the measured costs")?,
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::frames::Direction;
 use crate::machine::Machine;
+use crate::shared::SharedResult;
 use crate::stats::Summary;
 use crate::table::TableResult;
 
@@ -40,6 +41,8 @@ pub struct Report {
     pub xdp_map_chain: Vec<ChainResult>,
     /// The session table.
     pub tables: Vec<TableResult>,
+    /// Several workers on one queue.
+    pub shared_queue: Vec<SharedResult>,
     /// What was left out, and why.
     pub skipped: Vec<Skipped>,
 }
@@ -295,6 +298,7 @@ pub(crate) mod tests {
                 Some(60.0),
             )],
             tables: Vec::new(),
+            shared_queue: Vec::new(),
             skipped: vec![Skipped { name: "a case".into(), reason: "a reason".into() }],
         }
     }

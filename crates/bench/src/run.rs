@@ -16,7 +16,7 @@ use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
 use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
 use crate::rounds::{Frames, touched_bytes};
-use crate::table;
+use crate::{shared, table};
 
 /// Huge pages asked for, per session: its share of table, records, counters and of the floor's working set.
 const HUGE_BYTES_PER_SESSION: u64 = 640;
@@ -79,6 +79,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
     let cpu = pinned.as_ref().map(|pinned| pinned.cpu);
     drop(pinned);
     let tables = context.tables()?;
+    stopped(stop)?;
+    let shared_queue = shared::run(cores(), plan.rounds, plan.shared_packets, progress)?;
     Ok(Report {
         machine: Machine::describe(&before, pages),
         run: RunInfo {
@@ -97,6 +99,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         sessions: context.sessions,
         xdp_map_chain,
         tables,
+        shared_queue,
         skipped: context.skipped,
     })
 }
