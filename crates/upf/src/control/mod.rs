@@ -110,17 +110,15 @@ impl Upf {
         self.sessions.page(skip, limit).map(|session| self.summary(&session)).collect()
     }
 
-    /// Volume of all sessions since they began, by the URR of each that saw the most.
+    /// Volume of all sessions since they began, by the first URR of each.
     pub fn volume(&self) -> Volume {
-        self.sessions.iter().map(|session| self.session_volume(&session)).fold(
-            Volume::default(),
-            |sum, volume| Volume {
-                uplink_bytes: sum.uplink_bytes + volume.uplink_bytes,
-                downlink_bytes: sum.downlink_bytes + volume.downlink_bytes,
-                uplink_packets: sum.uplink_packets + volume.uplink_packets,
-                downlink_packets: sum.downlink_packets + volume.downlink_packets,
-            },
-        )
+        let volumes = self.sessions.counters().map(|slot| self.node.usage.read(slot));
+        volumes.fold(Volume::default(), |sum, volume| Volume {
+            uplink_bytes: sum.uplink_bytes + volume.uplink_bytes,
+            downlink_bytes: sum.downlink_bytes + volume.downlink_bytes,
+            uplink_packets: sum.uplink_packets + volume.uplink_packets,
+            downlink_packets: sum.downlink_packets + volume.downlink_packets,
+        })
     }
 
     fn session_volume(&self, session: &Session) -> Volume {

@@ -6,6 +6,7 @@
 
 use crate::record::SessionIndex;
 use crate::rules::Seid;
+use crate::usage::UsageSlot;
 
 use super::session::{Kept, Session};
 
@@ -14,6 +15,8 @@ use super::session::{Kept, Session};
 struct Place {
     seid: Seid,
     packed: Option<Box<[u8]>>,
+    /// The counter of its first URR, to be read without unpacking.
+    counter: Option<UsageSlot>,
 }
 
 /// All sessions of the node, by their numbers.
@@ -33,7 +36,7 @@ impl Sessions {
     /// A number for a new session.
     pub(super) fn reserve(&mut self) -> SessionIndex {
         SessionIndex(self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { seid: Seid(0), packed: None });
+            self.places.push(Place { seid: Seid(0), packed: None, counter: None });
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         }))
     }
@@ -49,7 +52,8 @@ impl Sessions {
         match postcard::to_allocvec(&session.kept) {
             Ok(packed) => {
                 self.len += u32::from(place.packed.is_none());
-                *place = Place { seid: session.seid, packed: Some(packed.into_boxed_slice()) };
+                let counter = session.kept.meters.values().next().map(|meter| meter.slot);
+                *place = Place { seid: session.seid, packed: Some(packed.into_boxed_slice()), counter };
             }
             // Bytes in memory take every value that rules can have.
             Err(error) => tracing::error!(%error, seid = %session.seid, "a session could not be packed"),
@@ -73,18 +77,18 @@ impl Sessions {
     pub(super) fn take(&mut self, index: SessionIndex) -> Option<Session> {
         let place = self.places.get_mut(index.0 as usize)?;
         let session = unpack(index, place)?;
-        place.packed = None;
+        (place.packed, place.counter) = (None, None);
         self.len -= 1;
         self.free.push(index.0);
         Some(session)
     }
 
-    /// All sessions, in the order of their numbers.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Session> + '_ {
-        self.page(0, usize::MAX)
+    /// The counter of every session's first URR.
+    pub(super) fn counters(&self) -> impl Iterator<Item = UsageSlot> + '_ {
+        self.places.iter().filter_map(|place| place.counter)
     }
 
-    /// Sessions from the `skip`th on, at most `limit`.
+    /// Sessions from the `skip`th on, at most `limit`, in the order of their numbers.
     pub(super) fn page(&self, skip: usize, limit: usize) -> impl Iterator<Item = Session> + '_ {
         let taken = (0u32..).zip(&self.places).filter(|(_, place)| place.packed.is_some());
         taken.skip(skip).take(limit).filter_map(|(index, place)| unpack(SessionIndex(index), place))
@@ -184,7 +188,7 @@ mod tests {
         assert_eq!(sessions.find(put.seid), Some(index));
         assert_eq!(sessions.get(index), Some(put.clone()));
         sessions.put(&put);
-        assert_eq!((sessions.len(), sessions.iter().count()), (1, 1));
+        assert_eq!((sessions.len(), sessions.page(0, 9).count(), sessions.page(1, 9).count()), (1, 1, 0));
         assert_eq!(sessions.take(index), Some(put.clone()));
         assert_eq!((sessions.len(), sessions.find(put.seid), sessions.get(index)), (0, None, None));
         assert_eq!(sessions.take(index), None);
