@@ -35,7 +35,7 @@ impl Plan {
             sessions: vec![1, 65_536, MILLION, 16_640_000],
             frames: vec![64, 128, 256, 512, 1024, 1424, 3024],
             rounds: 15,
-            packets_per_round: 65_536,
+            packets_per_round: 32_768,
             chain_runs_per_round: 200_000,
             table_keys_max: 2 * MILLION,
             soak: 10_000_000,

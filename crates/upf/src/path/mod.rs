@@ -1,10 +1,13 @@
 //! The packet path: one worker's side of the user plane.
 //!
+//! A batch goes through four stages in groups, each group a stage behind the one before it, so that the lines which one stage
+//! asks for come while the others compute:
+//!
 //! ```text
-//!  batch ─▶ read all, hash ─▶ compare all tags ─▶ compare all keys ─▶ act on each ─▶ transmit
-//!             prefetch buckets   prefetch records    prefetch counters   │
-//!                                                                        ├ straight: one copy of headers made beforehand
-//!                                                                        └ else: rules · filters · gate · buffering · answers
+//!  read, hash ─▶ compare tags ─▶ compare keys ─▶ act ─▶ transmit
+//!   ╎ next batch's  ╎ records        ╎ counters     ├ straight: one copy of headers made beforehand
+//!   ╎ headers,      ╎                ╎              └ else: rules · filters · gate · buffering · answers
+//!   ╎ buckets       ╎                ╎
 //! ```
 
 mod answer;
@@ -16,6 +19,7 @@ mod outer;
 mod parse;
 mod straight;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -91,6 +95,18 @@ impl Path {
     }
 }
 
+/// Packets that go through a stage together: so many lines as a core waits for at a time.
+const GROUP: usize = 8;
+/// Read, compare tags, compare keys, act.
+const STAGES: usize = 4;
+
+/// The packets of a group, if there are so many.
+#[inline(always)]
+fn group(number: usize, packets: usize) -> Option<Range<usize>> {
+    let first = number.checked_mul(GROUP).filter(|&first| first < packets)?;
+    Some(first..packets.min(first + GROUP))
+}
+
 impl Function for Path {
     fn name(&self) -> &'static str {
         "upf"
@@ -104,46 +120,57 @@ impl Function for Path {
         let before = worker.ports.headers_ahead(port);
         let mut probes = [Probe::default(); BATCH_MAX];
         let mut arrivals = [Arrived::default(); BATCH_MAX];
-        let arrivals = &mut arrivals[..batch.len()];
         // What is not of the usual shape, in the order of arrival.
         let mut unusual: ArrayVec<Parsed, BATCH_MAX> = ArrayVec::new();
-        for (n, ((arrived, probe), frame)) in
-            arrivals.iter_mut().zip(&mut probes).zip(batch.iter()).enumerate()
-        {
-            out.prefetch_incoming(port, n, before);
-            worker.ports.read(port, frame, arrived);
-            if arrived.kind == Kind::Unusual {
-                let parsed = parse(&node.settings, port, frame);
-                if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
-                    (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
-                }
-                unusual.push(parsed);
-            }
-            if arrived.kind != Kind::Unusual {
-                *probe = stages.hash(&arrived.key);
-            }
-        }
-        for probe in &mut probes[..arrivals.len()] {
-            stages.probe(probe);
-        }
         let mut records = [None; BATCH_MAX];
-        for ((record, probe), arrived) in records.iter_mut().zip(probes).zip(arrivals.iter()) {
-            if arrived.kind != Kind::Unusual {
-                *record = stages.resolve(probe, &arrived.key);
-                if let Some(&slot) = record.and_then(|record: &Record| record.folded_usage().first()) {
-                    node.usage.prefetch(slot);
-                }
-            }
-        }
         // Where each packet leaves that needs nothing more.
         let mut exits = [None; BATCH_MAX];
-        if worker.is_quiet() {
+        let quiet = worker.is_quiet();
+        if quiet {
             worker.prepared.renew(worker.next_hops.generation());
-            for (((exit, frame), arrived), record) in
-                exits.iter_mut().zip(batch.iter_mut()).zip(arrivals.iter()).zip(&records)
+        }
+        let frames = batch.as_mut_slice();
+        let groups = frames.len().div_ceil(GROUP);
+        for step in 0..groups + STAGES - 1 {
+            if let Some(range) = group(step, frames.len()) {
+                for n in range {
+                    out.prefetch_incoming(port, n, before);
+                    let (arrived, frame) = (&mut arrivals[n], &frames[n]);
+                    worker.ports.read(port, frame, arrived);
+                    if arrived.kind == Kind::Unusual {
+                        let parsed = parse(&node.settings, port, frame);
+                        if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
+                            (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
+                        }
+                        unusual.push(parsed);
+                    }
+                    if arrived.kind != Kind::Unusual {
+                        probes[n] = stages.hash(&arrived.key);
+                    }
+                }
+            }
+            if let Some(range) = group(step.wrapping_sub(1), frames.len()) {
+                probes[range].iter_mut().for_each(|probe| stages.probe(probe));
+            }
+            if let Some(range) = group(step.wrapping_sub(2), frames.len()) {
+                for n in range {
+                    if arrivals[n].kind != Kind::Unusual {
+                        records[n] = stages.resolve(probes[n], &arrivals[n].key);
+                        if let Some(&slot) =
+                            records[n].and_then(|record: &Record| record.folded_usage().first())
+                        {
+                            node.usage.prefetch(slot);
+                        }
+                    }
+                }
+            }
+            if let Some(range) = group(step.wrapping_sub(3), frames.len())
+                && quiet
             {
-                if let Some(record) = record {
-                    *exit = worker.straight(record, arrived, frame);
+                for n in range {
+                    if let Some(record) = records[n] {
+                        exits[n] = worker.straight(record, &arrivals[n], &mut frames[n]);
+                    }
                 }
             }
         }
