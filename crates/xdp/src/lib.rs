@@ -20,7 +20,6 @@ mod error;
 pub mod fastpath;
 mod prefix;
 pub mod speed;
-mod spread;
 mod steering;
 mod table;
 
@@ -28,5 +27,5 @@ pub use abi::{ADDRESSES_MAX, Class, Counters, PREFIXES_MAX, Pass, QUEUES_MAX, TA
 pub use attach::{AttachMode, PLAIN_MTU_MAX, interface_mac};
 pub use error::Error;
 pub use fastpath::{FastPath, FastPathConfig, FastPathError};
-pub use spread::{teid_hash, ue_hash};
+pub use kaido_wire::spread::{teid_hash, ue_hash};
 pub use steering::{Action, Roles, SteerBy, Steering, SteeringConfig, TestRun};
