@@ -214,7 +214,7 @@ impl Worker {
         self.ports.iter().all(|port| port.queue.readiness().is_some() || port.queue.is_exhausted())
     }
 
-    fn pause(&self, pause: Pause) {
+    fn pause(&mut self, pause: Pause) {
         match pause {
             Pause::Spin => std::hint::spin_loop(),
             Pause::Yield => std::thread::yield_now(),
@@ -222,12 +222,23 @@ impl Worker {
                 self.counters.poll_counters().napped();
                 std::thread::sleep(nap);
             }
-            Pause::Sleep(sleep) => self.counters.poll_counters().slept(self.sleep(sleep)),
+            Pause::Sleep(sleep) => {
+                let woken = self.sleep(sleep);
+                self.counters.poll_counters().slept(woken);
+            }
         }
     }
 
     /// Sleeps until a port is readable or the time is over; whether a port was.
-    fn sleep(&self, sleep: Duration) -> bool {
+    fn sleep(&mut self, sleep: Duration) -> bool {
+        // Each is asked, whatever the others say: it may have to prepare.
+        let mut busy = false;
+        for port in &mut self.ports {
+            busy |= !port.queue.may_sleep();
+        }
+        if busy {
+            return true;
+        }
         let mut polled: Vec<PollFd<'_>> = self
             .ports
             .iter()

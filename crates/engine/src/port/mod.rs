@@ -72,6 +72,12 @@ pub trait Port: Send {
         None
     }
 
+    /// Called before the worker sleeps until [`readiness`](Self::readiness): `false` when something waits already that
+    /// would not wake it.
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+
     /// What a port has beside others when its queue is shared with other workers.
     fn shared(&self) -> Option<Shared> {
         None

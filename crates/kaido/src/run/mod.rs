@@ -2,6 +2,7 @@
 
 mod control;
 mod ports;
+mod queues;
 mod server;
 
 use std::io::IsTerminal;
