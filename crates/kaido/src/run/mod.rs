@@ -4,6 +4,7 @@ mod control;
 mod ports;
 mod queues;
 mod server;
+mod workers;
 
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr};

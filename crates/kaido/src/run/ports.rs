@@ -277,7 +277,7 @@ impl Device {
                     QueueFault::Register(_) => "steering needs root, or CAP_BPF and CAP_NET_ADMIN".to_owned(),
                     QueueFault::Wake(_) => "raise the limit of open files".to_owned(),
                 };
-                fault(config, format!("{name}: {error}"), help)
+                fault(config, error, help)
             })?;
         self.how = format!("af_xdp, {mode:?}").to_lowercase();
         for (worker, port) in queues.iter_mut().zip(ports) {
