@@ -22,6 +22,9 @@ use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
 use thiserror::Error;
 
 use self::control::{Control, datagram_buffer, listen};
+pub(crate) use self::ports::receive_queues;
+pub(crate) use self::queues::Plan;
+
 use self::ports::Opened;
 use self::server::Server;
 use crate::config::{Config, LogFormat};

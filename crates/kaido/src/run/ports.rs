@@ -296,7 +296,7 @@ fn routable(interface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
 }
 
 /// How many queues an interface receives on.
-fn receive_queues(name: &str) -> usize {
+pub(crate) fn receive_queues(name: &str) -> usize {
     let listed = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
     let names = listed.into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter(|queue| queue.to_string_lossy().starts_with("rx-")).count().max(1)

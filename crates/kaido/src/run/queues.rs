@@ -6,6 +6,7 @@
 //! | rss, by UE or TEID | 1 to as many as workers | one a queue | its queue if there is one, and what the others hand over |
 //! | shared, shared-ordered | 1 | one | blocks of the one queue |
 
+use std::fmt;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(super) struct Device<'d> {
 /// Why an interface does not go with the workers.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("{name} has {queues} receive queues and there are {workers} workers")]
-pub(super) struct Mismatch {
+pub(crate) struct Mismatch {
     name: String,
     queues: usize,
     workers: usize,
@@ -40,22 +41,29 @@ pub(super) struct Mismatch {
 }
 
 impl Mismatch {
+    /// How many queues would do.
+    pub(crate) fn queues_wanted(&self) -> usize {
+        if self.mode == QueueMode::Rss { self.workers } else { 1 }
+    }
+
+    /// The ways out, other than so many queues.
+    pub(crate) fn otherwise(&self) -> String {
+        let Self { queues, workers, mode, .. } = self;
+        match mode {
+            QueueMode::Shared | QueueMode::SharedOrdered => {
+                format!("node.queue_mode = \"{mode}\" shares one queue; or node.queue_mode = \"rss\"")
+            }
+            // The program drops what comes in on a queue without a socket.
+            QueueMode::Rss if queues > workers => format!("or node.workers = {queues}"),
+            QueueMode::Rss => format!(
+                "or node.workers = {queues}; or node.steer_by = \"ue\", or node.queue_mode = \"shared\", which make do with fewer queues"
+            ),
+        }
+    }
+
     /// The ways out.
     pub(super) fn help(&self) -> String {
-        let Self { name, queues, workers, mode } = self;
-        if *mode != QueueMode::Rss {
-            return format!(
-                "node.queue_mode = \"{mode}\" shares one queue: `ethtool -L {name} combined 1`, or node.queue_mode = \"rss\""
-            );
-        }
-        // The program drops what comes in on a queue without a socket.
-        let even = format!("`ethtool -L {name} combined {workers}`, or node.workers = {queues}");
-        if queues > workers {
-            return even;
-        }
-        format!(
-            "{even}; or node.steer_by = \"ue\", or node.queue_mode = \"shared\", which make do with fewer queues"
-        )
+        format!("`ethtool -L {} combined {}`; {}", self.name, self.queues_wanted(), self.otherwise())
     }
 }
 
@@ -78,14 +86,14 @@ pub(super) enum QueueFault {
 
 /// How workers get at packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     workers: usize,
     mode: QueueMode,
     by: Option<SpreadBy>,
 }
 
 impl Plan {
-    pub(super) fn of(node: &NodeConfig) -> Self {
+    pub(crate) fn of(node: &NodeConfig) -> Self {
         Self {
             workers: usize::from(*node.workers.get_ref()),
             mode: (*node.queue_mode.get_ref()).into(),
@@ -97,8 +105,16 @@ impl Plan {
         }
     }
 
+    /// Whether each worker has a queue of a port for itself, where there are enough.
+    pub(crate) fn uses_queues(self) -> bool {
+        self.mode == QueueMode::Rss
+    }
+
     /// Whether an interface with so many queues will do.
-    fn check(self, name: &str, queues: usize) -> Result<(), Mismatch> {
+    ///
+    /// # Errors
+    /// When not; it knows the ways out.
+    pub(crate) fn check(self, name: &str, queues: usize) -> Result<(), Mismatch> {
         let good = match (self.mode, self.by) {
             (QueueMode::Shared | QueueMode::SharedOrdered, _) => queues == 1,
             (QueueMode::Rss, None) => queues == self.workers,
@@ -208,6 +224,17 @@ fn share(
     Ok(SharedQueue::new(socket, order))
 }
 
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match self.by {
+            None => "",
+            Some(SpreadBy::Ue) => " by UE",
+            Some(SpreadBy::Teid) => " by TEID",
+        };
+        write!(f, "{}{by}", self.mode)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,7 +252,7 @@ mod tests {
         assert_eq!(refused(QueueMode::SharedOrdered, None, 1), None);
         for (mode, by, queues, wanted) in [
             (QueueMode::Rss, None, 1, "node.steer_by = \"ue\""),
-            (QueueMode::Rss, None, 3, "`ethtool -L n3 combined 2`, or node.workers = 3"),
+            (QueueMode::Rss, None, 3, "`ethtool -L n3 combined 2`; or node.workers = 3"),
             (QueueMode::Rss, Some(SpreadBy::Ue), 3, "node.workers = 3"),
             (QueueMode::Shared, None, 2, "`ethtool -L n3 combined 1`"),
             (QueueMode::SharedOrdered, None, 2, "node.queue_mode = \"shared-ordered\" shares one queue"),
