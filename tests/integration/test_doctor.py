@@ -67,7 +67,7 @@ def test_a_veth_is_seen_as_it_is(binary: Path, net: Topology) -> None:
         assert "veth" in str(findings[name, "interface"]["said"])
         assert findings[name, "xdp"]["verdict"] == "ok"
         assert "native" in str(findings[name, "xdp"]["said"])
-        assert str(findings[name, "queues"]["said"]).startswith("1 receive queues")
+        assert str(findings[name, "queues"]["said"]).startswith("receive queues: 1 of ")
     for found in findings.values():
         assert set(found) == {"subject", "check", "verdict", "said", "commands"}
         assert found["verdict"] in ("ok", "advice")
@@ -96,7 +96,7 @@ def test_a_configuration_is_judged_with_its_ports(binary: Path, net: Topology, t
     code, _, findings = ask(binary, net.upf, "--config", str(file))
     assert code == 0
     assert findings["n3", "queues"]["verdict"] == "ok"
-    assert "2 workers, rss by UE" in str(findings["n3", "queues"]["said"])
+    assert "workers: 2, rss by UE" in str(findings["n3", "queues"]["said"])
 
 
 def test_advice_is_a_command_that_helps(binary: Path, net: Topology, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Checks the order of numbered datagrams (`kaido sim --traffic`) that arrive on an interface, by a packet socket.
+"""Checks the order in which numbered datagrams (`kaido sim --traffic`) arrive on an interface.
 
-Run in the data network's namespace: `python3 -m rig.order IFACE --out FILE` until SIGTERM. A datagram is late when
-one with a greater number was there before it, of all or of its source.
+Run in the data network's namespace: `python3 -m rig.order IFACE --out FILE` until SIGTERM. It has a packet
+socket of its own. A datagram is late when one with a greater number was there before it, of all or of its
+source.
 """
 
 from __future__ import annotations

@@ -251,16 +251,18 @@ fn isolation(facts: &Facts, pinned: &[usize]) -> Finding {
     if pinned.iter().all(|cpu| facts.isolated.contains(cpu)) {
         return Finding::ok(SUBJECT, "isolated_cpus", format!("{isolated}, all workers' among them"));
     }
+    if facts.cpus.iter().all(|cpu| pinned.contains(cpu)) {
+        let said = "every CPU is a worker's: one left to the kernel and the control plane disturbs them less";
+        return Finding::advice(SUBJECT, "isolated_cpus", said);
+    }
     let mut cpus = pinned.to_vec();
     cpus.sort_unstable();
     cpus.dedup();
     let cpus = cpu_list_of(&cpus);
-    let said = format!(
-        "the kernel schedules other work on the workers' CPUs {cpus}; boot it with the parameters below"
-    );
-    Finding::advice(SUBJECT, "isolated_cpus", said).run(format!(
-        "grubby --update-kernel=ALL --args=\"isolcpus=managed_irq,domain,{cpus} nohz_full={cpus} rcu_nocbs={cpus}\""
-    ))
+    let said = format!("the kernel schedules other work on the workers' CPUs {cpus}; boot it otherwise");
+    let parameters = format!("isolcpus=managed_irq,domain,{cpus} nohz_full={cpus} rcu_nocbs={cpus}");
+    Finding::advice(SUBJECT, "isolated_cpus", said)
+        .run(format!("sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{parameters} /' /etc/default/grub && update-grub"))
 }
 
 #[cfg(test)]
@@ -340,6 +342,8 @@ mod tests {
         assert!(found(&slow, "", "governor").commands[0].starts_with("cpupower"));
         let pinned = found(&good(), "cpus = [3, 2]", "isolated_cpus");
         assert!(pinned.commands[0].contains("nohz_full=2-3"), "{:?}", pinned.commands);
+        let all = found(&good(), "cpus = [0, 1, 2, 3]", "isolated_cpus");
+        assert_eq!((all.verdict, all.commands.len()), (Verdict::Advice, 0));
         let isolated = Facts { isolated: vec![2, 3], ..good() };
         assert_eq!(found(&isolated, "cpus = [2]", "isolated_cpus").verdict, Verdict::Ok);
         assert_eq!(found(&isolated, "", "isolated_cpus").verdict, Verdict::Advice);

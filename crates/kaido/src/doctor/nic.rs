@@ -215,7 +215,7 @@ impl Judge<'_> {
     fn queues(&self) -> Finding {
         let now = self.facts.receive_queues;
         let most = self.facts.channels.map_or(0, |channels| channels.receive_max as usize).max(now);
-        let said = format!("{now} receive queues of {most}");
+        let said = format!("receive queues: {now} of {most}");
         let Some(node) = self.node else { return self.ok("queues", said) };
         if let Err(mismatch) = Plan::of(node).check(self.name(), now) {
             let wanted = mismatch.queues_wanted();
@@ -225,10 +225,10 @@ impl Judge<'_> {
         let workers = usize::from(*node.workers.get_ref());
         if Plan::of(node).uses_queues() && now < workers && now < most {
             return self
-                .advice("queues", format!("{said}, and {workers} workers: one receives for others"))
+                .advice("queues", format!("{said}, and workers: {workers}; some receive for others"))
                 .run(self.set_queues(workers.min(most)));
         }
-        self.ok("queues", format!("{said}, {workers} workers, {}", Plan::of(node)))
+        self.ok("queues", format!("{said}; workers: {workers}, {}", Plan::of(node)))
     }
 
     fn set_queues(&self, queues: usize) -> String {
