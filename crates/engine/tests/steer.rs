@@ -1,4 +1,5 @@
 //! The software stage of steering, over ports in memory.
+#![cfg(not(any(loom, shuttle)))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::HashMap;
