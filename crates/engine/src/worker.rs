@@ -76,7 +76,7 @@ impl Worker {
     }
 
     /// One round: receives a batch from every port, has it processed, sends what came out. Returns the
-    /// packets received.
+    /// packets received, or handed over to other workers; 0 when there was nothing to do.
     pub fn step(&mut self) -> usize {
         self.round(Instant::now())
     }
@@ -93,6 +93,8 @@ impl Worker {
             if !self.batch.is_empty() {
                 received += self.batch.len();
                 self.process(index, now);
+            } else {
+                received += self.ports[index].queue.handed_over();
             }
             if self.ports[index].shared.is_some() {
                 self.finish_block(index, now);

@@ -154,9 +154,9 @@ fn what_finds_its_ring_full_is_dropped_and_counted() {
     let mut ports = ports(std::slice::from_ref(&wire), 2, SpreadBy::Ue);
     let ue =
         (0..).find(|&ue| spread::target(spread::ue_hash(&downlink(ue, 0), false).unwrap(), 2) == 1).unwrap();
-    (0..1000).for_each(|_| assert!(wire.send(downlink(ue, 0))));
+    (0..3000).for_each(|_| assert!(wire.send(downlink(ue, 0))));
     let (mut first, mut second) = (pool.cache(), pool.cache());
-    for _ in 0..40 {
+    for _ in 0..100 {
         assert_eq!(received(&mut ports[0], &mut first), [[0u8; 0]; 0]);
     }
     let mut taken = 0;
@@ -169,7 +169,7 @@ fn what_finds_its_ring_full_is_dropped_and_counted() {
     }
     let mut told = Vec::new();
     ports[0].losses(&mut |reason, count| told.push((reason, count)));
-    assert_eq!(told, [(DropReason::HandoverFull, 1000 - taken as u64)]);
+    assert_eq!(told, [(DropReason::HandoverFull, 3000 - taken as u64)]);
     ports[0].losses(&mut |reason, count| panic!("{reason:?} {count} is told twice"));
     drop((first, second));
     assert_eq!(pool.free_frames(), 4096);
@@ -192,6 +192,7 @@ fn a_sleeping_worker_is_woken_by_what_is_handed_over() {
         assert!(!is_readable(&ports[1]), "round {round}");
         wire.send(downlink(ue, 0));
         assert!(received(&mut ports[0], &mut caches[0]).is_empty());
+        assert_eq!((ports[0].handed_over(), ports[0].handed_over()), (1, 0), "work, though not its own");
         assert!(is_readable(&ports[1]), "round {round}");
         assert!(!ports[1].may_sleep(), "something waits");
         assert_eq!(received(&mut ports[1], &mut caches[1]).len(), 1);

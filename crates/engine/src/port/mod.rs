@@ -72,6 +72,11 @@ pub trait Port: Send {
         None
     }
 
+    /// Packets that were received for other workers since the last call: this one had work, though it sees none of them.
+    fn handed_over(&mut self) -> usize {
+        0
+    }
+
     /// Called before the worker sleeps until [`readiness`](Self::readiness): `false` when something waits already that
     /// would not wake it.
     fn may_sleep(&mut self) -> bool {

@@ -17,7 +17,7 @@ use crate::port::Port;
 use crate::shared::Claimed;
 
 /// Packets that wait for a worker in a ring, at most.
-const CAPACITY: u32 = 512;
+const CAPACITY: u32 = 1024;
 
 /// What a worker has of the device.
 pub struct SteerQueue {
@@ -83,6 +83,8 @@ struct Stage {
     arrivals: Batch,
     /// What of it is this worker's and found no room yet.
     own: Batch,
+    /// Packets for other workers that were not told of.
+    handed_over: usize,
     /// Packets that were dropped and not told of.
     dropped: u64,
 }
@@ -126,7 +128,7 @@ pub fn steer(queues: Vec<SteerQueue>, rules: &SteerRules) -> io::Result<Vec<Stee
             };
             let outboxes = inboxes.iter_mut().enumerate().map(outbox).collect();
             let (arrivals, own) = (Batch::new(), Batch::new());
-            Stage { rules: rules.clone(), outboxes, arrivals, own, dropped: 0 }
+            Stage { rules: rules.clone(), outboxes, arrivals, own, handed_over: 0, dropped: 0 }
         });
         stages.push(stage);
     }
@@ -173,6 +175,7 @@ impl Stage {
             match &mut self.outboxes[worker] {
                 None => self.own.push(frame),
                 Some(outbox) => {
+                    self.handed_over += 1;
                     if let Err(frame) = outbox.to.put(frame) {
                         self.dropped += 1;
                         pool.release(frame);
@@ -247,6 +250,10 @@ impl Port for SteeredPort {
             (None, Some(_)) => self.port.readiness(),
             (None, None) => Some(self.doorbell.event.as_fd()),
         }
+    }
+
+    fn handed_over(&mut self) -> usize {
+        self.stage.as_mut().map_or(0, |stage| std::mem::take(&mut stage.handed_over))
     }
 
     fn may_sleep(&mut self) -> bool {
