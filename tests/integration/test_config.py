@@ -57,6 +57,22 @@ def test_a_good_file_is_good(binary: Path, tmp_path: Path) -> None:
             "[node]\nsessions_max = 0\n[pfcp]",
             ["kaido.toml:14", "node.sessions_max", "1 to 67108864"],
         ),
+        (
+            "[pfcp]",
+            '[node]\nqueue_mode = "ordered"\n[pfcp]',
+            ["kaido.toml:14", "ordered", "rss", "shared", "shared-ordered"],
+        ),
+        (
+            "[pfcp]",
+            '[node]\nqueue_mode = "shared"\nsteer_by = "ue"\n[pfcp]',
+            ["kaido.toml:15", "node.steer_by", "shared queue", 'queue_mode = "rss"'],
+        ),
+        ("[pfcp]", '[node]\nsteer_by = "imsi"\n[pfcp]', ["kaido.toml:14", "imsi", "queue", "ue", "teid"]),
+        (
+            '[[port]]\nname = "n3"\ndriver = "af_xdp"',
+            '[node]\nqueue_mode = "shared"\n[[port]]\nname = "n3"\ndriver = "af_packet"',
+            ["kaido.toml:5", "port.driver", "queue that workers share", 'queue_mode = "rss"'],
+        ),
         ("[pfcp]", "[pfcp", ["kaido.toml:13"]),
         ('[pfcp]\nlisten = ["127.0.0.1"]', "", ["pfcp", "missing"]),
     ],

@@ -94,6 +94,8 @@ drop_reasons! {
     RxNoFrame = "rx_no_frame",
     /// Longer than the link takes: its sender left the cutting to a NIC that is not there.
     RxTooLong = "rx_too_long",
+    /// The worker that the packet was steered to was slower than the one that received it.
+    HandoverFull = "handover_full",
     /// No free frame.
     NoFrame = "no_frame",
     /// The transmit queue is full.

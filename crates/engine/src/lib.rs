@@ -21,6 +21,7 @@ pub mod port;
 pub mod reorder;
 mod routes;
 pub mod shared;
+pub mod steer;
 mod sync;
 mod worker;
 

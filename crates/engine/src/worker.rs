@@ -76,7 +76,7 @@ impl Worker {
     }
 
     /// One round: receives a batch from every port, has it processed, sends what came out. Returns the
-    /// packets received.
+    /// packets received, or handed over to other workers; 0 when there was nothing to do.
     pub fn step(&mut self) -> usize {
         self.round(Instant::now())
     }
@@ -93,6 +93,8 @@ impl Worker {
             if !self.batch.is_empty() {
                 received += self.batch.len();
                 self.process(index, now);
+            } else {
+                received += self.ports[index].queue.handed_over();
             }
             if self.ports[index].shared.is_some() {
                 self.finish_block(index, now);
@@ -214,7 +216,7 @@ impl Worker {
         self.ports.iter().all(|port| port.queue.readiness().is_some() || port.queue.is_exhausted())
     }
 
-    fn pause(&self, pause: Pause) {
+    fn pause(&mut self, pause: Pause) {
         match pause {
             Pause::Spin => std::hint::spin_loop(),
             Pause::Yield => std::thread::yield_now(),
@@ -222,12 +224,23 @@ impl Worker {
                 self.counters.poll_counters().napped();
                 std::thread::sleep(nap);
             }
-            Pause::Sleep(sleep) => self.counters.poll_counters().slept(self.sleep(sleep)),
+            Pause::Sleep(sleep) => {
+                let woken = self.sleep(sleep);
+                self.counters.poll_counters().slept(woken);
+            }
         }
     }
 
     /// Sleeps until a port is readable or the time is over; whether a port was.
-    fn sleep(&self, sleep: Duration) -> bool {
+    fn sleep(&mut self, sleep: Duration) -> bool {
+        // Each is asked, whatever the others say: it may have to prepare.
+        let mut busy = false;
+        for port in &mut self.ports {
+            busy |= !port.queue.may_sleep();
+        }
+        if busy {
+            return true;
+        }
         let mut polled: Vec<PollFd<'_>> = self
             .ports
             .iter()

@@ -25,7 +25,7 @@ pub(crate) enum Question {
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// To [`Question::Status`].
-    Status(Status),
+    Status(Box<Status>),
     /// To [`Question::Sessions`].
     Sessions {
         /// Sessions in all.
@@ -63,6 +63,8 @@ pub(crate) struct Status {
     pub(crate) uplink_bytes: u64,
     pub(crate) downlink_bytes: u64,
     pub(crate) ports: Vec<Port>,
+    /// The workers, in the order of their numbers.
+    pub(crate) per_worker: Vec<Worker>,
     pub(crate) peers: Vec<Peer>,
     pub(crate) pfcp: Vec<Count>,
 }
@@ -80,6 +82,52 @@ pub(crate) struct Port {
     pub(crate) tx_bytes: u64,
     pub(crate) to_kernel: u64,
     pub(crate) dropped: u64,
+}
+
+/// What a worker has done since the start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Worker {
+    /// Nanoseconds of turning without a pause, with short pauses, and of sleeping until woken.
+    pub(crate) busy_ns: u64,
+    pub(crate) adaptive_ns: u64,
+    pub(crate) interrupt_ns: u64,
+    /// Short pauses.
+    pub(crate) naps: u64,
+    /// Sleeps that a packet ended, and those that lasted until the next timer was due.
+    pub(crate) wakeups: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) ports: Vec<WorkerPort>,
+}
+
+/// What a worker has processed of what a port received, and has sent by it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WorkerPort {
+    pub(crate) name: String,
+    pub(crate) rx_packets: u64,
+    pub(crate) tx_packets: u64,
+    /// Where its queue is shared with other workers.
+    pub(crate) shared: Option<Shared>,
+}
+
+/// What a worker has done on a queue that it shares; cycles are of the time stamp counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shared {
+    /// Blocks claimed, and packets in them.
+    pub(crate) blocks: u64,
+    pub(crate) packets: u64,
+    /// Compare-and-swaps of the queue's cursor, and those of them that another worker beat.
+    pub(crate) cas_attempts: u64,
+    pub(crate) cas_retries: u64,
+    /// Cycles of claiming blocks, of processing them, and of handing them in and sending.
+    pub(crate) claim_cycles: u64,
+    pub(crate) process_cycles: u64,
+    pub(crate) commit_cycles: u64,
+    /// Times that the head of the queue was not finished and the window full, and cycles until there was a block again.
+    pub(crate) window_stalls: u64,
+    pub(crate) stall_cycles: u64,
+    /// Blocks sent, and those of them that another worker had finished.
+    pub(crate) drained: u64,
+    pub(crate) drained_for_others: u64,
 }
 
 /// A control plane with an association.

@@ -1,11 +1,12 @@
 //! Kaido: a fast, measurable user plane.
 //!
-//! `kaido run` is the node; `check`, `status`, `sessions` and `drops` look at it; `sim` is a small
+//! `kaido run` is the node; `check`, `status`, `sessions` and `drops` look at it, `doctor` at the machine; `sim` is a small
 //! control plane, gNB and UEs to exercise it with; `bench` measures it.
 
 mod api;
 mod bench;
 mod config;
+mod doctor;
 mod run;
 mod show;
 mod sim;
@@ -54,6 +55,8 @@ enum Command {
     },
     /// Count the packets that did not come out, by port and reason.
     Drops(Where),
+    /// Say what this machine and its NICs can do for a node, and how to improve it. Changes nothing.
+    Doctor(doctor::DoctorArgs),
     /// Print the configuration reference as Markdown.
     Reference,
     /// A small SMF, gNB and UEs: attach, send, report, detach.
@@ -75,7 +78,7 @@ struct Where {
 
 fn main() -> ExitCode {
     match execute(&Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(report) => {
             eprintln!("{report:?}");
             ExitCode::FAILURE
@@ -83,8 +86,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn execute(command: &Command) -> miette::Result<()> {
+fn execute(command: &Command) -> miette::Result<ExitCode> {
     match command {
+        Command::Doctor(args) => return doctor::run(args),
         Command::Run { config } => run::run(&Config::read(config)?),
         Command::Check { config } => {
             let read = Config::read(config)?;
@@ -105,5 +109,6 @@ fn execute(command: &Command) -> miette::Result<()> {
         }
         Command::Sim(args) => sim::run(args),
         Command::Bench(args) => bench::run(args),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -28,6 +28,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ndisc;
+pub mod spread;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;

@@ -103,8 +103,7 @@ fn create(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Result<Owned
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The mode and the id of the program attached to an interface of this namespace; id zero when there is none.
-pub(crate) fn query(ifindex: u32) -> Result<(AttachMode, u32), Error> {
+fn ask_driver(ifindex: u32) -> Result<sys::bpf_xdp_query_opts, Error> {
     let target = c_int::try_from(ifindex).map_err(|_| Error::NoInterface { ifindex })?;
     let mut options =
         sys::bpf_xdp_query_opts { sz: size_of::<sys::bpf_xdp_query_opts>() as u64, ..Default::default() };
@@ -114,6 +113,12 @@ pub(crate) fn query(ifindex: u32) -> Result<(AttachMode, u32), Error> {
         let source = io::Error::from_raw_os_error(-result);
         return Err(Error::Sys { action: "asking for the attached XDP program", source });
     }
+    Ok(options)
+}
+
+/// The mode and the id of the program attached to an interface of this namespace; id zero when there is none.
+pub(crate) fn query(ifindex: u32) -> Result<(AttachMode, u32), Error> {
+    let options = ask_driver(ifindex)?;
     Ok(match u32::from(options.attach_mode) {
         sys::XDP_ATTACHED_SKB => (AttachMode::Generic, options.skb_prog_id),
         sys::XDP_ATTACHED_DRV => (AttachMode::Native, options.drv_prog_id),
@@ -201,4 +206,35 @@ fn ask(interface: &str, question: libc::Ioctl) -> Option<libc::ifreq> {
     // SAFETY: the SIOCGIF* calls read the name and write within the struct.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), question, &mut request) };
     (result >= 0).then_some(request)
+}
+
+/// What an interface's driver can do for XDP (`NETDEV_XDP_ACT_*` of the kernel's netdev netlink family).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Programs run in the driver, and their basic verdicts work.
+    pub basic: bool,
+    /// They may redirect.
+    pub redirect: bool,
+    /// Others may redirect to it.
+    pub transmit: bool,
+    /// AF_XDP without copying.
+    pub zero_copy: bool,
+    /// Packets of several buffers may be received.
+    pub multi_buffer: bool,
+}
+
+impl Features {
+    fn of(flags: u64) -> Self {
+        let has = |bit: u32| flags & (1 << bit) != 0;
+        Self { basic: has(0), redirect: has(1), transmit: has(2), zero_copy: has(3), multi_buffer: has(5) }
+    }
+}
+
+/// What the driver of an interface of the calling thread's network namespace says that it can do; nothing at all before
+/// Linux 6.3, which did not ask drivers.
+///
+/// # Errors
+/// [`Error::NoInterface`], [`Error::Sys`].
+pub fn features(ifindex: u32) -> Result<Features, Error> {
+    Ok(Features::of(ask_driver(ifindex)?.feature_flags))
 }

@@ -20,13 +20,12 @@ mod error;
 pub mod fastpath;
 mod prefix;
 pub mod speed;
-mod spread;
 mod steering;
 mod table;
 
 pub use abi::{ADDRESSES_MAX, Class, Counters, PREFIXES_MAX, Pass, QUEUES_MAX, TARGETS_MAX};
-pub use attach::{AttachMode, PLAIN_MTU_MAX, interface_mac};
+pub use attach::{AttachMode, Features, PLAIN_MTU_MAX, features, interface_mac};
 pub use error::Error;
 pub use fastpath::{FastPath, FastPathConfig, FastPathError};
-pub use spread::{teid_hash, ue_hash};
+pub use kaido_wire::spread::{teid_hash, ue_hash};
 pub use steering::{Action, Roles, SteerBy, Steering, SteeringConfig, TestRun};

@@ -72,6 +72,17 @@ pub trait Port: Send {
         None
     }
 
+    /// Packets that were received for other workers since the last call: this one had work, though it sees none of them.
+    fn handed_over(&mut self) -> usize {
+        0
+    }
+
+    /// Called before the worker sleeps until [`readiness`](Self::readiness): `false` when something waits already that
+    /// would not wake it.
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+
     /// What a port has beside others when its queue is shared with other workers.
     fn shared(&self) -> Option<Shared> {
         None

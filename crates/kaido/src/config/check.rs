@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 
 use super::fault::Fault;
-use super::{Config, Driver, PortConfig, Role};
+use super::{Config, Driver, NodeConfig, PortConfig, QueueMode, Role, SteerBy};
 
 /// Ports of a node are numbered in eight bits, and a few are kept for TAP sides.
 const PORTS_MAX: usize = 64;
@@ -65,6 +65,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
             "lower buffer.packets or raise node.frames",
         );
     }
+    queues(&config.node, &mut findings);
     ports(config, &mut findings);
     pfcp(config, &mut findings);
     pools(config, &mut findings);
@@ -77,6 +78,17 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
         );
     }
     findings.0
+}
+
+fn queues(node: &NodeConfig, findings: &mut Findings) {
+    if *node.queue_mode.get_ref() != QueueMode::Rss && *node.steer_by.get_ref() != SteerBy::Queue {
+        findings.add(
+            node.steer_by.span(),
+            "node.steer_by",
+            "the workers of a shared queue take its packets as they come",
+            "remove steer_by, or set node.queue_mode = \"rss\"",
+        );
+    }
 }
 
 fn ports(config: &Config, findings: &mut Findings) {
@@ -113,7 +125,7 @@ fn ports(config: &Config, findings: &mut Findings) {
                 "add the role \"n6\" or remove the field",
             );
         }
-        interface(port, place, &config.node.workers, &mut interfaces, findings);
+        interface(port, place, &config.node, &mut interfaces, findings);
     }
     for (role, names) in [(Role::N3, "\"n3\" or \"n9\""), (Role::N6, "\"n6\" or \"n9\"")] {
         let there = config.ports.iter().any(|port| {
@@ -133,7 +145,7 @@ fn ports(config: &Config, findings: &mut Findings) {
 fn interface(
     port: &PortConfig,
     place: Range<usize>,
-    workers: &Spanned<u8>,
+    node: &NodeConfig,
     seen: &mut HashSet<String>,
     findings: &mut Findings,
 ) {
@@ -174,12 +186,19 @@ fn interface(
             "remove ue_prefixes or use driver = \"af_xdp\"",
         );
     }
-    if !is_xdp && *workers.get_ref() > 1 {
+    if !is_xdp && *node.workers.get_ref() > 1 {
         findings.add(
             port.driver.span(),
             "port.driver",
             "only af_xdp has a queue for every worker",
             "set node.workers = 1 or use driver = \"af_xdp\"",
+        );
+    } else if !is_xdp && *node.queue_mode.get_ref() != QueueMode::Rss {
+        findings.add(
+            port.driver.span(),
+            "port.driver",
+            "only af_xdp has a queue that workers share",
+            "set node.queue_mode = \"rss\" or use driver = \"af_xdp\"",
         );
     }
     let is_tap = *port.driver.get_ref() == Driver::Tap;

@@ -53,8 +53,12 @@ pub(crate) struct NodeConfig {
     pub(crate) sessions_max: Spanned<u32>,
     /// Frames of 4096 bytes in the pool.
     pub(crate) frames: Spanned<u32>,
-    /// Worker threads; each takes one queue of every port.
+    /// Worker threads.
     pub(crate) workers: Spanned<u8>,
+    /// How workers get at what a port receives.
+    pub(crate) queue_mode: Spanned<QueueMode>,
+    /// By what packets are steered to workers in mode `rss`.
+    pub(crate) steer_by: Spanned<SteerBy>,
     /// CPUs that workers are pinned to, in their order; empty pins none.
     pub(crate) cpus: Vec<usize>,
     /// Whether workers poll without ever sleeping.
@@ -69,11 +73,47 @@ impl Default for NodeConfig {
             sessions_max: unplaced(65_536),
             frames: unplaced(16_384),
             workers: unplaced(1),
+            queue_mode: unplaced(QueueMode::Rss),
+            steer_by: unplaced(SteerBy::Queue),
             cpus: Vec::new(),
             busy_poll: false,
             answers_per_second: 100,
         }
     }
+}
+
+/// `queue_mode` of the node.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum QueueMode {
+    /// A queue for each worker.
+    Rss,
+    /// One queue for all workers.
+    Shared,
+    /// One queue for all workers, whose packets leave in the order of their arrival.
+    SharedOrdered,
+}
+
+impl From<QueueMode> for kaido_engine::shared::QueueMode {
+    fn from(mode: QueueMode) -> Self {
+        match mode {
+            QueueMode::Rss => Self::Rss,
+            QueueMode::Shared => Self::Shared,
+            QueueMode::SharedOrdered => Self::SharedOrdered,
+        }
+    }
+}
+
+/// `steer_by` of the node.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SteerBy {
+    /// As the NIC has it.
+    Queue,
+    /// By the UE's address.
+    Ue,
+    /// By the TEID uplink, the UE's address downlink.
+    Teid,
 }
 
 /// A default value, which stands nowhere in the file.

@@ -13,7 +13,32 @@ const FIELDS: &[Field] = &[
         "Most sessions. Tables are made for so many at the start.",
     ),
     ("node", "frames", "1024 to 16777216", "16384", "Frames of 4096 bytes in the pool, shared by all ports."),
-    ("node", "workers", "1 to 64", "1", "Worker threads. Each takes one queue of every port."),
+    (
+        "node",
+        "workers",
+        "1 to 64",
+        "1",
+        "Worker threads. More than one need `af_xdp` ports; `queue_mode` and `steer_by` say what each takes.",
+    ),
+    (
+        "node",
+        "queue_mode",
+        "\"rss\", \"shared\" or \"shared-ordered\"",
+        "\"rss\"",
+        "`rss`: a receive queue of every port for each worker, as many as workers unless `steer_by` says otherwise. \
+         `shared`: all workers take blocks of packets from each port's one queue, whatever is in them, which splits even a \
+         single flow; packets of a flow may overtake each other. `shared-ordered`: likewise, and packets leave in the order \
+         of their arrival.",
+    ),
+    (
+        "node",
+        "steer_by",
+        "\"queue\", \"ue\" or \"teid\"",
+        "\"queue\"",
+        "`rss` with several workers. `queue`: a worker handles what its queue receives. `ue`: by the UE's address, so that \
+         both directions of a session meet on one worker. `teid`: by the TEID uplink, by the UE's address downlink. With \
+         `ue` and `teid` a port may have fewer queues than workers, one too: the worker that receives hands over.",
+    ),
     (
         "node",
         "cpus",

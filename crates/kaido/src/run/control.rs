@@ -13,6 +13,7 @@ use kaido_upf::control::{SessionSummary, Upf};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::server::Server;
+use super::workers;
 use crate::api::{self, Answer, Question};
 use crate::config::Prefix;
 
@@ -151,7 +152,7 @@ struct View<'c> {
 impl View<'_> {
     fn answer(&self, question: Question) -> Answer {
         match question {
-            Question::Status => Answer::Status(self.status()),
+            Question::Status => Answer::Status(Box::new(self.status())),
             Question::Sessions { skip, limit } => {
                 let upf = self.endpoint.service();
                 let found = upf.sessions(skip, limit.min(SESSIONS_LISTED_MAX));
@@ -213,6 +214,7 @@ impl View<'_> {
             uplink_bytes: volume.uplink_bytes,
             downlink_bytes: volume.downlink_bytes,
             ports: ports.collect(),
+            per_worker: workers::workers(self.workers, self.ports),
             peers: peers.collect(),
             pfcp: pfcp.chain(strangers).collect(),
         }

@@ -2,7 +2,9 @@
 
 mod control;
 mod ports;
+mod queues;
 mod server;
+mod workers;
 
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +22,9 @@ use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
 use thiserror::Error;
 
 use self::control::{Control, datagram_buffer, listen};
+pub(crate) use self::ports::receive_queues;
+pub(crate) use self::queues::Plan;
+
 use self::ports::Opened;
 use self::server::Server;
 use crate::config::{Config, LogFormat};

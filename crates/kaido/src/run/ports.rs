@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, WatchSettings};
-use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, UdpSink, XdpOptions, XdpPool, XdpPort};
+use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, UdpSink, XdpOptions, XdpPool};
 use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted};
 use kaido_pfcp::Features;
 use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
@@ -17,6 +17,7 @@ use std::sync::mpsc::Receiver;
 
 use super::StartFault;
 use super::control::ShownPort;
+use super::queues::{self, Plan, QueueFault};
 use crate::config::{Attach, Config, CopyMode, Driver, PortConfig, Role, SourcePort};
 
 /// A worker's queue of a port, and where packets go that are not ours.
@@ -73,7 +74,13 @@ impl Opened {
                             fault(port, error, "AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; or use driver = \"af_packet\"")
                         })?),
                     };
-                    let steering = device.open_xdp(pool, &endpoints, multi_buffer, &mut queues)?;
+                    let steering = device.open_xdp(
+                        pool,
+                        &endpoints,
+                        multi_buffer,
+                        Plan::of(&config.node),
+                        &mut queues,
+                    )?;
                     device.steering = Some(steerings.len());
                     steerings.push(steering);
                 }
@@ -140,6 +147,7 @@ impl Opened {
                     .map(|peer| (peer.prefix.addr, peer.prefix.len, peer.udp_checksum))
                     .collect(),
             },
+            // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: self.queues.len() > 1,
             sessions_max: *config.node.sessions_max.get_ref(),
             buffer_packets_per_session: config.buffer.packets_per_session as usize,
@@ -219,26 +227,17 @@ impl Device {
         routable(&self.interface)
     }
 
-    /// Opens a socket for every worker and loads the program that steers to them.
+    /// Opens the queues and loads the program that steers to them.
     fn open_xdp(
         &mut self,
         pool: &XdpPool,
         endpoints: &[IpAddr],
         multi_buffer: bool,
+        plan: Plan,
         queues: &mut [Vec<Queue>],
     ) -> Result<Steering, StartFault> {
         let config = &self.config;
         let name = &self.interface.name;
-        let present = receive_queues(name);
-        if present > queues.len() {
-            // The program drops what comes in on a queue without a socket.
-            let help = format!("`ethtool -L {name} combined {}`, or node.workers = {present}", queues.len());
-            return Err(fault(
-                config,
-                format!("{name} has {present} receive queues and there are {} workers", queues.len()),
-                help,
-            ));
-        }
         let load = SteeringConfig {
             roles: Roles { gtpu: is_gtpu(config), routed: config.roles.get_ref().contains(&Role::N6) },
             mac: self.interface.mac,
@@ -260,13 +259,29 @@ impl Device {
             multi_buffer,
             ..XdpOptions::default()
         };
-        for (number, worker) in (0u32..).zip(queues) {
-            let port = XdpPort::open(pool, self.interface.ifindex, number, &options).map_err(|error| {
-                fault(config, error, format!("queue {number} of {name}; node.workers may exceed its queues, or another program use it"))
+        let device = queues::Device {
+            ifindex: self.interface.ifindex,
+            name,
+            receive_queues: receive_queues(name),
+            endpoints: if is_gtpu(config) { endpoints } else { &[] },
+        };
+        let (ports, mode) = plan
+            .open(pool, &device, &options, |queue, socket| steering.register_socket(queue, socket))
+            .map_err(|error| {
+                let help = match &error {
+                    QueueFault::Mismatch(mismatch) => mismatch.help(),
+                    QueueFault::Open { .. } => {
+                        "another program may use the queue; copy = \"copy\" works with every driver"
+                            .to_owned()
+                    }
+                    QueueFault::Register(_) => "steering needs root, or CAP_BPF and CAP_NET_ADMIN".to_owned(),
+                    QueueFault::Wake(_) => "raise the limit of open files".to_owned(),
+                };
+                fault(config, error, help)
             })?;
-            steering.register_socket(number, std::os::fd::AsFd::as_fd(&port)).map_err(steer)?;
-            self.how = format!("af_xdp, {:?}", port.mode()).to_lowercase();
-            worker.push((Box::new(port), KernelPath::Shared));
+        self.how = format!("af_xdp, {mode:?}").to_lowercase();
+        for (worker, port) in queues.iter_mut().zip(ports) {
+            worker.push((port, KernelPath::Shared));
         }
         Ok(steering)
     }
@@ -281,7 +296,7 @@ fn routable(interface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
 }
 
 /// How many queues an interface receives on.
-fn receive_queues(name: &str) -> usize {
+pub(crate) fn receive_queues(name: &str) -> usize {
     let listed = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
     let names = listed.into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter(|queue| queue.to_string_lossy().starts_with("rx-")).count().max(1)

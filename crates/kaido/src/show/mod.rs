@@ -1,5 +1,7 @@
 //! `kaido status`, `kaido sessions`, `kaido drops`: questions to a running node, answers as tables.
 
+mod workers;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -105,6 +107,8 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
         ],
         &ports,
     );
+    println!();
+    workers::print(&status.per_worker);
     println!();
     let peers: Vec<_> = status
         .peers

@@ -1,5 +1,11 @@
-//! What `bpf/spread.bpf.h` hashes, for an engine that spreads the packets of one queue itself: the same number for the
-//! same frame, so that it does not matter where it is done.
+//! By what packets are spread over workers: the UE's address, in which both directions of a session agree, or the TEID.
+//!
+//! The XDP program's `bpf/spread.bpf.h` hashes the same, for the engine to spread what its one queue receives: the same
+//! number for the same frame, so that it does not matter where it is done.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::gtpu;
 
 /// Extension headers walked (RFC 8200 names six, one of them twice), and those of GTP-U (TS 29.281 5.2).
 const EXTENSIONS_MAX: usize = 8;
@@ -15,28 +21,43 @@ const FRAGMENT: u8 = 44;
 const AH: u8 = 51;
 const DESTINATION_OPTIONS: u8 = 60;
 
+/// By what packets are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SpreadBy {
+    /// [`ue_hash`].
+    Ue,
+    /// [`teid_hash`].
+    Teid,
+}
+
+/// The hash of a frame as the steering program takes it for ours: a tunnel's when it is UDP/2152, or a fragment of UDP, to
+/// an address that `is_ours` says carries our tunnels. None when the frame is not IP.
+pub fn spread(frame: &[u8], by: SpreadBy, is_ours: impl FnOnce(IpAddr) -> bool) -> Option<u32> {
+    let outer = Outer::read(frame)?;
+    let may_be_tunnel = outer.is_udp_fragment || outer.udp_port(frame) == Some(gtpu::UDP_PORT);
+    let is_tunnelled = may_be_tunnel && is_ours(outer.to);
+    Some(outer.hash(frame, is_tunnelled, by))
+}
+
+/// The one of `targets` that a hash falls to, each for an equal share of all hashes.
+#[inline]
+pub fn target(hash: u32, targets: u32) -> u32 {
+    #[allow(clippy::cast_possible_truncation)] // Below `targets`.
+    let target = ((u64::from(hash) * u64::from(targets)) >> 32) as u32;
+    target
+}
+
 /// The hash of the UE's address, for both directions of a session: the inner source of a G-PDU, the destination of a
 /// packet to a UE; an IPv4 address whole, of IPv6 the /64. `tunnelled` is whether the frame is UDP/2152, or a fragment of
 /// UDP, to one of our GTP-U addresses: what is no whole G-PDU then is spread by both outer addresses. None when the frame
 /// is not IP.
 pub fn ue_hash(frame: &[u8], tunnelled: bool) -> Option<u32> {
-    hash(frame, tunnelled, false)
+    Some(Outer::read(frame)?.hash(frame, tunnelled, SpreadBy::Ue))
 }
 
 /// As [`ue_hash`], but for G-PDUs the hash of the TEID: the directions of a session do not meet then.
 pub fn teid_hash(frame: &[u8], tunnelled: bool) -> Option<u32> {
-    hash(frame, tunnelled, true)
-}
-
-fn hash(frame: &[u8], tunnelled: bool, by_teid: bool) -> Option<u32> {
-    let outer = Outer::read(frame)?;
-    let value = if tunnelled {
-        let g_pdu = outer.udp_payload.and_then(|offset| g_pdu(frame, offset, by_teid));
-        g_pdu.unwrap_or(outer.source.wrapping_mul(31).wrapping_add(outer.destination))
-    } else {
-        outer.destination
-    };
-    Some(mix(value))
+    Some(Outer::read(frame)?.hash(frame, tunnelled, SpreadBy::Teid))
 }
 
 /// Finalizer of MurmurHash3, upper half.
@@ -67,6 +88,10 @@ fn ipv6_prefix(bytes: &[u8], offset: usize) -> Option<u64> {
 struct Outer {
     source: u64,
     destination: u64,
+    /// The destination, whole.
+    to: IpAddr,
+    /// Whether it is a part of a UDP datagram.
+    is_udp_fragment: bool,
     /// Where the payload of UDP begins, in a packet that is no fragment.
     udp_payload: Option<usize>,
 }
@@ -97,20 +122,40 @@ impl Outer {
             return None;
         }
         let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
-        let is_udp = header[9] == UDP && !is_fragment;
+        let is_udp = header[9] == UDP;
+        let to: [u8; 4] = at(&header, 16)?;
         Some(Self {
             source: ipv4_address(&header, 12)?,
             destination: ipv4_address(&header, 16)?,
-            udp_payload: is_udp.then(|| udp_payload(frame, offset + length)).flatten(),
+            to: Ipv4Addr::from(to).into(),
+            is_udp_fragment: is_udp && is_fragment,
+            udp_payload: if is_udp && !is_fragment { udp_payload(frame, offset + length) } else { None },
         })
     }
 
     fn read_ipv6(frame: &[u8], offset: usize) -> Option<Self> {
         let header: [u8; 40] = at(frame, offset)?;
+        let to: [u8; 16] = at(&header, 24)?;
+        let payload = walk(frame, header[6], offset + header.len());
         Some(Self {
             source: ipv6_prefix(&header, 8)?,
             destination: ipv6_prefix(&header, 24)?,
-            udp_payload: walk(frame, header[6], offset + header.len()),
+            to: Ipv6Addr::from(to).into(),
+            is_udp_fragment: payload == Payload::UdpFragment,
+            udp_payload: if let Payload::Udp(offset) = payload { Some(offset) } else { None },
+        })
+    }
+
+    fn udp_port(&self, frame: &[u8]) -> Option<u16> {
+        at(frame, self.udp_payload?.checked_sub(6)?).map(u16::from_be_bytes)
+    }
+
+    fn hash(&self, frame: &[u8], is_tunnelled: bool, by: SpreadBy) -> u32 {
+        mix(if is_tunnelled {
+            let g_pdu = self.udp_payload.and_then(|offset| g_pdu(frame, offset, by));
+            g_pdu.unwrap_or(self.source.wrapping_mul(31).wrapping_add(self.destination))
+        } else {
+            self.destination
         })
     }
 }
@@ -119,31 +164,42 @@ fn udp_payload(frame: &[u8], offset: usize) -> Option<usize> {
     (offset <= OFFSET_MAX && frame.len() >= offset + 8).then_some(offset + 8)
 }
 
-/// Walks IPv6 extension headers to UDP; none where there is none, or only a part of one.
-fn walk(frame: &[u8], mut next: u8, mut offset: usize) -> Option<usize> {
+/// What IPv6 extension headers lead to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Payload {
+    /// A whole UDP datagram, whose payload begins there.
+    Udp(usize),
+    /// A part of one.
+    UdpFragment,
+    /// Nothing of UDP that can be read.
+    Other,
+}
+
+/// Walks IPv6 extension headers to UDP.
+fn walk(frame: &[u8], mut next: u8, mut offset: usize) -> Payload {
     for _ in 0..=EXTENSIONS_MAX {
         if next == UDP {
-            return udp_payload(frame, offset);
+            return udp_payload(frame, offset).map_or(Payload::Other, Payload::Udp);
         }
-        if offset > OFFSET_MAX {
-            return None;
-        }
-        let header: [u8; 8] = at(frame, offset)?;
+        let header: Option<[u8; 8]> = if offset > OFFSET_MAX { None } else { at(frame, offset) };
+        let Some(header) = header else { return Payload::Other };
         let units = usize::from(header[1]);
         offset += match next {
-            FRAGMENT if u16::from_be_bytes([header[2], header[3]]) & 0xfff9 != 0 => return None,
+            FRAGMENT if u16::from_be_bytes([header[2], header[3]]) & 0xfff9 != 0 => {
+                return if header[0] == UDP { Payload::UdpFragment } else { Payload::Other };
+            }
             FRAGMENT => 8,
             AH => (units + 2) * 4,
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => (units + 1) * 8,
-            _ => return None,
+            _ => return Payload::Other,
         };
         next = header[0];
     }
-    None
+    Payload::Other
 }
 
 /// What a G-PDU is spread by; none when the message at `offset` is no whole one.
-fn g_pdu(frame: &[u8], offset: usize, by_teid: bool) -> Option<u64> {
+fn g_pdu(frame: &[u8], offset: usize, by: SpreadBy) -> Option<u64> {
     if offset > OFFSET_MAX {
         return None;
     }
@@ -151,7 +207,7 @@ fn g_pdu(frame: &[u8], offset: usize, by_teid: bool) -> Option<u64> {
     if flags & 0xf0 != 0x30 || kind != 255 {
         return None;
     }
-    if by_teid {
+    if by == SpreadBy::Teid {
         return Some(u32::from_be_bytes(teid).into());
     }
     let mut inner = offset + 8;
@@ -234,6 +290,46 @@ mod tests {
         assert_eq!(ue_hash(&echo, true), Some(by_outer));
         frame[14 + 12] ^= 1;
         assert_ne!(ue_hash(&frame, true), Some(by_outer));
+    }
+
+    #[test]
+    fn a_tunnel_is_known_by_its_port_and_address() {
+        let ours = IpAddr::from([192, 0, 2, 1]);
+        let mut frame = tunnelled([10, 45, 0, 7], 5, &[]);
+        let spread_of = |frame: &[u8], by| spread(frame, by, |to| to == ours);
+        assert_eq!(spread_of(&frame, SpreadBy::Ue), ue_hash(&frame, true));
+        assert_eq!(spread_of(&frame, SpreadBy::Teid), teid_hash(&frame, true));
+        assert_eq!(spread(&frame, SpreadBy::Ue, |_| false), ue_hash(&frame, false));
+        frame[14 + 20 + 3] ^= 1;
+        assert_eq!(spread_of(&frame, SpreadBy::Ue), ue_hash(&frame, false), "another port");
+        frame[14 + 6] = 0x20;
+        assert_eq!(
+            spread_of(&frame, SpreadBy::Ue),
+            ue_hash(&frame, true),
+            "a fragment's port is not looked at"
+        );
+        assert_ne!(ue_hash(&frame, true), ue_hash(&frame, false));
+    }
+
+    #[test]
+    fn fragments_over_ipv6_are_known() {
+        let mut frame = vec![0; 12];
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, FRAGMENT, 64]);
+        frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let ours = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1];
+        frame.extend(ours);
+        frame.extend([UDP, 0, 0, 1, 0, 0, 0, 9]);
+        let spread_it = |frame: &[u8]| spread(frame, SpreadBy::Ue, |to| to == IpAddr::from(ours));
+        assert_eq!(spread_it(&frame), ue_hash(&frame, true));
+        assert_ne!(spread_it(&frame), ue_hash(&frame, false));
+        frame[54] = 59;
+        assert_eq!(spread_it(&frame), ue_hash(&frame, false), "of something else");
+    }
+
+    #[test]
+    fn targets_share_all_hashes() {
+        assert_eq!([0, u32::MAX / 2, u32::MAX].map(|hash| target(hash, 3)), [0, 1, 2]);
+        assert_eq!(target(u32::MAX, 1), 0);
     }
 
     #[test]

@@ -1,0 +1,21 @@
+//! The software stage of steering: hands each packet to the worker that its hash chooses.
+//!
+//! A NIC gives a socket only what came in on the socket's queue. Where it has fewer queues than there are workers, or its
+//! RSS sends the two directions of a session to different ones, the worker that received a packet hands it over:
+//!
+//! ```text
+//!   RX queue ─▶ worker 0 ─ hash ─▶ its own batch ────────▶ function ─▶ TX
+//!                             └──▶ bounded ring ─▶ worker 1: function ─▶ TX
+//!                                              ╰─ bell, when that worker sleeps
+//! ```
+//!
+//! The rings are for one sender and one receiver each, without locks. Packets of one hash stay in their order. What finds
+//! its ring full is dropped and counted as [`DropReason::HandoverFull`](crate::DropReason::HandoverFull).
+
+mod handover;
+#[cfg(not(any(loom, shuttle)))]
+mod port;
+
+pub use handover::{Bell, Receiver, Sender, handover};
+#[cfg(not(any(loom, shuttle)))]
+pub use port::{SteerQueue, SteerRules, SteeredPort, steer};

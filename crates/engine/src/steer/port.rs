@@ -1,0 +1,267 @@
+//! A worker's port of a device whose packets are steered.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use kaido_wire::spread::{self, SpreadBy};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use super::{Bell, Receiver, Sender, handover};
+use crate::batch::{BATCH_MAX, Batch};
+use crate::drop_reason::DropReason;
+use crate::frame::Frame;
+use crate::pool::PoolCache;
+use crate::port::Port;
+use crate::shared::Claimed;
+
+/// Packets that wait for a worker in a ring, at most.
+const CAPACITY: u32 = 1024;
+
+/// What a worker has of the device.
+pub struct SteerQueue {
+    /// What it sends by, and receives from if it does.
+    pub port: Box<dyn Port>,
+    /// Whether it receives. A queue that several workers send by is received from by one of them.
+    pub receives: bool,
+}
+
+/// How packets are steered.
+#[derive(Clone, Debug)]
+pub struct SteerRules {
+    /// By what.
+    pub by: SpreadBy,
+    /// The addresses to which the device receives tunnels.
+    pub endpoints: Vec<IpAddr>,
+}
+
+impl SteerRules {
+    /// The worker of a frame; `own` for what is not IP.
+    #[inline]
+    fn worker(&self, frame: &Frame, workers: u32, own: usize) -> usize {
+        let hash = spread::spread(frame.data(), self.by, |to| self.endpoints.contains(&to));
+        hash.map_or(own, |hash| spread::target(hash, workers) as usize)
+    }
+}
+
+/// A worker that may sleep, and how it is woken.
+#[derive(Debug)]
+struct Doorbell {
+    bell: Bell,
+    event: OwnedFd,
+}
+
+impl Doorbell {
+    fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { bell: Bell::new(), event })
+    }
+
+    /// Wakes the worker if it sleeps.
+    fn ring(&self) {
+        if self.bell.ring() {
+            // It fails only when 2^64 - 2 rings were not heard.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// The way to another worker.
+#[derive(Debug)]
+struct Outbox {
+    to: Sender<Frame>,
+    doorbell: Arc<Doorbell>,
+}
+
+/// What a worker that receives has beside others.
+struct Stage {
+    rules: SteerRules,
+    /// By worker; none for this one.
+    outboxes: Vec<Option<Outbox>>,
+    /// The last batch from the device; empty but while it is sorted.
+    arrivals: Batch,
+    /// What of it is this worker's and found no room yet.
+    own: Batch,
+    /// Packets for other workers that were not told of.
+    handed_over: usize,
+    /// Packets that were dropped and not told of.
+    dropped: u64,
+}
+
+/// The port.
+pub struct SteeredPort {
+    port: Box<dyn Port>,
+    /// Its place among the workers.
+    number: usize,
+    stage: Option<Stage>,
+    inboxes: Vec<Receiver<Frame>>,
+    doorbell: Arc<Doorbell>,
+    /// Becomes readable by the device or the bell.
+    watch: Option<OwnedFd>,
+    /// Whether the bell was hung since the last receive.
+    is_hung: bool,
+    /// Whose turn it is to be received from first: the device's or the other workers'.
+    device_first: bool,
+}
+
+/// The ports of a device for workers that each have one of `queues`, in their order.
+///
+/// # Errors
+/// When the kernel has no more descriptors.
+///
+/// # Panics
+/// When nobody receives, or there are more than 256 workers.
+pub fn steer(queues: Vec<SteerQueue>, rules: &SteerRules) -> io::Result<Vec<SteeredPort>> {
+    assert!(queues.iter().any(|queue| queue.receives) && queues.len() <= 256, "workers and queues");
+    let doorbells = queues.iter().map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+    let mut inboxes: Vec<Vec<Receiver<Frame>>> = queues.iter().map(|_| Vec::new()).collect();
+    let mut stages = Vec::new();
+    for (number, queue) in queues.iter().enumerate() {
+        let stage = queue.receives.then(|| {
+            let outbox = |(other, inbox): (usize, &mut Vec<Receiver<Frame>>)| {
+                (other != number).then(|| {
+                    let (to, from) = handover(CAPACITY);
+                    inbox.push(from);
+                    Outbox { to, doorbell: Arc::clone(&doorbells[other]) }
+                })
+            };
+            let outboxes = inboxes.iter_mut().enumerate().map(outbox).collect();
+            let (arrivals, own) = (Batch::new(), Batch::new());
+            Stage { rules: rules.clone(), outboxes, arrivals, own, handed_over: 0, dropped: 0 }
+        });
+        stages.push(stage);
+    }
+    let parts = queues.into_iter().zip(stages).zip(inboxes).zip(doorbells).enumerate();
+    parts
+        .map(|(number, (((queue, stage), inboxes), doorbell))| {
+            let device = if stage.is_some() { queue.port.readiness() } else { None };
+            let watch = match device {
+                Some(device) if !inboxes.is_empty() => Some(watch(device, doorbell.event.as_fd())?),
+                _ => None,
+            };
+            let port = queue.port;
+            Ok(SteeredPort {
+                port,
+                number,
+                stage,
+                inboxes,
+                doorbell,
+                watch,
+                is_hung: false,
+                device_first: true,
+            })
+        })
+        .collect()
+}
+
+/// A descriptor that is readable when one of two is.
+fn watch(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for fd in [one, other] {
+        epoll::add(&watch, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    }
+    Ok(watch)
+}
+
+impl Stage {
+    /// Sorts what the device has received: into `own`, and to the other workers.
+    fn sort(&mut self, number: usize, pool: &mut PoolCache) {
+        self.arrivals.iter().for_each(|frame| frame.prefetch(0));
+        #[allow(clippy::cast_possible_truncation)] // At most 256.
+        let workers = self.outboxes.len() as u32;
+        for frame in self.arrivals.drain(..) {
+            let worker = self.rules.worker(&frame, workers, number);
+            match &mut self.outboxes[worker] {
+                None => self.own.push(frame),
+                Some(outbox) => {
+                    self.handed_over += 1;
+                    if let Err(frame) = outbox.to.put(frame) {
+                        self.dropped += 1;
+                        pool.release(frame);
+                    }
+                }
+            }
+        }
+        for outbox in self.outboxes.iter_mut().flatten() {
+            if outbox.to.publish() {
+                outbox.doorbell.ring();
+            }
+        }
+    }
+}
+
+impl SteeredPort {
+    fn receive_from_device(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
+        let Some(stage) = &mut self.stage else { return };
+        if stage.own.is_empty() && !batch.is_full() {
+            self.port.receive(pool, &mut stage.arrivals);
+            // A block of a queue that others send by; what is steered leaves in no order with the rest of it.
+            let _: Option<Claimed> = self.port.claimed();
+            stage.sort(self.number, pool);
+        }
+        let room = batch.remaining_capacity().min(stage.own.len());
+        batch.extend(stage.own.drain(..room));
+    }
+
+    fn receive_from_workers(&mut self, batch: &mut Batch) {
+        for inbox in &mut self.inboxes {
+            inbox.take(batch.remaining_capacity(), |frame| batch.push(frame));
+        }
+    }
+}
+
+impl Port for SteeredPort {
+    fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
+        if self.is_hung {
+            self.is_hung = false;
+            self.doorbell.bell.take_down();
+            // Fails when nobody rang.
+            let _ = rustix::io::read(&self.doorbell.event, &mut [0; 8]);
+        }
+        if self.device_first {
+            self.receive_from_device(pool, batch);
+            self.receive_from_workers(batch);
+        } else {
+            self.receive_from_workers(batch);
+            self.receive_from_device(pool, batch);
+        }
+        // Who always came first could leave no room for the others.
+        self.device_first = !self.device_first;
+    }
+
+    fn transmit(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
+        self.port.transmit(pool, batch)
+    }
+
+    fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
+        let Some(stage) = &mut self.stage else { return };
+        self.port.losses(report);
+        let dropped = std::mem::take(&mut stage.dropped);
+        if dropped > 0 {
+            report(DropReason::HandoverFull, dropped);
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        match (&self.watch, &self.stage) {
+            (Some(watch), _) => Some(watch.as_fd()),
+            // Nobody hands anything over to it, or the device must be polled.
+            (None, Some(_)) => self.port.readiness(),
+            (None, None) => Some(self.doorbell.event.as_fd()),
+        }
+    }
+
+    fn handed_over(&mut self) -> usize {
+        self.stage.as_mut().map_or(0, |stage| std::mem::take(&mut stage.handed_over))
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.is_hung = true;
+        self.doorbell.bell.hang();
+        let nothing_own = self.stage.as_ref().is_none_or(|stage| stage.own.is_empty());
+        nothing_own && self.inboxes.iter_mut().all(Receiver::is_empty) && self.port.may_sleep()
+    }
+}
+
+const _: () = assert!(BATCH_MAX <= CAPACITY as usize, "a batch finds room in an empty ring");

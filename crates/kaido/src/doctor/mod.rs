@@ -1,0 +1,138 @@
+//! `kaido doctor`: what this machine and its NICs can do for a node, and the commands that would improve it.
+//!
+//! It reads, and changes nothing. Facts are gathered first and judged then, so that what is said of them is tested without
+//! the machine that has them.
+
+mod ethtool;
+mod machine;
+mod nic;
+mod parse;
+mod render;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::config::{Config, Driver, NodeConfig, PortConfig};
+
+/// Options of `kaido doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Look at the ports of this configuration, and at what it asks of the machine.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "interface")]
+    config: Option<PathBuf>,
+    /// Look at this interface; may be repeated. Without either, all physical interfaces.
+    #[arg(short, long, value_name = "NAME")]
+    interface: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What becomes of a node by what was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// As it should be, or as good as it gets.
+    Ok,
+    /// It runs, and could run better.
+    Advice,
+    /// It cannot run.
+    Fault,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Advice => "advice",
+            Self::Fault => "FAULT",
+        }
+    }
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    /// `machine`, or an interface.
+    subject: String,
+    /// What was looked at; stable, for programs.
+    check: &'static str,
+    verdict: Verdict,
+    said: String,
+    /// What would improve it, to be run as root.
+    commands: Vec<String>,
+}
+
+impl Finding {
+    fn new(subject: &str, check: &'static str, verdict: Verdict, said: impl Into<String>) -> Self {
+        Self { subject: subject.to_owned(), check, verdict, said: said.into(), commands: Vec::new() }
+    }
+
+    fn ok(subject: &str, check: &'static str, said: impl Into<String>) -> Self {
+        Self::new(subject, check, Verdict::Ok, said)
+    }
+
+    fn advice(subject: &str, check: &'static str, said: impl Into<String>) -> Self {
+        Self::new(subject, check, Verdict::Advice, said)
+    }
+
+    fn fault(subject: &str, check: &'static str, said: impl Into<String>) -> Self {
+        Self::new(subject, check, Verdict::Fault, said)
+    }
+
+    /// With a command that would improve it.
+    fn run(mut self, command: impl Into<String>) -> Self {
+        self.commands.push(command.into());
+        self
+    }
+}
+
+fn can_run(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.verdict != Verdict::Fault)
+}
+
+/// Looks, and prints what was found; the exit code is 1 when the node cannot run.
+///
+/// # Errors
+/// When the configuration cannot be read, or JSON not be written.
+pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
+    let config = args.config.as_deref().map(Config::read).transpose()?;
+    let node = config.as_ref().map(|config| &config.node);
+    let machine = machine::Facts::gather();
+    let mut findings = machine::judge(&machine, node);
+    let ports: Vec<(String, Option<&PortConfig>)> = match &config {
+        Some(config) => config.ports.iter().filter_map(|port| configured(port.get_ref())).collect(),
+        None if args.interface.is_empty() => nic::physical().into_iter().map(|name| (name, None)).collect(),
+        None => args.interface.iter().map(|name| (name.clone(), None)).collect(),
+    };
+    for (name, port) in ports {
+        findings.extend(look(&name, port, node, &machine));
+    }
+    if args.json {
+        println!("{:#}", render::json(&findings));
+    } else {
+        print!("{}", render::text(&findings));
+    }
+    Ok(if can_run(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The interface of a port that must be there before the node.
+fn configured(port: &PortConfig) -> Option<(String, Option<&PortConfig>)> {
+    let is_made = *port.driver.get_ref() == Driver::Tap;
+    let name = port.interface.as_ref().filter(|_| !is_made)?;
+    Some((name.get_ref().clone(), Some(port)))
+}
+
+fn look(
+    name: &str,
+    port: Option<&PortConfig>,
+    node: Option<&NodeConfig>,
+    machine: &machine::Facts,
+) -> Vec<Finding> {
+    match nic::Facts::gather(name, machine.kernel) {
+        Ok(facts) => nic::judge(&facts, port, node, machine),
+        Err(error) => vec![Finding::fault(name, "interface", error.to_string()).run("ip link")],
+    }
+}
