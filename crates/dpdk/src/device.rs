@@ -149,6 +149,14 @@ impl Device {
         pools.get(usize::from(queue)).map_or([0; 2], |[rx, tx]| [rx.out(), tx.out()])
     }
 
+    /// Whether there is a carrier; a device that does not say has one.
+    pub(crate) fn is_up(&self) -> bool {
+        let mut link = sys::rte_eth_link::default();
+        // SAFETY: the port exists, and there is room for the answer.
+        let status = unsafe { sys::rte_eth_link_get_nowait(self.port, &raw mut link) };
+        status < 0 || link.link_status() != 0
+    }
+
     /// What the device has counted; `None` when it does not say.
     pub(crate) fn statistics(&self) -> Option<sys::rte_eth_stats> {
         let mut stats = sys::rte_eth_stats::default();

@@ -97,11 +97,12 @@ const HINTS: &[(&str, &str)] = &[
         "reserve some: `sysctl vm.nr_hugepages=512`, and `mount -t hugetlbfs none /dev/hugepages` where that is \
          not mounted; or go without them by \"--no-huge\"",
     ),
-    ("memory", "\"-m 512\" asks for 512 MB; reserve as many huge pages, or give \"--no-huge\" as well"),
     ("option", "the arguments are DPDK's EAL parameters; `dpdk-testpmd --help` lists them"),
     ("argument", "the arguments are DPDK's EAL parameters; `dpdk-testpmd --help` lists them"),
+    ("memory", "\"-m 512\" asks for 512 MB; reserve as many huge pages, or give \"--no-huge\" as well"),
+    ("Frame size", "lower the port's mtu"),
     (
-        "vdev",
+        "parse device",
         "`dpdk-testpmd --help` explains --vdev; a driver must be installed (Debian: apt-get install librte-net-...)",
     ),
 ];
