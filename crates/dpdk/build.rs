@@ -23,7 +23,7 @@ mod dpdk {
         "rte_eth_dev_(get_port_by_name|get_name_by_port|info_get|configure|adjust_nb_rx_tx_desc)",
         "rte_eth_dev_(start|stop|close|socket_id)",
         "rte_eth_(rx|tx)_queue_setup",
-        "rte_eth_(find_next_owned_by|macaddr_get|promiscuous_enable|stats_get|link_get_nowait)",
+        "rte_eth_(find_next_owned_by|macaddr_get|promiscuous_enable|allmulticast_enable|stats_get)",
         "rte_extmem_(register|unregister)",
         "rte_dev_dma_map",
         "rte_mem_virt2iova",

@@ -103,6 +103,12 @@ impl Device {
             // SAFETY: the port exists.
             call.check("rte_eth_promiscuous_enable", || unsafe { sys::rte_eth_promiscuous_enable(port) })?;
         }
+        // Neighbour discovery comes by multicast. A device without a filter has nothing to turn off.
+        // SAFETY: the port exists.
+        let status = unsafe { sys::rte_eth_allmulticast_enable(port) };
+        if status < 0 {
+            tracing::debug!(device = name, reason = reason(status), "the device's multicast filter stays");
+        }
         // SAFETY: the port is set up.
         call.check("rte_eth_dev_start", || unsafe { sys::rte_eth_dev_start(port) })?;
         Ok(device)
@@ -147,14 +153,6 @@ impl Device {
     pub(crate) fn out(&self, queue: u16) -> [usize; 2] {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.get(usize::from(queue)).map_or([0; 2], |[rx, tx]| [rx.out(), tx.out()])
-    }
-
-    /// Whether there is a carrier; a device that does not say has one.
-    pub(crate) fn is_up(&self) -> bool {
-        let mut link = sys::rte_eth_link::default();
-        // SAFETY: the port exists, and there is room for the answer.
-        let status = unsafe { sys::rte_eth_link_get_nowait(self.port, &raw mut link) };
-        status < 0 || link.link_status() != 0
     }
 
     /// What the device has counted; `None` when it does not say.

@@ -144,8 +144,10 @@ fn first_cpu() -> usize {
 /// What went wrong, in one line: what was printed before the usage, and what the log complained of.
 fn said(complaints: &str, printed: &str) -> String {
     let printed = printed.split_once(USAGE).map_or(printed, |(before, _)| before);
-    let lines = printed.lines().map(str::trim).filter(|line| !line.is_empty());
-    let mut said: Vec<&str> = lines.take(4).collect();
+    let mut said: Vec<&str> = printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // The options are read several times, and complained of each time.
+    said.dedup();
+    said.truncate(4);
     if !complaints.is_empty() {
         said.push(complaints);
     }
@@ -172,7 +174,7 @@ mod tests {
     #[test]
     fn the_usage_is_left_out_of_a_message() {
         assert_eq!(
-            said("EAL: a; EAL: b", "x: no option '--y'\n\nUsage: x\n  -z\n"),
+            said("EAL: a; EAL: b", "x: no option '--y'\nx: no option '--y'\n\nUsage: x\n  -z\n"),
             "x: no option '--y'; EAL: a; EAL: b"
         );
         assert_eq!(said("", ""), "it says nothing of why");

@@ -88,11 +88,6 @@ impl DpdkPort {
         &self.device.info
     }
 
-    /// Whether the device has a carrier.
-    pub fn is_link_up(&self) -> bool {
-        self.device.is_up()
-    }
-
     /// The queue's mbufs that are not in their pools. Walks the caches of all threads: for status and tests.
     pub fn mbufs_out(&self) -> MbufsOut {
         let [rx, tx] = self.device.out(self.queue);

@@ -22,11 +22,6 @@ fn end(role: &str, socket: &str) -> (Driven, Eal, &'static FramePool) {
     let pool = FramePool::leak(FRAMES).unwrap();
     let memory = DpdkPool::register(&eal, pool).unwrap();
     let port = Driven::open(&memory, pool, "net_memif0", &DpdkOptions::default());
-    let deadline = Instant::now() + PATIENCE;
-    while !port.port.is_link_up() {
-        assert!(Instant::now() < deadline, "the ends do not find each other");
-        std::thread::sleep(Duration::from_millis(1));
-    }
     (port, eal, pool)
 }
 
@@ -49,12 +44,14 @@ fn child_that_echoes() {
 #[test]
 fn another_process_echoes_every_byte() {
     let socket = std::env::temp_dir().join(format!("kaido-memif-{}.sock", std::process::id()));
+    let (mut port, eal, pool) = end("server", socket.to_str().unwrap());
+    // A client must find its server when it starts.
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_that_echoes", "--ignored"])
         .env(SOCKET, &socket)
         .spawn()
         .unwrap();
-    let (mut port, eal, pool) = end("server", socket.to_str().unwrap());
+    // Waits in the port until the ends have found each other.
     for len in [60, 128, 1000, 1514] {
         port.send(&pattern(len));
         assert_eq!(port.next(), pattern(len), "{len} bytes");
