@@ -127,6 +127,11 @@ fn ports(config: &Config, findings: &mut Findings) {
         }
         interface(port, place, &config.node, &mut interfaces, findings);
     }
+    let has_dpdk = config.ports.iter().any(|port| *port.get_ref().driver.get_ref() == Driver::Dpdk);
+    if !config.dpdk.eal.is_empty() && !has_dpdk {
+        let help = "remove the section or give a port driver = \"dpdk\"";
+        findings.add(0..0, "dpdk.eal", "no port is DPDK's", help);
+    }
     for (role, names) in [(Role::N3, "\"n3\" or \"n9\""), (Role::N6, "\"n6\" or \"n9\"")] {
         let there = config.ports.iter().any(|port| {
             port.get_ref().roles.get_ref().iter().any(|&found| found == role || found == Role::N9)
@@ -186,6 +191,37 @@ fn interface(
             "remove ue_prefixes or use driver = \"af_xdp\"",
         );
     }
+    let is_dpdk = *port.driver.get_ref() == Driver::Dpdk;
+    if is_dpdk && cfg!(not(feature = "dpdk")) {
+        findings.add(
+            port.driver.span(),
+            "port.driver",
+            "this kaido was built without dpdk",
+            "build one with it, `cargo build --release --package kaido --features dpdk` (docs/dpdk.md), or use \
+             driver = \"af_xdp\", \"af_packet\" or \"tap\"",
+        );
+    }
+    if is_dpdk && port.device.is_none() {
+        findings.add(
+            place.clone(),
+            "port.device",
+            "missing",
+            "name the DPDK device: a PCI address such as \"0000:03:00.0\", or what --vdev names, such as \"net_ring0\"",
+        );
+    }
+    if let Some(device) = port.device.as_ref().filter(|_| !is_dpdk) {
+        let help = "remove it or use driver = \"dpdk\"";
+        findings.add(
+            device.span(),
+            "port.device",
+            "only a dpdk port has a device beside its interface",
+            help,
+        );
+    }
+    if is_dpdk && !(68..=65_535).contains(&port.mtu) {
+        let message = format!("{} is out of range", port.mtu);
+        findings.add(place, "port.mtu", message, "68 to 65535 are allowed");
+    }
     if !is_xdp && *node.workers.get_ref() > 1 {
         findings.add(
             port.driver.span(),
@@ -202,11 +238,11 @@ fn interface(
         );
     }
     let is_tap = *port.driver.get_ref() == Driver::Tap;
-    if !is_tap && !port.addresses.is_empty() {
+    if !is_tap && !is_dpdk && !port.addresses.is_empty() {
         findings.add(
             port.driver.span(),
             "port.addresses",
-            "only a tap device is given addresses here",
+            "only a tap device, or that of a dpdk port, is given addresses here",
             "use `ip address add` for an interface that exists",
         );
     }

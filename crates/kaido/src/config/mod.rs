@@ -29,6 +29,9 @@ pub(crate) struct Config {
     /// GTP-U.
     #[serde(default)]
     pub(crate) gtpu: GtpuConfig,
+    /// DPDK, for the ports that are its.
+    #[serde(default)]
+    pub(crate) dpdk: DpdkConfig,
     /// PFCP.
     pub(crate) pfcp: PfcpConfig,
     /// Pools from which UE addresses are chosen when the control plane asks for it.
@@ -129,8 +132,10 @@ pub(crate) struct PortConfig {
     pub(crate) name: Spanned<String>,
     /// How packets come and go.
     pub(crate) driver: Spanned<Driver>,
-    /// The network interface of `af_xdp` and `af_packet`, or the TAP device to make.
+    /// The network interface of `af_xdp` and `af_packet`, or the TAP device to make: for `dpdk`, the kernel's side.
     pub(crate) interface: Option<Spanned<String>>,
+    /// `dpdk`: the device, by PCI address or as its `--vdev` argument names it.
+    pub(crate) device: Option<Spanned<String>>,
     /// What it is for.
     pub(crate) roles: Spanned<Vec<Role>>,
     /// Names of the network instance behind an `n6` port; without one it answers to every name.
@@ -146,9 +151,10 @@ pub(crate) struct PortConfig {
     #[serde(default)]
     pub(crate) attach: Attach,
     /// `tap`: addresses with prefix length, given to the device; the kernel behind it is the neighbour.
+    /// `dpdk`: the port's own, given to the TAP device.
     #[serde(default)]
     pub(crate) addresses: Vec<Prefix>,
-    /// `tap`: largest IP packet, in bytes.
+    /// `tap` and `dpdk`: largest IP packet, in bytes.
     #[serde(default = "default_mtu")]
     pub(crate) mtu: u32,
 }
@@ -167,6 +173,8 @@ pub(crate) enum Driver {
     AfPacket,
     /// A TAP device made for it; the kernel is the neighbour behind it.
     Tap,
+    /// A device of DPDK's, with a TAP device for what is the kernel's.
+    Dpdk,
 }
 
 /// What a port is for.
@@ -243,6 +251,14 @@ pub(crate) enum SourcePort {
     Entropy,
     /// Always 2152.
     Fixed,
+}
+
+/// DPDK.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct DpdkConfig {
+    /// Arguments of its environment (EAL), as its own programs take them.
+    pub(crate) eal: Vec<String>,
 }
 
 /// PFCP.

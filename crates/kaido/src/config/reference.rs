@@ -64,16 +64,23 @@ const FIELDS: &[Field] = &[
     (
         "[port]",
         "driver",
-        "\"af_xdp\", \"af_packet\" or \"tap\"",
+        "\"af_xdp\", \"af_packet\", \"tap\" or \"dpdk\"",
         "required",
-        "`af_xdp` is the fast one; `af_packet` works wherever a packet socket does; `tap` makes a device whose other side is this host's kernel.",
+        "`af_xdp` is the fast one; `af_packet` works wherever a packet socket does; `tap` makes a device whose other side is this host's kernel; `dpdk`, where it is built in, takes a NIC from the kernel (see dpdk.md).",
     ),
     (
         "[port]",
         "interface",
         "text",
         "required",
-        "The network interface, or the name of the TAP device to make.",
+        "The network interface, or the name of the TAP device to make: for `dpdk`, the kernel's side of the port.",
+    ),
+    (
+        "[port]",
+        "device",
+        "text",
+        "required by `dpdk`",
+        "`dpdk`: the device, by PCI address or as a `--vdev` argument names it.",
     ),
     (
         "[port]",
@@ -110,13 +117,19 @@ const FIELDS: &[Field] = &[
         "\"auto\"",
         "`af_xdp`: where the steering program runs.",
     ),
-    ("[port]", "addresses", "list of prefixes", "[]", "`tap`: addresses of the device."),
+    (
+        "[port]",
+        "addresses",
+        "list of prefixes",
+        "[]",
+        "`tap`: addresses of the device. `dpdk`: those of the port.",
+    ),
     (
         "[port]",
         "mtu",
         "number",
         "1500",
-        "`tap`: largest IP packet in bytes. Other drivers take the interface's.",
+        "`tap`, `dpdk`: largest IP packet in bytes. Other drivers take the interface's.",
     ),
     (
         "gtpu",
@@ -166,6 +179,13 @@ const FIELDS: &[Field] = &[
         "true or false",
         "required",
         "Compute the outer UDP checksum of datagrams to these peers.",
+    ),
+    (
+        "dpdk",
+        "eal",
+        "list of texts",
+        "[]",
+        "Arguments of DPDK's environment (EAL), such as [\"-a\", \"0000:03:00.0\"]; for all `dpdk` ports together.",
     ),
     (
         "pfcp",
@@ -283,7 +303,7 @@ mod tests {
     #[test]
     fn every_field_of_the_file_is_in_the_table() {
         for section in
-            ["node", "[port]", "gtpu", "[gtpu.peer]", "pfcp", "[ue_pool]", "buffer", "control", "log"]
+            ["node", "[port]", "gtpu", "[gtpu.peer]", "dpdk", "pfcp", "[ue_pool]", "buffer", "control", "log"]
         {
             let error = toml::from_str::<Config>(&format!("[{section}]\nno_such_field = 1\n")).unwrap_err();
             let said = error.message().to_owned();

@@ -1,6 +1,8 @@
 //! `kaido run`: opens ports, starts workers, and turns the control loop until told to stop.
 
 mod control;
+#[cfg_attr(not(feature = "dpdk"), path = "no_dpdk.rs")]
+mod dpdk;
 mod ports;
 mod queues;
 mod server;

@@ -17,6 +17,7 @@ use std::sync::mpsc::Receiver;
 
 use super::StartFault;
 use super::control::ShownPort;
+use super::dpdk::DpdkDevices;
 use super::queues::{self, Plan, QueueFault};
 use crate::config::{Attach, Config, CopyMode, Driver, PortConfig, Role, SourcePort};
 
@@ -43,7 +44,11 @@ pub(super) struct Opened {
     _sink: Option<UdpSink>,
 }
 
-fn fault(config: &PortConfig, fault: impl std::fmt::Display, help: impl Into<String>) -> StartFault {
+pub(super) fn fault(
+    config: &PortConfig,
+    fault: impl std::fmt::Display,
+    help: impl Into<String>,
+) -> StartFault {
     StartFault::Port { port: config.name.get_ref().clone(), fault: fault.to_string(), help: help.into() }
 }
 
@@ -54,16 +59,22 @@ impl Opened {
         let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
         let mut steerings = Vec::new();
         let (routes, wanted) = Routes::new();
-        let found =
-            config.ports.iter().map(|port| interface(port.get_ref())).collect::<Result<Vec<_>, _>>()?;
-        let (found, taps): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let mut dpdk = DpdkDevices::new(config, pool);
+        let found = config
+            .ports
+            .iter()
+            .map(|port| interface(port.get_ref(), &mut dpdk))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (found, made): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        // Behind the ports of the configuration come the kernel's sides of those that have one.
+        let mut sides: Vec<Queue> = Vec::new();
         let endpoints = endpoints(config, &found)?;
         let multi_buffer = config.ports.iter().zip(&found).any(|(port, interface)| {
             *port.get_ref().driver.get_ref() == Driver::AfXdp && interface.mtu > PLAIN_MTU_MAX
         });
         let mut xdp_pool = None;
         let mut devices = Vec::new();
-        for ((port, interface), tap) in config.ports.iter().zip(found).zip(taps) {
+        for ((port, interface), made) in config.ports.iter().zip(found).zip(made) {
             let port = port.get_ref();
             let mut device = Device { config: port.clone(), interface, steering: None, how: String::new() };
             match port.driver.get_ref() {
@@ -91,13 +102,23 @@ impl Opened {
                     queues[0].push((Box::new(queue), KernelPath::Shared));
                 }
                 Driver::Tap => {
-                    let queue = tap.into_iter().map(|tap| (Box::new(tap) as Box<dyn Port>, KernelPath::None));
+                    let queue =
+                        made.tap.into_iter().map(|tap| (Box::new(tap) as Box<dyn Port>, KernelPath::None));
                     queues[0].extend(queue);
                     device.how = "tap".to_owned();
+                }
+                Driver::Dpdk => {
+                    let side = PortId(u8::try_from(config.ports.len() + sides.len()).unwrap_or(u8::MAX));
+                    if let (Some(tap), Some(DpdkQueue { queue, how, .. })) = (made.tap, made.dpdk) {
+                        queues[0].push((queue, KernelPath::Tap(side)));
+                        sides.push((Box::new(tap), KernelPath::None));
+                        device.how = how;
+                    }
                 }
             }
             devices.push(device);
         }
+        queues[0].append(&mut sides);
         let sink = sink(&devices, &endpoints)?;
         let steerings = Arc::new(Mutex::new(steerings));
         static_routes(&devices, &routes);
@@ -302,22 +323,45 @@ pub(crate) fn receive_queues(name: &str) -> usize {
     names.filter(|queue| queue.to_string_lossy().starts_with("rx-")).count().max(1)
 }
 
-/// The interface of a port; a TAP device is made here.
-fn interface(port: &PortConfig) -> Result<(Interface, Option<TapPort>), StartFault> {
+/// What was made for a port before its interface could be looked up.
+#[derive(Default)]
+struct Made {
+    tap: Option<TapPort>,
+    dpdk: Option<DpdkQueue>,
+}
+
+/// The queue of a `dpdk` port.
+pub(super) struct DpdkQueue {
+    pub(super) queue: Box<dyn Port>,
+    /// The device's Ethernet address.
+    pub(super) mac: [u8; 6],
+    /// What it is.
+    pub(super) how: String,
+}
+
+/// The interface of a port; a TAP device is made here, and a DPDK device opened, whose address the TAP device has.
+fn interface(port: &PortConfig, dpdk: &mut DpdkDevices<'_>) -> Result<(Interface, Made), StartFault> {
     let name = port.interface.as_ref().map_or("", |name| name.get_ref().as_str());
-    let mut made = None;
-    if *port.driver.get_ref() == Driver::Tap {
+    let mut made = Made::default();
+    let driver = *port.driver.get_ref();
+    let mut mac = None;
+    if driver == Driver::Dpdk {
+        let queue = dpdk.open(port)?;
+        mac = Some(queue.mac);
+        made.dpdk = Some(queue);
+    }
+    if matches!(driver, Driver::Tap | Driver::Dpdk) {
         let config = TapConfig {
             name: name.to_owned(),
-            mac: None,
+            mac,
             mtu: port.mtu,
             addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
-            arp: false,
+            arp: driver == Driver::Dpdk,
         };
         let tap = TapPort::create(&config).map_err(|error| {
             fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name")
         })?;
-        made = Some(tap);
+        made.tap = Some(tap);
     }
     let found = netlink::interface(name)
         .map_err(|error| fault(port, error, "`ip link` lists the interfaces of this network namespace"))?;

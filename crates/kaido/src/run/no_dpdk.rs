@@ -1,0 +1,24 @@
+//! Stands in for DPDK where it is not built in.
+
+use std::marker::PhantomData;
+
+use kaido_engine::FramePool;
+
+use super::StartFault;
+use super::ports::{DpdkQueue, fault};
+use crate::config::{Config, PortConfig};
+
+/// No devices.
+pub(super) struct DpdkDevices<'c>(PhantomData<&'c Config>);
+
+impl<'c> DpdkDevices<'c> {
+    pub(super) fn new(_config: &'c Config, _pool: &'static FramePool) -> Self {
+        Self(PhantomData)
+    }
+
+    /// Refuses; a configuration that was checked does not come here.
+    #[expect(clippy::unused_self, reason = "as where it is built in")]
+    pub(super) fn open(&mut self, port: &PortConfig) -> Result<DpdkQueue, StartFault> {
+        Err(fault(port, "this kaido was built without dpdk", "docs/dpdk.md says how to build one with it"))
+    }
+}
