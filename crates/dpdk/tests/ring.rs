@@ -152,6 +152,26 @@ fn without_a_free_frame_packets_are_dropped_and_counted() {
     closes(a, b, pool);
 }
 
+#[test]
+fn a_packet_in_the_frames_of_another_pool_is_copied() {
+    let _alone = alone();
+    let pools = [(); 2].map(|()| FramePool::leak(FRAMES).unwrap());
+    let memories = pools.map(|pool| DpdkPool::register(&EAL, pool).unwrap());
+    cross(&EAL, "copy");
+    let mut a = Driven::open(&memories[0], pools[0], "net_ring_copya", &JUMBO);
+    let mut b = Driven::open(&memories[1], pools[1], "net_ring_copyb", &JUMBO);
+    for len in [1, 3840, 9000] {
+        a.send(&pattern(len));
+        let came = b.poll().remove(0);
+        assert!(std::ptr::eq(came.pool(), pools[1]));
+        assert_eq!(came.to_vec(), pattern(len));
+        b.cache.release(came);
+    }
+    assert_eq!((a.port.mbufs_out(), b.port.mbufs_out()), (NONE_OUT, NONE_OUT));
+    drop((a, b));
+    assert_eq!(pools.map(FramePool::free_frames), [FRAMES; 2]);
+}
+
 /// Sends everything back, with source and destination exchanged.
 struct Echo;
 
