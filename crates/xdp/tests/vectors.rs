@@ -105,6 +105,7 @@ fn establish(path: &mut FastPath, vector: &Vector) {
         mtu: 9000,
         source: mac(&near.mac),
         destination: mac(&vector.node.neighbours.iter().find(|n| n.address.to_string() == far).unwrap().mac),
+        port: 6,
         tag: None,
     };
     path.set_hop(N3, Some(&hop(n3, "10.100.3.2"))).unwrap();

@@ -118,6 +118,8 @@ pub struct Hop {
     pub source: [u8; 6],
     /// The next hop's.
     pub destination: [u8; 6],
+    /// The port that what leaves by it is counted on, below [`PORTS_MAX`](super::PORTS_MAX).
+    pub port: u8,
     /// VLAN to tag with, as tag control information (IEEE 802.1Q 9.6); none for untagged.
     pub tag: Option<u16>,
 }
@@ -134,7 +136,7 @@ pub(super) fn check(what: &'static str, value: u32, limit: u32) -> Result<(), Fa
     if value < limit { Ok(()) } else { Err(FastPathError::OutOfRange { what, value, limit }) }
 }
 
-fn upper_half(address: Ipv6Addr) -> u64 {
+pub(super) fn upper_half(address: Ipv6Addr) -> u64 {
     let [a, b, c, d, ..] = address.segments().map(u64::from);
     a << 48 | b << 32 | c << 16 | d
 }
@@ -227,6 +229,7 @@ impl Hop {
             tag: self.tag.unwrap_or(0),
             destination: self.destination,
             source: self.source,
+            port: self.port.into(),
             ..RawHop::default()
         }
     }
