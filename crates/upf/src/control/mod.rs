@@ -7,6 +7,7 @@ mod change;
 mod choose;
 mod compile;
 mod events;
+mod kernel;
 mod meter;
 mod pool;
 mod ruleset;
@@ -21,6 +22,7 @@ use std::time::{Duration, SystemTime};
 use kaido_table::{Reader, Seed};
 
 use self::choose::Chosen;
+use self::kernel::Kernel;
 use self::meter::Meter;
 pub use self::pool::UePool;
 use self::pool::{Lease, UePools, UsageSlots};
@@ -56,6 +58,8 @@ pub struct Upf {
     tunnels: HashMap<(Teid, IpAddr), Vec<SessionIndex>>,
     /// Periodic reports to come: what the sessions' `periods` say, by time.
     calendar: BTreeSet<(SystemTime, SessionIndex, UrrId)>,
+    /// The datapath in the kernel, where there is one.
+    kernel: Option<Kernel>,
 }
 
 impl Upf {
@@ -81,6 +85,7 @@ impl Upf {
             ue_pools: UePools::new(ue_pools),
             tunnels: HashMap::new(),
             calendar: BTreeSet::new(),
+            kernel: None,
         })
     }
 
@@ -314,6 +319,9 @@ impl SessionService for Upf {
         let Some(mut session) = self.sessions[index].take() else {
             return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
         };
+        if let Some(kernel) = &mut self.kernel {
+            kernel.remove(&session.keys, &self.node);
+        }
         for key in &session.keys {
             self.node.table.remove(key);
         }
@@ -350,6 +358,12 @@ impl SessionService for Upf {
         {
             self.event(event, now, &mut out);
         }
+        while out.len() < limit
+            && let Some(event) = self.kernel.as_mut().and_then(Kernel::event)
+        {
+            self.event(event, now, &mut out);
+        }
+        self.turn_kernel(now);
         self.periodic(now, limit, &mut out);
         out
     }
