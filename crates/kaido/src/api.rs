@@ -25,7 +25,7 @@ pub(crate) enum Question {
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// To [`Question::Status`].
-    Status(Status),
+    Status(Box<Status>),
     /// To [`Question::Sessions`].
     Sessions {
         /// Sessions in all.
@@ -62,12 +62,25 @@ pub(crate) struct Status {
     /// Volume of all sessions, in octets of user packets.
     pub(crate) uplink_bytes: u64,
     pub(crate) downlink_bytes: u64,
+    /// What forwards, as `node.datapath` says.
+    pub(crate) datapath: String,
+    /// The datapath in the kernel, where there is one.
+    pub(crate) kernel: Option<InKernel>,
     pub(crate) ports: Vec<Port>,
     pub(crate) peers: Vec<Peer>,
     pub(crate) pfcp: Vec<Count>,
 }
 
-/// A port and its counters since the start.
+/// The datapath in the kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct InKernel {
+    /// Records it has: for tunnels, and for UE addresses.
+    pub(crate) records: usize,
+    /// Packets it left to the workers or to the kernel's own network, by reason.
+    pub(crate) handed: Vec<Count>,
+}
+
+/// A port and its counters since the start, the kernel's datapath included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Port {
     pub(crate) name: String,
@@ -80,6 +93,9 @@ pub(crate) struct Port {
     pub(crate) tx_bytes: u64,
     pub(crate) to_kernel: u64,
     pub(crate) dropped: u64,
+    /// Of the packets received, those that the kernel's datapath forwarded, and their octets of IP.
+    pub(crate) kernel_packets: u64,
+    pub(crate) kernel_bytes: u64,
 }
 
 /// A control plane with an association.

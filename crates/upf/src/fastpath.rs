@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::node::{Node, NodeSettings, WorkerEvent};
 use crate::record::{
-    Action, Destination, Direction, InstanceId, KeyParts, Record, Rules, SessionIndex, SessionKey, ShapeId,
-    TunnelShape, UeAddresses, UsageSlots,
+    Action, Destination, Direction, FilteredRule, InstanceId, KeyParts, Record, Rules, SessionIndex,
+    SessionKey, ShapeId, TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::Teid;
 
@@ -114,13 +114,16 @@ pub enum KernelDestination {
     FarDrop,
 }
 
-/// A record that the kernel can take: one rule for every packet of its key, which forwards or drops.
+/// A record that the kernel can take: one rule for its key, which forwards or drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelRecord {
     /// The session.
     pub session: SessionIndex,
     /// Which way packets go.
     pub direction: Direction,
+    /// QoS flows that the rule matches, a bit each; `None` matches all, also packets without a QFI. What does not match is
+    /// the workers' to drop.
+    pub qfis: Option<u64>,
     /// The UE's addresses: the source uplink, where there are any.
     pub ue: UeAddresses,
     /// What is counted, at most [`KERNEL_USAGE_MAX`].
@@ -130,14 +133,25 @@ pub struct KernelRecord {
 }
 
 impl KernelRecord {
-    /// The kernel's form of a record. `None` where packets have to be looked at by filters, are buffered, or need headers
-    /// that only the workers write.
+    /// The kernel's form of a record. `None` where there are several rules, or filters of flows, where packets are buffered,
+    /// and where they need headers that only the workers write.
     pub fn of(record: &Record, node: &Node) -> Option<Self> {
-        let Rules::One(action) = record.rules(&node.tunnels) else { return None };
+        let (qfis, action) = match record.rules(&node.tunnels) {
+            Rules::One(action) => (None, action),
+            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, action }]) if sdf.is_empty() => {
+                (*qfis, *action)
+            }
+            Rules::Filtered(_) => return None,
+        };
+        let ue = record.ue();
+        if ue.ipv6.is_some_and(|prefix| prefix.len != 64) {
+            return None;
+        }
         Some(Self {
             session: record.session(),
             direction: record.direction(),
-            ue: record.ue(),
+            qfis,
+            ue,
             usage: Some(action.usage).filter(|usage| usage.len() <= KERNEL_USAGE_MAX)?,
             destination: destination(&action, record.direction(), &node.settings)?,
         })

@@ -479,8 +479,10 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 		overhead = TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
 		if (!(globals->flags & FAST_PORT_FIXED))
 			port = fast_entropy_port(packet, end);
-	} else if (fast_is_excepted(globals, packet)) {
-		return 0;
+	} else {
+		if (fast_is_excepted(globals, packet))
+			return 0;
+		target += packet->is_v6;
 	}
 	hop = bpf_map_lookup_elem(&fast_hops, &target);
 	if (!hop || !*(const volatile __u32 *)&hop->valid)

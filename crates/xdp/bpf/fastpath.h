@@ -62,7 +62,7 @@ struct fast_record {
 	__u64 ue_ipv6; /* upper half, network byte order */
 	__u32 ue_ipv4; /* network byte order */
 	__u32 teid;    /* of the tunnel it goes into, network byte order */
-	__u32 target;  /* template or hop */
+	__u32 target;  /* template, or hop of IPv4, before that of IPv6 */
 	__u32 session;
 	__u32 usage[FAST_USAGE_MAX];
 	__u32 spare;

@@ -53,7 +53,7 @@ fn fill(sessions: u32) -> Result<(FastPath, u128), Box<dyn Error>> {
         records_max: sessions * 2,
         usage_cells_max: sessions,
         templates_max: 1,
-        hops_max: 1,
+        hops_max: 2,
         fixed_source_port: false,
         seed: [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93],
     })?;

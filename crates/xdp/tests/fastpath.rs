@@ -14,7 +14,7 @@ use kaido_xdp::fastpath::{
 use kaido_xdp::{Action, Error, FastPath, FastPathError, Roles, Steering, SteeringConfig, TestRun};
 
 mod rig;
-use rig::fast::{self, N3, N6};
+use rig::fast::{self, N3, N6, N6_V6};
 use rig::frame::{Mac, eth, vlan};
 
 const OURS: Mac = [2, 0, 0, 0, 0, 1];
@@ -117,7 +117,9 @@ impl Node {
             tag,
         };
         path.set_hop(N3, Some(&hop("kb-n3", None))).unwrap();
-        path.set_hop(N6, Some(&hop("kb-n6", None))).unwrap();
+        for n6 in [N6, N6_V6] {
+            path.set_hop(n6, Some(&hop("kb-n6", None))).unwrap();
+        }
         path.set_template(3, Some(&Template { local: LOCAL, peer: PEER, tos: 0xb8, hop: N3 })).unwrap();
         path.insert_or_replace(TUNNEL_KEY, &record(FastDirection::Uplink)).unwrap();
         path.insert_or_replace(UE_KEY, &record(FastDirection::Downlink)).unwrap();
@@ -495,7 +497,7 @@ fn a_full_table_finds_every_key_and_refuses_the_next() {
             node.forwards(&eth(OURS, 0x0800, &v4(REMOTE, address(host), &[0; 8])));
         });
         for bad in [
-            FastRecord { destination: FastDestination::Hop(8), ..downlink },
+            FastRecord { destination: FastDestination::Hop(7), ..downlink },
             FastRecord { usage: [Some(UsageCell { cell: 1024, before_qos: false }), None, None], ..downlink },
         ] {
             let refused = node.path.insert_or_replace(UE_KEY, &bad);

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::node::{Instance, UdpChecksums};
-use crate::record::{EndpointId, FilteredRule, Tunnel};
-use crate::rules::{ApplyAction, Ipv6Prefix, PdrId, Qfi};
+use crate::record::{EndpointId, Tunnel};
+use crate::rules::{AddressMatch, ApplyAction, FlowEnd, Ipv6Prefix, PdrId, Qfi, SdfFilter};
 use crate::usage::UsageSlot;
 
 fn ip(text: &str) -> IpAddr {
@@ -63,6 +63,10 @@ impl Rule {
     }
 
     fn record(&self) -> Record {
+        Record::new(SessionIndex(4), self.direction, self.ue, vec![self.filtered()])
+    }
+
+    fn filtered(&self) -> FilteredRule {
         let action = Action {
             pdr: PdrId(1),
             apply: self.apply,
@@ -71,8 +75,7 @@ impl Rule {
             usage: self.usage,
             buffer_suggested: None,
         };
-        let rule = FilteredRule { qfis: self.qfis, sdf: Box::new([]), ue: None, action };
-        Record::new(SessionIndex(4), self.direction, self.ue, vec![rule])
+        FilteredRule { qfis: self.qfis, sdf: Box::new([]), ue: None, action }
     }
 
     fn translated(&self, node: &Node) -> Option<KernelRecord> {
@@ -88,6 +91,7 @@ fn a_plain_rule_of_each_direction_says_the_same_in_the_kernel() {
     let expected = KernelRecord {
         session: SessionIndex(4),
         direction: Direction::Downlink,
+        qfis: None,
         ue: UE,
         usage: down.usage,
         destination: KernelDestination::Tunnel { id, shape, teid },
@@ -99,6 +103,8 @@ fn a_plain_rule_of_each_direction_says_the_same_in_the_kernel() {
     let ipv6 = Some(Ipv6Prefix::of("2001:db8:60:7::".parse().unwrap(), 64));
     let dual = Rule { ue: UeAddresses { ipv6, ..UE }, ..Rule::uplink(&node) };
     assert_eq!(dual.translated(&node), Some(KernelRecord { ue: dual.ue, ..up }));
+    let of_a_flow = Rule { qfis: Some(1 << 9), ..Rule::uplink(&node) };
+    assert_eq!(of_a_flow.translated(&node), Some(KernelRecord { qfis: Some(1 << 9), ..up }));
 }
 
 #[test]
@@ -126,13 +132,37 @@ fn what_only_workers_can_do_does_not_fit() {
     assert_eq!(Rule::downlink(&node, "fd00:3::2", 0).translated(&node), None, "over IPv6");
     assert_eq!(Rule::downlink(&node, "10.3.0.65", 1).translated(&node), None, "with a UDP checksum");
     assert_eq!(Rule::downlink(&node, "10.3.0.2", 0).translated(&node), None, "ends of two families");
-    assert_eq!(Rule { qfis: Some(1 << 9), ..plain() }.translated(&node), None, "a filter");
     assert_eq!(Rule { destination: Destination::Routed, ..plain() }.translated(&node), None, "routed to UEs");
     let mut usage = plain().usage;
     assert!(usage.push(UsageSlot(6), false));
     assert!(Rule { usage, ..plain() }.translated(&node).is_some());
     assert!(usage.push(UsageSlot(7), false));
     assert_eq!(Rule { usage, ..plain() }.translated(&node), None, "four counters");
+}
+
+#[test]
+fn rules_that_look_into_packets_do_not_fit() {
+    let node = node();
+    let record = |rules| KernelRecord::of(&Record::new(SessionIndex(4), Direction::Uplink, UE, rules), &node);
+    let plain = Rule::uplink(&node).filtered();
+    assert!(record(vec![plain.clone()]).is_some());
+    let any = FlowEnd { address: AddressMatch::Any, ports: Vec::new() };
+    let sdf = SdfFilter {
+        protocol: None,
+        remote: any.clone(),
+        local: any,
+        tos: Some((0xb8, 0xfc)),
+        spi: None,
+        flow_label: None,
+        id: None,
+    };
+    assert_eq!(record(vec![FilteredRule { sdf: Box::new([sdf]), ..plain.clone() }]), None);
+    let narrow = UeAddresses { ipv4: None, ipv6: Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 64)) };
+    assert_eq!(record(vec![FilteredRule { ue: Some(narrow), ..plain.clone() }]), None);
+    assert_eq!(record(vec![FilteredRule { qfis: Some(2), ..plain.clone() }, plain]), None, "two rules");
+    let ipv6 = Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 56));
+    let wide = Rule { ue: UeAddresses { ipv6, ..UE }, ..Rule::uplink(&node) };
+    assert_eq!(wide.translated(&node), None, "more than a /64");
 }
 
 #[test]

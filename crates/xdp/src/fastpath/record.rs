@@ -53,8 +53,9 @@ pub struct UsageCell {
 /// Where a forwarded packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastDestination {
-    /// On as it is, to a next hop: only where one hop leads to all destinations of the network instance. Anything else is
-    /// the engine's, as the kernel's routes are open to GPL programs alone.
+    /// On as it is, IPv4 to the next hop of that number and IPv6 to that of the following: only where one hop leads to all
+    /// destinations but the [exceptions](super::FastPath::set_exceptions). Anything else is the engine's, as the kernel's
+    /// routes are open to GPL programs alone.
     Hop(u32),
     /// Into a tunnel.
     Tunnel {
@@ -168,7 +169,7 @@ impl FastRecord {
             | flag(self.qfis.is_some(), abi::QFI_MATCH);
         let (target, teid) = match self.destination {
             FastDestination::Hop(hop) => {
-                check("next hop", hop, limits.hops)?;
+                check("next hop", hop.saturating_add(1), limits.hops)?;
                 (hop, 0)
             }
             FastDestination::Tunnel { template, teid, qfi, container_uplink } => {
