@@ -57,7 +57,11 @@ def test_a_good_file_is_good(binary: Path, tmp_path: Path) -> None:
             "[node]\nsessions_max = 0\n[pfcp]",
             ["kaido.toml:14", "node.sessions_max", "1 to 67108864"],
         ),
-        ("[pfcp]", '[node]\ndatapath = "kernel"\n[pfcp]', ["kaido.toml:14", "kernel", "engine", "xdp", "hybrid"]),
+        (
+            "[pfcp]",
+            '[node]\ndatapath = "kernel"\n[pfcp]',
+            ["kaido.toml:14", "kernel", "engine", "xdp", "hybrid"],
+        ),
         (
             "[pfcp]",
             "[node]\nxdp_records_max = 100\n[pfcp]",

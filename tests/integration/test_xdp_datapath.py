@@ -231,7 +231,8 @@ CHANGES = SMF_BASE + textwrap.dedent("""
             IE_OuterHeaderRemoval(header=0), IE_FAR_Id(id=1), IE_URR_Id(id=1), IE_QER_Id(id=1)]),
         IE_CreatePDR(IE_list=[
             IE_PDR_Id(id=2), IE_Precedence(precedence=100),
-            IE_PDI(IE_list=[IE_SourceInterface(interface=1), IE_UE_IP_Address(SD=1, V4=1, ipv4="10.60.99.1")]),
+            IE_PDI(IE_list=[IE_SourceInterface(interface=1),
+                            IE_UE_IP_Address(SD=1, V4=1, ipv4="10.60.99.1")]),
             IE_FAR_Id(id=2), IE_URR_Id(id=1), IE_QER_Id(id=1)]),
         IE_CreateFAR(IE_list=[IE_FAR_Id(id=1), IE_ApplyAction(FORW=1),
             IE_ForwardingParameters(IE_list=[IE_DestinationInterface(interface=1)])]),
@@ -406,7 +407,9 @@ def test_nothing_is_left(binary: Path, far: Topology, tmp_path: Path, attach: At
         sim = attach("--ues 5 --tuns 1")
         assert records(node) == 15
         node.stop(how)
-        sim.stop() if how == signal.SIGTERM else sim.process and sim.process.kill()
+        assert sim.process is not None
+        sim.process.kill()
+        sim.process.wait()
         wait_until(lambda: traces(far) == before, "the kernel has taken everything back", 10)
 
 
