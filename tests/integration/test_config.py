@@ -73,6 +73,21 @@ def test_a_good_file_is_good(binary: Path, tmp_path: Path) -> None:
             '[node]\nqueue_mode = "shared"\n[[port]]\nname = "n3"\ndriver = "af_packet"',
             ["kaido.toml:5", "port.driver", "queue that workers share", 'queue_mode = "rss"'],
         ),
+        (
+            "[pfcp]",
+            '[node]\ndatapath = "kernel"\n[pfcp]',
+            ["kaido.toml:14", "kernel", "engine", "xdp", "hybrid"],
+        ),
+        (
+            "[pfcp]",
+            "[node]\nxdp_records_max = 100\n[pfcp]",
+            ["kaido.toml:14", "node.xdp_records_max", "only the hybrid datapath"],
+        ),
+        (
+            "[pfcp]",
+            '[node]\ndatapath = "hybrid"\nxdp_records_max = 0\n[pfcp]',
+            ["kaido.toml:15", "node.xdp_records_max", "1 to 268435456"],
+        ),
         ("[pfcp]", "[pfcp", ["kaido.toml:13"]),
         ('[pfcp]\nlisten = ["127.0.0.1"]', "", ["pfcp", "missing"]),
     ],
@@ -86,6 +101,15 @@ def test_a_mistake_is_named_with_its_place_and_what_is_allowed(
     for part in wanted:
         assert part in said, said
     assert "panicked" not in said
+
+
+def test_a_datapath_in_the_kernel_needs_a_port_for_it(binary: Path, tmp_path: Path) -> None:
+    """And says which."""
+    text = GOOD.replace("af_xdp", "af_packet") + '[node]\ndatapath = "xdp"\n'
+    code, said = check(binary, tmp_path, text)
+    assert code != 0
+    for part in ("kaido.toml:16", "node.datapath", "no port has", 'driver = "af_xdp"'):
+        assert part in said, said
 
 
 def test_a_missing_file_is_named(binary: Path) -> None:

@@ -55,6 +55,7 @@ class Node:
     n6: str | None = None
     more: str = ""
     pfcp: str = ""
+    node: str = ""
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -62,6 +63,7 @@ class Node:
         """The configuration: the usual one, with what was asked for."""
         text = CONFIG.format(socket=self.socket, sessions_max=self.sessions_max, workers=self.workers)
         n6 = self.n6 or port("n6", self.driver, 'network_instance = "internet"')
+        text = text.replace("[node]\n", f"[node]\n{self.node}\n")
         return text.replace("[pfcp]\n", f"[pfcp]\n{self.pfcp}\n") + port("n3", self.driver) + n6 + self.more
 
     @property

@@ -11,6 +11,7 @@
 
 mod batch;
 mod counters;
+mod default_way;
 mod drop_reason;
 mod frame;
 mod function;
@@ -27,6 +28,7 @@ mod worker;
 
 pub use batch::{BATCH_MAX, Batch};
 pub use counters::{PortCounters, PortTotals, WorkerCounters};
+pub use default_way::DefaultWay;
 pub use drop_reason::DropReason;
 pub use frame::{Frame, Segments};
 pub use function::{Function, Output};

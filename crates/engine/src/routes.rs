@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kaido_table::{NO_PREFIX, PrefixTable};
 
+use crate::default_way::DefaultWay;
 use crate::port::PortId;
 
 /// Cached neighbours of a worker; more of them than this at once go to the shared tables.
@@ -67,7 +68,9 @@ struct Prefixes {
     v4: PrefixTable,
     v6: PrefixTable,
     /// What the tables' numbers stand for.
-    routes: Vec<Route>,
+    routes: Vec<(IpAddr, u8, Route)>,
+    /// Of IPv4 and IPv6, when first asked for.
+    default_ways: [OnceLock<Option<DefaultWay>>; 2],
 }
 
 #[derive(Debug, Default)]
@@ -195,7 +198,7 @@ impl Prefixes {
         routes.reverse();
         routes.sort_by_key(|(.., route)| std::cmp::Reverse(route.metric));
         for ((prefix, len, route), number) in routes.into_iter().zip(0..) {
-            built.routes.push(route);
+            built.routes.push((prefix, len, route));
             match prefix {
                 IpAddr::V4(prefix) => v4.push((prefix.octets(), len.min(32), number)),
                 IpAddr::V6(prefix) => v6.push((prefix.octets(), len.min(128), number)),
@@ -263,6 +266,15 @@ impl NextHops {
         }
     }
 
+    /// The one way of a family's traffic and its next hop, where the node has one.
+    pub fn default_way(&mut self, is_ipv4: bool) -> Option<(&DefaultWay, Resolution)> {
+        self.refresh();
+        let Prefixes { routes, default_ways, .. } = &*self.prefixes;
+        let way = &default_ways[usize::from(!is_ipv4)];
+        let way = way.get_or_init(|| DefaultWay::of(routes, is_ipv4)).as_ref()?;
+        Some((way, self.routes.resolve(way.route, way.gateway)))
+    }
+
     #[inline]
     fn refresh(&mut self) {
         let generation = self.routes.generation();
@@ -281,7 +293,7 @@ impl NextHops {
 
     /// Resolves by the route of that number what is not remembered with it.
     fn resolve_by(&mut self, number: u32, destination: IpAddr) -> Resolution {
-        let Some(&route) = self.prefixes.routes.get(number as usize) else {
+        let Some(&(.., route)) = self.prefixes.routes.get(number as usize) else {
             debug_assert_eq!(number, NO_PREFIX);
             return Resolution::NoRoute;
         };
@@ -400,6 +412,23 @@ mod tests {
         assert_eq!(hops.resolve(ip("8.8.8.8")), expected);
         assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Pending);
         assert_eq!(asked.try_iter().count(), 1);
+    }
+
+    #[test]
+    fn the_default_way_follows_the_routes_and_its_gateway_is_asked_for() {
+        let (routes, asked) = Routes::new();
+        let mut hops = routes.next_hops();
+        assert_eq!(hops.default_way(true), None);
+        let near = (ip("10.1.0.0"), 24, route(1, None, 0));
+        routes.set_routes([near, (ip("0.0.0.0"), 0, route(1, Some("10.1.0.1"), 0))]);
+        let (way, resolution) = hops.default_way(true).unwrap();
+        assert_eq!((way.exceptions.as_slice(), resolution), ([(near.0, 24)].as_slice(), Resolution::Pending));
+        let gateway = asked.try_recv().unwrap();
+        routes.set_neighbour(gateway, Some([1; 6]));
+        let (_, resolution) = hops.default_way(true).unwrap();
+        assert_eq!(resolution, Resolution::Ready(NextHop { port: PortId(1), mac: [1; 6] }));
+        routes.set_routes([near]);
+        assert_eq!(hops.default_way(true), None);
     }
 
     #[test]

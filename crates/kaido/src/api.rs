@@ -62,6 +62,10 @@ pub(crate) struct Status {
     /// Volume of all sessions, in octets of user packets.
     pub(crate) uplink_bytes: u64,
     pub(crate) downlink_bytes: u64,
+    /// What forwards, as `node.datapath` says.
+    pub(crate) datapath: String,
+    /// The datapath in the kernel, where there is one.
+    pub(crate) kernel: Option<InKernel>,
     pub(crate) ports: Vec<Port>,
     /// The workers, in the order of their numbers.
     pub(crate) per_worker: Vec<Worker>,
@@ -69,7 +73,16 @@ pub(crate) struct Status {
     pub(crate) pfcp: Vec<Count>,
 }
 
-/// A port and its counters since the start.
+/// The datapath in the kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct InKernel {
+    /// Records it has: for tunnels, and for UE addresses.
+    pub(crate) records: usize,
+    /// Packets it left to the workers or to the kernel's own network, by reason.
+    pub(crate) handed: Vec<Count>,
+}
+
+/// A port and its counters since the start, the kernel's datapath included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Port {
     pub(crate) name: String,
@@ -82,6 +95,9 @@ pub(crate) struct Port {
     pub(crate) tx_bytes: u64,
     pub(crate) to_kernel: u64,
     pub(crate) dropped: u64,
+    /// Of the packets received, those that the kernel's datapath forwarded, and their octets of IP.
+    pub(crate) kernel_packets: u64,
+    pub(crate) kernel_bytes: u64,
 }
 
 /// What a worker has done since the start.

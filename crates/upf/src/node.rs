@@ -203,6 +203,16 @@ const CHANGES_MAX: usize = 4096;
 /// Events that may wait for the control plane.
 const EVENTS_MAX: usize = 16_384;
 
+/// Keys of so many sessions: each has a tunnel and up to two UE addresses; dual-stack tunnels have two.
+pub fn keys_max(sessions: u32) -> u32 {
+    sessions.saturating_mul(4)
+}
+
+/// Usage counters of so many sessions.
+pub fn usage_cells(sessions: u32) -> u32 {
+    sessions.saturating_mul(4)
+}
+
 /// Everything that control and workers share.
 #[derive(Debug)]
 pub struct Node {
@@ -231,11 +241,20 @@ impl Node {
     /// # Errors
     /// [`RegionError`] when the tables do not fit into memory.
     pub fn new(settings: NodeSettings) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
+        let usage = UsageCounters::new(usage_cells(settings.sessions_max))?;
+        Self::with_usage(settings, usage)
+    }
+
+    /// As [`Node::new`], with counters that others count in too: then `workers_share_sessions` must be set.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the tables do not fit into memory.
+    pub fn with_usage(
+        settings: NodeSettings,
+        usage: UsageCounters,
+    ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let domain = Domain::new();
-        // A session has a tunnel and up to two UE addresses; dual-stack tunnels have two.
-        let keys = settings.sessions_max.saturating_mul(4);
-        let table = Table::new(&domain, keys)?;
-        let usage = UsageCounters::new(settings.sessions_max.saturating_mul(4))?;
+        let table = Table::new(&domain, keys_max(settings.sessions_max))?;
         let (events, heard) = sync_channel(EVENTS_MAX);
         let node = Self {
             settings,

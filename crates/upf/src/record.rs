@@ -42,6 +42,32 @@ impl SessionKey {
     }
 }
 
+/// A [`SessionKey`] taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyParts {
+    /// A TEID at a local endpoint.
+    Tunnel(EndpointId, Teid),
+    /// A UE's IPv4 address.
+    Ipv4(InstanceId, Ipv4Addr),
+    /// The first address of a UE's /64.
+    Ipv6(InstanceId, Ipv6Addr),
+}
+
+impl SessionKey {
+    /// What the key is made of.
+    #[allow(clippy::cast_possible_truncation)] // Made of 32-bit values and numbers of eight bits.
+    pub fn parts(&self) -> KeyParts {
+        let (number, low) = (self.scope as u8, self.value as u32);
+        match self.scope & !0xffff {
+            SCOPE_IPV4 => KeyParts::Ipv4(InstanceId(number), Ipv4Addr::from_bits(low)),
+            SCOPE_IPV6 => {
+                KeyParts::Ipv6(InstanceId(number), Ipv6Addr::from_bits(u128::from(self.value) << 64))
+            }
+            _ => KeyParts::Tunnel(EndpointId(number), Teid(low)),
+        }
+    }
+}
+
 impl Key for SessionKey {
     fn words(&self) -> [u64; 2] {
         [self.value, u64::from(self.scope)]
@@ -107,6 +133,12 @@ pub struct UsageSlots {
 }
 
 impl UsageSlots {
+    /// How many there are.
+    #[allow(clippy::len_without_is_empty)] // Nobody asks.
+    pub fn len(&self) -> usize {
+        self.len.into()
+    }
+
     /// Adds a counter; `false` when there is no room.
     #[must_use]
     pub fn push(&mut self, slot: UsageSlot, before_qos: bool) -> bool {
@@ -382,7 +414,7 @@ impl Record {
     }
 
     /// The UE's addresses: the source uplink.
-    fn ue(&self) -> UeAddresses {
+    pub(crate) fn ue(&self) -> UeAddresses {
         match &self.wide {
             Some(wide) => wide.ue,
             None => UeAddresses {

@@ -3,6 +3,7 @@
 //! A counter belongs to one URR of one session and lives as long as it does, across all changes of the
 //! rules, so nothing is lost when a record is replaced. Counts only grow; a report is a difference.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kaido_table::{Region, RegionError};
@@ -54,9 +55,21 @@ impl Cell {
 /// All counters of the node.
 #[derive(Debug)]
 pub struct UsageCounters {
-    region: Region,
+    cells: NonNull<Cell>,
     len: u32,
+    /// What the cells lie in, unless it was given for good.
+    _region: Option<Region>,
 }
+
+// SAFETY: the cells are made of atomics, and lie in memory that lives as long as this value or longer.
+unsafe impl Send for UsageCounters {}
+// SAFETY: as above.
+unsafe impl Sync for UsageCounters {}
+
+/// Memory given for usage counters that cannot hold any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("usage counters need cache lines of 64 bytes, aligned so")]
+pub struct UnfitMemory;
 
 impl UsageCounters {
     /// Memory for `len` counters.
@@ -64,7 +77,24 @@ impl UsageCounters {
     /// # Errors
     /// [`RegionError`] when there is not so much.
     pub fn new(len: u32) -> Result<Self, RegionError> {
-        Ok(Self { region: Region::map(len as usize * size_of::<Cell>())?, len })
+        let region = Region::map(len as usize * size_of::<Cell>())?;
+        Ok(Self { cells: region.base().cast(), len, _region: Some(region) })
+    }
+
+    /// Counters in memory that others count in too: eight words each, uplink bytes and packets, downlink bytes and
+    /// packets, then complements of the uplink, downlink and total byte counts at which a report is due, and one free.
+    /// All zero at first.
+    ///
+    /// # Errors
+    /// [`UnfitMemory`] when it does not begin and end with a cell.
+    pub fn over(words: &'static [AtomicU64]) -> Result<Self, UnfitMemory> {
+        let cells = NonNull::from(words).cast::<Cell>();
+        let whole = words.len().is_multiple_of(size_of::<Cell>() / size_of::<AtomicU64>());
+        if !whole || !cells.is_aligned() {
+            return Err(UnfitMemory);
+        }
+        let len = u32::try_from(size_of_val(words) / size_of::<Cell>()).map_err(|_| UnfitMemory)?;
+        Ok(Self { cells, len, _region: None })
     }
 
     /// How many counters there are.
@@ -76,9 +106,9 @@ impl UsageCounters {
     #[inline(always)]
     fn cell(&self, slot: UsageSlot) -> &Cell {
         assert!(slot.0 < self.len, "usage slot out of range");
-        // SAFETY: the slot is in range; the region is page-aligned and was born zeroed, which is a
+        // SAFETY: the slot is in range; the memory is aligned and lives as long as this value; any words are a
         // valid cell; cells are only ever shared, and made of atomics.
-        unsafe { self.region.base().cast::<Cell>().add(slot.0 as usize).as_ref() }
+        unsafe { self.cells.add(slot.0 as usize).as_ref() }
     }
 
     /// Brings a counter into the cache, ahead of [`UsageCounters::count`].
@@ -195,6 +225,28 @@ mod tests {
         counters.set_limits(slot, 100, UNLIMITED, UNLIMITED);
         assert!(!counters.count(slot, Direction::Downlink, 500, true));
         assert!(counters.count(slot, Direction::Uplink, 100, true));
+    }
+
+    #[repr(align(64))]
+    struct Words([AtomicU64; 24]);
+
+    #[test]
+    fn given_memory_is_counted_in_as_it_lies() {
+        let words: &'static Words = Box::leak(Box::new(Words([const { AtomicU64::new(0) }; 24])));
+        assert_eq!(UsageCounters::over(&words.0[4..20]).unwrap_err(), UnfitMemory, "not aligned");
+        assert_eq!(UsageCounters::over(&words.0[..20]).unwrap_err(), UnfitMemory, "half a cell");
+        let counters = UsageCounters::over(&words.0).unwrap();
+        assert_eq!(counters.len(), 3);
+        let slot = UsageSlot(1);
+        counters.set_limits(slot, UNLIMITED, 100, 200);
+        counters.count(slot, Direction::Uplink, 60, true);
+        // As a program in the kernel counts downlink.
+        words.0[8 + 2].fetch_add(99, Ordering::Relaxed);
+        words.0[8 + 3].fetch_add(1, Ordering::Relaxed);
+        assert!(counters.count(slot, Direction::Downlink, 1, true));
+        let found: Vec<_> = words.0[8..16].iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        assert_eq!(found, [60, 1, 100, 2, 0, 0, !200, 0]);
+        assert_eq!(counters.read(slot).total_bytes(), 160);
     }
 
     #[test]

@@ -196,6 +196,26 @@ static __always_inline int fast_is_routed(const struct fast_packet *packet)
 	return to[0] != 0xff && !(to[0] == 0xfe && (to[1] & 0xc0) == 0x80) && (high | (low & ~bpf_cpu_to_be64(1)));
 }
 
+/* Whether the hop of routed packets does not lead to the packet's destination. */
+static __always_inline int fast_is_excepted(const struct fast_globals *globals, const struct fast_packet *packet)
+{
+	__u32 family = packet->is_v6 & 1;
+	__u32 len = globals->exceptions_len[family];
+	__u64 to;
+
+	if (packet->is_v6)
+		to = bpf_be64_to_cpu(long_at(((const struct ipv6 *)packet->ip)->destination.bytes));
+	else
+		to = bpf_ntohl(word_at(((const struct ipv4 *)packet->ip)->destination));
+	for (__u32 i = 0; i < FAST_EXCEPTIONS_MAX && i < len; i++) {
+		const struct fast_prefix *prefix = &globals->exceptions[family][i];
+
+		if ((to & prefix->mask) == prefix->value)
+			return 1;
+	}
+	return 0;
+}
+
 static __always_inline int fast_is_source_right(const struct fast_record *record, const struct fast_packet *packet)
 {
 	if (!(record->flags & (FAST_UE_IPV4 | FAST_UE_IPV6)))
@@ -416,7 +436,8 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 /* Does with a packet what its record says; a reason to hand it over in `*reason`, else an XDP action. The order of the
  * checks is the engine's. */
 static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_globals *globals,
-				      const struct fast_packet *packet, __u32 at_record, __u32 surplus, int *reason)
+				      struct fast_counters *counters, const struct fast_packet *packet,
+				      __u32 at_record, __u32 surplus, int *reason)
 {
 	const struct fast_record *record = bpf_map_lookup_elem(&fast_records, &at_record);
 	const struct fast_template *template = 0;
@@ -424,6 +445,7 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	__u32 flags, target, overhead = 0, port = GTPU_PORT;
 	const struct fast_hop *hop;
 	int action = XDP_TX;
+	__u64 *sent;
 
 	*reason = FAST_HAND_UNKNOWN;
 	if (!record)
@@ -457,6 +479,10 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 		overhead = TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
 		if (!(globals->flags & FAST_PORT_FIXED))
 			port = fast_entropy_port(packet, end);
+	} else {
+		if (fast_is_excepted(globals, packet))
+			return 0;
+		target += packet->is_v6;
 	}
 	hop = bpf_map_lookup_elem(&fast_hops, &target);
 	if (!hop || !*(const volatile __u32 *)&hop->valid)
@@ -476,6 +502,9 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	if (!fast_rewrite(ctx, packet, record, template, hop, port, surplus))
 		return 0;
 	*reason = -1;
+	sent = counters->sent[hop->port & (FAST_PORTS_MAX - 1)];
+	sent[0]++;
+	sent[1] += (long)ctx->data_end - (long)ctx->data;
 	fast_count(at_record, packet->total, 0);
 	return action;
 }
@@ -490,10 +519,13 @@ static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
 	const void *data = (const void *)(long)ctx->data;
 	const void *end = (const void *)(long)ctx->data_end;
 	struct fast_packet packet = {};
-	int reason, action;
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct fast_reader *reader = bpf_map_lookup_elem(&fast_readers, &cpu);
+	__u32 length = end - data;
+	int reason, action = -1;
 	__u32 record;
 
-	if (!cfg || !globals || !counters)
+	if (!reader || !cfg || !globals || !counters)
 		return -1;
 	if (is_multi_buffer && bpf_xdp_get_buff_len(ctx) != (__u64)(end - data)) {
 		counters->handed[FAST_HAND_SEGMENTS]++;
@@ -502,13 +534,17 @@ static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
 	reason = fast_read(ctx, &packet, data, end, cfg);
 	if (reason < 0) {
 		reason = FAST_HAND_UNKNOWN;
+		fast_turn(reader);
 		record = fast_find(packet.key_value, packet.key_scope);
 		if (record) {
-			__u32 surplus = end - data - packet.offset - packet.total;
+			__u32 surplus = length - packet.offset - packet.total;
 
-			action = fast_apply(ctx, globals, &packet, record, surplus, &reason);
-			if (reason < 0)
-				return action;
+			action = fast_apply(ctx, globals, counters, &packet, record, surplus, &reason);
+		}
+		fast_turn(reader);
+		if (reason < 0) {
+			counters->received_bytes += length;
+			return action;
 		}
 	}
 	if (reason >= 0 && reason < FAST_HANDS)

@@ -33,6 +33,8 @@
 #define FAST_USAGE_MAX 3
 #define FAST_BUCKET_ENTRIES 6
 #define FAST_OWN_WORDS 64
+#define FAST_PORTS_MAX 64
+#define FAST_EXCEPTIONS_MAX 16
 #define FAST_DEVICES_MAX 256
 #define FAST_OWN_MAX 4096
 #define FAST_VLANS_MAX 4096
@@ -60,7 +62,7 @@ struct fast_record {
 	__u64 ue_ipv6; /* upper half, network byte order */
 	__u32 ue_ipv4; /* network byte order */
 	__u32 teid;    /* of the tunnel it goes into, network byte order */
-	__u32 target;  /* template or hop */
+	__u32 target;  /* template, or hop of IPv4, before that of IPv6 */
 	__u32 session;
 	__u32 usage[FAST_USAGE_MAX];
 	__u32 spare;
@@ -95,17 +97,33 @@ struct fast_hop {
 	__u16 pad;
 	__u8 destination[6];
 	__u8 source[6];
-	__u32 spare;
+	__u32 port; /* what is sent by it is counted so */
 };
 _Static_assert(sizeof(struct fast_hop) == 32, "fast_hop");
+
+/* Of an IPv4 address in the lower half, or the upper half of an IPv6 address. */
+struct fast_prefix {
+	__u64 value;
+	__u64 mask;
+};
 
 struct fast_globals {
 	__u64 seed[4];
 	__u32 buckets;
 	__u32 flags;
 	__u64 own[FAST_OWN_WORDS]; /* a filter: a clear bit says that an address is not the node's */
+	/* Destinations, IPv4 and IPv6, that the hop of routed packets does not lead to. */
+	__u32 exceptions_len[2];
+	struct fast_prefix exceptions[2][FAST_EXCEPTIONS_MAX];
 };
-_Static_assert(sizeof(struct fast_globals) == 552, "fast_globals");
+_Static_assert(sizeof(struct fast_globals) == 1072, "fast_globals");
+
+/* Of a CPU: odd while a program on it works by what it found in the tables. A cache line. */
+struct fast_reader {
+	__u64 turns;
+	__u64 spare[7];
+};
+_Static_assert(sizeof(struct fast_reader) == 64, "fast_reader");
 
 /* Key of vlans: TCI identifiers of both tags, outer zero where there is one tag. */
 struct fast_vlan {
@@ -152,7 +170,9 @@ struct fast_counters {
 	__u64 handed[FAST_HANDS];
 	__u64 dropped[FAST_DROPS];
 	__u64 events_late; /* thresholds that found the ring full, and were put back */
+	__u64 received_bytes; /* of the frames that were forwarded or dropped, as they came */
+	__u64 sent[FAST_PORTS_MAX][2]; /* frames and their bytes, by the port of the hop */
 };
-_Static_assert(sizeof(struct fast_counters) == 160, "fast_counters");
+_Static_assert(sizeof(struct fast_counters) == 1192, "fast_counters");
 
 #endif

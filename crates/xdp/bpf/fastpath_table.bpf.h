@@ -60,6 +60,14 @@ struct {
 } fast_hops SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fast_reader);
+	__uint(max_entries, 1);
+} fast_readers SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, struct steer_address);
 	__type(value, __u8);
@@ -92,6 +100,15 @@ struct {
 	__type(value, struct fast_counters);
 	__uint(max_entries, 1);
 } fast_counters SEC(".maps");
+
+/* Begins or ends the reading of the tables. Not torn apart from what is read: an addition whose result is used is a full
+ * barrier on every architecture. */
+static __always_inline void fast_turn(struct fast_reader *reader)
+{
+	__u64 turns = __sync_fetch_and_add(&reader->turns, 1);
+
+	asm volatile("" : : "r"(turns));
+}
 
 /* Packets and rules are read in words where their fields allow it: fields of octets would be read octet by octet. */
 static __always_inline __u32 word_at(const void *at)

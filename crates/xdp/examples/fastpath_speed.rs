@@ -53,12 +53,12 @@ fn fill(sessions: u32) -> Result<(FastPath, u128), Box<dyn Error>> {
         records_max: sessions * 2,
         usage_cells_max: sessions,
         templates_max: 1,
-        hops_max: 1,
+        hops_max: 2,
         fixed_source_port: false,
         seed: [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93],
     })?;
     // Test runs come in by the loopback interface: what leaves by it leaves by where it came in.
-    let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], tag: None };
+    let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], port: 0, tag: None };
     path.set_hop(0, Some(&hop))?;
     let peer = Ipv4Addr::new(192, 0, 2, 2);
     path.set_template(0, Some(&Template { local: Speed::LOCAL, peer, tos: 0, hop: 0 }))?;

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use kaido_wire::{checksum, gtpu, ipv4, ipv6, udp};
 use kaido_xdp::fastpath::{
@@ -13,7 +14,7 @@ use kaido_xdp::fastpath::{
 use kaido_xdp::{Action, Error, FastPath, FastPathError, Roles, Steering, SteeringConfig, TestRun};
 
 mod rig;
-use rig::fast::{self, N3, N6};
+use rig::fast::{self, N3, N6, N6_V6};
 use rig::frame::{Mac, eth, vlan};
 
 const OURS: Mac = [2, 0, 0, 0, 0, 1];
@@ -107,10 +108,18 @@ struct Node {
 impl Node {
     fn new(records_max: u32) -> Self {
         let mut path = fast::path(&fast::config(records_max, true));
-        let hop =
-            |name, tag| Hop { ifindex: rig::index(name), mtu: 1500, source: OURS, destination: NEXT, tag };
+        let hop = |name, tag| Hop {
+            ifindex: rig::index(name),
+            mtu: 1500,
+            source: OURS,
+            destination: NEXT,
+            port: 6,
+            tag,
+        };
         path.set_hop(N3, Some(&hop("kb-n3", None))).unwrap();
-        path.set_hop(N6, Some(&hop("kb-n6", None))).unwrap();
+        for n6 in [N6, N6_V6] {
+            path.set_hop(n6, Some(&hop("kb-n6", None))).unwrap();
+        }
         path.set_template(3, Some(&Template { local: LOCAL, peer: PEER, tos: 0xb8, hop: N3 })).unwrap();
         path.insert_or_replace(TUNNEL_KEY, &record(FastDirection::Uplink)).unwrap();
         path.insert_or_replace(UE_KEY, &record(FastDirection::Downlink)).unwrap();
@@ -286,6 +295,7 @@ fn tenants_have_vlans_both_ways() {
             mtu: 1500,
             source: OURS,
             destination: NEXT,
+            port: 6,
             tag: Some(0x2064),
         };
         node.path.set_hop(N6, Some(&hop)).unwrap();
@@ -351,7 +361,7 @@ fn whole<'a>(kind: &[u8], packet: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Source and destination; the UE's /64 reads as `::ffff:0:7`, whatever the address in it.
-fn ends(packet: &[u8]) -> Option<(std::net::IpAddr, std::net::IpAddr)> {
+fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     if packet.first()? >> 4 == 4 {
         let header = ipv4::header(packet).ok()?;
         return Some((header.src.into(), header.dst.into()));
@@ -481,13 +491,13 @@ fn a_full_table_finds_every_key_and_refuses_the_next() {
         for round in 0..10_000 {
             node.path.insert_or_replace(key(round % 597), &downlink).unwrap();
         }
-        node.path.wait_for_readers().unwrap();
+        node.path.wait_for_readers();
         let hosts: Vec<_> = (0..597).collect();
         side_by_side(&hosts, |&host| {
             node.forwards(&eth(OURS, 0x0800, &v4(REMOTE, address(host), &[0; 8])));
         });
         for bad in [
-            FastRecord { destination: FastDestination::Hop(8), ..downlink },
+            FastRecord { destination: FastDestination::Hop(7), ..downlink },
             FastRecord { usage: [Some(UsageCell { cell: 1024, before_qos: false }), None, None], ..downlink },
         ] {
             let refused = node.path.insert_or_replace(UE_KEY, &bad);
@@ -495,5 +505,95 @@ fn a_full_table_finds_every_key_and_refuses_the_next() {
         }
         let mut plain = Steering::load(SteeringConfig::default()).unwrap();
         assert!(matches!(plain.set_instance(None), Err(Error::NoFastPath)));
+    });
+}
+
+#[test]
+fn where_the_hop_does_not_lead_the_packet_is_left() {
+    with_node("where_the_hop_does_not_lead_the_packet_is_left", |mut node| {
+        let to = |address: Ipv4Addr| tunnelled(&v4(UE, address, &rig::frame::udp(53, &[1; 40])));
+        let near = Ipv4Addr::new(198, 18, 77, 5);
+        node.forwards(&to(near));
+        let excepted: [(IpAddr, u8); 2] =
+            [(Ipv4Addr::new(198, 18, 77, 9).into(), 24), ("fd00:6::".parse().unwrap(), 64)];
+        node.path.set_exceptions(&excepted).unwrap();
+        node.hands(&to(near), Hand::NextHop);
+        node.forwards(&to(Ipv4Addr::new(198, 18, 78, 5)));
+        // Into tunnels the template leads.
+        node.forwards(&downlink());
+        let many: Vec<(IpAddr, u8)> = (0..17).map(|at| (Ipv4Addr::new(198, 18, at, 0).into(), 24)).collect();
+        assert!(matches!(node.path.set_exceptions(&many), Err(Error::TooMany { count: 17, limit: 16, .. })));
+        node.hands(&to(near), Hand::NextHop);
+        node.path.set_exceptions(&[]).unwrap();
+        node.forwards(&to(near));
+        node.path.set_exceptions(&[(Ipv4Addr::UNSPECIFIED.into(), 0)]).unwrap();
+        node.hands(&to(near), Hand::NextHop);
+    });
+}
+
+#[test]
+fn frames_and_their_bytes_are_counted_as_they_come_and_go() {
+    with_node("frames_and_their_bytes_are_counted_as_they_come_and_go", |mut node| {
+        let (up, down) = (node.forwards(&uplink()).len(), node.forwards(&downlink()).len());
+        let key = FastKey::Ipv6 { instance: 0, address: UE6 };
+        assert!(node.path.contains(&key) && node.path.remove(&key) && !node.path.contains(&key));
+        node.path
+            .insert_or_replace(UE_KEY, &FastRecord { far_drop: true, ..record(FastDirection::Downlink) })
+            .unwrap();
+        assert_eq!(node.run(&downlink()).action, Action::Drop);
+        let counters = node.counters();
+        assert_eq!(counters.received_packets(), 3);
+        assert_eq!(counters.received_bytes(), (uplink().len() + 2 * downlink().len()) as u64);
+        assert_eq!(counters.sent(6), (2, (up + down) as u64));
+        assert_eq!(counters.sent(5), (0, 0));
+        assert_eq!(counters.sent(64), (0, 0));
+    });
+}
+
+#[test]
+fn the_cells_are_the_same_seen_by_either_mapping() {
+    with_node("the_cells_are_the_same_seen_by_either_mapping", |node| {
+        let words = node.path.leak_usage_cells().unwrap();
+        node.forwards(&uplink());
+        assert_eq!(words.len(), 1024 * 8);
+        assert_eq!((words[40].load(Ordering::Relaxed), words[41].load(Ordering::Relaxed)), (68, 1));
+        assert_eq!(node.cell(5)[..2], [68, 1]);
+    });
+}
+
+/// A record is taken away while programs run: what they counted by it is all there when their end was waited for.
+#[test]
+fn after_the_wait_nothing_is_counted_any_more() {
+    with_node("after_the_wait_nothing_is_counted_any_more", |mut node| {
+        let words = node.path.leak_usage_cells().unwrap();
+        let Node { path, steering } = &mut node;
+        let (steering, stop) = (&*steering, AtomicBool::new(false));
+        // Dropped and counted: a forwarded frame is another one when a run is repeated.
+        let usage = [Some(UsageCell { cell: 5, before_qos: true }), None, None];
+        let dropping = FastRecord { far_drop: true, usage, ..record(FastDirection::Uplink) };
+        std::thread::scope(|scope| {
+            let runs = scope.spawn(|| {
+                let mut runs = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    steering.test_run(&uplink(), 1000).unwrap();
+                    runs += 1;
+                }
+                runs
+            });
+            let mut seen = 0;
+            for _ in 0..300 {
+                path.insert_or_replace(TUNNEL_KEY, &dropping).unwrap();
+                std::thread::sleep(Duration::from_micros(200));
+                path.remove(&TUNNEL_KEY);
+                path.wait_for_readers();
+                let counted = words[41].load(Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(100));
+                assert_eq!(words[41].load(Ordering::Relaxed), counted);
+                seen += u64::from(counted > 0);
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(runs.join().unwrap() > 0);
+            assert!(seen > 0, "no packet was counted");
+        });
     });
 }

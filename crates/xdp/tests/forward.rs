@@ -36,6 +36,7 @@ fn path(pair: &Pair) -> FastPath {
         mtu: 1500,
         source: pair.mac(near),
         destination: pair.far_mac(far),
+        port: 6,
         tag: None,
     };
     path.set_hop(fast::N6, Some(&hop("kb-a0", "kb-b0"))).unwrap();

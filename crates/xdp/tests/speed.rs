@@ -24,7 +24,7 @@ fn every_timed_packet_is_forwarded() {
         let refused = speed.time(direction, SESSIONS, 100);
         assert!(matches!(refused, Err(Error::NotForwarded { packets: 100 })), "{refused:?}");
     }
-    let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], tag: None };
+    let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], port: 0, tag: None };
     path.set_hop(N3, Some(&hop)).unwrap();
     let peer = Ipv4Addr::new(192, 0, 2, 2);
     path.set_template(0, Some(&Template { local: Speed::LOCAL, peer, tos: 0, hop: N3 })).unwrap();

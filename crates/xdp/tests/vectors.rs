@@ -13,7 +13,7 @@ use kaido_xdp::{Action, FastPath, Roles, Steering, SteeringConfig};
 use serde::Deserialize;
 
 mod rig;
-use rig::fast::{self, N3, N6};
+use rig::fast::{self, N3, N6, N6_V6};
 
 #[derive(Deserialize)]
 struct Vector {
@@ -105,10 +105,13 @@ fn establish(path: &mut FastPath, vector: &Vector) {
         mtu: 9000,
         source: mac(&near.mac),
         destination: mac(&vector.node.neighbours.iter().find(|n| n.address.to_string() == far).unwrap().mac),
+        port: 6,
         tag: None,
     };
     path.set_hop(N3, Some(&hop(n3, "10.100.3.2"))).unwrap();
-    path.set_hop(N6, Some(&hop(n6, "10.100.6.2"))).unwrap();
+    for hop_of_family in [N6, N6_V6] {
+        path.set_hop(hop_of_family, Some(&hop(n6, "10.100.6.2"))).unwrap();
+    }
     let own: Vec<_> = [n3, n6].iter().flat_map(|port| port.addresses.iter().copied()).collect();
     path.set_own_addresses(&own).unwrap();
     for (number, session) in (0u32..).zip(&vector.sessions) {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 
 use super::fault::Fault;
-use super::{Config, Driver, NodeConfig, PortConfig, QueueMode, Role, SteerBy};
+use super::{Config, Datapath, Driver, NodeConfig, PortConfig, QueueMode, Role, SteerBy};
 
 /// Ports of a node are numbered in eight bits, and a few are kept for TAP sides.
 const PORTS_MAX: usize = 64;
@@ -67,6 +67,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
     }
     queues(&config.node, &mut findings);
     ports(config, &mut findings);
+    datapath(config, &mut findings);
     pfcp(config, &mut findings);
     pools(config, &mut findings);
     if tracing_subscriber::EnvFilter::try_new(config.log.level.get_ref()).is_err() {
@@ -144,6 +145,29 @@ fn ports(config: &Config, findings: &mut Findings) {
                 "a user plane stands between two sides; add a [[port]] for the other",
             );
         }
+    }
+}
+
+fn datapath(config: &Config, findings: &mut Findings) {
+    let datapath = &config.node.datapath;
+    let is_xdp = |port: &Spanned<PortConfig>| *port.get_ref().driver.get_ref() == Driver::AfXdp;
+    if *datapath.get_ref() != Datapath::Engine && !config.ports.iter().any(is_xdp) {
+        findings.add(
+            datapath.span(),
+            "node.datapath",
+            format!("\"{}\", and no port has driver = \"af_xdp\"", datapath.get_ref().name()),
+            "give the ports driver = \"af_xdp\", or use datapath = \"engine\"",
+        );
+    }
+    let Some(records) = &config.node.xdp_records_max else { return };
+    findings.range(records, "node.xdp_records_max", 1, 4 * SESSIONS_MAX);
+    if *datapath.get_ref() != Datapath::Hybrid {
+        findings.add(
+            records.span(),
+            "node.xdp_records_max",
+            "only the hybrid datapath has such a limit",
+            "set node.datapath = \"hybrid\" or remove the field",
+        );
     }
 }
 

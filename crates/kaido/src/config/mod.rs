@@ -62,6 +62,10 @@ pub(crate) struct NodeConfig {
     pub(crate) queue_mode: Spanned<QueueMode>,
     /// By what packets are steered to workers in mode `rss`.
     pub(crate) steer_by: Spanned<SteerBy>,
+    /// What forwards.
+    pub(crate) datapath: Spanned<Datapath>,
+    /// `hybrid`: most records in the kernel.
+    pub(crate) xdp_records_max: Option<Spanned<u32>>,
     /// CPUs that workers are pinned to, in their order; empty pins none.
     pub(crate) cpus: Vec<usize>,
     /// Whether workers poll without ever sleeping.
@@ -78,9 +82,41 @@ impl Default for NodeConfig {
             workers: unplaced(1),
             queue_mode: unplaced(QueueMode::Rss),
             steer_by: unplaced(SteerBy::Queue),
+            datapath: unplaced(Datapath::Engine),
+            xdp_records_max: None,
             cpus: Vec::new(),
             busy_poll: false,
             answers_per_second: 100,
+        }
+    }
+}
+
+impl NodeConfig {
+    /// Most records in the kernel where the datapath is hybrid.
+    pub(crate) fn xdp_records_max(&self) -> u32 {
+        self.xdp_records_max.as_ref().map_or(65_536, |records| *records.get_ref())
+    }
+}
+
+/// `datapath` of the node.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Datapath {
+    /// The workers, all packets.
+    Engine,
+    /// The kernel, every session whose records fit; the workers the rest.
+    Xdp,
+    /// As `xdp`, but only so many records.
+    Hybrid,
+}
+
+impl Datapath {
+    /// The name in the file.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Engine => "engine",
+            Self::Xdp => "xdp",
+            Self::Hybrid => "hybrid",
         }
     }
 }

@@ -41,6 +41,23 @@ const FIELDS: &[Field] = &[
     ),
     (
         "node",
+        "datapath",
+        "\"engine\", \"xdp\" or \"hybrid\"",
+        "\"engine\"",
+        "`engine`: the workers forward all. `xdp`: a program in the driver of the `af_xdp` ports forwards the plain packets \
+         of every session whose rules fit a record of the kernel's, and the workers take the rest and sleep otherwise. \
+         `hybrid`: as `xdp`, but only as many records as `xdp_records_max` go to the kernel; the rest, and what comes later, \
+         stays with the workers, whose lookup is the faster one in large tables. See `docs/upf.md` for what fits.",
+    ),
+    (
+        "node",
+        "xdp_records_max",
+        "1 to 268435456",
+        "65536",
+        "`hybrid`: most records in the kernel. A session has one for its tunnel and one for each UE address.",
+    ),
+    (
+        "node",
         "cpus",
         "list of numbers",
         "[]",

@@ -10,12 +10,15 @@ use std::time::{Duration, Instant};
 use kaido_engine::{FramePool, PortId, PortTotals, WorkerCounters};
 use kaido_pfcp::{Endpoint, Moment, Transmit};
 use kaido_upf::control::{SessionSummary, Upf};
+use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::fastpath;
+use super::ports::KernelCounters;
 use super::server::Server;
 use super::workers;
 use crate::api::{self, Answer, Question};
-use crate::config::Prefix;
+use crate::config::{Datapath, Prefix};
 
 /// How often workers' events are looked for: the latency of a usage report.
 const PACE: Duration = Duration::from_millis(10);
@@ -43,6 +46,9 @@ pub(super) struct Control {
     pub(super) started: Instant,
     pub(super) pool: &'static FramePool,
     pub(super) ports: Vec<ShownPort>,
+    pub(super) datapath: Datapath,
+    /// Of the datapath in the kernel, where there is one.
+    pub(super) kernel: Option<KernelCounters>,
     pub(super) workers: Vec<Arc<WorkerCounters>>,
     /// Control planes that are listened to; empty for all.
     pub(super) allow: Vec<Prefix>,
@@ -81,8 +87,13 @@ impl Control {
         self.endpoint.poll(Moment::now(), &mut out);
         self.send(&out, None);
         let Self { endpoint, server, node_id, started, pool, ports, workers, strangers, .. } = self;
-        let view = View { endpoint, node_id, started: *started, pool, ports, workers, strangers: *strangers };
-        server.serve(|question| view.answer(question));
+        let (datapath, kernel) = (self.datapath, &self.kernel);
+        server.serve(|question| {
+            let in_kernel = kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
+            let (started, strangers) = (*started, *strangers);
+            View { endpoint, node_id, started, pool, ports, datapath, in_kernel, workers, strangers }
+                .answer(question)
+        });
     }
 
     fn wait(&self) {
@@ -145,6 +156,9 @@ struct View<'c> {
     started: Instant,
     pool: &'static FramePool,
     ports: &'c [ShownPort],
+    datapath: Datapath,
+    /// By port, where there is a datapath in the kernel.
+    in_kernel: Vec<FastCounters>,
     workers: &'c [Arc<WorkerCounters>],
     strangers: u64,
 }
@@ -164,7 +178,9 @@ impl View<'_> {
 
     fn totals(&self, at: usize) -> PortTotals {
         let port = PortId(u8::try_from(at).unwrap_or(u8::MAX));
-        PortTotals::of(self.workers.iter().map(|worker| &**worker), port)
+        let mut totals = PortTotals::of(self.workers.iter().map(|worker| &**worker), port);
+        fastpath::add_to(&mut totals, at, &self.in_kernel);
+        totals
     }
 
     fn status(&self) -> api::Status {
@@ -173,6 +189,8 @@ impl View<'_> {
         let volume = upf.volume();
         let ports = self.ports.iter().enumerate().map(|(at, port)| {
             let totals = self.totals(at);
+            let (kernel_packets, kernel_bytes) =
+                self.in_kernel.get(at).map(fastpath::forwarded).unwrap_or_default();
             api::Port {
                 name: port.name.clone(),
                 how: port.how.clone(),
@@ -183,6 +201,8 @@ impl View<'_> {
                 tx_bytes: totals.tx_bytes,
                 to_kernel: totals.to_kernel,
                 dropped: totals.drops.iter().map(|(_, count)| count).sum(),
+                kernel_packets,
+                kernel_bytes,
             }
         });
         let peers = self.endpoint.peers().map(|peer| api::Peer {
@@ -213,11 +233,20 @@ impl View<'_> {
             frames_free: self.pool.free_frames(),
             uplink_bytes: volume.uplink_bytes,
             downlink_bytes: volume.downlink_bytes,
+            datapath: self.datapath.name().to_owned(),
+            kernel: upf.kernel_records().map(|records| api::InKernel { records, handed: self.handed() }),
             ports: ports.collect(),
             per_worker: workers::workers(self.workers, self.ports),
             peers: peers.collect(),
             pfcp: pfcp.chain(strangers).collect(),
         }
+    }
+
+    /// What the kernel's datapath left, by reason, of all ports.
+    fn handed(&self) -> Vec<api::Count> {
+        let count = |hand| self.in_kernel.iter().map(|counters| counters.handed(hand)).sum();
+        let counts = Hand::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
+        counts.filter(|(_, count)| *count > 0).map(|(name, count)| api::Count { name, count }).collect()
     }
 
     fn drops(&self) -> Vec<api::Drop> {

@@ -3,6 +3,7 @@
 mod control;
 #[cfg_attr(not(feature = "dpdk"), path = "no_dpdk.rs")]
 mod dpdk;
+mod fastpath;
 mod ports;
 mod queues;
 mod server;
@@ -29,7 +30,7 @@ pub(crate) use self::queues::Plan;
 
 use self::ports::Opened;
 use self::server::Server;
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, Datapath, LogFormat};
 
 /// Why the node could not start.
 #[derive(Debug, Error, Diagnostic)]
@@ -44,6 +45,15 @@ pub(crate) enum StartFault {
         /// How to mend it.
         #[help]
         help: String,
+    },
+    /// The kernel did not take the datapath.
+    #[error("node.datapath: {fault}")]
+    #[diagnostic(help(
+        "it needs root, or CAP_BPF and CAP_NET_ADMIN, and memory for the maps; or use datapath = \"engine\""
+    ))]
+    Datapath {
+        /// What went wrong.
+        fault: String,
     },
     /// A listening address could not be bound.
     #[error("pfcp.listen: cannot listen on {address}: {error}")]
@@ -85,10 +95,16 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
         .into_diagnostic()
         .wrap_err("node.frames: no memory for the frame pool")?;
     let mut opened = Opened::open(config, pool)?;
-    let (node, events) = Node::new(opened.settings(config)?)
+    let settings = opened.settings(config)?;
+    let (node, events) = opened
+        .usage()?
+        .map_or_else(|| Node::new(settings.clone()), |usage| Node::with_usage(settings.clone(), usage))
         .into_diagnostic()
         .wrap_err("node.sessions_max: no memory for so many sessions")?;
-    let upf = Upf::new(node.clone(), events, ue_pools(config, &node)).into_diagnostic()?;
+    let mut upf = Upf::new(node.clone(), events, ue_pools(config, &node)).into_diagnostic()?;
+    if let Some(kernel) = opened.take_kernel(&node.settings)? {
+        upf.set_kernel(Box::new(kernel));
+    }
     let mut workers = Vec::new();
     for (number, queues) in (0u8..).zip(opened.take_queues()) {
         let path = Path::new(&node, opened.routes().next_hops()).into_diagnostic()?;
@@ -115,6 +131,8 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
         started: Instant::now(),
         pool,
         ports: opened.shown(),
+        datapath: *config.node.datapath.get_ref(),
+        kernel: (*config.node.datapath.get_ref() != Datapath::Engine).then(|| opened.kernel_counters()),
         workers: workers.iter().map(|worker| worker.counters().clone()).collect(),
         allow: config.pfcp.allow.clone(),
         strangers: 0,

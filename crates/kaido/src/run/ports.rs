@@ -10,14 +10,17 @@ use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted};
 use kaido_pfcp::Features;
 use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
 use kaido_upf::record::InstanceId;
+use kaido_upf::usage::UsageCounters;
 use kaido_wire::gtpu;
-use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, Roles, Steering, SteeringConfig};
+use kaido_xdp::fastpath::FastCounters;
+use kaido_xdp::{AttachMode, FastPath, PLAIN_MTU_MAX, Roles, Steering, SteeringConfig};
 use kaido_xsk::BindMode;
 use std::sync::mpsc::Receiver;
 
 use super::StartFault;
 use super::control::ShownPort;
 use super::dpdk::DpdkDevices;
+use super::fastpath::{self, Exit, InKernel, Surroundings};
 use super::queues::{self, Plan, QueueFault};
 use crate::config::{Attach, Config, CopyMode, Driver, PortConfig, Role, SourcePort};
 
@@ -40,6 +43,7 @@ pub(super) struct Opened {
     steerings: Arc<Mutex<Vec<Steering>>>,
     routes: Arc<Routes>,
     endpoints: Vec<IpAddr>,
+    fast: Option<FastPath>,
     _watcher: RouteWatcher,
     _sink: Option<UdpSink>,
 }
@@ -72,6 +76,8 @@ impl Opened {
         let multi_buffer = config.ports.iter().zip(&found).any(|(port, interface)| {
             *port.get_ref().driver.get_ref() == Driver::AfXdp && interface.mtu > PLAIN_MTU_MAX
         });
+        let fast =
+            fastpath::load(config).map_err(|error| StartFault::Datapath { fault: error.to_string() })?;
         let mut xdp_pool = None;
         let mut devices = Vec::new();
         for ((port, interface), made) in config.ports.iter().zip(found).zip(made) {
@@ -91,6 +97,7 @@ impl Opened {
                         multi_buffer,
                         Plan::of(&config.node),
                         &mut queues,
+                        fast.as_ref(),
                     )?;
                     device.steering = Some(steerings.len());
                     steerings.push(steering);
@@ -123,7 +130,7 @@ impl Opened {
         let steerings = Arc::new(Mutex::new(steerings));
         static_routes(&devices, &routes);
         let watcher = watch(&devices, &routes, wanted, &steerings)?;
-        Ok(Self { devices, queues, steerings, routes, endpoints, _watcher: watcher, _sink: sink })
+        Ok(Self { devices, queues, steerings, routes, endpoints, fast, _watcher: watcher, _sink: sink })
     }
 
     /// What the user plane is told of the ports.
@@ -169,13 +176,52 @@ impl Opened {
                     .collect(),
             },
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
-            workers_share_sessions: self.queues.len() > 1,
+            workers_share_sessions: self.queues.len() > 1 || self.fast.is_some(),
             sessions_max: *config.node.sessions_max.get_ref(),
             buffer_packets_per_session: config.buffer.packets_per_session as usize,
             buffer_packets_max: *config.buffer.packets.get_ref() as usize,
             buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
             answers_per_second: config.node.answers_per_second,
         })
+    }
+
+    /// The usage counters that the kernel counts in too; `None` when the workers do all.
+    pub(super) fn usage(&self) -> Result<Option<UsageCounters>, StartFault> {
+        let Some(fast) = &self.fast else { return Ok(None) };
+        let fault = |fault: String| StartFault::Datapath { fault };
+        let cells = fast.leak_usage_cells().map_err(|error| fault(error.to_string()))?;
+        UsageCounters::over(cells).map(Some).map_err(|error| fault(error.to_string()))
+    }
+
+    /// The datapath in the kernel, where there is one, told of the node.
+    pub(super) fn take_kernel(&mut self, settings: &NodeSettings) -> Result<Option<InKernel>, StartFault> {
+        let Some(mut fast) = self.fast.take() else { return Ok(None) };
+        let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
+        fast.set_own_addresses(&Surroundings::own_addresses(settings)).map_err(fault)?;
+        let mut around = Surroundings {
+            exits: vec![None; self.devices.len()],
+            ue_prefixes: vec![Vec::new(); settings.instances.len()],
+            endpoints: settings.endpoints.clone(),
+        };
+        let mut steerings = self.steerings.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((device, role), exit) in self.devices.iter().zip(&settings.ports).zip(&mut around.exits) {
+            let Some(steering) = device.steering.and_then(|at| steerings.get_mut(at)) else { continue };
+            steering.set_instance(role.instance.map(|instance| instance.0.into())).map_err(fault)?;
+            let prefixes = &device.config.ue_prefixes;
+            if let Some(instance) = role.instance.filter(|_| !prefixes.is_empty()) {
+                around.ue_prefixes[usize::from(instance.0)].push(prefixes.clone());
+            }
+            let Interface { ifindex, mtu, mac, .. } = device.interface;
+            *exit = Some(Exit { ifindex, mtu, mac });
+        }
+        drop(steerings);
+        Ok(Some(InKernel::new(fast, around, self.routes.next_hops())))
+    }
+
+    /// How to ask for what the kernel's datapath has counted.
+    pub(super) fn kernel_counters(&self) -> KernelCounters {
+        let of_port = self.devices.iter().map(|device| device.steering).collect();
+        KernelCounters { steerings: self.steerings.clone(), of_port }
     }
 
     /// The queues, by worker.
@@ -238,6 +284,24 @@ impl Opened {
     }
 }
 
+/// The counters of the kernel's datapath.
+pub(super) struct KernelCounters {
+    steerings: Arc<Mutex<Vec<Steering>>>,
+    of_port: Vec<Option<usize>>,
+}
+
+impl KernelCounters {
+    /// By port: zero for those without a program.
+    pub(super) fn read(&self) -> Vec<FastCounters> {
+        let steerings = self.steerings.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |steering: &Option<usize>| {
+            let counters = steerings.get((*steering)?)?.fast_counters();
+            counters.map_err(|error| tracing::warn!(%error, "the kernel's counters")).ok()
+        };
+        self.of_port.iter().map(|steering| read(steering).unwrap_or_default()).collect()
+    }
+}
+
 impl Device {
     fn is_gtpu(&self) -> bool {
         is_gtpu(&self.config)
@@ -256,6 +320,7 @@ impl Device {
         multi_buffer: bool,
         plan: Plan,
         queues: &mut [Vec<Queue>],
+        fast: Option<&FastPath>,
     ) -> Result<Steering, StartFault> {
         let config = &self.config;
         let name = &self.interface.name;
@@ -267,7 +332,8 @@ impl Device {
         let steer = |error: kaido_xdp::Error| {
             fault(config, error, "steering needs root, or CAP_BPF and CAP_NET_ADMIN")
         };
-        let mut steering = Steering::load(load).map_err(steer)?;
+        let loaded = fast.map_or_else(|| Steering::load(load), |fast| Steering::load_fast(load, fast));
+        let mut steering = loaded.map_err(steer)?;
         steering.set_gtpu_addresses(endpoints).map_err(steer)?;
         let prefixes: Vec<_> = config.ue_prefixes.iter().map(|prefix| (prefix.addr, prefix.len)).collect();
         steering.set_ue_prefixes(&prefixes).map_err(steer)?;

@@ -73,9 +73,19 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
         status.sessions, status.sessions_max, status.workers, status.uplink_bytes, status.downlink_bytes
     );
     println!(
-        "{} of {} frames free, in {}; session records in {}\n",
+        "{} of {} frames free, in {}; session records in {}",
         status.frames_free, status.frames, status.frame_pages, status.table_pages
     );
+    if let Some(kernel) = &status.kernel {
+        let (packets, bytes) = status.ports.iter().fold((0, 0), |(packets, bytes), port| {
+            (packets + port.kernel_packets, bytes + port.kernel_bytes)
+        });
+        println!(
+            "datapath {}: {} records in the kernel, which forwarded {packets} packets, {bytes} B",
+            status.datapath, kernel.records
+        );
+    }
+    println!();
     let ports: Vec<_> = status
         .ports
         .iter()
@@ -90,6 +100,7 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
                 port.tx_bytes.to_string(),
                 port.to_kernel.to_string(),
                 port.dropped.to_string(),
+                port.kernel_packets.to_string(),
             ]
         })
         .collect();
@@ -104,6 +115,7 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
             "tx bytes",
             "to kernel",
             "dropped",
+            "in kernel",
         ],
         &ports,
     );
@@ -123,6 +135,12 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
     let pfcp: Vec<_> =
         status.pfcp.iter().map(|count| vec![count.name.clone(), count.count.to_string()]).collect();
     table(&["pfcp", "count"], &pfcp);
+    if let Some(kernel) = &status.kernel {
+        println!();
+        let handed: Vec<_> =
+            kernel.handed.iter().map(|count| vec![count.name.clone(), count.count.to_string()]).collect();
+        table(&["left by the kernel", "packets"], &handed);
+    }
     Ok(())
 }
 

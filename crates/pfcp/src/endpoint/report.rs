@@ -31,10 +31,9 @@ impl<S: SessionService> Endpoint<S> {
     pub(super) fn send_reports(&mut self, now: Moment, out: &mut Vec<Transmit>) {
         self.send_overflow(now, out);
         let room = self.outgoing.room().min(EVENTS_PER_POLL);
-        if room > 0 {
-            for event in self.service.poll_events(now.wall, room) {
-                self.report(now, event, out);
-            }
+        // Also while there is room for none: the service has more to do in its turn than to report.
+        for event in self.service.poll_events(now.wall, room) {
+            self.report(now, event, out);
         }
     }
 

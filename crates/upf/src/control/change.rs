@@ -19,7 +19,11 @@ use crate::rules::{
 };
 
 impl Upf {
-    pub(super) fn synchronize(&self) {
+    /// Waits until nothing is forwarded or counted any more by records that were replaced or removed.
+    pub(super) fn synchronize(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.settle();
+        }
         if !self.node.domain.synchronize(GRACE) {
             tracing::warn!("a worker has not come to the end of its batch within {GRACE:?}");
         }
@@ -43,7 +47,7 @@ impl Upf {
         };
         let slots = meters.iter().map(|(&id, meter)| (id, meter.slot)).collect();
         let committed = compile(&rules, &self.node, index, &slots)
-            .and_then(|records| self.commit(index, &BTreeSet::new(), &records));
+            .and_then(|records| self.commit(index, &BTreeSet::new(), &records, now));
         if let Err(rejection) = committed {
             self.sessions.release(index);
             self.release_meters(meters.values());
@@ -90,7 +94,7 @@ impl Upf {
         slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
         let old_keys = all_keys(&session.kept.rules, &self.node.settings);
         let committed = compile(&rules, &self.node, index, &slots)
-            .and_then(|records| self.commit(index, &old_keys, &records));
+            .and_then(|records| self.commit(index, &old_keys, &records, now));
         if let Err(rejection) = committed {
             self.release_meters(new_meters.values());
             return Err(rejection);
@@ -102,7 +106,10 @@ impl Upf {
             self.synchronize();
         }
         for creation in ended {
-            self.end_marker(creation);
+            match &mut self.kernel {
+                Some(kernel) => kernel.end_marker(creation, now),
+                None => self.order_end_marker(creation),
+            }
         }
         let reports = self.finish_change(&mut session, request, rules, new_meters, now);
         session.kept.leases.extend_from_slice(leases);
@@ -114,7 +121,7 @@ impl Upf {
         Ok(reports)
     }
 
-    fn end_marker(&self, creation: OuterHeaderCreation) {
+    pub(super) fn order_end_marker(&self, creation: OuterHeaderCreation) {
         if let Some((peer, local)) = tunnel_ends(&self.node.settings, creation) {
             let shape = TunnelShape { peer, local, qfi: None, container_uplink: false, tos: 0 };
             self.node.order(WorkerOrder::EndMarker(Tunnel { shape, id: None, teid: creation.teid }));
@@ -164,6 +171,7 @@ impl Upf {
         session: SessionIndex,
         old: &BTreeSet<SessionKey>,
         records: &BTreeMap<SessionKey, Record>,
+        now: SystemTime,
     ) -> Result<(), Rejection> {
         for key in records.keys() {
             if self.owner(key).is_some_and(|owner| owner != session) {
@@ -185,17 +193,26 @@ impl Upf {
             }
             added.push(*key);
         }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.withdraw(old, records, &self.node);
+        }
         let replaced: Vec<_> = records.iter().filter(|(key, _)| old.contains(key)).collect();
         for (at, (key, record)) in replaced.iter().enumerate() {
             if let Err(error) = self.node.table.replace(**key, (*record).clone()) {
                 // Readers held every spare record for a second: nothing can be undone key by key, but
                 // what was replaced so far is valid, and the control plane will repeat its request.
                 tracing::error!(%error, replaced = at, "the session table could not be changed");
+                if let Some(kernel) = &mut self.kernel {
+                    kernel.restore(old, now);
+                }
                 return Err(full(error));
             }
         }
         for gone in old.iter().filter(|key| !records.contains_key(key)) {
             self.node.table.remove(gone);
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.admit(old, records, &self.node, now);
         }
         Ok(())
     }

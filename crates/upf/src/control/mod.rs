@@ -8,6 +8,7 @@ mod choose;
 mod compile;
 mod events;
 mod far_ends;
+mod kernel;
 mod meter;
 mod pool;
 mod ruleset;
@@ -25,6 +26,7 @@ use kaido_table::{Reader, Seed};
 use self::choose::Chosen;
 use self::compile::{all_keys, far_ends};
 use self::far_ends::FarEnds;
+use self::kernel::Kernel;
 use self::meter::Meter;
 pub use self::pool::UePool;
 use self::pool::{Lease, UePools, UsageSlots};
@@ -59,6 +61,8 @@ pub struct Upf {
     far_ends: FarEnds,
     /// Periodic reports to come: what the sessions' `periods` say, by time.
     calendar: BTreeSet<(SystemTime, SessionIndex, UrrId)>,
+    /// The datapath in the kernel, where there is one.
+    kernel: Option<Kernel>,
 }
 
 impl Upf {
@@ -82,6 +86,7 @@ impl Upf {
             ue_pools: UePools::new(ue_pools),
             far_ends: FarEnds::new(),
             calendar: BTreeSet::new(),
+            kernel: None,
         })
     }
 
@@ -301,10 +306,13 @@ impl SessionService for Upf {
         let Some(Session { kept: mut session, .. }) = self.sessions.take(index) else {
             return Err(no_session(seid));
         };
-        let settings = &self.node.settings;
-        self.far_ends.change(index, &far_ends(&session.rules, settings), &BTreeSet::new());
-        for key in all_keys(&session.rules, settings) {
-            self.node.table.remove(&key);
+        let keys = all_keys(&session.rules, &self.node.settings);
+        self.far_ends.change(index, &far_ends(&session.rules, &self.node.settings), &BTreeSet::new());
+        if let Some(kernel) = &mut self.kernel {
+            kernel.remove(&keys, &self.node);
+        }
+        for key in &keys {
+            self.node.table.remove(key);
         }
         // The last packets under the old records are counted before the final report is made.
         self.synchronize();
@@ -337,6 +345,12 @@ impl SessionService for Upf {
         {
             self.event(event, now, &mut out);
         }
+        while out.len() < limit
+            && let Some(event) = self.kernel.as_mut().and_then(Kernel::event)
+        {
+            self.event(event, now, &mut out);
+        }
+        self.turn_kernel(now);
         self.periodic(now, limit, &mut out);
         out
     }

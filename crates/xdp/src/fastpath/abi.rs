@@ -26,6 +26,11 @@ pub const VLANS_MAX: usize = 4096;
 /// The node's own addresses, over all interfaces.
 pub const OWN_ADDRESSES_MAX: usize = 4096;
 
+/// Ports that what is sent is counted by.
+pub const PORTS_MAX: usize = 64;
+/// Prefixes of each family that the hop of routed packets need not lead to.
+pub const EXCEPTIONS_MAX: usize = 16;
+
 pub(crate) const BUCKET_ENTRIES: usize = 6;
 pub(crate) const OWN_WORDS: usize = 64;
 pub(crate) const DEVICES_MAX: u32 = 256;
@@ -82,7 +87,7 @@ pub(crate) struct RawHop {
     pub(crate) pad: u16,
     pub(crate) destination: [u8; 6],
     pub(crate) source: [u8; 6],
-    pub(crate) spare: u32,
+    pub(crate) port: u32,
 }
 
 /// What may be replaced while the program reads it: fields are written only while `valid` is zero and nobody reads.
@@ -101,6 +106,24 @@ pub(crate) struct Globals {
     pub(crate) buckets: u32,
     pub(crate) flags: u32,
     pub(crate) own: [AtomicU64; OWN_WORDS],
+    pub(crate) exceptions_len: [AtomicU32; 2],
+    pub(crate) exceptions: [[Prefix; EXCEPTIONS_MAX]; 2],
+}
+
+/// `struct fast_prefix`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Prefix {
+    pub(crate) value: AtomicU64,
+    pub(crate) mask: AtomicU64,
+}
+
+/// `struct fast_reader`: odd turns while a program of the CPU reads the tables.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Reader {
+    pub(crate) turns: AtomicU64,
+    spare: [u64; 7],
 }
 
 /// `struct fast_cell`: the layout of the node's usage counters; nothing here looks into one.
@@ -112,7 +135,8 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 const _: () = assert!(size_of::<RawRecord>() == 64);
 const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 32);
 const _: () = assert!(size_of::<Guarded<RawHop>>() == 32);
-const _: () = assert!(size_of::<Globals>() == 552);
+const _: () = assert!(size_of::<Globals>() == 1072);
+const _: () = assert!(size_of::<Reader>() == 64);
 const _: () = assert!(size_of::<Cell>() == 64);
 
 /// Why a packet was left to the steering, and so to the engine or the kernel (`enum fast_hand`).
@@ -209,7 +233,7 @@ impl FastDrop {
 }
 
 /// `struct fast_counters`, summed over the CPUs: what one interface's program did since it was loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FastCounters {
     packets: [u64; 2],
@@ -217,9 +241,25 @@ pub struct FastCounters {
     handed: [u64; Hand::ALL.len()],
     dropped: [u64; FastDrop::ALL.len()],
     events_late: u64,
+    received_bytes: u64,
+    sent: [[u64; 2]; PORTS_MAX],
 }
 
-const _: () = assert!(size_of::<FastCounters>() == 160);
+const _: () = assert!(size_of::<FastCounters>() == 1192);
+
+impl Default for FastCounters {
+    fn default() -> Self {
+        Self {
+            packets: [0; 2],
+            bytes: [0; 2],
+            handed: [0; Hand::ALL.len()],
+            dropped: [0; FastDrop::ALL.len()],
+            events_late: 0,
+            received_bytes: 0,
+            sent: [[0; 2]; PORTS_MAX],
+        }
+    }
+}
 
 impl FastCounters {
     /// Packets forwarded in the driver.
@@ -247,6 +287,22 @@ impl FastCounters {
         self.events_late
     }
 
+    /// Packets forwarded or dropped in the driver.
+    pub fn received_packets(&self) -> u64 {
+        self.packets.iter().chain(&self.dropped).sum()
+    }
+
+    /// Bytes of their frames as they came, Ethernet headers included.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// Frames that left by hops of a [port](super::Hop::port), below [`PORTS_MAX`], and their bytes, Ethernet headers
+    /// included.
+    pub fn sent(&self, port: usize) -> (u64, u64) {
+        self.sent.get(port).map_or((0, 0), |&[packets, bytes]| (packets, bytes))
+    }
+
     /// All packets seen.
     pub fn total(&self) -> u64 {
         self.packets.iter().chain(&self.handed).chain(&self.dropped).sum()
@@ -255,7 +311,8 @@ impl FastCounters {
     /// Adds one CPU's value as the map holds it.
     pub(crate) fn add(&mut self, value: &[u8]) {
         let fields = self.packets.iter_mut().chain(&mut self.bytes).chain(&mut self.handed);
-        let fields = fields.chain(&mut self.dropped).chain(std::iter::once(&mut self.events_late));
+        let fields = fields.chain(&mut self.dropped).chain([&mut self.events_late, &mut self.received_bytes]);
+        let fields = fields.chain(self.sent.as_flattened_mut());
         let (words, _) = value.as_chunks::<8>();
         for (field, word) in fields.zip(words) {
             *field += u64::from_ne_bytes(*word);
@@ -293,6 +350,8 @@ mod tests {
             ("FAST_BUCKET_ENTRIES", BUCKET_ENTRIES as u64),
             ("FAST_OWN_WORDS", OWN_WORDS as u64),
             ("FAST_OWN_MAX", OWN_ADDRESSES_MAX as u64),
+            ("FAST_PORTS_MAX", PORTS_MAX as u64),
+            ("FAST_EXCEPTIONS_MAX", EXCEPTIONS_MAX as u64),
             ("FAST_DEVICES_MAX", u64::from(DEVICES_MAX)),
             ("FAST_VLANS_MAX", VLANS_MAX as u64),
             ("FAST_EVENTS_BYTES", u64::from(EVENTS_BYTES)),
@@ -317,7 +376,7 @@ mod tests {
     #[test]
     fn counters_add_up_over_cpus() {
         let mut counters = FastCounters::default();
-        let value: Vec<u8> = (1..=20u64).flat_map(u64::to_ne_bytes).collect();
+        let value: Vec<u8> = (1..=149u64).flat_map(u64::to_ne_bytes).collect();
         counters.add(&value);
         counters.add(&value);
         assert_eq!(counters.packets(FastDirection::Downlink), 4);
@@ -326,6 +385,9 @@ mod tests {
         assert_eq!(counters.handed(Hand::Headroom), 34);
         assert_eq!(counters.dropped(FastDrop::FarDrop), 38);
         assert_eq!(counters.events_late(), 40);
+        assert_eq!(counters.received_bytes(), 42);
+        assert_eq!(counters.received_packets(), 2 * (1 + 2 + 18 + 19));
+        assert_eq!((counters.sent(0), counters.sent(63)), ((44, 46), (296, 298)));
         assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=19).sum::<u64>()));
     }
 }

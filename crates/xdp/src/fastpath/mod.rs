@@ -23,18 +23,20 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenMapMut};
 
-pub use self::abi::{FastCounters, FastDrop, Hand, OWN_ADDRESSES_MAX, USAGE_MAX, VLANS_MAX};
+pub use self::abi::{
+    EXCEPTIONS_MAX, FastCounters, FastDrop, Hand, OWN_ADDRESSES_MAX, PORTS_MAX, USAGE_MAX, VLANS_MAX,
+};
 pub use self::port::Vlan;
 pub use self::record::{FastDestination, FastDirection, FastKey, FastRecord, Hop, Template, UsageCell};
 
 use self::abi::{Cell, Globals, Guarded, OWN_WORDS, RawHop, RawTemplate};
 use self::events::Events;
 use self::grace::Grace;
-use self::record::{Limits, check};
+use self::record::{Limits, check, upper_half};
 use self::shared::SharedArray;
 use self::table::{RecordTable, buckets_for};
 use crate::Error;
@@ -149,13 +151,18 @@ impl FastPath {
     /// [`FastPathError::OutOfRange`], [`FastPathError::Full`], [`FastPathError::Crowded`]: nothing has changed then.
     pub fn insert_or_replace(&mut self, key: FastKey, record: &FastRecord) -> Result<(), FastPathError> {
         let raw = record.raw(&key, self.limits())?;
-        self.table.put(&raw, &mut self.grace)
+        self.table.put(&raw, &self.grace)
     }
 
     /// Takes a record away; whether it was there. Packets that found it before may still be forwarded by it: a usage
     /// counter it named is free only after [`wait_for_readers`](Self::wait_for_readers).
     pub fn remove(&mut self, key: &FastKey) -> bool {
         self.table.remove(&key.raw())
+    }
+
+    /// Whether there is a record under a key.
+    pub fn contains(&self, key: &FastKey) -> bool {
+        self.table.contains(&key.raw())
     }
 
     /// How many records there are.
@@ -176,7 +183,8 @@ impl FastPath {
     pub fn set_template(&mut self, id: u32, template: Option<&Template>) -> Result<(), FastPathError> {
         check("template", id, self.templates.len())?;
         let raw = template.map(|template| template.raw(self.limits())).transpose()?;
-        set_guarded(&self.templates, id, raw, &mut self.grace)
+        set_guarded(&self.templates, id, raw, &self.grace);
+        Ok(())
     }
 
     /// Sets a next hop, or takes it away: then packets to it are the engine's. Replacing one waits for a grace period,
@@ -192,7 +200,8 @@ impl FastPath {
                 .update(&key, &key, MapFlags::ANY)
                 .map_err(Error::libbpf("adding an interface to the device map"))?;
         }
-        set_guarded(&self.hops, id, hop.map(Hop::raw), &mut self.grace)
+        set_guarded(&self.hops, id, hop.map(Hop::raw), &self.grace);
+        Ok(())
     }
 
     /// The node's own addresses, of all interfaces: packets to them are never forwarded. Those that stay are never
@@ -215,6 +224,51 @@ impl FastPath {
         Ok(())
     }
 
+    /// The destinations that hops of routed packets ([`FastDestination::Hop`]) do not lead to, though they lead everywhere
+    /// else: packets to them are the engine's. IPv6 prefixes are taken up to /64, so for more than they say. Set while no
+    /// such hop is.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] above [`EXCEPTIONS_MAX`] of a family: nothing has changed then.
+    pub fn set_exceptions(&mut self, prefixes: &[(IpAddr, u8)]) -> Result<(), Error> {
+        let mut words = [Vec::new(), Vec::new()];
+        for &(address, len) in prefixes {
+            let (family, value, width) = match address {
+                IpAddr::V4(v4) => (0, u64::from(v4.to_bits()), 32),
+                IpAddr::V6(v6) => (1, upper_half(v6), 64),
+            };
+            let mask = u64::MAX.checked_shl(width - u32::from(len).min(width)).unwrap_or(0);
+            words[family].push((value & mask, mask));
+        }
+        if let Some(words) = words.iter().find(|words| words.len() > EXCEPTIONS_MAX) {
+            let count = words.len();
+            return Err(Error::TooMany { what: "exceptions from a route", count, limit: EXCEPTIONS_MAX });
+        }
+        // SAFETY: born zeroed; what is touched is made of atomics, and only read by others.
+        let globals = unsafe { self.globals.at(0).as_ref() };
+        for ((words, places), len) in words.iter().zip(&globals.exceptions).zip(&globals.exceptions_len) {
+            for (&(value, mask), place) in words.iter().zip(places) {
+                place.value.store(value, Ordering::Relaxed);
+                place.mask.store(mask, Ordering::Relaxed);
+            }
+            len.store(entries(words.len()), Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The usage counters of [`usage_memory`](Self::usage_memory), eight words each, for as long as the process lives:
+    /// mapped once more, and never unmapped.
+    ///
+    /// # Errors
+    /// [`Error::Sys`].
+    pub fn leak_usage_cells(&self) -> Result<&'static [AtomicU64], Error> {
+        let mapping = std::mem::ManuallyDrop::new(self.cells.map_again()?);
+        let words = self.cells.len() as usize * size_of::<Cell>() / size_of::<AtomicU64>();
+        // SAFETY: so many words are mapped, page-aligned, and stay so: the mapping is never dropped. Programs and this
+        // process only touch them atomically.
+        Ok(unsafe { std::slice::from_raw_parts(mapping.base().cast::<AtomicU64>().as_ptr(), words) })
+    }
+
     /// The usage counters: `usage_cells_max` cells of 64 bytes, laid out as the node's: uplink bytes and packets,
     /// downlink bytes and packets, then the complements of the uplink, downlink and total byte counts at which a
     /// threshold is due, eight bytes each; the last eight are free. Programs add to them atomically. Zeroed at first;
@@ -229,14 +283,10 @@ impl FastPath {
     }
 
     /// Returns when no program still works by a record, template or hop that was taken away or replaced before the call:
-    /// their usage counters may have new owners then. Takes some milliseconds.
-    ///
-    /// # Errors
-    /// [`Error::Libbpf`].
-    pub fn wait_for_readers(&mut self) -> Result<(), Error> {
-        self.grace.wait()?;
+    /// their usage counters may have new owners then. Takes as long as a packet takes.
+    pub fn wait_for_readers(&mut self) {
+        self.grace.wait();
         self.table.reclaim();
-        Ok(())
     }
 
     /// Has a map of an object that is not yet loaded be this fast path's, if it is one of those that are shared.
@@ -248,6 +298,7 @@ impl FastPath {
             Some("fast_cells") => self.cells.map(),
             Some("fast_templates") => self.templates.map(),
             Some("fast_hops") => self.hops.map(),
+            Some("fast_readers") => self.grace.map(),
             Some("fast_own") => self.own.map(),
             Some("fast_devices") => &self.devices,
             Some("fast_events") => self.events.map(),
@@ -266,8 +317,8 @@ fn set_guarded<T: Copy + PartialEq>(
     array: &SharedArray<Guarded<T>>,
     id: u32,
     value: Option<T>,
-    grace: &mut Grace,
-) -> Result<(), FastPathError> {
+    grace: &Grace,
+) {
     let place = array.at(id).as_ptr();
     // SAFETY: in range and born zeroed; a word that both sides only touch whole.
     let valid = unsafe { &(*place).valid };
@@ -275,22 +326,21 @@ fn set_guarded<T: Copy + PartialEq>(
     let current = unsafe { (&raw const (*place).value).read() };
     let was_valid = valid.load(Ordering::Relaxed) != 0;
     if was_valid && value == Some(current) {
-        return Ok(());
+        return;
     }
     if was_valid {
         valid.store(0, Ordering::Relaxed);
-        grace.wait()?;
+        grace.wait();
     }
-    let Some(value) = value else { return Ok(()) };
+    let Some(value) = value else { return };
     // SAFETY: nobody reads the field: `valid` was zero all through a grace period, or ever.
     unsafe { (&raw mut (*place).value).write(value) };
     // Programs have no acquire load: where the processor lets one read the value ahead of `valid`, whoever may have read
     // a half-written value has to be gone before it is declared valid.
     if cfg!(not(target_arch = "x86_64")) {
-        grace.wait()?;
+        grace.wait();
     }
     valid.store(1, Ordering::Release);
-    Ok(())
 }
 
 /// The bits of the filter in `fast_globals` that stand for the addresses; `fast_is_own` computes the same.

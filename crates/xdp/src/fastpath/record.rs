@@ -53,8 +53,9 @@ pub struct UsageCell {
 /// Where a forwarded packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastDestination {
-    /// On as it is, to a next hop: only where one hop leads to all destinations of the network instance. Anything else is
-    /// the engine's, as the kernel's routes are open to GPL programs alone.
+    /// On as it is, IPv4 to the next hop of that number and IPv6 to that of the following: only where one hop leads to all
+    /// destinations but the [exceptions](super::FastPath::set_exceptions). Anything else is the engine's, as the kernel's
+    /// routes are open to GPL programs alone.
     Hop(u32),
     /// Into a tunnel.
     Tunnel {
@@ -118,6 +119,8 @@ pub struct Hop {
     pub source: [u8; 6],
     /// The next hop's.
     pub destination: [u8; 6],
+    /// The port that what leaves by it is counted on, below [`PORTS_MAX`](super::PORTS_MAX).
+    pub port: u8,
     /// VLAN to tag with, as tag control information (IEEE 802.1Q 9.6); none for untagged.
     pub tag: Option<u16>,
 }
@@ -134,7 +137,7 @@ pub(super) fn check(what: &'static str, value: u32, limit: u32) -> Result<(), Fa
     if value < limit { Ok(()) } else { Err(FastPathError::OutOfRange { what, value, limit }) }
 }
 
-fn upper_half(address: Ipv6Addr) -> u64 {
+pub(super) fn upper_half(address: Ipv6Addr) -> u64 {
     let [a, b, c, d, ..] = address.segments().map(u64::from);
     a << 48 | b << 32 | c << 16 | d
 }
@@ -166,7 +169,7 @@ impl FastRecord {
             | flag(self.qfis.is_some(), abi::QFI_MATCH);
         let (target, teid) = match self.destination {
             FastDestination::Hop(hop) => {
-                check("next hop", hop, limits.hops)?;
+                check("next hop", hop.saturating_add(1), limits.hops)?;
                 (hop, 0)
             }
             FastDestination::Tunnel { template, teid, qfi, container_uplink } => {
@@ -227,6 +230,7 @@ impl Hop {
             tag: self.tag.unwrap_or(0),
             destination: self.destination,
             source: self.source,
+            port: self.port.into(),
             ..RawHop::default()
         }
     }

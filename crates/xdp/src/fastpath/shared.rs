@@ -78,6 +78,11 @@ impl<T> SharedArray<T> {
         Ok(Self { mapping, map, len, elements: std::marker::PhantomData })
     }
 
+    /// A further mapping of all elements.
+    pub(super) fn map_again(&self) -> Result<Mapping, Error> {
+        Mapping::new(self.map.as_fd(), self.mapping.len(), 0, true)
+    }
+
     pub(super) fn map(&self) -> &MapHandle {
         &self.map
     }

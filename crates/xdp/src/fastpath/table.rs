@@ -87,7 +87,7 @@ impl RecordTable {
     }
 
     /// Puts a record under its key, in the place of one that is there.
-    pub(super) fn put(&mut self, record: &RawRecord, grace: &mut Grace) -> Result<(), FastPathError> {
+    pub(super) fn put(&mut self, record: &RawRecord, grace: &Grace) -> Result<(), FastPathError> {
         let hashed = self.hash(record);
         let present = self.find(hashed, record);
         if present.is_none() && self.keys == self.keys_max {
@@ -120,6 +120,11 @@ impl RecordTable {
         self.retire(before);
         self.keys -= 1;
         true
+    }
+
+    /// Whether there is a record under the key of one.
+    pub(super) fn contains(&self, key: &RawRecord) -> bool {
+        self.find(self.hash(key), key).is_some()
     }
 
     /// Retired records may be used again: a grace period has passed since the last of them was retired.
@@ -200,13 +205,13 @@ impl RecordTable {
         })
     }
 
-    fn allocate(&mut self, grace: &mut Grace) -> Result<u32, FastPathError> {
+    fn allocate(&mut self, grace: &Grace) -> Result<u32, FastPathError> {
         if self.free.is_empty() && self.fresh < self.records.len() {
             self.fresh += 1;
             return Ok(self.fresh - 1);
         }
         if self.free.is_empty() {
-            grace.wait()?;
+            grace.wait();
             self.reclaim();
         }
         // There are more records than keys.

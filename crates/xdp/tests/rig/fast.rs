@@ -4,9 +4,10 @@ use kaido_xdp::{FastPath, FastPathConfig};
 
 use super::run;
 
-/// Next hops by interface.
+/// Next hops by interface; those of routed packets are of IPv4, and before those of IPv6.
 pub const N3: u32 = 0;
 pub const N6: u32 = 1;
+pub const N6_V6: u32 = 2;
 
 pub fn config(records_max: u32, fixed_source_port: bool) -> FastPathConfig {
     FastPathConfig {

@@ -1,0 +1,308 @@
+//! The in-kernel fast path as the user plane's kernel datapath: its addresses, hops and counters in the fast path's terms.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::IpAddr;
+
+use kaido_engine::{DropReason, NextHop, NextHops, PortTotals, Resolution};
+use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
+use kaido_upf::node::{NodeSettings, WorkerEvent, keys_max, usage_cells};
+use kaido_upf::record::{Direction, SessionIndex, TunnelShape};
+use kaido_upf::usage::UsageSlot;
+use kaido_xdp::fastpath::{
+    EXCEPTIONS_MAX, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hop,
+    Template, ThresholdEvent, UsageCell,
+};
+use kaido_xdp::{FastPath, FastPathConfig};
+
+use crate::config::{Config, Datapath, Prefix, SourcePort};
+
+/// One template for each number of a tunnel shape; the hop towards its peer has the same number.
+const TEMPLATES_MAX: u32 = 1 << 16;
+/// Hops of what is routed, one for each family.
+const UPLINK_V4: u32 = TEMPLATES_MAX;
+const UPLINK_V6: u32 = TEMPLATES_MAX + 1;
+
+/// The fast path that a configuration asks for; `None` when the workers do all.
+///
+/// # Errors
+/// When the kernel refuses its maps.
+pub(super) fn load(config: &Config) -> Result<Option<FastPath>, kaido_xdp::Error> {
+    let sessions_max = *config.node.sessions_max.get_ref();
+    let records_max = match config.node.datapath.get_ref() {
+        Datapath::Engine => return Ok(None),
+        Datapath::Xdp => keys_max(sessions_max),
+        Datapath::Hybrid => config.node.xdp_records_max(),
+    };
+    FastPath::load(&FastPathConfig {
+        records_max,
+        usage_cells_max: usage_cells(sessions_max),
+        templates_max: TEMPLATES_MAX,
+        hops_max: UPLINK_V6 + 1,
+        fixed_source_port: config.gtpu.source_port == SourcePort::Fixed,
+        // The hash must be odd in every word, and known to nobody: the standard library's keys are random.
+        seed: std::array::from_fn(|_| RandomState::new().build_hasher().finish() | 1),
+    })
+    .map(Some)
+}
+
+/// A port that the kernel can send from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exit {
+    pub(super) ifindex: u32,
+    pub(super) mtu: u32,
+    pub(super) mac: [u8; 6],
+}
+
+/// What the fast path is told of the node.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    /// By port; `None` for those that it cannot send from.
+    pub(super) exits: Vec<Option<Exit>>,
+    /// By network instance: lists of prefixes, in one of each of which a UE's address must lie.
+    pub(super) ue_prefixes: Vec<Vec<Vec<Prefix>>>,
+    /// The node's GTP-U addresses, by number.
+    pub(super) endpoints: Vec<IpAddr>,
+}
+
+impl Surroundings {
+    /// Every address of the node that packets may be sent to.
+    pub(super) fn own_addresses(settings: &NodeSettings) -> Vec<IpAddr> {
+        let of_ports = settings.ports.iter().flat_map(|port| &port.addresses);
+        of_ports.chain(&settings.endpoints).copied().collect()
+    }
+
+    fn is_taken(&self, key: &KernelKey) -> bool {
+        let (instance, address) = match *key {
+            KernelKey::Tunnel { .. } => return true,
+            KernelKey::Ipv4 { instance, address } => (instance, IpAddr::V4(address)),
+            KernelKey::Ipv6 { instance, address } => (instance, IpAddr::V6(address)),
+        };
+        let lists = self.ue_prefixes.get(usize::from(instance.0));
+        lists.is_none_or(|lists| lists.iter().all(|list| list.iter().any(|prefix| prefix.contains(address))))
+    }
+
+    fn hop(&self, resolution: Resolution) -> Option<Hop> {
+        let Resolution::Ready(NextHop { port, mac }) = resolution else { return None };
+        let Exit { ifindex, mtu, mac: source } = self.exits.get(port.index()).copied().flatten()?;
+        Some(Hop { ifindex, mtu, source, destination: mac, port: port.0, tag: None })
+    }
+}
+
+/// A family's way out: its hop, and where it does not lead.
+type Uplink = (Hop, Vec<(IpAddr, u8)>);
+
+/// The fast path, in step with the node's routes.
+#[derive(Debug)]
+pub(super) struct InKernel {
+    fast: FastPath,
+    around: Surroundings,
+    next_hops: NextHops,
+    /// Generation of the next hops that the hops stand for.
+    followed: u64,
+    /// Peers by the number of their template and hop.
+    peers: BTreeMap<u32, IpAddr>,
+    /// The hops that are set.
+    hops: BTreeMap<u32, Hop>,
+    exceptions: Vec<(IpAddr, u8)>,
+}
+
+impl InKernel {
+    pub(super) fn new(fast: FastPath, around: Surroundings, next_hops: NextHops) -> Self {
+        Self {
+            fast,
+            around,
+            next_hops,
+            followed: 0,
+            peers: BTreeMap::new(),
+            hops: BTreeMap::new(),
+            exceptions: Vec::new(),
+        }
+    }
+
+    /// Sets a hop, or takes it away.
+    fn set_hop(&mut self, id: u32, hop: Option<Hop>) {
+        if self.hops.get(&id) == hop.as_ref() {
+            return;
+        }
+        if let Err(error) = self.fast.set_hop(id, hop.as_ref()) {
+            tracing::warn!(%error, ?hop, "a next hop is unknown to the kernel; its packets are the workers'");
+            self.hops.remove(&id);
+            // Taking away cannot fail for a number in range.
+            let _ = self.fast.set_hop(id, None);
+            return;
+        }
+        match hop {
+            Some(hop) => self.hops.insert(id, hop),
+            None => self.hops.remove(&id),
+        };
+    }
+
+    /// The template of a tunnel shape, made when first needed; `None` when it cannot be.
+    fn template(&mut self, id: u32, shape: &TunnelShape) -> Option<u32> {
+        if self.peers.contains_key(&id) {
+            return Some(id);
+        }
+        let local = self.around.endpoints.get(usize::from(shape.local.0))?;
+        let (IpAddr::V4(local), IpAddr::V4(peer)) = (*local, shape.peer) else { return None };
+        let template = Template { local, peer, tos: shape.tos, hop: id };
+        self.fast.set_template(id, Some(&template)).ok()?;
+        self.peers.insert(id, shape.peer);
+        let hop = self.around.hop(self.next_hops.resolve(shape.peer));
+        self.set_hop(id, hop);
+        Some(id)
+    }
+
+    fn record(&mut self, record: &KernelRecord) -> Option<FastRecord> {
+        let (ue_ipv4, ue_ipv6) = (record.ue.ipv4, record.ue.ipv6.map(|prefix| prefix.addr));
+        let destination = match record.destination {
+            KernelDestination::Tunnel { id, shape, teid } => FastDestination::Tunnel {
+                template: self.template(u32::try_from(id.index()).ok()?, &shape)?,
+                teid: teid.0,
+                qfi: shape.qfi.map(|qfi| qfi.0),
+                container_uplink: shape.container_uplink,
+            },
+            KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
+                FastDestination::Hop(UPLINK_V4)
+            }
+        };
+        let mut counted = record.usage.iter();
+        Some(FastRecord {
+            session: record.session.0,
+            direction: match record.direction {
+                Direction::Uplink => FastDirection::Uplink,
+                Direction::Downlink => FastDirection::Downlink,
+            },
+            gate_open: record.destination != KernelDestination::GateClosed,
+            far_drop: record.destination == KernelDestination::FarDrop,
+            qfis: record.qfis,
+            ue_ipv4,
+            ue_ipv6,
+            usage: std::array::from_fn(|_| {
+                counted.next().map(|(slot, before_qos)| UsageCell { cell: slot.0, before_qos })
+            }),
+            destination,
+        })
+    }
+
+    /// A family's one way out, where it has one that the kernel can take.
+    fn uplink(&mut self, is_ipv4: bool) -> Option<Uplink> {
+        let (way, resolution) = self.next_hops.default_way(is_ipv4)?;
+        if way.exceptions.len() > EXCEPTIONS_MAX {
+            tracing::info!(
+                exceptions = way.exceptions.len(),
+                max = EXCEPTIONS_MAX,
+                is_ipv4,
+                "routes differ too much by destination; packets out of tunnels are the workers'"
+            );
+            return None;
+        }
+        Some((self.around.hop(resolution)?, way.exceptions.clone()))
+    }
+
+    fn follow_uplinks(&mut self) {
+        let (v4, v6) = (self.uplink(true), self.uplink(false));
+        let exceptions: Vec<_> =
+            v4.iter().chain(&v6).flat_map(|(_, exceptions)| exceptions).copied().collect();
+        if exceptions != self.exceptions {
+            // No packet may go by a hop while it is not settled where it leads.
+            [UPLINK_V4, UPLINK_V6].into_iter().for_each(|id| self.set_hop(id, None));
+            if let Err(error) = self.fast.set_exceptions(&exceptions) {
+                return tracing::error!(%error, "packets out of tunnels are the workers'");
+            }
+            self.exceptions = exceptions;
+        }
+        for (id, uplink) in [(UPLINK_V4, v4), (UPLINK_V6, v6)] {
+            self.set_hop(id, uplink.map(|(hop, _)| hop));
+        }
+    }
+}
+
+impl KernelDatapath for InKernel {
+    fn put(&mut self, key: &KernelKey, record: &KernelRecord) -> bool {
+        if !self.around.is_taken(key) {
+            return false;
+        }
+        let Some(record) = self.record(record) else { return false };
+        match self.fast.insert_or_replace(fast_key(key), &record) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(?key, %error, "the session stays with the workers");
+                false
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &KernelKey) -> bool {
+        self.fast.remove(&fast_key(key))
+    }
+
+    fn holds(&self, key: &KernelKey) -> bool {
+        self.fast.contains(&fast_key(key))
+    }
+
+    fn settle(&mut self) {
+        self.fast.wait_for_readers();
+    }
+
+    fn event(&mut self) -> Option<WorkerEvent> {
+        let ThresholdEvent { session, cell } = self.fast.events().next()?;
+        Some(WorkerEvent::Threshold { session: SessionIndex(session), slot: UsageSlot(cell) })
+    }
+
+    fn follow_routes(&mut self) {
+        let generation = self.next_hops.generation();
+        if generation == self.followed {
+            return;
+        }
+        // Before anything is resolved: what changes meanwhile is seen as a change.
+        self.followed = generation;
+        for (id, peer) in self.peers.clone() {
+            let hop = self.around.hop(self.next_hops.resolve(peer));
+            self.set_hop(id, hop);
+        }
+        self.follow_uplinks();
+    }
+
+    fn len(&self) -> usize {
+        self.fast.len() as usize
+    }
+}
+
+fn fast_key(key: &KernelKey) -> FastKey {
+    match *key {
+        KernelKey::Tunnel { local, teid } => FastKey::Tunnel { local, teid: teid.0 },
+        KernelKey::Ipv4 { instance, address } => FastKey::Ipv4 { instance: instance.0.into(), address },
+        KernelKey::Ipv6 { instance, address } => FastKey::Ipv6 { instance: instance.0.into(), address },
+    }
+}
+
+/// Adds to a port's totals what the kernel did, given its counters by port.
+pub(super) fn add_to(totals: &mut PortTotals, port: usize, kernel: &[FastCounters]) {
+    for counters in kernel {
+        let (packets, bytes) = counters.sent(port);
+        totals.tx_packets += packets;
+        totals.tx_bytes += bytes;
+    }
+    let Some(own) = kernel.get(port) else { return };
+    totals.rx_packets += own.received_packets();
+    totals.rx_bytes += own.received_bytes();
+    for (reason, in_kernel) in
+        [(DropReason::GateClosed, FastDrop::GateClosed), (DropReason::FarDrop, FastDrop::FarDrop)]
+    {
+        let count = own.dropped(in_kernel);
+        match totals.drops.iter_mut().find(|(found, _)| *found == reason) {
+            Some((_, sum)) => *sum += count,
+            None if count > 0 => totals.drops.push((reason, count)),
+            None => {}
+        }
+    }
+}
+
+/// Packets of a port's that the kernel forwarded, and their bytes of IP, both ways.
+pub(super) fn forwarded(counters: &FastCounters) -> (u64, u64) {
+    let directions = [FastDirection::Uplink, FastDirection::Downlink];
+    directions.into_iter().fold((0, 0), |(packets, bytes), direction| {
+        (packets + counters.packets(direction), bytes + counters.bytes(direction))
+    })
+}

@@ -1,0 +1,159 @@
+//! Keeps the kernel's datapath in step with the table, so that every packet is handled by the rules before a change or
+//! those after it, by the kernel or a worker, and counted once.
+//!
+//! | change of a key | order |
+//! |---|---|
+//! | new, and fits | table, kernel |
+//! | fits, and the kernel has it | table, kernel |
+//! | fits now, and did not | table, and the kernel when the workers have let go of what they held |
+//! | fits no longer | kernel, table |
+//! | gone | kernel, table |
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, SystemTime};
+
+use super::Upf;
+use crate::fastpath::{KernelDatapath, KernelKey, KernelRecord};
+use crate::node::{Node, WorkerEvent};
+use crate::record::{Record, SessionKey};
+use crate::rules::OuterHeaderCreation;
+
+/// How long what must come after the packets on their way is put off: longer than a worker sleeps and than the kernel
+/// takes for the packets of one interrupt.
+const AFTERWARDS: Duration = Duration::from_millis(20);
+
+/// What is put off.
+#[derive(Debug)]
+enum Later {
+    /// The record of a key that the workers had alone goes to the kernel: buffered packets go first.
+    Put(SessionKey),
+    /// Nothing may follow an End Marker, and packets in the kernel's queues would.
+    EndMarker(OuterHeaderCreation),
+}
+
+/// The kernel's datapath, and what is to be done with it.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    path: Box<dyn KernelDatapath>,
+    later: VecDeque<(SystemTime, Later)>,
+}
+
+impl Kernel {
+    pub(super) fn new(path: Box<dyn KernelDatapath>) -> Self {
+        Self { path, later: VecDeque::new() }
+    }
+
+    /// Before the table changes: takes away what does not fit any more.
+    pub(super) fn withdraw(
+        &mut self,
+        old: &BTreeSet<SessionKey>,
+        records: &BTreeMap<SessionKey, Record>,
+        node: &Node,
+    ) {
+        for key in old {
+            let fits = records.get(key).is_some_and(|record| KernelRecord::of(record, node).is_some());
+            if let Some(known) = KernelKey::of(key, &node.settings)
+                && !fits
+            {
+                self.path.remove(&known);
+            }
+        }
+    }
+
+    /// After the table has changed: puts what fits.
+    pub(super) fn admit(
+        &mut self,
+        old: &BTreeSet<SessionKey>,
+        records: &BTreeMap<SessionKey, Record>,
+        node: &Node,
+        now: SystemTime,
+    ) {
+        for (key, record) in records {
+            let known = KernelKey::of(key, &node.settings);
+            let (Some(known), Some(record)) = (known, KernelRecord::of(record, node)) else { continue };
+            if old.contains(key) && !self.path.holds(&known) {
+                self.later.push_back((now + AFTERWARDS, Later::Put(*key)));
+            } else if !self.path.put(&known, &record) {
+                // What is there, if anything, is the rule of before.
+                self.path.remove(&known);
+            }
+        }
+    }
+
+    /// The table could not be changed as planned: the kernel gets what is in it.
+    pub(super) fn restore(&mut self, keys: &BTreeSet<SessionKey>, now: SystemTime) {
+        self.later.extend(keys.iter().map(|&key| (now + AFTERWARDS, Later::Put(key))));
+    }
+
+    /// Takes away keys that go.
+    pub(super) fn remove(&mut self, keys: &BTreeSet<SessionKey>, node: &Node) {
+        for known in keys.iter().filter_map(|key| KernelKey::of(key, &node.settings)) {
+            self.path.remove(&known);
+        }
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.path.settle();
+    }
+
+    pub(super) fn end_marker(&mut self, creation: OuterHeaderCreation, now: SystemTime) {
+        self.later.push_back((now + AFTERWARDS, Later::EndMarker(creation)));
+    }
+
+    pub(super) fn event(&mut self) -> Option<WorkerEvent> {
+        self.path.event()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.path.len()
+    }
+
+    fn due(&mut self, now: SystemTime) -> Option<Later> {
+        // A clock that was set back must not keep things for longer than they were put off.
+        let due = |(at, _): &(SystemTime, Later)| *at <= now || *at > now + AFTERWARDS;
+        if self.later.front().is_some_and(due) {
+            self.later.pop_front().map(|(_, later)| later)
+        } else {
+            None
+        }
+    }
+}
+
+impl Upf {
+    /// Has a datapath in the kernel forward what it can. It must count in the node's own counters
+    /// ([`Node::with_usage`]), and be set before there are sessions.
+    pub fn set_kernel(&mut self, path: Box<dyn KernelDatapath>) {
+        self.kernel = Some(Kernel::new(path));
+    }
+
+    /// How many records the kernel has; `None` without a datapath there.
+    pub fn kernel_records(&self) -> Option<usize> {
+        self.kernel.as_ref().map(Kernel::len)
+    }
+
+    /// Does what was put off and is due, and follows the routes.
+    pub(super) fn turn_kernel(&mut self, now: SystemTime) {
+        while let Some(later) = self.kernel.as_mut().and_then(|kernel| kernel.due(now)) {
+            match later {
+                Later::Put(key) => self.put_from_table(&key),
+                Later::EndMarker(creation) => self.order_end_marker(creation),
+            }
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.path.follow_routes();
+        }
+    }
+
+    /// Gives the kernel what the table has under a key by now, if anything, and if it fits.
+    fn put_from_table(&mut self, key: &SessionKey) {
+        let Some(kernel) = &mut self.kernel else { return };
+        let guard = self.reader.pin();
+        let record = self.node.table.get(&guard, key).and_then(|record| KernelRecord::of(record, &self.node));
+        let known = KernelKey::of(key, &self.node.settings);
+        if let (Some(record), Some(known)) = (record, known)
+            && !kernel.path.put(&known, &record)
+        {
+            kernel.path.remove(&known);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::node::{Instance, UdpChecksums};
+use crate::record::{EndpointId, Tunnel};
+use crate::rules::{AddressMatch, ApplyAction, FlowEnd, Ipv6Prefix, PdrId, Qfi, SdfFilter};
+use crate::usage::UsageSlot;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn node() -> Arc<Node> {
+    let peer_with_checksum = (ip("10.3.0.64"), 26, true);
+    let settings = NodeSettings {
+        endpoints: vec![ip("fd00:3::1"), ip("10.3.0.1")],
+        instances: vec![Instance { name: None }],
+        udp_checksums: UdpChecksums { peers: vec![peer_with_checksum], ..UdpChecksums::default() },
+        sessions_max: 16,
+        ..NodeSettings::default()
+    };
+    Node::new(settings).unwrap().0
+}
+
+const UE: UeAddresses = UeAddresses { ipv4: Some(Ipv4Addr::new(10, 60, 0, 7)), ipv6: None };
+
+/// A rule of one session, and what is different about it.
+struct Rule {
+    direction: Direction,
+    apply: ApplyAction,
+    gate_open: bool,
+    destination: Destination,
+    usage: UsageSlots,
+    qfis: Option<u64>,
+    ue: UeAddresses,
+}
+
+impl Rule {
+    fn downlink(node: &Node, peer: &str, local: u8) -> Self {
+        let shape = TunnelShape {
+            peer: ip(peer),
+            local: EndpointId(local),
+            qfi: Some(Qfi(9)),
+            container_uplink: false,
+            tos: 0xb8,
+        };
+        let mut usage = UsageSlots::default();
+        assert!(usage.push(UsageSlot(3), false) && usage.push(UsageSlot(5), true));
+        Self {
+            direction: Direction::Downlink,
+            apply: ApplyAction { forward: true, ..ApplyAction::default() },
+            gate_open: true,
+            destination: Destination::Tunnel(node.tunnels.tunnel(shape, Teid(77))),
+            usage,
+            qfis: None,
+            ue: UE,
+        }
+    }
+
+    fn uplink(node: &Node) -> Self {
+        let destination = Destination::Routed;
+        Self { direction: Direction::Uplink, destination, ..Self::downlink(node, "10.3.0.2", 1) }
+    }
+
+    fn record(&self) -> Record {
+        Record::new(SessionIndex(4), self.direction, self.ue, vec![self.filtered()])
+    }
+
+    fn filtered(&self) -> FilteredRule {
+        let action = Action {
+            pdr: PdrId(1),
+            apply: self.apply,
+            gate_open: self.gate_open,
+            destination: self.destination,
+            usage: self.usage,
+            buffer_suggested: None,
+        };
+        FilteredRule { qfis: self.qfis, sdf: Box::new([]), ue: None, action }
+    }
+
+    fn translated(&self, node: &Node) -> Option<KernelRecord> {
+        KernelRecord::of(&self.record(), node)
+    }
+}
+
+#[test]
+fn a_plain_rule_of_each_direction_says_the_same_in_the_kernel() {
+    let node = node();
+    let down = Rule::downlink(&node, "10.3.0.2", 1);
+    let Destination::Tunnel(Tunnel { shape, id: Some(id), teid }) = down.destination else { unreachable!() };
+    let expected = KernelRecord {
+        session: SessionIndex(4),
+        direction: Direction::Downlink,
+        qfis: None,
+        ue: UE,
+        usage: down.usage,
+        destination: KernelDestination::Tunnel { id, shape, teid },
+    };
+    assert_eq!(down.translated(&node), Some(expected));
+    let up =
+        KernelRecord { direction: Direction::Uplink, destination: KernelDestination::Routed, ..expected };
+    assert_eq!(Rule::uplink(&node).translated(&node), Some(up));
+    let ipv6 = Some(Ipv6Prefix::of("2001:db8:60:7::".parse().unwrap(), 64));
+    let dual = Rule { ue: UeAddresses { ipv6, ..UE }, ..Rule::uplink(&node) };
+    assert_eq!(dual.translated(&node), Some(KernelRecord { ue: dual.ue, ..up }));
+    let of_a_flow = Rule { qfis: Some(1 << 9), ..Rule::uplink(&node) };
+    assert_eq!(of_a_flow.translated(&node), Some(KernelRecord { qfis: Some(1 << 9), ..up }));
+}
+
+#[test]
+fn what_is_dropped_whole_is_dropped_there_for_the_reason_that_a_worker_gives() {
+    let node = node();
+    let (drop, buffer) = (
+        ApplyAction { drop: true, ..ApplyAction::default() },
+        ApplyAction { buffer: true, ..ApplyAction::default() },
+    );
+    let rule = |apply, gate_open| Rule { apply, gate_open, ..Rule::downlink(&node, "10.3.0.2", 1) };
+    let found = |apply, gate_open| rule(apply, gate_open).translated(&node).map(|record| record.destination);
+    assert_eq!(found(drop, true), Some(KernelDestination::FarDrop));
+    assert_eq!(found(drop, false), Some(KernelDestination::GateClosed));
+    assert_eq!(found(buffer, false), Some(KernelDestination::GateClosed));
+    assert_eq!(found(buffer, true), None, "only workers keep packets");
+    // Where it would go does not matter then.
+    let over_ipv6 = Rule { gate_open: false, ..Rule::downlink(&node, "fd00:3::2", 0) };
+    assert_eq!(over_ipv6.translated(&node).unwrap().destination, KernelDestination::GateClosed);
+}
+
+#[test]
+fn what_only_workers_can_do_does_not_fit() {
+    let node = node();
+    let plain = || Rule::downlink(&node, "10.3.0.2", 1);
+    assert_eq!(Rule::downlink(&node, "fd00:3::2", 0).translated(&node), None, "over IPv6");
+    assert_eq!(Rule::downlink(&node, "10.3.0.65", 1).translated(&node), None, "with a UDP checksum");
+    assert_eq!(Rule::downlink(&node, "10.3.0.2", 0).translated(&node), None, "ends of two families");
+    assert_eq!(Rule { destination: Destination::Routed, ..plain() }.translated(&node), None, "routed to UEs");
+    let mut usage = plain().usage;
+    assert!(usage.push(UsageSlot(6), false));
+    assert!(Rule { usage, ..plain() }.translated(&node).is_some());
+    assert!(usage.push(UsageSlot(7), false));
+    assert_eq!(Rule { usage, ..plain() }.translated(&node), None, "four counters");
+}
+
+#[test]
+fn rules_that_look_into_packets_do_not_fit() {
+    let node = node();
+    let record = |rules| KernelRecord::of(&Record::new(SessionIndex(4), Direction::Uplink, UE, rules), &node);
+    let plain = Rule::uplink(&node).filtered();
+    assert!(record(vec![plain.clone()]).is_some());
+    let any = FlowEnd { address: AddressMatch::Any, ports: Vec::new() };
+    let sdf = SdfFilter {
+        protocol: None,
+        remote: any.clone(),
+        local: any,
+        tos: Some((0xb8, 0xfc)),
+        spi: None,
+        flow_label: None,
+        id: None,
+    };
+    assert_eq!(record(vec![FilteredRule { sdf: Box::new([sdf]), ..plain.clone() }]), None);
+    let narrow = UeAddresses { ipv4: None, ipv6: Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 64)) };
+    assert_eq!(record(vec![FilteredRule { ue: Some(narrow), ..plain.clone() }]), None);
+    assert_eq!(record(vec![FilteredRule { qfis: Some(2), ..plain.clone() }, plain]), None, "two rules");
+    let ipv6 = Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 56));
+    let wide = Rule { ue: UeAddresses { ipv6, ..UE }, ..Rule::uplink(&node) };
+    assert_eq!(wide.translated(&node), None, "more than a /64");
+}
+
+#[test]
+fn keys_become_addresses_and_tunnels_over_ipv6_have_none() {
+    let node = node();
+    let of = |key| KernelKey::of(&key, &node.settings);
+    let (instance, address) = (InstanceId(2), Ipv4Addr::new(10, 60, 0, 7));
+    let tunnel = KernelKey::Tunnel { local: Ipv4Addr::new(10, 3, 0, 1), teid: Teid(0xffff_fffe) };
+    assert_eq!(of(SessionKey::tunnel(EndpointId(1), Teid(0xffff_fffe))), Some(tunnel));
+    assert_eq!(of(SessionKey::tunnel(EndpointId(0), Teid(1))), None);
+    assert_eq!(of(SessionKey::tunnel(EndpointId(9), Teid(1))), None);
+    assert_eq!(of(SessionKey::ipv4(instance, address)), Some(KernelKey::Ipv4 { instance, address }));
+    let in_prefix: Ipv6Addr = "2001:db8:60:7:1:2:3:4".parse().unwrap();
+    let first = "2001:db8:60:7::".parse().unwrap();
+    assert_eq!(of(SessionKey::ipv6(instance, in_prefix)), Some(KernelKey::Ipv6 { instance, address: first }));
+}
