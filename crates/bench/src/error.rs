@@ -68,6 +68,9 @@ pub enum BenchError {
     /// The map chain failed while it was measured.
     #[error("XDP map chain: {0}")]
     MapChain(String),
+    /// The fast path in the kernel failed while it was measured.
+    #[error("XDP fast path: {0}")]
+    FastPath(String),
     /// Huge pages could not be reserved.
     #[error("--reserve-hugepages: {0}")]
     Reserve(std::io::Error),

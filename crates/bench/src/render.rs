@@ -159,14 +159,18 @@ fn chains(f: &mut Formatter<'_>, results: &[ChainResult]) -> fmt::Result {
     writeln!(
         f,
         "\nXDP map chain (BPF_PROG_TEST_RUN, packet restored before each run), frames of {} bytes; ns a packet without \
-         its wrapper; the UPF path takes so many times less",
+         its wrapper; the UPF path takes so many times less; beside it Kaido's fast path in the kernel, run likewise",
         first.frame_bytes,
     )?;
-    writeln!(f, "  direction   sessions         ns      ±  wrapper   times  {}× met", goal::CHAIN_FACTOR)?;
+    writeln!(
+        f,
+        "  direction   sessions         ns      ±  wrapper   times  {}× met  fast path   share",
+        goal::CHAIN_FACTOR
+    )?;
     for result in results {
         writeln!(
             f,
-            "  {:9} {:>10} {:>10.1} {:>6.1} {:>8.1} {:>7}  {}",
+            "  {:9} {:>10} {:>10.1} {:>6.1} {:>8.1} {:>7}  {:<7} {:>9} {:>7}",
             result.direction.name(),
             result.sessions,
             result.ns_per_packet,
@@ -174,6 +178,8 @@ fn chains(f: &mut Formatter<'_>, results: &[ChainResult]) -> fmt::Result {
             result.wrapper_ns,
             result.times_slower.map_or_else(|| "-".to_owned(), |times| format!("{times:.1}")),
             yes(result.met),
+            result.fast_path_ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}")),
+            result.fast_path_share.map_or_else(|| "-".to_owned(), |share| format!("{share:.2}")),
         )?;
     }
     Ok(())

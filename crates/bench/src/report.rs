@@ -156,6 +156,10 @@ pub struct ChainResult {
     pub times_slower: Option<f64>,
     /// Whether that is ten times, at a million sessions or more; none below.
     pub met: Option<bool>,
+    /// What Kaido's own fast path in the kernel takes, run in the same way, with frames of 192 bytes.
+    pub fast_path_ns: Option<f64>,
+    /// That as a share of the chain's figure.
+    pub fast_path_share: Option<f64>,
 }
 
 /// What was left out.
@@ -188,6 +192,7 @@ impl ChainResult {
         frame_bytes: usize,
         [net, wrapper]: [Summary; 2],
         path_ns: Option<f64>,
+        fast_path: Option<Summary>,
     ) -> Self {
         let times_slower = path_ns.map(|path| net.median / path);
         Self {
@@ -200,6 +205,8 @@ impl ChainResult {
             wrapper_ns: wrapper.median,
             times_slower,
             met: times_slower.filter(|_| sessions >= 1_000_000).map(|times| times >= goal::CHAIN_FACTOR),
+            fast_path_ns: fast_path.map(|fast| fast.median),
+            fast_path_share: fast_path.map(|fast| fast.median / net.median),
         }
     }
 }
@@ -296,6 +303,7 @@ pub(crate) mod tests {
                 128,
                 [summary, summary],
                 Some(60.0),
+                Some(summary),
             )],
             tables: Vec::new(),
             shared_queue: Vec::new(),
@@ -317,7 +325,8 @@ pub(crate) mod tests {
     #[test]
     fn the_chain_is_held_against_the_path_where_that_is_asked() {
         let summary = Summary { median: 600.0, spread: 0.0, min: 600.0, max: 600.0 };
-        let chain = |sessions, path| ChainResult::new(Direction::Uplink, sessions, 128, [summary; 2], path);
+        let chain =
+            |sessions, path| ChainResult::new(Direction::Uplink, sessions, 128, [summary; 2], path, None);
         assert_eq!((chain(1, Some(50.0)).times_slower, chain(1, Some(50.0)).met), (Some(12.0), None));
         assert_eq!(chain(1 << 20, Some(60.0)).met, Some(true));
         assert_eq!(chain(1 << 20, Some(61.0)).met, Some(false));

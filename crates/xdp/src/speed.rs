@@ -8,7 +8,10 @@ use std::net::Ipv4Addr;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
 
 use crate::abi::{self, Config};
-use crate::fastpath::{FastDirection, FastPath};
+use crate::fastpath::{
+    FastDestination, FastDirection, FastKey, FastPath, FastPathConfig, FastPathError, FastRecord, Hop,
+    Template, UsageCell,
+};
 use crate::steering::{Aligned, map, open};
 use crate::{Action, Error};
 
@@ -37,6 +40,46 @@ impl Timing {
     pub fn ns_per_packet(&self) -> u64 {
         self.whole_ns.saturating_sub(self.restore_ns)
     }
+}
+
+/// A fast path with sessions 0 and up, each with a record for its tunnel and one for its UE's address, and one usage
+/// counter for both.
+///
+/// # Errors
+/// [`FastPathError`], as of loading and filling any.
+pub fn filled(sessions: u32) -> Result<FastPath, FastPathError> {
+    let mut path = FastPath::load(&FastPathConfig {
+        records_max: sessions.saturating_mul(2),
+        usage_cells_max: sessions,
+        templates_max: 1,
+        hops_max: 2,
+        fixed_source_port: false,
+        seed: [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93],
+    })?;
+    // Test runs come in by the loopback interface: what leaves by it leaves by where it came in.
+    let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], port: 0, tag: None };
+    path.set_hop(0, Some(&hop))?;
+    path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, hop: 0 }))?;
+    for session in 0..sessions {
+        let address = Speed::ue(session);
+        let uplink = FastRecord {
+            session,
+            direction: FastDirection::Uplink,
+            gate_open: true,
+            far_drop: false,
+            qfis: None,
+            ue_ipv4: Some(address),
+            ue_ipv6: None,
+            usage: [Some(UsageCell { cell: session, before_qos: false }), None, None],
+            destination: FastDestination::Hop(0),
+        };
+        let tunnel =
+            FastDestination::Tunnel { template: 0, teid: session, qfi: Some(9), container_uplink: false };
+        let downlink = FastRecord { direction: FastDirection::Downlink, destination: tunnel, ..uplink };
+        path.insert_or_replace(FastKey::Tunnel { local: LOCAL, teid: session }, &uplink)?;
+        path.insert_or_replace(FastKey::Ipv4 { instance: 0, address }, &downlink)?;
+    }
+    Ok(path)
 }
 
 /// The timing program over a fast path's tables.

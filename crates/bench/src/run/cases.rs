@@ -2,6 +2,10 @@
 
 use std::sync::atomic::AtomicBool;
 
+use kaido_xdp::FastPath;
+use kaido_xdp::fastpath::FastDirection;
+use kaido_xdp::speed::{Speed, filled};
+
 use crate::BenchError;
 use crate::chain::{self, ChainError, MapChain};
 use crate::floor::{Floor, LINE};
@@ -22,6 +26,8 @@ struct Case {
     /// By direction and frame length.
     paths: Vec<(Template, usize)>,
     chain: Option<MapChain>,
+    /// Our own program for the kernel, as a peer of the chain.
+    fast: Option<(FastPath, Speed)>,
     path_samples: PathSamples,
     chain_samples: Option<ChainSamples>,
 }
@@ -43,6 +49,8 @@ pub(super) struct ChainSamples {
     frame_bytes: usize,
     /// Net and wrapper, by direction.
     cases: [(Vec<f64>, Vec<f64>); 2],
+    /// Kaido's fast path in the kernel, by direction.
+    fast: [Vec<f64>; 2],
 }
 
 /// All cases.
@@ -71,8 +79,13 @@ impl Cases {
                     None
                 }
             };
+            let fast = chain.as_ref().map(|_| load_fast(sessions)).transpose();
+            let fast = fast.unwrap_or_else(|reason| {
+                skipped.push(Skipped { name: format!("XDP fast path, {sessions} sessions"), reason });
+                None
+            });
             stopped(stop)?;
-            cases.push(Case::new(sessions, node, floor, chain, plan));
+            cases.push(Case::new(sessions, node, floor, (chain, fast), plan));
         }
         Ok(Self(cases))
     }
@@ -127,8 +140,21 @@ fn load_chain(sessions: u32, plan: &Plan, stop: &AtomicBool) -> Result<MapChain,
     Ok(chain)
 }
 
+/// Kaido's own program for the kernel, with as many sessions.
+fn load_fast(sessions: u32) -> Result<(FastPath, Speed), String> {
+    let path = filled(sessions).map_err(|error| error.to_string())?;
+    let speed = Speed::load(&path).map_err(|error| error.to_string())?;
+    Ok((path, speed))
+}
+
 impl Case {
-    fn new(sessions: u32, node: UpfNode, floor: Floor, chain: Option<MapChain>, plan: &Plan) -> Self {
+    fn new(
+        sessions: u32,
+        node: UpfNode,
+        floor: Floor,
+        (chain, fast): (Option<MapChain>, Option<(FastPath, Speed)>),
+        plan: &Plan,
+    ) -> Self {
         let paths: Vec<_> = Direction::ALL
             .into_iter()
             .flat_map(|direction| {
@@ -149,9 +175,10 @@ impl Case {
             sessions,
             frame_bytes: chain.frame_bytes(),
             cases: Default::default(),
+            fast: Default::default(),
         });
         let orders = [Order::new(sessions, plan.seed), Order::new(sessions, !plan.seed)];
-        Self { node, orders, floor, paths, chain, path_samples, chain_samples }
+        Self { node, orders, floor, paths, chain, fast, path_samples, chain_samples }
     }
 
     fn round(&mut self, plan: &Plan, frames: &mut Frames, stop: &AtomicBool) -> Result<(), BenchError> {
@@ -168,6 +195,16 @@ impl Case {
                 net.push(one.net);
                 wrapper.push(one.wrapper);
             }
+            if let Some((_, speed)) = &self.fast {
+                let directions = [FastDirection::Uplink, FastDirection::Downlink];
+                for (direction, fast) in directions.into_iter().zip(&mut samples.fast) {
+                    stopped(stop)?;
+                    let timing = speed.time(direction, samples.sessions, plan.chain_runs_per_round);
+                    let timing = timing.map_err(|error| BenchError::FastPath(error.to_string()))?;
+                    // Nanoseconds are counted in whole ones, and far from 2⁵³.
+                    fast.push(timing.ns_per_packet() as f64);
+                }
+            }
         }
         Ok(())
     }
@@ -179,6 +216,7 @@ impl Case {
             net.clear();
             wrapper.clear();
         }
+        self.chain_samples.iter_mut().flat_map(|samples| &mut samples.fast).for_each(Vec::clear);
     }
 }
 
@@ -238,6 +276,7 @@ pub(super) fn chain_results(all: &[ChainSamples], paths: &[PathResult]) -> Vec<C
                 samples.frame_bytes,
                 [net, wrapper],
                 path_ns,
+                Summary::of(&samples.fast[at]),
             ));
         }
     }
