@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint doc reference clean
+.PHONY: help setup build demo test bench lint doc reference clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ demo: ## Set everything up and show Kaido carrying traffic, start to finish
 
 test: ## Run every check and test; what is skipped is listed with its reason
 	@scripts/test
+
+bench: build ## Measure the user plane in memory, below a minute
+	@target/release/kaido bench micro --quick
 
 lint: setup ## Check formatting and lints
 	@scripts/cargo fmt --all --check
