@@ -121,16 +121,23 @@ impl Cases {
     }
 }
 
+/// Bytes a session takes in the maps of the fast path: two records with their places in the index, and a counter.
+const FAST_BYTES_PER_SESSION: u64 = 256;
+
+/// Says so when maps for so many sessions do not fit into what memory is left.
+fn fits(sessions: u32, bytes_per_session: u64) -> Result<(), String> {
+    let (needed, left) = (u64::from(sessions) * bytes_per_session, available());
+    let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+    if needed > left {
+        let (needed, left) = (gigabytes(needed), gigabytes(left));
+        return Err(format!("its maps need {needed:.1} GB; {left:.1} GB can be had"));
+    }
+    Ok(())
+}
+
 /// Loads a chain and sees that it forwards right, or says why there is none.
 fn load_chain(sessions: u32, plan: &Plan, stop: &AtomicBool) -> Result<MapChain, String> {
-    let needed = u64::from(sessions) * chain::BYTES_PER_SESSION;
-    if needed > available() {
-        return Err(format!(
-            "its maps need {:.1} GB; {:.1} GB can be had",
-            needed as f64 / 1e9,
-            available() as f64 / 1e9
-        ));
-    }
+    fits(sessions, chain::BYTES_PER_SESSION)?;
     let chain =
         MapChain::load(sessions, plan.chain_frame(), plan.seed, stop).map_err(|error| error.to_string())?;
     for direction in Direction::ALL {
@@ -142,6 +149,7 @@ fn load_chain(sessions: u32, plan: &Plan, stop: &AtomicBool) -> Result<MapChain,
 
 /// Kaido's own program for the kernel, with as many sessions.
 fn load_fast(sessions: u32) -> Result<(FastPath, Speed), String> {
+    fits(sessions, FAST_BYTES_PER_SESSION)?;
     let path = filled(sessions).map_err(|error| error.to_string())?;
     let speed = Speed::load(&path).map_err(|error| error.to_string())?;
     Ok((path, speed))
