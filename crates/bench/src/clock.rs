@@ -22,9 +22,28 @@ impl CpuTime {
     }
 }
 
+/// Pages that this thread had to wait for until now: memory that was taken from the process, or never given.
+pub(crate) fn page_faults() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes nothing but the structure, which is as long as it says.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    // SAFETY: zeroed at first, which is valid for integers, and complete when the call succeeded.
+    let usage = unsafe { usage.assume_init() };
+    if result == 0 { u64::try_from(usage.ru_minflt + usage.ru_majflt).unwrap_or(0) } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_that_was_never_touched_is_a_fault() {
+        let region = kaido_table::Region::map(1 << 20).unwrap();
+        let before = page_faults();
+        // SAFETY: within the region, which is ours alone.
+        unsafe { region.base().write_volatile(1) };
+        assert!(page_faults() > before);
+    }
 
     #[test]
     fn sleep_is_not_counted() {

@@ -115,6 +115,13 @@ fn paths(f: &mut Formatter<'_>, results: &[PathResult]) -> fmt::Result {
             pages(result),
         )?;
     }
+    if let Some(disturbed) = results.iter().find(|result| result.is_disturbed()) {
+        writeln!(
+            f,
+            "  at {} sessions memory was taken back while it was measured ({} page faults): those figures say nothing",
+            disturbed.sessions, disturbed.page_faults,
+        )?;
+    }
     if results.iter().any(|result| result.frame_bytes != result.frame_bytes_sent) {
         writeln!(
             f,

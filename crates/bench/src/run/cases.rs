@@ -8,6 +8,7 @@ use kaido_xdp::speed::{Speed, filled};
 
 use crate::BenchError;
 use crate::chain::{self, ChainError, MapChain};
+use crate::clock::page_faults;
 use crate::floor::{Floor, LINE};
 use crate::frames::{Direction, Template};
 use crate::memory::available;
@@ -39,6 +40,8 @@ pub(super) struct PathSamples {
     cases: Vec<(Direction, usize, usize, Vec<f64>)>,
     /// Nanoseconds a line.
     floor: Vec<f64>,
+    /// Pages that path and floor had to wait for.
+    page_faults: u64,
     pages: String,
     floor_pages: String,
 }
@@ -176,6 +179,7 @@ impl Case {
                 .map(|(template, asked)| (template.direction, *asked, template.len, Vec::new()))
                 .collect(),
             floor: Vec::new(),
+            page_faults: 0,
             pages: node.pages(),
             floor_pages: floor.pages().to_string(),
         };
@@ -190,12 +194,14 @@ impl Case {
     }
 
     fn round(&mut self, plan: &Plan, frames: &mut Frames, stop: &AtomicBool) -> Result<(), BenchError> {
+        let faults = page_faults();
         for ((template, _), (.., samples)) in self.paths.iter().zip(&mut self.path_samples.cases) {
             let order = &mut self.orders[usize::from(template.direction == Direction::Downlink)];
             samples.push(round(&mut self.node, frames, template, order, stop)?);
         }
         // As many lines as the packets of a round have touched.
         self.path_samples.floor.push(self.floor.round(frames.count() * cold_line_names().len()));
+        self.path_samples.page_faults += page_faults() - faults;
         if let (Some(chain), Some(samples)) = (&self.chain, &mut self.chain_samples) {
             for (direction, (net, wrapper)) in Direction::ALL.into_iter().zip(&mut samples.cases) {
                 stopped(stop)?;
@@ -219,6 +225,7 @@ impl Case {
 
     fn forget(&mut self) {
         self.path_samples.floor.clear();
+        self.path_samples.page_faults = 0;
         self.path_samples.cases.iter_mut().for_each(|(.., samples)| samples.clear());
         for (net, wrapper) in self.chain_samples.iter_mut().flat_map(|samples| &mut samples.cases) {
             net.clear();
@@ -254,6 +261,7 @@ pub(super) fn path_results(plan: &Plan, all: &[PathSamples]) -> Vec<PathResult> 
                     working_set_bytes: u64::from(samples.sessions) * (names.len() * LINE) as u64,
                     pages: samples.pages.clone(),
                     floor_pages: samples.floor_pages.clone(),
+                    page_faults: samples.page_faults,
                     goal_ns: None,
                     ratio: None,
                     met: None,
