@@ -5,6 +5,23 @@
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+/// What something took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// Nanoseconds of CPU time.
+    pub(crate) ns: f64,
+    /// Pages that had to be waited for.
+    pub(crate) page_faults: u64,
+}
+
+/// Times what it is given.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Taken) {
+    let (faults, began) = (page_faults(), CpuTime::now());
+    let done = work();
+    let ns = began.elapsed_ns();
+    (done, Taken { ns, page_faults: page_faults() - faults })
+}
+
 /// A moment in this thread's CPU time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuTime(Timespec);
@@ -23,7 +40,7 @@ impl CpuTime {
 }
 
 /// Pages that this thread had to wait for until now: memory that was taken from the process, or never given.
-pub(crate) fn page_faults() -> u64 {
+fn page_faults() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call writes nothing but the structure, which is as long as it says.
     let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };

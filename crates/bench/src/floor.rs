@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use kaido_table::{Pages, Region, RegionError};
 
-use crate::clock::CpuTime;
+use crate::clock::{Taken, timed};
 use crate::permutation::Permutation;
 
 /// Bytes of a cache line.
@@ -40,24 +40,26 @@ impl Floor {
         self.region.pages()
     }
 
-    /// Reads `count` random lines; nanoseconds a line.
-    pub(crate) fn round(&mut self, count: usize) -> f64 {
+    /// Reads `count` random lines.
+    pub(crate) fn round(&mut self, count: usize) -> Taken {
         self.lines.clear();
         self.lines.extend((self.place..).take(count).map(|place| self.order.at(place)));
         self.place += count as u64;
-        let began = CpuTime::now();
-        let mut sum = 0u64;
-        for batch in self.lines.chunks(BATCH) {
-            for &line in batch {
-                prefetch(self.line(line));
+        let (sum, taken) = timed(|| {
+            let mut sum = 0u64;
+            for batch in self.lines.chunks(BATCH) {
+                for &line in batch {
+                    prefetch(self.line(line));
+                }
+                for &line in batch {
+                    // SAFETY: the line lies within the region and was written when that was made.
+                    sum = sum.wrapping_add(unsafe { self.line(line).cast::<u64>().read() });
+                }
             }
-            for &line in batch {
-                // SAFETY: the line lies within the region and was written when that was made.
-                sum = sum.wrapping_add(unsafe { self.line(line).cast::<u64>().read() });
-            }
-        }
+            sum
+        });
         black_box(sum);
-        began.elapsed_ns() / count as f64
+        taken
     }
 
     #[inline]
@@ -86,7 +88,7 @@ mod tests {
     #[test]
     fn a_round_reads_every_line_once_before_any_twice() {
         let mut floor = Floor::new(1000, 3).unwrap();
-        assert!(floor.round(600) > 0.0);
+        assert!(floor.round(600).ns > 0.0);
         let mut seen = floor.lines.clone();
         floor.round(400);
         seen.extend(&floor.lines);

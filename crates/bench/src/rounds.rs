@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use kaido_engine::{Frame, FramePool};
 
 use crate::BenchError;
-use crate::clock::CpuTime;
+use crate::clock::{Taken, timed};
 use crate::frames::Template;
 use crate::node::{UpfNode, stopped};
 use crate::permutation::Permutation;
@@ -49,14 +49,14 @@ impl Order {
     }
 }
 
-/// Sends every frame through the node once; nanoseconds a packet.
+/// Sends every frame through the node once.
 pub(crate) fn round(
     node: &mut UpfNode,
     frames: &mut Frames,
     template: &Template,
     order: &mut Order,
     stop: &AtomicBool,
-) -> Result<f64, BenchError> {
+) -> Result<Taken, BenchError> {
     stopped(stop)?;
     let direction = template.direction;
     let first = order.place;
@@ -70,14 +70,14 @@ pub(crate) fn round(
     node.feeds(direction).0.load(std::mem::take(&mut frames.frames));
     // The ports take the frames over.
     node.step();
-    let began = CpuTime::now();
-    let (mut received, mut empty) = (0, 0);
-    while received < sent && empty < EMPTY_STEPS_MAX {
-        let step = node.step();
-        received += step;
-        empty = if step == 0 { empty + 1 } else { 0 };
-    }
-    let ns = began.elapsed_ns();
+    let ((), taken) = timed(|| {
+        let (mut received, mut empty) = (0, 0);
+        while received < sent && empty < EMPTY_STEPS_MAX {
+            let step = node.step();
+            received += step;
+            empty = if step == 0 { empty + 1 } else { 0 };
+        }
+    });
     let feeds = node.feeds(direction);
     feeds.0.want();
     feeds.1.want();
@@ -96,7 +96,7 @@ pub(crate) fn round(
     for at in std::iter::once(0).chain((0..JUDGED.min(sent)).map(|n| sample.at(n as u64) as usize)) {
         template.judge(order.permutation.at(first + at as u64), frames.frames[at].data())?;
     }
-    Ok(ns / sent as f64)
+    Ok(taken)
 }
 
 /// Cache lines of a packet that its headers span, before and after: those of the longest, or of a tunnel put before

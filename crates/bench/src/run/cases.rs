@@ -8,7 +8,6 @@ use kaido_xdp::speed::{Speed, filled};
 
 use crate::BenchError;
 use crate::chain::{self, ChainError, MapChain};
-use crate::clock::page_faults;
 use crate::floor::{Floor, LINE};
 use crate::frames::{Direction, Template};
 use crate::memory::available;
@@ -194,14 +193,17 @@ impl Case {
     }
 
     fn round(&mut self, plan: &Plan, frames: &mut Frames, stop: &AtomicBool) -> Result<(), BenchError> {
-        let faults = page_faults();
         for ((template, _), (.., samples)) in self.paths.iter().zip(&mut self.path_samples.cases) {
             let order = &mut self.orders[usize::from(template.direction == Direction::Downlink)];
-            samples.push(round(&mut self.node, frames, template, order, stop)?);
+            let taken = round(&mut self.node, frames, template, order, stop)?;
+            samples.push(taken.ns / frames.count() as f64);
+            self.path_samples.page_faults += taken.page_faults;
         }
         // As many lines as the packets of a round have touched.
-        self.path_samples.floor.push(self.floor.round(frames.count() * cold_line_names().len()));
-        self.path_samples.page_faults += page_faults() - faults;
+        let lines = frames.count() * cold_line_names().len();
+        let taken = self.floor.round(lines);
+        self.path_samples.floor.push(taken.ns / lines as f64);
+        self.path_samples.page_faults += taken.page_faults;
         if let (Some(chain), Some(samples)) = (&self.chain, &mut self.chain_samples) {
             for (direction, (net, wrapper)) in Direction::ALL.into_iter().zip(&mut samples.cases) {
                 stopped(stop)?;
