@@ -40,8 +40,8 @@ impl Feed {
         let exchange = Arc::new(Exchange::default());
         // A worker sends a whole batch at a time, or at the end of a round less.
         let batches = 2 * frames.div_ceil(BATCH_MAX);
-        exchange.held().sent.reserve(batches);
-        let sent = Vec::with_capacity(batches);
+        exchange.held().sent = touched(batches);
+        let sent = touched(batches);
         let port = FeedPort { exchange: exchange.clone(), incoming: Vec::new(), sent };
         (Self(exchange), port)
     }
@@ -66,6 +66,14 @@ impl Feed {
     pub(crate) fn collect(&self, frames: &mut Vec<Frame>) {
         frames.extend(self.0.held().sent.drain(..).flatten());
     }
+}
+
+/// Room for so many batches, whose pages are there already: a round must not wait for them.
+fn touched(batches: usize) -> Vec<Batch> {
+    let mut room = Vec::new();
+    room.resize_with(batches, Batch::new);
+    room.clear();
+    room
 }
 
 impl Exchange {
