@@ -111,9 +111,11 @@ impl Frame {
     }
 
     /// Exchanges what stands before a packet, in one step: takes `front` bytes off, keeps `keep` of what
-    /// follows, and makes `ROOM` bytes in front of them. Returns the room and the packet.
+    /// follows, and makes `ROOM` bytes in front of them. Returns the room, and as much of the packet as is in
+    /// the first segment.
     ///
-    /// `None`, and nothing has changed, when the packet is shorter, when there is no room, and for a chain.
+    /// `None`, and nothing has changed, when the packet is shorter, when there is no room, and when a chain
+    /// would have to be cut.
     #[inline(always)]
     pub fn exchange_front<const ROOM: usize>(
         &mut self,
@@ -122,18 +124,24 @@ impl Frame {
     ) -> Option<(&mut [u8; ROOM], &mut [u8])> {
         const { assert!(ROOM < FRAME_SIZE) };
         let packet_at = usize::from(self.head) + front;
-        if self.chained != 0 || front + keep > usize::from(self.len) || packet_at < ROOM {
+        let first = usize::from(self.len).checked_sub(front)?;
+        let is_there = match self.chained {
+            0 => keep <= first,
+            behind => keep == first + behind as usize,
+        };
+        if !is_there || packet_at < ROOM {
             return None;
         }
+        let first = first.min(keep);
         self.head = (packet_at - ROOM) as u16;
-        self.len = (ROOM + keep) as u16;
+        self.len = (ROOM + first) as u16;
         let base = self.pool.frame_base(self.index).as_ptr();
         // SAFETY: the packet lay within the frame and still does; what is before it by `ROOM` bytes is in
         // the frame too; the two do not overlap, the frame is ours alone while we are borrowed uniquely, and
         // its memory was zeroed at first, so every byte is initialised.
         unsafe {
             let packet = base.add(packet_at);
-            Some((&mut *packet.sub(ROOM).cast(), std::slice::from_raw_parts_mut(packet, keep)))
+            Some((&mut *packet.sub(ROOM).cast(), std::slice::from_raw_parts_mut(packet, first)))
         }
     }
 
@@ -421,6 +429,8 @@ mod tests {
         let mut chain = Frame::from_slice(&[7; 9000], || pool.allocate()).unwrap();
         assert!(chain.exchange_front::<0>(0, 10).is_none(), "a chain stays as it is");
         assert_eq!(chain.packet_len(), 9000);
+        *chain.exchange_front::<3>(1000, 8000).unwrap().0 = [1; 3];
+        assert_eq!(chain.to_vec(), [&[1; 3][..], &[7; 8000]].concat());
     }
 
     #[test]

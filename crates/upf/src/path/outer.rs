@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use kaido_engine::{Frame, NextHop, NextHops, PortId, Resolution};
 use kaido_wire::{
     Error, EtherType, EthernetRepr, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, PduSession, UdpRepr,
-    ethernet, gtpu, ipv4, ipv6, udp,
+    checksum, ethernet, gtpu, ipv4, ipv6, udp,
 };
 
 use super::emit::{Ends, HOPS, entropy_port, fill_checksum};
@@ -42,7 +42,7 @@ pub(super) struct OuterTemplate {
     checksum: bool,
     is_ipv4: bool,
     /// One's-complement sum of the IPv4 header without length and checksum.
-    sum: u32,
+    sum: u16,
 }
 
 impl OuterTemplate {
@@ -91,8 +91,7 @@ impl OuterTemplate {
                 let at = BYTES - usize::from(template.len);
                 template.bytes[at + 2..at + 4].fill(0);
                 template.bytes[at + 10..at + 12].fill(0);
-                let words = template.bytes[at..at + ipv4::HEADER_LEN].as_chunks::<2>().0;
-                template.sum = words.iter().map(|&word| u32::from(u16::from_be_bytes(word))).sum();
+                template.sum = checksum::sum(&template.bytes[at..at + ipv4::HEADER_LEN]);
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
                 let header = Ipv6Repr {
@@ -138,23 +137,9 @@ impl OuterTemplate {
     /// Puts the headers before the packet that the frame holds, all but Ethernet; `false` when they do not
     /// fit.
     pub(super) fn put_before(&self, teid: Teid, frame: &mut Frame) -> bool {
-        let port = if self.entropy { entropy_port(frame.data()) } else { gtpu::UDP_PORT };
         let keep = frame.packet_len();
-        let headers = frame.prepend(self.len.into());
-        let written = headers.and_then(|headers| match (self.is_ipv4, self.has_container()) {
-            (true, true) => {
-                self.fill::<V4_CONTAINER, GTPU_CONTAINER>(headers.first_chunk_mut()?, keep, teid, port)
-            }
-            (true, false) => self.fill::<V4_PLAIN, GTPU_PLAIN>(headers.first_chunk_mut()?, keep, teid, port),
-            (false, true) => {
-                self.fill::<V6_CONTAINER, GTPU_CONTAINER>(headers.first_chunk_mut()?, keep, teid, port)
-            }
-            (false, false) => self.fill::<V6_PLAIN, GTPU_PLAIN>(headers.first_chunk_mut()?, keep, teid, port),
-        });
-        if written.is_some() && self.checksum {
-            self.fill_checksum(frame);
-        }
-        written.is_some() && frame.strip(ethernet::HEADER_LEN)
+        self.write(teid, frame, 0, keep, |packet| entropy_port(packet)).is_some()
+            && frame.strip(ethernet::HEADER_LEN)
     }
 
     fn set_ethernet(&mut self, src: [u8; 6], dst: [u8; 6]) -> Result<(), Error> {
@@ -169,7 +154,7 @@ impl OuterTemplate {
     /// anything is computed over it, and makes the source port where that follows the flow.
     ///
     /// `None`, with the frame unchanged, when the packet is too long for the length fields, the frame has no
-    /// headroom, or is one of a chain.
+    /// headroom, or a chain would have to be cut.
     #[inline(always)]
     pub(super) fn write(
         &self,
@@ -201,33 +186,19 @@ impl OuterTemplate {
         keep: usize,
         finish: impl Fn(&mut [u8]) -> u16,
     ) -> Option<()> {
-        if keep + LEN > usize::from(u16::MAX) {
-            return None;
-        }
+        const { assert!(LEN <= BYTES && LEN > GTPU + udp::HEADER_LEN) };
+        let total = u16::try_from(keep + LEN - ethernet::HEADER_LEN).ok()?;
         let (headers, packet) = frame.exchange_front::<LEN>(front, keep)?;
         let of_flow = finish(packet);
         let src_port = if self.entropy { of_flow } else { gtpu::UDP_PORT };
-        self.fill::<LEN, GTPU>(headers, keep, teid, src_port)
-    }
-
-    /// Writes headers of `LEN` octets, of which `GTPU` are GTP-U's, before a packet of `keep` octets.
-    #[inline(always)]
-    fn fill<const LEN: usize, const GTPU: usize>(
-        &self,
-        headers: &mut [u8; LEN],
-        keep: usize,
-        teid: Teid,
-        src_port: u16,
-    ) -> Option<()> {
-        const { assert!(LEN <= BYTES && LEN > GTPU + udp::HEADER_LEN) };
-        let total = u16::try_from(keep + LEN - ethernet::HEADER_LEN).ok()?;
         headers.copy_from_slice(&self.bytes[BYTES - LEN..]);
         let udp_at = LEN - GTPU - udp::HEADER_LEN;
         #[allow(clippy::cast_possible_truncation)] // 20 or 40.
         let ip_len = (udp_at - ethernet::HEADER_LEN) as u16;
         if usize::from(ip_len) == ipv4::HEADER_LEN {
             headers[IP_AT + 2..IP_AT + 4].copy_from_slice(&total.to_be_bytes());
-            headers[IP_AT + 10..IP_AT + 12].copy_from_slice(&self.checksum_of(total).to_be_bytes());
+            let checksum = !checksum::combine(&[self.sum, total]);
+            headers[IP_AT + 10..IP_AT + 12].copy_from_slice(&checksum.to_be_bytes());
         } else {
             headers[IP_AT + 4..IP_AT + 6].copy_from_slice(&(total - ip_len).to_be_bytes());
         }
@@ -249,16 +220,6 @@ impl OuterTemplate {
     fn fill_checksum(&self, frame: &mut Frame) {
         let udp_at = usize::from(self.len) - usize::from(self.gtpu_len) - udp::HEADER_LEN;
         fill_checksum(frame, udp_at, self.ends);
-    }
-
-    /// Checksum of the IPv4 header for a total length.
-    #[inline(always)]
-    fn checksum_of(&self, total: u16) -> u16 {
-        let sum = self.sum + u32::from(total);
-        let sum = (sum & 0xffff) + (sum >> 16);
-        #[allow(clippy::cast_possible_truncation)] // Folded twice, the sum has 16 bits.
-        let folded = ((sum & 0xffff) + (sum >> 16)) as u16;
-        !folded
     }
 }
 
