@@ -259,14 +259,22 @@ impl Flags {
 }
 
 /// A direction in which packets of a record go without any condition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StraightWay(u16);
 
 impl StraightWay {
+    /// Not that way: no record's flags are all of these.
+    pub(crate) const NONE: Self = Self(u16::MAX);
     /// From the UE.
     pub(crate) const UP: Self = Self(Flags::STRAIGHT | Flags::UPLINK);
     /// To the UE.
     pub(crate) const DOWN: Self = Self(Flags::STRAIGHT);
+}
+
+impl Default for StraightWay {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 /// The record of a key: 48 octets, which with its key fill one cache line.
