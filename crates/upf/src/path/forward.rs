@@ -76,8 +76,7 @@ impl Worker {
         buffered_since: Option<Instant>,
         out: &mut Output<'_>,
     ) -> Option<(usize, Frame)> {
-        let node = self.node.clone();
-        let action = match record.rules(&node.tunnels) {
+        let action = match record.rules(&self.node.tunnels) {
             Rules::One(action) => Some(action),
             Rules::Filtered(rules) => {
                 matching(rules, record, arrival.qfi, packet, frame.data()).map(|rule| rule.action)
@@ -228,8 +227,8 @@ impl Worker {
         frame: Frame,
         out: &mut Output<'_>,
     ) -> bool {
-        if !self.pending.is_empty() {
-            // The next hop may have become known since those before this packet began to wait.
+        // The next hop may have become known since those before this packet began to wait.
+        if self.is_pending_known() {
             self.retry_pending(out);
         }
         self.send_now(resolution, destination, from, frame, out)
@@ -267,6 +266,12 @@ impl Worker {
         };
         out.drop(from, frame, reason);
         false
+    }
+
+    /// Whether packets wait for next hops that may be known by now.
+    #[inline(always)]
+    pub(super) fn is_pending_known(&self) -> bool {
+        !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried
     }
 
     /// Tries the packets again whose next hops were not known.

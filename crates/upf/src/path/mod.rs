@@ -44,6 +44,7 @@ const UNTOLD_MAX: usize = 65_536;
 /// One worker's user plane.
 #[derive(Debug)]
 pub struct Path {
+    node: Arc<Node>,
     reader: Reader,
     worker: Worker,
 }
@@ -91,7 +92,7 @@ impl Path {
             next_hops,
             node: node.clone(),
         };
-        Ok(Self { reader: node.domain.reader()?, worker })
+        Ok(Self { node: node.clone(), reader: node.domain.reader()?, worker })
     }
 }
 
@@ -100,11 +101,11 @@ const GROUP: usize = 8;
 /// Read, compare tags, compare keys, act.
 const STAGES: usize = 4;
 
-/// The packets of a group, if there are so many.
+/// The packets of a group; none where there are not so many.
 #[inline(always)]
-fn group(number: usize, packets: usize) -> Option<Range<usize>> {
-    let first = number.checked_mul(GROUP).filter(|&first| first < packets)?;
-    Some(first..packets.min(first + GROUP))
+fn group(number: usize, packets: usize) -> Range<usize> {
+    let first = number.saturating_mul(GROUP).min(packets);
+    first..packets.min(first + GROUP)
 }
 
 impl Function for Path {
@@ -113,9 +114,8 @@ impl Function for Path {
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
-        let Self { reader, worker } = self;
+        let Self { node, reader, worker } = self;
         let guard = reader.pin();
-        let node = worker.node.clone();
         let stages = node.table.stages(&guard);
         let before = worker.ports.headers_ahead(port);
         let mut probes = [Probe::default(); BATCH_MAX];
@@ -125,52 +125,40 @@ impl Function for Path {
         let mut records = [None; BATCH_MAX];
         // Where each packet leaves that needs nothing more.
         let mut exits = [None; BATCH_MAX];
-        let quiet = worker.is_quiet();
-        if quiet {
-            worker.prepared.renew(worker.next_hops.generation());
-        }
+        worker.prepared.renew(worker.next_hops.generation());
         let frames = batch.as_mut_slice();
-        let groups = frames.len().div_ceil(GROUP);
-        for step in 0..groups + STAGES - 1 {
-            if let Some(range) = group(step, frames.len()) {
-                for n in range {
-                    out.prefetch_incoming(port, n, before);
-                    let (arrived, frame) = (&mut arrivals[n], &frames[n]);
-                    worker.ports.read(port, frame, arrived);
-                    if arrived.kind == Kind::Unusual {
-                        let parsed = parse(&node.settings, port, frame);
-                        if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
-                            (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
-                        }
-                        unusual.push(parsed);
+        let steps = frames.len().div_ceil(GROUP) + STAGES - 1;
+        for step in 0..steps {
+            for n in group(step, frames.len()) {
+                out.prefetch_incoming(port, n, before);
+                let (arrived, frame) = (&mut arrivals[n], &frames[n]);
+                worker.ports.read(port, frame, arrived);
+                if arrived.kind == Kind::Unusual {
+                    let parsed = parse(&node.settings, port, frame);
+                    if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
+                        (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
                     }
-                    if arrived.kind != Kind::Unusual {
-                        probes[n] = stages.hash(&arrived.key);
-                    }
+                    unusual.push(parsed);
+                }
+                if arrived.kind != Kind::Unusual {
+                    probes[n] = stages.hash(&arrived.key);
                 }
             }
-            if let Some(range) = group(step.wrapping_sub(1), frames.len()) {
-                probes[range].iter_mut().for_each(|probe| stages.probe(probe));
-            }
-            if let Some(range) = group(step.wrapping_sub(2), frames.len()) {
-                for n in range {
-                    if arrivals[n].kind != Kind::Unusual {
-                        records[n] = stages.resolve(probes[n], &arrivals[n].key);
-                        if let Some(&slot) =
-                            records[n].and_then(|record: &Record| record.folded_usage().first())
-                        {
-                            node.usage.prefetch(slot);
-                        }
+            probes[group(step.wrapping_sub(1), frames.len())]
+                .iter_mut()
+                .for_each(|probe| stages.probe(probe));
+            for n in group(step.wrapping_sub(2), frames.len()) {
+                if arrivals[n].kind != Kind::Unusual {
+                    let record = stages.resolve(probes[n], &arrivals[n].key);
+                    if let Some(&slot) = record.and_then(|record: &Record| record.folded_usage().first()) {
+                        node.usage.prefetch(slot);
                     }
+                    records[n] = record;
                 }
             }
-            if let Some(range) = group(step.wrapping_sub(3), frames.len())
-                && quiet
-            {
-                for n in range {
-                    if let Some(record) = records[n] {
-                        exits[n] = worker.straight(record, &arrivals[n], &mut frames[n]);
-                    }
+            for n in group(step.wrapping_sub(3), frames.len()) {
+                if let Some(record) = records[n] {
+                    exits[n] = worker.straight(record, &arrivals[n], &mut frames[n]);
                 }
             }
         }
@@ -194,7 +182,7 @@ impl Function for Path {
     }
 
     fn tick(&mut self, out: &mut Output<'_>) {
-        let Self { reader, worker } = self;
+        let Self { reader, worker, .. } = self;
         for order in worker.node.take_orders() {
             match order {
                 WorkerOrder::EndMarker(tunnel) => worker.end_marker(&tunnel, out),

@@ -283,7 +283,7 @@ impl Worker {
         arrived: &Arrived,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        if !record.is_straight(arrived.way) {
+        if !record.is_straight(arrived.way) || self.may_overtake(record) {
             return None;
         }
         let is_up = arrived.way == StraightWay::UP;
@@ -393,10 +393,11 @@ impl Worker {
         }
     }
 
-    /// Whether no packet waits that another could overtake.
-    #[inline]
-    pub(super) fn is_quiet(&self) -> bool {
-        self.buffers.is_empty() && self.pending.is_empty()
+    /// Whether a packet of this session could overtake one that waits: for the control plane to release it, or
+    /// for a next hop that may be known by now.
+    #[inline(always)]
+    fn may_overtake(&self, record: &Record) -> bool {
+        self.buffers.holds(record.session()) || self.is_pending_known()
     }
 }
 
