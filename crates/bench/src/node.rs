@@ -222,18 +222,11 @@ fn pdr(id: u16, source_interface: Interface) -> Pdr {
     Pdr {
         id: PdrId(id),
         precedence: 100,
-        pdi: Pdi {
-            source_interface,
-            local_fteid: None,
-            network_instance: None,
-            ue_ip: Vec::new(),
-            qfis: Vec::new(),
-            sdf_filters: Vec::new(),
-        },
-        outer_header_removal: None,
+        pdi: Pdi { source_interface, ..Pdi::default() },
         far_id: Some(FarId(id.into())),
         urr_ids: vec![UrrId(1)],
         qer_ids: vec![QerId(1)],
+        ..Pdr::default()
     }
 }
 

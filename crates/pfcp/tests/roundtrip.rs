@@ -93,6 +93,7 @@ fn pdi() -> impl Strategy<Value = Pdi> {
             network_instance,
             ue_ip,
             qfis,
+            sdf_filter_ids: sdf_filters.iter().filter_map(|filter| filter.id).collect(),
             sdf_filters,
         },
     )

@@ -62,7 +62,7 @@ impl SessionTemplate {
             fars: vec![self.uplink_far(), self.downlink_far()],
             qers: self.qers(),
             urrs: self.urrs.clone(),
-            bars: Vec::new(),
+            ..Establishment::default()
         }
     }
 
@@ -73,7 +73,7 @@ impl SessionTemplate {
             network_instance: self.access.clone(),
             ue_ip: vec![self.ue(UeIpRole::Source)],
             qfis: vec![self.qfi],
-            sdf_filters: Vec::new(),
+            ..Pdi::default()
         };
         let removal = Some(self.outer_header_removal);
         self.pdr(Self::UPLINK_PDR, pdi, removal, Self::UPLINK_FAR)
@@ -82,11 +82,9 @@ impl SessionTemplate {
     fn downlink_pdr(&self) -> Pdr {
         let pdi = Pdi {
             source_interface: Interface::Core,
-            local_fteid: None,
             network_instance: self.core.clone(),
             ue_ip: vec![self.ue(UeIpRole::Destination)],
-            qfis: Vec::new(),
-            sdf_filters: Vec::new(),
+            ..Pdi::default()
         };
         self.pdr(Self::DOWNLINK_PDR, pdi, None, Self::DOWNLINK_FAR)
     }

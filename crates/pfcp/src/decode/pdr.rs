@@ -34,24 +34,23 @@ const UNSUPPORTED_MATCHES: [IeType; 10] = [
     IeType::DnsQueryResponseFilter,
 ];
 
-/// Reads PDRs; remembers the bidirectional SDF filters that later ones name by their ID.
+/// Reads PDRs as far as the features advertised go.
 pub(super) struct PdrReader {
     features: Features,
-    named_filters: Vec<SdfFilter>,
 }
 
 impl PdrReader {
     pub(super) fn new(features: Features) -> Self {
-        Self { features, named_filters: Vec::new() }
+        Self { features }
     }
 
-    pub(super) fn create(&mut self, value: &[u8]) -> Result<Pdr, Rejection> {
+    pub(super) fn create(&self, value: &[u8]) -> Result<Pdr, Rejection> {
         let group = Group::of(IeType::CreatePdr, value)?;
         let id = pdr_id(&group)?;
         self.create_body(id, &group).map_err(|fault| fault.rule(RuleId::Pdr(id)))
     }
 
-    fn create_body(&mut self, id: PdrId, group: &Group<'_>) -> Result<Pdr, Rejection> {
+    fn create_body(&self, id: PdrId, group: &Group<'_>) -> Result<Pdr, Rejection> {
         group.refuse(&UNSUPPORTED)?;
         let precedence = u32_of(IeType::Precedence, group.mandatory(IeType::Precedence)?)?;
         let pdi = self.pdi(group.mandatory(IeType::Pdi)?)?;
@@ -69,13 +68,13 @@ impl PdrReader {
         })
     }
 
-    pub(super) fn update(&mut self, value: &[u8]) -> Result<UpdatePdr, Rejection> {
+    pub(super) fn update(&self, value: &[u8]) -> Result<UpdatePdr, Rejection> {
         let group = Group::of(IeType::UpdatePdr, value)?;
         let id = pdr_id(&group)?;
         self.update_body(id, &group).map_err(|fault| fault.rule(RuleId::Pdr(id)))
     }
 
-    fn update_body(&mut self, id: PdrId, group: &Group<'_>) -> Result<UpdatePdr, Rejection> {
+    fn update_body(&self, id: PdrId, group: &Group<'_>) -> Result<UpdatePdr, Rejection> {
         group.refuse(&UNSUPPORTED)?;
         let (urr_ids, qer_ids) = (urr_ids(group)?, qer_ids(group)?);
         let number = |kind| group.first(kind).map(|value| u32_of(kind, value)).transpose();
@@ -93,7 +92,7 @@ impl PdrReader {
         })
     }
 
-    fn pdi(&mut self, value: &[u8]) -> Result<Pdi, Rejection> {
+    fn pdi(&self, value: &[u8]) -> Result<Pdi, Rejection> {
         let group = Group::of(IeType::Pdi, value)?;
         group.refuse(&UNSUPPORTED_MATCHES)?;
         let source = group.mandatory(IeType::SourceInterface)?;
@@ -104,10 +103,13 @@ impl PdrReader {
             .all(IeType::Qfi)
             .map(|value| Ok(Qfi(u8_of(IeType::Qfi, value)? & 0x3f)))
             .collect::<Result<Vec<_>, Rejection>>()?;
-        let sdf_filters = group
-            .all(IeType::SdfFilter)
-            .map(|value| self.sdf_filter(value))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (mut sdf_filters, mut sdf_filter_ids) = (Vec::new(), Vec::new());
+        for value in group.all(IeType::SdfFilter) {
+            match sdf_filter(value)? {
+                SdfGiven::Whole(filter) => sdf_filters.push(filter),
+                SdfGiven::Named(id) => sdf_filter_ids.push(id),
+            }
+        }
         Ok(Pdi {
             source_interface: interface(IeType::SourceInterface, source)?,
             local_fteid,
@@ -115,6 +117,7 @@ impl PdrReader {
             ue_ip,
             qfis,
             sdf_filters,
+            sdf_filter_ids,
         })
     }
 
@@ -138,44 +141,44 @@ impl PdrReader {
         }
         Ok(read)
     }
+}
 
-    /// SDF Filter (8.2.5): `BID FL SPI TTC FD` in the first octet, then each part that is there.
-    fn sdf_filter(&mut self, value: &[u8]) -> Result<SdfFilter, Rejection> {
-        const KIND: IeType = IeType::SdfFilter;
-        let [flags, _spare] = octets::<2>(KIND, value)?;
-        let mut parts = Parts { rest: &value[2..], whole: value.len() };
-        let text = if flags & 1 != 0 {
-            let [high, low] = parts.take::<2>()?;
-            Some(parts.take_slice(usize::from(u16::from_be_bytes([high, low])))?)
-        } else {
-            None
-        };
-        let tos = if flags & 2 != 0 { Some(parts.take::<2>()?) } else { None };
-        let spi = if flags & 4 != 0 { Some(parts.take::<4>()?) } else { None };
-        let label = if flags & 8 != 0 { Some(parts.take::<3>()?) } else { None };
-        let id = if flags & 16 != 0 { Some(u32::from_be_bytes(parts.take()?)) } else { None };
+/// An SDF Filter element: a filter, or the name of one that the session has.
+#[derive(Debug, PartialEq)]
+enum SdfGiven {
+    Whole(SdfFilter),
+    Named(u32),
+}
 
-        let mut filter = match (text, id) {
-            (Some(text), _) => parse_flow(text)?,
-            (None, Some(id)) if flags & 0x0e == 0 => return self.named_filter(id),
-            (None, _) if flags & 0x0e != 0 => SdfFilter::default(),
-            (None, _) => return Err(incorrect(KIND, "a filter that filters nothing")),
-        };
-        filter.tos = tos.map(|[value, mask]| (value, mask));
-        filter.spi = spi.map(u32::from_be_bytes);
-        filter.flow_label = label.map(|[a, b, c]| u32::from_be_bytes([0, a & 0x0f, b, c]));
-        filter.id = id;
-        if id.is_some() {
-            self.named_filters.push(filter.clone());
-        }
-        Ok(filter)
-    }
+/// SDF Filter (8.2.5): `BID FL SPI TTC FD` in the first octet, then each part that is there.
+fn sdf_filter(value: &[u8]) -> Result<SdfGiven, Rejection> {
+    const KIND: IeType = IeType::SdfFilter;
+    let [flags, _spare] = octets::<2>(KIND, value)?;
+    let mut parts = Parts { rest: &value[2..], whole: value.len() };
+    let text = if flags & 1 != 0 {
+        let [high, low] = parts.take::<2>()?;
+        Some(parts.take_slice(usize::from(u16::from_be_bytes([high, low])))?)
+    } else {
+        None
+    };
+    let tos = if flags & 2 != 0 { Some(parts.take::<2>()?) } else { None };
+    let spi = if flags & 4 != 0 { Some(parts.take::<4>()?) } else { None };
+    let label = if flags & 8 != 0 { Some(parts.take::<3>()?) } else { None };
+    let id = if flags & 16 != 0 { Some(u32::from_be_bytes(parts.take()?)) } else { None };
 
-    /// A filter given before in this request; the session's older ones are not known here.
-    fn named_filter(&self, id: u32) -> Result<SdfFilter, Rejection> {
-        let found = self.named_filters.iter().find(|filter| filter.id == Some(id));
-        found.cloned().ok_or_else(|| incorrect(IeType::SdfFilter, format!("SDF filter {id} was not given")))
-    }
+    let filter = match (text, id) {
+        (Some(text), _) => parse_flow(text)?,
+        (None, Some(id)) if flags & 0x0e == 0 => return Ok(SdfGiven::Named(id)),
+        (None, _) if flags & 0x0e != 0 => SdfFilter::default(),
+        (None, _) => return Err(incorrect(KIND, "a filter that filters nothing")),
+    };
+    Ok(SdfGiven::Whole(SdfFilter {
+        tos: tos.map(|[value, mask]| (value, mask)),
+        spi: spi.map(u32::from_be_bytes),
+        flow_label: label.map(|[a, b, c]| u32::from_be_bytes([0, a & 0x0f, b, c])),
+        id,
+        ..filter
+    }))
 }
 
 /// The parts of an SDF filter, one behind the other.
@@ -251,20 +254,19 @@ mod tests {
 
     #[test]
     fn sdf_filters_keep_all_their_parts() {
-        let mut reader = PdrReader::new(Features::default());
         let tail = [0xb8, 0xfc, 0, 0, 1, 2, 0xff, 0x01, 0x02, 0, 0, 0, 7];
         let value = sdf(0x1f, &tail);
-        let filter = reader.sdf_filter(&value).unwrap();
+        let SdfGiven::Whole(filter) = sdf_filter(&value).unwrap() else { panic!("only named") };
         assert_eq!(filter.protocol, Some(17));
         assert_eq!((filter.tos, filter.spi), (Some((0xb8, 0xfc)), Some(258)));
         assert_eq!((filter.flow_label, filter.id), (Some(0xf0102), Some(7)));
         for end in 0..value.len() {
-            assert_eq!(reader.sdf_filter(&value[..end]).unwrap_err().cause, Cause::InvalidLength, "{end}");
+            assert_eq!(sdf_filter(&value[..end]).unwrap_err().cause, Cause::InvalidLength, "{end}");
         }
-        assert_eq!(reader.sdf_filter(&[0x10, 0, 0, 0, 0, 7]).unwrap(), filter);
-        assert!(reader.sdf_filter(&[0x10, 0, 0, 0, 0, 8]).is_err());
-        assert!(reader.sdf_filter(&[0, 0]).is_err());
-        assert_eq!(reader.sdf_filter(&[2, 0, 0xb8, 0xff]).unwrap().tos, Some((0xb8, 0xff)));
+        assert_eq!(sdf_filter(&[0x10, 0, 0, 0, 0, 7]), Ok(SdfGiven::Named(7)));
+        assert!(sdf_filter(&[0, 0]).is_err());
+        let marked = SdfFilter { tos: Some((0xb8, 0xff)), ..SdfFilter::default() };
+        assert_eq!(sdf_filter(&[2, 0, 0xb8, 0xff]), Ok(SdfGiven::Whole(marked)));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
     pdn_type(group)?;
     group.mandatory(IeType::CreatePdr)?;
     group.mandatory(IeType::CreateFar)?;
-    let mut pdrs = PdrReader::new(features);
+    let pdrs = PdrReader::new(features);
     let request = Establishment {
         cp_fseid,
         pdrs: list(group, IeType::CreatePdr, |value| pdrs.create(value))?,
@@ -68,7 +68,7 @@ fn pdn_type(group: &Group<'_>) -> Result<(), Rejection> {
 /// Reads a Session Modification Request.
 pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modification, Rejection> {
     group.refuse(&UNSUPPORTED)?;
-    let mut pdrs = PdrReader::new(features);
+    let pdrs = PdrReader::new(features);
     let flags = flags(group)?;
     let request = Modification {
         cp_fseid: group.first(IeType::Fseid).map(f_seid).transpose()?,

@@ -1,11 +1,9 @@
 //! The control plane's session requests (TS 29.244 7.5.2, 7.5.4), from the rule model.
 
-use std::fmt::Write as _;
-
 use kaido_upf::rules::{
-    AddressMatch, ApplyAction, BitRate, BufferingRule, Establishment, Far, FlowEnd, Gate, Interface,
-    LocalFTeid, Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, Qer,
-    SdfFilter, Seid, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, VolumeThreshold,
+    ApplyAction, BitRate, BufferingRule, Establishment, Far, Gate, Interface, LocalFTeid, Modification,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, Qer, SdfFilter, Seid, UpdateFar,
+    UpdatePdr, UpdateQer, UpdateUrr, Urr, VolumeThreshold,
 };
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::measurement_information::MeasurementInformation;
@@ -94,6 +92,7 @@ fn pdi(pdi: &Pdi) -> Ie {
     parts.extend(pdi.network_instance.as_ref().map(network_instance));
     parts.extend(pdi.ue_ip.iter().map(ue_ip_address));
     parts.extend(pdi.sdf_filters.iter().map(sdf_filter));
+    parts.extend(pdi.sdf_filter_ids.iter().map(|&id| sdf_filter_id(id)));
     parts.extend(pdi.qfis.iter().map(|qfi| number(IeType::Qfi, [qfi.0])));
     Ie::new_grouped(IeType::Pdi, parts)
 }
@@ -137,7 +136,7 @@ fn sdf_filter(filter: &SdfFilter) -> Ie {
         | u8::from(filter.spi.is_some()) << 2
         | u8::from(filter.flow_label.is_some()) << 3
         | u8::from(filter.id.is_some()) << 4;
-    let text = flow_description(filter);
+    let text = filter.description().to_string();
     let mut value = vec![flags, 0];
     value.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
     value.extend_from_slice(text.as_bytes());
@@ -148,30 +147,10 @@ fn sdf_filter(filter: &SdfFilter) -> Ie {
     Ie::new(IeType::SdfFilter, value)
 }
 
-fn flow_description(filter: &SdfFilter) -> String {
-    let mut text = String::from("permit out ");
-    // Writing to a String does not fail.
-    let _ = match filter.protocol {
-        None => write!(text, "ip"),
-        Some(number) => write!(text, "{number}"),
-    };
-    text.push_str(" from ");
-    flow_end(&mut text, &filter.remote, "any");
-    text.push_str(" to ");
-    flow_end(&mut text, &filter.local, "assigned");
-    text
-}
-
-fn flow_end(text: &mut String, end: &FlowEnd, any: &str) {
-    let _ = match end.address {
-        AddressMatch::Any => write!(text, "{any}"),
-        AddressMatch::V4(address, length) => write!(text, "{address}/{length}"),
-        AddressMatch::V6(address, length) => write!(text, "{address}/{length}"),
-    };
-    for (place, &(low, high)) in end.ports.iter().enumerate() {
-        text.push(if place == 0 { ' ' } else { ',' });
-        let _ = if low == high { write!(text, "{low}") } else { write!(text, "{low}-{high}") };
-    }
+/// An SDF Filter that is only named (BID).
+fn sdf_filter_id(id: u32) -> Ie {
+    let [a, b, c, d] = id.to_be_bytes();
+    number(IeType::SdfFilter, [1 << 4, 0, a, b, c, d])
 }
 
 fn apply_action(action: ApplyAction) -> Ie {

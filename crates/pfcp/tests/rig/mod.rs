@@ -117,7 +117,13 @@ impl SessionService for Scripted {
             qers: request.qers.iter().map(|rule| rule.id.0).collect(),
             urrs: request.urrs.iter().map(|rule| (rule.id.0, 0)).collect(),
         };
+        let filters = request.pdrs.iter().flat_map(|pdr| &pdr.pdi.sdf_filters);
+        let filters: BTreeSet<_> = filters.filter_map(|filter| filter.id).collect();
         for pdr in &request.pdrs {
+            if !pdr.pdi.sdf_filter_ids.iter().all(|id| filters.contains(id)) {
+                let absent = Rejection::new(Cause::MandatoryIeIncorrect, "no such filter");
+                return Err(absent.ie(23).rule(RuleId::Pdr(pdr.id)));
+            }
             let far = pdr.far_id.unwrap();
             if !kept.fars.contains(&far.0) {
                 return Err(failure(RuleId::Pdr(pdr.id)));

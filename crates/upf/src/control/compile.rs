@@ -186,7 +186,7 @@ fn filtered_rule(
         .then(|| pdr.pdi.qfis.iter().fold(0u64, |bits, qfi| bits | 1 << (qfi.0 & 63)));
     Ok(FilteredRule {
         qfis,
-        sdf: pdr.pdi.sdf_filters.clone().into(),
+        sdf: rules.sdf_filters(&pdr.pdi).into(),
         ue: (own != session_ue && own != UeAddresses::default()).then_some(own),
         action: action(rules, node, pdr, slots)?,
     })

@@ -262,6 +262,7 @@ impl SessionService for Upf {
         let planned = self.choose(&mut pdrs, &mut chosen).and_then(|()| {
             let mut rules = RuleSet::default();
             pdrs.into_iter().try_for_each(|rule| rules.add_pdr(rule))?;
+            rules.name_filters(request.pdrs.iter().map(|pdr| &pdr.pdi))?;
             request.fars.iter().try_for_each(|rule| rules.add_far(rule.clone()))?;
             request.qers.iter().try_for_each(|&rule| rules.add_qer(rule))?;
             request.urrs.iter().try_for_each(|&rule| rules.add_urr(rule))?;

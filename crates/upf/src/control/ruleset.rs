@@ -1,12 +1,13 @@
 //! The rules of a session as the control plane has them, and how a request changes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::rules::{
-    BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdr,
-    PdrId, Qer, QerId, Rejection, RuleId, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
+    BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdi,
+    Pdr, PdrId, Qer, QerId, Rejection, RuleId, SdfFilter, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr,
+    UrrId,
 };
 
 /// All rules of a session. A copy is changed and compiled; only then it takes the old one's place.
@@ -17,8 +18,12 @@ pub(crate) struct RuleSet {
     pub(crate) qers: BTreeMap<QerId, Qer>,
     pub(crate) urrs: BTreeMap<UrrId, Urr>,
     pub(crate) bars: BTreeMap<BarId, BufferingRule>,
+    /// Bidirectional SDF filters by their SDF Filter ID, as they were last given.
+    pub(crate) filters: BTreeMap<u32, SdfFilter>,
 }
 
+/// The type of the SDF Filter element (TS 29.244 8.1.1).
+const SDF_FILTER: u16 = 23;
 /// Most rules of each kind in a session.
 const RULES_MAX: usize = 256;
 
@@ -75,6 +80,8 @@ impl RuleSet {
         request.create_urrs.iter().try_for_each(|&rule| self.add_urr(rule))?;
         request.create_bars.iter().try_for_each(|&rule| self.add_bar(rule))?;
         request.update_pdrs.iter().try_for_each(|update| self.update_pdr(update))?;
+        let updated = request.update_pdrs.iter().filter_map(|update| update.pdi.as_ref());
+        self.name_filters(request.create_pdrs.iter().map(|pdr| &pdr.pdi).chain(updated))?;
         request.update_qers.iter().try_for_each(|update| self.update_qer(update))?;
         request.update_urrs.iter().try_for_each(|update| self.update_urr(update))?;
         for update in &request.update_bars {
@@ -87,6 +94,40 @@ impl RuleSet {
             ended.extend(self.update_far(update)?);
         }
         Ok(ended)
+    }
+
+    /// Keeps the bidirectional SDF filters that were given anew, in the place of older ones of their names, as long as a
+    /// PDR has or names them (TS 29.244 8.2.5).
+    pub(crate) fn name_filters<'p>(&mut self, given: impl Iterator<Item = &'p Pdi>) -> Result<(), Rejection> {
+        for filter in given.flat_map(|pdi| &pdi.sdf_filters) {
+            if let Some(id) = filter.id {
+                self.filters.insert(id, filter.clone());
+            }
+        }
+        for pdr in self.pdrs.values() {
+            if let Some(id) = pdr.pdi.sdf_filter_ids.iter().find(|id| !self.filters.contains_key(id)) {
+                let detail = format!("PDR {}: the session has no SDF filter {id}", pdr.id);
+                return Err(Rejection::new(Cause::MandatoryIeIncorrect, detail)
+                    .ie(SDF_FILTER)
+                    .rule(RuleId::Pdr(pdr.id)));
+            }
+        }
+        let all = self.pdrs.values().map(|pdr| &pdr.pdi);
+        let used: BTreeSet<u32> = all
+            .flat_map(|pdi| {
+                let own = pdi.sdf_filters.iter().filter_map(|filter| filter.id);
+                own.chain(pdi.sdf_filter_ids.iter().copied())
+            })
+            .collect();
+        self.filters.retain(|id, _| used.contains(id));
+        Ok(())
+    }
+
+    /// All SDF filters of a PDI, also those that are only named.
+    pub(crate) fn sdf_filters(&self, pdi: &Pdi) -> Vec<SdfFilter> {
+        let own =
+            pdi.sdf_filters.iter().map(|own| own.id.and_then(|id| self.filters.get(&id)).unwrap_or(own));
+        own.chain(pdi.sdf_filter_ids.iter().filter_map(|id| self.filters.get(id))).cloned().collect()
     }
 
     fn update_pdr(&mut self, update: &UpdatePdr) -> Result<(), Rejection> {

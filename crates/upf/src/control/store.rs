@@ -145,6 +145,7 @@ mod tests {
                 }],
                 qfis: vec![Qfi(9)],
                 sdf_filters: vec![SdfFilter::parse("permit out 17 from 10.0.0.0/8 53 to assigned").unwrap()],
+                sdf_filter_ids: vec![7],
             },
             outer_header_removal: Some(OuterHeaderRemoval::GtpUUdpIp),
             far_id: Some(FarId(1)),

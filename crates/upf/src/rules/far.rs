@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::{BarId, FarId, NetworkInstance, Teid};
 
 /// Source and Destination Interface values (TS 29.244 8.2.2, 8.2.24).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Interface {
     /// 0: Access, towards the UE (N3, S1-U/S5-U).
+    #[default]
     Access,
     /// 1: Core (N9, S5/S8, and N6 for most control planes).
     Core,

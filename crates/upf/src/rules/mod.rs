@@ -5,6 +5,7 @@
 //! a REST or gRPC front end could fill them just as well. Names are the standard's.
 
 mod far;
+mod flow_description;
 mod id;
 mod pdr;
 mod qer;
@@ -16,6 +17,7 @@ pub use far::{
     ApplyAction, BufferingRule, Far, ForwardingParameters, Interface, OuterHeaderCreation, UpdateFar,
     UpdateForwardingParameters,
 };
+pub use flow_description::SdfError;
 pub use id::{BarId, FarId, NetworkInstance, PdrId, QerId, Qfi, RuleId, Seid, Teid, UrrId};
 pub use pdr::{
     ChooseOr, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, UeIpAddress, UeIpRole, UpdatePdr,
@@ -25,7 +27,7 @@ pub use request::{
     Cause, CreatedPdr, Deleted, Established, Establishment, FSeid, Modification, Modified, Rejection,
     SessionEvent, SessionService,
 };
-pub use sdf::{AddressMatch, FlowEnd, SdfError, SdfFilter};
+pub use sdf::{AddressMatch, FlowEnd, SdfFilter};
 pub use urr::{
     MeasurementMethod, ReportingTriggers, UpdateUrr, Urr, UsageReport, UsageReportTrigger, Volume,
     VolumeThreshold,

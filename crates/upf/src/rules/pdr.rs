@@ -97,7 +97,7 @@ pub enum OuterHeaderRemoval {
 }
 
 /// Packet Detection Information (TS 29.244 table 7.5.2.2-2).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pdi {
     /// Where the packet comes from.
     pub source_interface: Interface,
@@ -109,12 +109,14 @@ pub struct Pdi {
     pub ue_ip: Vec<UeIpAddress>,
     /// QoS flows, any of which matches; empty matches all.
     pub qfis: Vec<Qfi>,
-    /// Flow filters, any of which matches; empty matches all.
+    /// Flow filters, any of which matches; with none here and none named below, all match.
     pub sdf_filters: Vec<SdfFilter>,
+    /// Bidirectional filters named by the SDF Filter ID of one that the session has (TS 29.244 8.2.5).
+    pub sdf_filter_ids: Vec<u32>,
 }
 
 /// A Packet Detection Rule, whole (Create PDR, TS 29.244 7.5.2.2).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pdr {
     /// Its name within the session.
     pub id: PdrId,

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// F-SEID (TS 29.244 8.2.37).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FSeid {
     /// The identifier, unique at the addresses below.
     pub seid: Seid,
@@ -118,7 +118,7 @@ impl Rejection {
 }
 
 /// PFCP Session Establishment Request (TS 29.244 7.5.2), decoded.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Establishment {
     /// The control plane's end of the session.
     pub cp_fseid: FSeid,
@@ -135,7 +135,7 @@ pub struct Establishment {
 }
 
 /// Created PDR (TS 29.244 7.5.3.2): what we chose for a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreatedPdr {
     /// The rule.
     pub id: PdrId,
@@ -146,7 +146,7 @@ pub struct CreatedPdr {
 }
 
 /// The answer to an [`Establishment`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Established {
     /// Our end of the session. The endpoint adds its own addresses to make the UP F-SEID.
     pub seid: Seid,
