@@ -1,9 +1,14 @@
 //! PFCP associations (TS 29.244 5.8, 6.2.6): which control planes may speak to us, and from where.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
+use kaido_upf::rules::PathEvent;
+
+use crate::decode::ControlPlane;
+use crate::features::CpFeatures;
 use crate::node_id::NodeId;
 
 /// The most addresses remembered for one node.
@@ -32,6 +37,14 @@ pub(crate) struct Association {
     pub(crate) heartbeat_outstanding: bool,
     /// Sessions held.
     pub(crate) sessions: usize,
+    /// What the peer can do.
+    pub(crate) features: CpFeatures,
+    /// The SMF set that the peer belongs to (5.22).
+    pub(crate) set: Option<Arc<str>>,
+    /// Where reports go when the peer does not answer, the preferred address first.
+    pub(crate) alternatives: Vec<IpAddr>,
+    /// What became of GTP-U paths and could not be reported yet.
+    pub(crate) paths: BTreeSet<PathEvent>,
 }
 
 impl Association {
@@ -44,6 +57,10 @@ impl Association {
             heartbeat_at,
             heartbeat_outstanding: false,
             sessions: 0,
+            features: CpFeatures::default(),
+            set: None,
+            alternatives: Vec::new(),
+            paths: BTreeSet::new(),
             node,
         };
         let named = association.node.address();
@@ -58,6 +75,18 @@ impl Association {
                 self.addresses.push(address);
             }
         }
+    }
+
+    /// Takes over what the peer says of itself.
+    pub(crate) fn describe(&mut self, said: ControlPlane) {
+        self.learn(said.addresses);
+        if let Some(mut alternatives) = said.alternatives {
+            self.learn(alternatives.iter().copied());
+            alternatives.truncate(ADDRESSES_MAX);
+            self.alternatives = alternatives;
+        }
+        self.features = said.features.unwrap_or(self.features);
+        self.set = said.set.or(self.set.take());
     }
 
     pub(crate) fn speaks_from(&self, address: IpAddr) -> bool {
@@ -116,6 +145,16 @@ impl Associations {
         self.by_id.values()
     }
 
+    /// All of them, to change what neither name nor address depends on.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Association> {
+        self.by_id.values_mut()
+    }
+
+    /// The associations whose peers are to hear of GTP-U paths.
+    pub(crate) fn with_paths(&self) -> Vec<AssociationId> {
+        self.by_id.iter().filter(|(_, peer)| !peer.paths.is_empty()).map(|(&id, _)| id).collect()
+    }
+
     pub(crate) fn insert(&mut self, association: Association) -> AssociationId {
         let id = AssociationId(self.next);
         self.next = self.next.wrapping_add(1);
@@ -137,10 +176,10 @@ impl Associations {
         self.by_id.insert(id, association);
     }
 
-    /// Adds addresses to an association.
-    pub(crate) fn learn(&mut self, id: AssociationId, addresses: Vec<IpAddr>) {
+    /// Takes over what a peer says of itself.
+    pub(crate) fn describe(&mut self, id: AssociationId, said: ControlPlane) {
         if let Some(mut association) = self.remove(id) {
-            association.learn(addresses);
+            association.describe(said);
             self.put(id, association);
         }
     }
@@ -177,7 +216,8 @@ mod tests {
         assert_eq!(all.of_node(&"smf.org".parse().unwrap()), Some(other));
         assert_eq!(all.at("10.0.0.9".parse().unwrap()), [id, other]);
         assert_eq!(all.at("10.0.0.1".parse().unwrap()), [id]);
-        all.learn(other, vec!["10.0.0.7".parse().unwrap()]);
+        let addresses = vec!["10.0.0.7".parse().unwrap()];
+        all.describe(other, ControlPlane { addresses, ..ControlPlane::default() });
         assert_eq!(all.at("10.0.0.7".parse().unwrap()), [other]);
         all.remove(other);
         assert!(all.at("10.0.0.7".parse().unwrap()).is_empty());

@@ -18,6 +18,7 @@ mod counters;
 mod decode;
 mod encode;
 mod endpoint;
+mod features;
 mod frame;
 mod node_id;
 mod transaction;

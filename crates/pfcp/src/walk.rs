@@ -157,6 +157,10 @@ fn is_group(kind: u16) -> bool {
             | T::DownlinkDataReport
             | T::ErrorIndicationReport
             | T::PfcpSessionRetentionInformation
+            | T::PfcpSessionChangeInfo
+            | T::UserPlanePathFailureReport
+            | T::UserPlanePathRecoveryReport
+            | T::PeerUpRestartReport
     )
 }
 

@@ -76,15 +76,16 @@ fn pair_with_session() -> (Smf, Endpoint<Scripted>, Moment, Seid) {
     (smf, upf, now, seid)
 }
 
+/// Conformance: TS 29.244 8.2.25 | UP Function Features say what is done and nothing else
 #[test]
 fn features_are_advertised_as_they_are() {
     let (mut upf, now) = associated();
     let reply = ask(&mut upf, now, &setup(2));
-    // FTUP; EMPU; UEIP, MNOP, BUNDL. Not IP6PL: prefixes other than /64 are refused.
-    assert_eq!(reply.value(43), Some(&[0x10, 0x01, 0x54, 0][..]));
+    // FTUP; EMPU, EPFAR; UEIP, MNOP, BUNDL. Not IP6PL: prefixes other than /64 are refused.
+    assert_eq!(reply.value(43), Some(&[0x10, 0x81, 0x54, 0][..]));
     let plain = Config { features: Features::default(), ..config() };
     let mut upf = Endpoint::new(plain, Scripted::default(), now);
-    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0, 0, 0x50, 0][..]));
+    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0, 0x80, 0x50, 0][..]));
     let pdi = |inner: Vec<u8>| {
         let mut parts = rig::pdr_parts(1, 1);
         parts[2].1 = [ie(20, &[0]), inner].concat();
@@ -94,6 +95,10 @@ fn features_are_advertised_as_they_are() {
     assert_eq!(ask(&mut upf, now, &pdi(ie(93, &[0x10]))).cause(), 76);
 }
 
+/// Conformance: TS 29.244 6.3.2 | Session establishment, with F-TEIDs chosen
+/// Conformance: TS 29.244 6.3.3 | Session modification, with usage queried (Query URR, QAURR) and buffered packets dropped (DROBU)
+/// Conformance: TS 29.244 6.3.4 | Session deletion, with the last usage reports
+/// Conformance: TS 29.244 6.2.8.2 | Association release by the control plane
 #[test]
 fn a_session_from_set_up_to_release() {
     let (mut smf, mut upf, now) = pair();
@@ -139,6 +144,7 @@ fn a_session_from_set_up_to_release() {
     assert_eq!(upf.peers().count(), 0);
 }
 
+/// Conformance: TS 29.244 6.3.5 | Session report of usage, downlink data and error indication
 #[test]
 fn reports_arrive_as_they_were_made() {
     let (mut smf, mut upf, now, seid) = pair_with_session();
@@ -169,6 +175,7 @@ fn reports_arrive_as_they_were_made() {
     assert_eq!(upf.outstanding(), 0);
 }
 
+/// Conformance: TS 29.244 5.2.2.3.1 | Usage reports that a response has no room for follow in session reports
 #[test]
 fn many_reports_of_a_query_follow_the_response() {
     let (mut upf, now, seid) = with_session();
@@ -198,6 +205,7 @@ fn further_reports_are_bounded_if_the_peer_answers_none() {
     assert_eq!(upf.counters().reports_lost, 1990 - 4 - 1024);
 }
 
+/// Conformance: TS 29.244 6.4 | A retransmitted request is answered with the same octets and not carried out again
 #[test]
 fn a_repeated_request_is_answered_alike_and_done_once() {
     let (mut upf, now) = associated();
@@ -224,6 +232,7 @@ fn another_request_of_the_same_sequence_is_another() {
     assert_eq!(ask(&mut upf, now, &message(54, Some(seid + 1), 9, &[])).cause(), 65);
 }
 
+/// Conformance: TS 29.244 6.5 | Bundled messages are each carried out
 #[test]
 fn bundled_messages_are_each_answered() {
     let (mut upf, now) = endpoint();
@@ -242,6 +251,8 @@ fn bundled_messages_are_each_answered() {
     still_sound(&mut upf, now, 2);
 }
 
+/// Conformance: TS 29.244 6.2.2.3 | Heartbeat procedure by the user plane
+/// Conformance: TS 23.527 4.4.1 | An N4 path failure keeps the sessions, and its recovery is noticed
 #[test]
 fn heartbeats_find_a_dead_path_and_keep_its_sessions() {
     let (mut upf, start, _) = with_session();
@@ -269,6 +280,7 @@ fn heartbeats_find_a_dead_path_and_keep_its_sessions() {
     still_sound(&mut upf, now, 1);
 }
 
+/// Conformance: TS 23.527 4.2 | A later Recovery Time Stamp is a restart: sessions are deleted; an earlier one is discarded
 #[test]
 fn a_later_recovery_time_stamp_is_a_restart() {
     let (mut upf, now, _) = with_session();
@@ -284,6 +296,7 @@ fn a_later_recovery_time_stamp_is_a_restart() {
     assert_eq!(ask(&mut upf, now, &sound_establishment(22)).cause(), 1, "the association stands");
 }
 
+/// Conformance: TS 29.244 6.2.2.2 | A heartbeat is answered before there is an association
 #[test]
 fn heartbeats_are_answered_whoever_asks_and_however() {
     let (mut upf, now) = endpoint();
@@ -293,6 +306,8 @@ fn heartbeats_are_answered_whoever_asks_and_however() {
     }
 }
 
+/// Conformance: TS 29.244 6.2.6.2.2 | A set-up in place of an old association deletes its sessions
+/// Conformance: TS 23.527 4.4.2.2 | Session Retention Information keeps the sessions of a restarted SMF (PSREI)
 #[test]
 fn setting_up_again_deletes_the_sessions_unless_they_are_retained() {
     let (mut upf, now, _) = with_session();
@@ -316,6 +331,7 @@ fn setting_up_again_deletes_the_sessions_unless_they_are_retained() {
     still_sound(&mut upf, now, 0);
 }
 
+/// Conformance: TS 29.244 5.8.2 | Each session is bound to the association that made it
 #[test]
 fn release_deletes_that_peers_sessions_alone() {
     let (mut upf, now, _) = with_session();
@@ -331,6 +347,7 @@ fn release_deletes_that_peers_sessions_alone() {
     assert_eq!(upf.service().deletions.len(), 1);
 }
 
+/// Conformance: TS 29.244 6.2.7.2 | Association update by the control plane
 #[test]
 fn an_update_teaches_further_addresses() {
     let (mut upf, now, seid) = with_session();
@@ -340,6 +357,7 @@ fn an_update_teaches_further_addresses() {
     assert_eq!(send_from(STRANGER, &mut upf, now, &message(54, Some(seid), 2, &[]))[0].cause(), 1);
 }
 
+/// Conformance: TS 29.244 7.5.4.1 | A changed CP F-SEID is used from then on
 #[test]
 fn the_control_plane_end_of_a_session_may_move() {
     let (mut upf, now, seid) = with_session();
@@ -351,6 +369,8 @@ fn the_control_plane_end_of_a_session_may_move() {
     assert_eq!(Reply::read(&out[0].bytes).seid, Some(0x99));
 }
 
+/// Conformance: TS 29.244 6.4 | A request is sent again after T1, N1 times
+/// Conformance: TS 29.244 7.5.9.1 | A session that the control plane does not know is deleted
 #[test]
 fn reports_are_retried_then_lost_and_a_forgotten_session_is_deleted() {
     let (mut upf, mut now, seid) = with_session();
@@ -377,6 +397,7 @@ fn reports_are_retried_then_lost_and_a_forgotten_session_is_deleted() {
     still_sound(&mut upf, now, 0);
 }
 
+/// Conformance: TS 29.244 8.2.32 | DROBU in a session report response
 #[test]
 fn a_report_response_may_drop_what_is_buffered() {
     let (mut upf, now, seid) = with_session();
@@ -403,6 +424,7 @@ fn outstanding_reports_are_bounded() {
     assert_eq!((out.len(), upf.outstanding(), upf.service().events.len()), (10, 10, 990));
 }
 
+/// Conformance: TS 29.244 8.2.1 | One association too many: cause 75
 #[test]
 fn associations_are_bounded() {
     let limits = Limits { associations: 3, ..Limits::default() };
@@ -417,6 +439,7 @@ fn associations_are_bounded() {
     assert_eq!(upf.peers().count(), 3);
 }
 
+/// Conformance: TS 29.244 6.2.6.3 | Association set-up by the user plane
 #[test]
 fn the_user_plane_sets_up_with_the_control_planes_it_is_given() {
     let now = Moment::now();
@@ -442,6 +465,7 @@ fn the_user_plane_sets_up_with_the_control_planes_it_is_given() {
     assert!(quiet.is_empty(), "no further set-up while the association stands");
 }
 
+/// Conformance: TS 29.244 6.2.8.3 | The user plane asks for release, with a graceful period
 #[test]
 fn the_user_plane_asks_for_release_when_it_ends() {
     let (mut smf, mut upf, now, _) = pair_with_session();

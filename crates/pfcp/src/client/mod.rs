@@ -102,7 +102,7 @@ pub enum SmfEvent {
         /// Usage asked for, or of removed rules.
         usage_reports: Vec<UsageReport>,
     },
-    /// A session was deleted.
+    /// A session was deleted, or the user plane has ended it.
     Deleted {
         /// Our end.
         seid: Seid,

@@ -167,7 +167,10 @@ impl Smf {
         let absent = || Rejection::new(kaido_upf::rules::Cause::SessionContextNotFound, "no such session");
         *to = session.ok_or_else(absent)?.up.unwrap_or_default();
         let report = decode::session_report(group)?;
-        if !report.usage.is_empty() {
+        if report.ended {
+            self.sessions.remove(&seid);
+            self.events.push_back(SmfEvent::Deleted { seid, usage_reports: report.usage });
+        } else if !report.usage.is_empty() {
             self.events.push_back(SmfEvent::Usage { seid, reports: report.usage });
         }
         let downlink = report.downlink_data.into_iter();

@@ -8,7 +8,6 @@ use kaido_upf::rules::{
     UeIpAddress, UeIpRole, VolumeThreshold,
 };
 use rs_pfcp::ie::IeType;
-use rs_pfcp::ie::alternative_smf_ip_address::AlternativeSmfIpAddress;
 use rs_pfcp::ie::cp_pfcp_entity_ip_address::CpPfcpEntityIpAddress;
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::fseid::Fseid;
@@ -152,19 +151,6 @@ pub(crate) fn cp_entity_addresses(group: &Group<'_>) -> Result<Vec<IpAddr>, Reje
         let read = typed(KIND, CpPfcpEntityIpAddress::unmarshal(value))?;
         addresses.extend(read.ipv4.map(IpAddr::V4));
         addresses.extend(read.ipv6.map(IpAddr::V6));
-    }
-    Ok(addresses)
-}
-
-/// All addresses at which a control plane says it may be found: its own further ones and those of the SMFs
-/// that may take over (8.2.128).
-pub(crate) fn control_plane_addresses(group: &Group<'_>) -> Result<Vec<IpAddr>, Rejection> {
-    const KIND: IeType = IeType::AlternativeSmfIpAddress;
-    let mut addresses = cp_entity_addresses(group)?;
-    for value in group.all(KIND) {
-        let read = typed(KIND, AlternativeSmfIpAddress::unmarshal(value))?;
-        addresses.extend(read.ipv4_address.map(IpAddr::V4));
-        addresses.extend(read.ipv6_address.map(IpAddr::V6));
     }
     Ok(addresses)
 }

@@ -6,13 +6,15 @@
 
 mod far;
 mod leaf;
+mod node;
 mod pdr;
 mod qer;
 mod report;
 mod session;
 mod urr;
 
-pub(crate) use leaf::{control_plane_addresses, cp_entity_addresses, f_seid, u16_of};
+pub(crate) use leaf::{cp_entity_addresses, f_seid, u16_of};
+pub(crate) use node::{ControlPlane, control_plane};
 pub(crate) use report::{created_pdrs, failed_rule, session_report, usage_reports};
 pub(crate) use session::{establishment, modification};
 

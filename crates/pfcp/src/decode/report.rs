@@ -19,6 +19,8 @@ pub(crate) struct SessionReport {
     pub(crate) usage: Vec<UsageReport>,
     pub(crate) downlink_data: Vec<PdrId>,
     pub(crate) error_indications: Vec<FTeid>,
+    /// PSDBU of the PFCPSRReq-Flags (8.2.119): the user plane has ended the session.
+    pub(crate) ended: bool,
 }
 
 /// Reads a Session Report Request.
@@ -26,6 +28,7 @@ pub(crate) fn session_report(group: &Group<'_>) -> Result<SessionReport, Rejecti
     u8_of(IeType::ReportType, group.mandatory(IeType::ReportType)?)?;
     let mut report = SessionReport {
         usage: usage_reports(group, IeType::UsageReportWithinSessionReportRequest)?,
+        ended: flags(group)? & 1 != 0,
         ..SessionReport::default()
     };
     for value in group.all(IeType::DownlinkDataReport) {
@@ -39,6 +42,10 @@ pub(crate) fn session_report(group: &Group<'_>) -> Result<SessionReport, Rejecti
         }
     }
     Ok(report)
+}
+
+fn flags(group: &Group<'_>) -> Result<u8, Rejection> {
+    group.first(IeType::PfcpsrReqFlags).map_or(Ok(0), |value| u8_of(IeType::PfcpsrReqFlags, value))
 }
 
 /// Reads the usage reports of a message; `kind` is the Usage Report element it uses.

@@ -4,7 +4,7 @@ mod report;
 mod request;
 mod response;
 
-pub(crate) use report::{session_report, usage_report};
+pub(crate) use report::{session_ended, session_report, usage_report};
 pub(crate) use request::{establishment, modification};
 pub(crate) use response::{accepted_establishment, created_pdrs, rejection};
 
@@ -14,12 +14,9 @@ use std::time::SystemTime;
 use kaido_upf::rules::{FSeid, Seid};
 use rs_pfcp::ie::cause::{Cause as CauseIe, CauseValue};
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
-use rs_pfcp::ie::up_function_features::UPFunctionFeatures;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use rs_pfcp::message::header::Header;
-
-use crate::decode::Features;
 
 /// Longest message built: what a UDP datagram over IPv6 holds, with room to spare.
 const MESSAGE_MAX: usize = 60_000;
@@ -87,23 +84,6 @@ pub(crate) fn ntp_seconds(at: SystemTime) -> u32 {
 pub(crate) fn f_seid(f_seid: &FSeid) -> Ie {
     let value = rs_pfcp::ie::fseid::Fseid::new(f_seid.seid.0, f_seid.ipv4, f_seid.ipv6);
     Ie::new(IeType::Fseid, value.marshal())
-}
-
-/// UP Function Features (8.2.25): what is done, and nothing else.
-pub(crate) fn up_features(features: Features) -> Ie {
-    let mut octets = UPFunctionFeatures::from_octets([0u8; 4]);
-    for (flag, on) in [
-        (UPFunctionFeatures::FTUP, features.allocates_f_teids),
-        (UPFunctionFeatures::EMPU, features.sends_end_markers),
-        (UPFunctionFeatures::UEIP, features.allocates_ue_addresses),
-        (UPFunctionFeatures::MNOP, true),
-        (UPFunctionFeatures::BUNDL, true),
-    ] {
-        if on {
-            octets.insert(flag);
-        }
-    }
-    Ie::new(IeType::UpFunctionFeatures, octets.marshal())
 }
 
 /// A number as an element.

@@ -44,6 +44,23 @@ pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32)
     draft.bytes()
 }
 
+/// A Session Report Request for a session that the user plane has ended (PSDBU): a part of its last usage reports,
+/// or none if it measured nothing.
+pub(crate) fn session_ended(reports: &[UsageReport], last: bool, cp_seid: Seid, sequence: u32) -> Vec<u8> {
+    const DELETED_BY_UP: u8 = 1;
+    let mut draft = Draft::session(MsgType::SessionReportRequest, cp_seid, sequence);
+    let mut kind = if reports.is_empty() { ReportType::empty() } else { ReportType::USAR };
+    kind.set(ReportType::UISR, last);
+    draft.push(&kind.to_ie());
+    for report in reports {
+        draft.push(&usage_report(IeType::UsageReportWithinSessionReportRequest, report));
+    }
+    if last {
+        draft.push(&number(IeType::PfcpsrReqFlags, [DELETED_BY_UP]));
+    }
+    draft.bytes()
+}
+
 /// A usage report, in the element that the message at hand uses for it.
 pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
     let mut parts = vec![

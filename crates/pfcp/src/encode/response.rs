@@ -44,6 +44,7 @@ fn names_the_node(kind: MsgType) -> bool {
             | MsgType::AssociationReleaseResponse
             | MsgType::NodeReportResponse
             | MsgType::SessionSetDeletionResponse
+            | MsgType::SessionSetModificationResponse
             | MsgType::SessionEstablishmentResponse
     )
 }

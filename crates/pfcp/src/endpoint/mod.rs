@@ -7,18 +7,23 @@
 //!
 //! No socket and no clock: the caller brings datagrams and the time, and sends what is put into `out`.
 
+mod heartbeat;
 mod node;
+mod paths;
+mod release;
 mod report;
 mod session;
+mod setup;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_upf::rules::{Cause, Rejection, Seid, SessionEvent, SessionService};
+use kaido_upf::rules::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionService};
 use rs_pfcp::message::MsgType;
 
+use self::release::Farewell;
 use crate::association::{AssociationId, Associations};
 use crate::counters::{Counters, Discard, cause_name};
 use crate::decode::Features;
@@ -108,13 +113,17 @@ impl Config {
 }
 
 /// What a request of ours was for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Purpose {
     Heartbeat(AssociationId),
     /// The place of the control plane in the configuration.
     Setup(usize),
     ReleaseWish,
     Report(Seid),
+    /// The last report of a session of an association that is being released.
+    Farewell(AssociationId),
+    /// What is reported of GTP-U paths.
+    Paths(AssociationId, Arc<[PathEvent]>),
 }
 
 /// A control plane that we set up with.
@@ -151,6 +160,7 @@ pub struct Endpoint<S> {
     /// Reports that did not fit into a response.
     overflow: VecDeque<SessionEvent>,
     releasing: bool,
+    farewells: Vec<Farewell>,
     counters: Counters,
 }
 
@@ -167,6 +177,7 @@ impl<S: SessionService> Endpoint<S> {
             sessions: HashMap::new(),
             overflow: VecDeque::new(),
             releasing: false,
+            farewells: Vec::new(),
             counters: Counters::default(),
             config,
             service,
@@ -215,6 +226,8 @@ impl<S: SessionService> Endpoint<S> {
         self.send_heartbeats(now, out);
         self.send_setups(now, out);
         self.send_reports(now, out);
+        self.send_farewells(now, out);
+        self.send_node_reports(now, out);
     }
 
     /// When [`Self::poll`] has something to do next. The service's events have no deadline here: the caller
@@ -352,11 +365,16 @@ impl<S: SessionService> Endpoint<S> {
             self.counters.requests_refused += 1;
             return self.given_up(now, pending.purpose);
         }
-        let read = match pending.purpose {
-            Purpose::Heartbeat(id) => self.heartbeat_response(now, id, frame),
-            Purpose::Setup(place) => self.setup_response(now, from, place, frame),
+        let read = match &pending.purpose {
+            &Purpose::Heartbeat(id) => self.heartbeat_response(now, id, frame),
+            &Purpose::Setup(place) => self.setup_response(now, from, place, frame),
             Purpose::ReleaseWish => self.release_wish_response(from, frame),
-            Purpose::Report(seid) => self.report_response(now, seid, frame),
+            &Purpose::Report(seid) => self.report_response(now, seid, frame),
+            &Purpose::Farewell(id) => {
+                self.farewell_said(id);
+                Ok(())
+            }
+            Purpose::Paths(..) => self.node_report_response(from, frame),
         };
         if let Err(why) = read {
             tracing::warn!(peer = %from, kind = ?frame.kind, detail = ?why.detail, "unreadable response");
@@ -375,6 +393,11 @@ impl<S: SessionService> Endpoint<S> {
                 self.counters.reports_lost += 1;
                 tracing::warn!(%seid, "session report lost");
             }
+            Purpose::Farewell(id) => {
+                self.counters.reports_lost += 1;
+                self.farewell_said(id);
+            }
+            Purpose::Paths(id, paths) => self.keep_paths(id, &paths),
         }
     }
 

@@ -6,7 +6,7 @@ use kaido_upf::rules::{Cause, Modification, Rejection, Seid, SessionEvent, Sessi
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
-use super::node::cause_in;
+use super::node::{ACCEPTED, cause_in};
 use super::{Endpoint, Purpose};
 use crate::encode;
 use crate::frame::Frame;
@@ -14,10 +14,9 @@ use crate::transaction::{Moment, Transmit};
 use crate::walk::{Group, octets};
 
 /// The most usage reports in one Session Report Request: about 3 KiB.
-const REPORTS_IN_REQUEST_MAX: usize = 32;
+pub(super) const REPORTS_IN_REQUEST_MAX: usize = 32;
 /// The most events taken from the service in one poll.
 const EVENTS_PER_POLL: usize = 4096;
-const ACCEPTED: u8 = 1;
 
 impl<S: SessionService> Endpoint<S> {
     /// Reports that a response had no room for.
@@ -62,7 +61,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Where reports of a session go: the address of its CP F-SEID (7.2.2.4.1, 4.4.2).
-    fn reporting_address(&self, seid: Seid) -> Option<(SocketAddr, Seid)> {
+    pub(super) fn reporting_address(&self, seid: Seid) -> Option<(SocketAddr, Seid)> {
         let association = self.associations.get(*self.sessions.get(&seid)?)?;
         let cp = self.service.cp_fseid(seid)?;
         let address = encode::reachable(&cp, self.config.ipv4.is_some())?;

@@ -41,6 +41,9 @@ impl<S: SessionService> Endpoint<S> {
         if self.releasing {
             return Err(Rejection::new(Cause::RequestRejected, "shutting down"));
         }
+        if self.is_ending(id) {
+            return Err(Rejection::new(Cause::RequestRejected, "the association is being released"));
+        }
         let established = self.service.establish(&request, now.wall)?;
         self.sessions.insert(established.seid, id);
         if let Some(association) = self.associations.get_mut(id) {

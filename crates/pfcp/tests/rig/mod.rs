@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use kaido_pfcp::{Config, Endpoint, Features, Moment, NodeId, Retransmission, Smf, SmfConfig, Transmit};
 use kaido_upf::rules::{
     Cause, ChooseOr, CreatedPdr, Deleted, Established, Establishment, FSeid, FTeid, LocalFTeid, Modification,
-    Modified, Pdr, Rejection, RuleId, Seid, SessionEvent, SessionService, Teid, UeIpAddress, UrrId,
-    UsageReport, UsageReportTrigger, Volume,
+    Modified, PathEvent, Pdr, Rejection, RuleId, Seid, SessionEvent, SessionService, Teid, UeIpAddress,
+    UrrId, UsageReport, UsageReportTrigger, Volume,
 };
 
 pub const UPF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8805);
@@ -39,6 +39,7 @@ pub struct Scripted {
     pub establishments: Vec<Establishment>,
     pub modifications: Vec<(Seid, Modification)>,
     pub deletions: Vec<Seid>,
+    pub paths: VecDeque<PathEvent>,
 }
 
 impl Default for Scripted {
@@ -53,6 +54,7 @@ impl Default for Scripted {
             establishments: Vec::new(),
             modifications: Vec::new(),
             deletions: Vec::new(),
+            paths: VecDeque::new(),
         }
     }
 }
@@ -191,6 +193,11 @@ impl SessionService for Scripted {
     fn poll_events(&mut self, _now: SystemTime, limit: usize) -> Vec<SessionEvent> {
         let count = self.events.len().min(limit);
         self.events.drain(..count).collect()
+    }
+
+    fn poll_paths(&mut self, limit: usize) -> Vec<PathEvent> {
+        let count = self.paths.len().min(limit);
+        self.paths.drain(..count).collect()
     }
 }
 
@@ -409,4 +416,24 @@ pub fn still_sound(upf: &mut Endpoint<Scripted>, now: Moment, sessions: usize) {
 
 pub fn fqdn(name: &str) -> NodeId {
     name.parse().unwrap()
+}
+
+/// Everything that is due at a moment.
+pub fn due(upf: &mut Endpoint<Scripted>, now: Moment) -> Vec<Transmit> {
+    let mut out = Vec::new();
+    upf.poll(now, &mut out);
+    out
+}
+
+/// A request of the SMF's to set up an association, with more elements than it must have.
+pub fn setup_with(sequence: u32, more: &[Vec<u8>]) -> Vec<u8> {
+    let body = [node_id(), ie(96, &[0xe0, 0, 0, 1]), more.concat()].concat();
+    message(5, None, sequence, &body)
+}
+
+/// The SMF's acceptance of a request of the endpoint's.
+pub fn accept(upf: &mut Endpoint<Scripted>, now: Moment, from: SocketAddr, request: &Reply) {
+    let seid = request.seid.map(|_| upf.service().sessions.keys().next().map_or(1, |seid| seid.0));
+    let answer = message(request.kind + 1, seid, request.sequence, &[node_id(), ie(19, &[1])].concat());
+    assert!(send_from(from, upf, now, &answer).is_empty());
 }

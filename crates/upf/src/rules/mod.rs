@@ -7,6 +7,7 @@
 mod far;
 mod flow_description;
 mod id;
+mod path;
 mod pdr;
 mod qer;
 mod request;
@@ -19,6 +20,7 @@ pub use far::{
 };
 pub use flow_description::SdfError;
 pub use id::{BarId, FarId, NetworkInstance, PdrId, QerId, Qfi, RuleId, Seid, Teid, UrrId};
+pub use path::{PathChange, PathEvent};
 pub use pdr::{
     ChooseOr, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, UeIpAddress, UeIpRole, UpdatePdr,
 };

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BarId, BufferingRule, FTeid, Far, FarId, Pdr, PdrId, Qer, QerId, RuleId, Seid, Teid, UeIpAddress,
-    UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReport,
+    BarId, BufferingRule, FTeid, Far, FarId, PathEvent, Pdr, PdrId, Qer, QerId, RuleId, Seid, Teid,
+    UeIpAddress, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReport,
 };
 
 /// F-SEID (TS 29.244 8.2.37).
@@ -278,4 +278,9 @@ pub trait SessionService {
 
     /// What has happened since the last call and is due by `now`; at most `limit` events.
     fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent>;
+
+    /// What has happened to paths to GTP-U peers since the last call; at most `limit` events.
+    fn poll_paths(&mut self, _limit: usize) -> Vec<PathEvent> {
+        Vec::new()
+    }
 }

@@ -1,0 +1,198 @@
+//! Release of associations (TS 29.244 6.2.8), with all usage reported before where both sides know how (5.18).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kaido_upf::rules::{Rejection, Seid, SessionService, UsageReportTrigger};
+use rs_pfcp::ie::IeType;
+use rs_pfcp::ie::pfcpau_req_flags::PfcpauReqFlags;
+use rs_pfcp::message::MsgType;
+
+use super::node::{ACCEPTED, cause_in};
+use super::report::REPORTS_IN_REQUEST_MAX;
+use super::{Endpoint, Purpose};
+use crate::association::AssociationId;
+use crate::encode::{self, Draft, accepted, number};
+use crate::frame::Frame;
+use crate::transaction::{Moment, Transmit};
+use crate::walk::{Group, typed};
+
+/// TEBUR of the Usage Report Trigger (8.2.41): the user plane ended the session.
+const ENDED_BY_UP: UsageReportTrigger = UsageReportTrigger::from_octets([0, 0, 2]);
+/// SARR and URSS of the PFCP Association Release Request (8.2.77).
+const RELEASE_WANTED: u8 = 1;
+const USAGE_SENT: u8 = 2;
+
+/// An association whose sessions are brought to an end before it is released (5.18).
+#[derive(Debug)]
+pub(super) struct Farewell {
+    association: AssociationId,
+    /// Sessions to end, the next one last.
+    sessions: Vec<Seid>,
+    /// Their reports that wait for an answer.
+    unanswered: usize,
+}
+
+/// PFCPAUReq-Flags PARPS (8.2.120).
+pub(super) fn release_is_prepared(group: &Group<'_>) -> Result<bool, Rejection> {
+    const KIND: IeType = IeType::PfcpauReqFlags;
+    let flags = group.first(KIND).map(|value| typed(KIND, PfcpauReqFlags::unmarshal(value))).transpose()?;
+    Ok(flags.is_some_and(|flags| flags.contains(PfcpauReqFlags::PARPS)))
+}
+
+/// A Timer (8.2.35) of at least `period`: the unit in three bits, the count in five.
+fn timer(period: Duration) -> u8 {
+    let seconds = period.as_secs();
+    let units = [(0u8, 2u64), (1, 60), (2, 600), (3, 3600), (4, 36_000)];
+    let fitting = units.into_iter().map(|(unit, length)| (unit, seconds.div_ceil(length)));
+    fitting
+        .filter_map(|(unit, count)| {
+            u8::try_from(count).ok().filter(|&count| count < 32).map(|c| unit << 5 | c)
+        })
+        .next()
+        .unwrap_or(7 << 5)
+}
+
+impl<S: SessionService> Endpoint<S> {
+    /// Association Release Request (6.2.8): the node's sessions go with the association.
+    pub(super) fn association_release(
+        &mut self,
+        now: Moment,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+    ) -> Result<Vec<u8>, Rejection> {
+        let group = Group::of_message(frame.body)?;
+        let id = self.association_named(from, &group)?;
+        self.purge(now, id, |_| false);
+        if let Some(association) = self.associations.remove(id) {
+            tracing::info!(node = %association.node, "association released");
+        }
+        let draft = Draft::node(MsgType::AssociationReleaseResponse, frame.sequence)
+            .with(&self.config.node_id.encode())
+            .with(&accepted());
+        Ok(draft.bytes())
+    }
+
+    /// Asks every peer to release its association, within `grace` (6.2.8.3): only the control plane may
+    /// release, so the user plane asks by an Association Update Request. Wait for [`Endpoint::peers`] to
+    /// be none, or for the time to run out. New associations and sessions are refused from here on.
+    pub fn request_release(&mut self, now: Moment, grace: Duration, out: &mut Vec<Transmit>) {
+        self.releasing = true;
+        self.invited.clear();
+        for id in self.associations.ids() {
+            let Some(to) = self.associations.get(id).map(|association| association.peer) else { continue };
+            self.send_release_wish(now, to, RELEASE_WANTED, Some(grace), out);
+        }
+    }
+
+    /// Whether the release of an association is prepared.
+    pub(super) fn is_ending(&self, id: AssociationId) -> bool {
+        self.farewells.iter().any(|farewell| farewell.association == id)
+    }
+
+    /// The control plane prepares the release: every session is to be ended and its usage reported.
+    pub(super) fn prepare_release(&mut self, id: AssociationId) {
+        if self.is_ending(id) {
+            return;
+        }
+        let sessions = self.sessions.iter().filter(|&(_, &of)| of == id).map(|(&seid, _)| seid).collect();
+        self.farewells.push(Farewell { association: id, sessions, unanswered: 0 });
+    }
+
+    /// Ends sessions of associations to be released, as fast as their reports are answered, and says when all
+    /// usage is sent (URSS).
+    pub(super) fn send_farewells(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+        for mut farewell in std::mem::take(&mut self.farewells) {
+            let Some(peer) = self.associations.get(farewell.association).map(|association| association.peer)
+            else {
+                continue;
+            };
+            while self.outgoing.room() > 0
+                && let Some(seid) = farewell.sessions.pop()
+            {
+                self.end_session(now, seid, &mut farewell, out);
+            }
+            if farewell.sessions.is_empty() && farewell.unanswered == 0 && self.outgoing.room() > 0 {
+                self.send_release_wish(now, peer, USAGE_SENT, None, out);
+            } else {
+                self.farewells.push(farewell);
+            }
+        }
+    }
+
+    /// Ends one session and reports its usage with PSDBU (8.2.119).
+    fn end_session(&mut self, now: Moment, seid: Seid, farewell: &mut Farewell, out: &mut Vec<Transmit>) {
+        let there = self.sessions.get(&seid) == Some(&farewell.association);
+        let Some((to, cp)) = self.reporting_address(seid).filter(|_| there) else { return };
+        let Ok(deleted) = self.service.delete(seid, now.wall) else { return };
+        self.unbind(seid);
+        let mut reports = deleted.usage_reports;
+        for report in &mut reports {
+            report.trigger = ENDED_BY_UP;
+        }
+        loop {
+            let rest = reports.split_off(reports.len().min(REPORTS_IN_REQUEST_MAX));
+            let request = (MsgType::SessionReportRequest, self.outgoing.sequence());
+            let bytes = encode::session_ended(&reports, rest.is_empty(), cp, request.1);
+            farewell.unanswered += 1;
+            self.send(now, to, request, bytes, Purpose::Farewell(farewell.association), out);
+            reports = rest;
+            if reports.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// A session's last report was answered, or given up.
+    pub(super) fn farewell_said(&mut self, id: AssociationId) {
+        let of_peer = self.farewells.iter_mut().find(|farewell| farewell.association == id);
+        if let Some(farewell) = of_peer {
+            farewell.unanswered = farewell.unanswered.saturating_sub(1);
+        }
+    }
+
+    fn send_release_wish(
+        &mut self,
+        now: Moment,
+        to: SocketAddr,
+        wish: u8,
+        grace: Option<Duration>,
+        out: &mut Vec<Transmit>,
+    ) {
+        let request = (MsgType::AssociationUpdateRequest, self.outgoing.sequence());
+        let mut draft = Draft::node(request.0, request.1)
+            .with(&self.config.node_id.encode())
+            .with(&number(IeType::PfcpAssociationReleaseRequest, [wish]));
+        if let Some(grace) = grace {
+            draft.push(&number(IeType::GracefulReleasePeriod, [timer(grace)]));
+        }
+        self.send(now, to, request, draft.bytes(), Purpose::ReleaseWish, out);
+    }
+
+    pub(super) fn release_wish_response(
+        &mut self,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+    ) -> Result<(), Rejection> {
+        let cause = cause_in(&Group::of_message(frame.body)?)?;
+        if cause != ACCEPTED {
+            self.counters.requests_refused += 1;
+            tracing::warn!(peer = %from, cause, "peer does not release the association");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_last_at_least_as_long() {
+        for (seconds, octet) in [(0, 0), (1, 1), (30, 15), (62, 31), (63, 0x22), (3600, 0x46), (40_000, 0x6c)]
+        {
+            assert_eq!(timer(Duration::from_secs(seconds)), octet, "{seconds}");
+        }
+        assert_eq!(timer(Duration::from_secs(u64::MAX)), 0xe0);
+    }
+}

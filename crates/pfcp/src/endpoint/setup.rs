@@ -1,0 +1,174 @@
+//! Association set-up and update, by either side (TS 29.244 6.2.6, 6.2.7).
+
+use std::net::{IpAddr, SocketAddr};
+
+use kaido_upf::rules::{Cause, FSeid, Rejection, SessionService};
+use rs_pfcp::ie::IeType;
+use rs_pfcp::message::MsgType;
+
+use super::node::{ACCEPTED, cause_in, recovery_in};
+use super::release::release_is_prepared;
+use super::{Endpoint, Invited, PFCP_PORT, PeerPort, Purpose};
+use crate::association::Association;
+use crate::decode::{control_plane, cp_entity_addresses};
+use crate::encode::{self, Draft, accepted, number};
+use crate::features::up_features;
+use crate::frame::Frame;
+use crate::node_id::NodeId;
+use crate::transaction::{Moment, Transmit};
+use crate::walk::Group;
+
+impl<S: SessionService> Endpoint<S> {
+    /// Association Setup Request of a control plane (6.2.6.2.2).
+    pub(super) fn association_setup(
+        &mut self,
+        now: Moment,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+    ) -> Result<Vec<u8>, Rejection> {
+        let group = Group::of_message(frame.body)?;
+        let node = NodeId::decode(group.mandatory(IeType::NodeId)?)?;
+        let recovery = recovery_in(&group)?;
+        let said = control_plane(&group)?;
+        let retention = group.first(IeType::PfcpSessionRetentionInformation);
+        let retained = retention.map(retained_addresses).transpose()?;
+        if self.releasing {
+            return Err(Rejection::new(Cause::RequestRejected, "shutting down"));
+        }
+        if self.associations.of_node(&node).is_none() && self.associations.is_full() {
+            return Err(Rejection::new(Cause::NoResourcesAvailable, "as many associations as allowed"));
+        }
+        let peer = self.request_address(from);
+        let heartbeat_at = now.monotonic + self.config.heartbeat_interval;
+        let mut association = Association::new(node, peer, recovery, heartbeat_at);
+        association.describe(said);
+        let kept = self.associate(now, association, retained.as_deref());
+        self.answered.forget(from);
+
+        let mut draft = Draft::node(MsgType::AssociationSetupResponse, frame.sequence)
+            .with(&self.config.node_id.encode())
+            .with(&accepted())
+            .with(&encode::recovery(self.config.recovery))
+            .with(&up_features(self.config.features));
+        if kept {
+            draft.push(&number(IeType::PfcpasRspFlags, [1]));
+        }
+        Ok(draft.bytes())
+    }
+
+    /// Puts an association in the place of the node's old one, if any. The old sessions go, except those
+    /// that the set-up asks to retain: all of the addresses named, or all when none is named. Says whether
+    /// sessions were retained (PSREI).
+    fn associate(&mut self, now: Moment, association: Association, retained: Option<&[IpAddr]>) -> bool {
+        tracing::info!(node = %association.node, peer = %association.peer, "association set up");
+        let Some(old) = self.associations.of_node(&association.node) else {
+            self.associations.insert(association);
+            return false;
+        };
+        let Some(addresses) = retained else {
+            self.purge(now, old, |_| false);
+            self.associations.remove(old);
+            self.associations.insert(association);
+            return false;
+        };
+        self.purge(now, old, |cp: &FSeid| {
+            let ours = [cp.ipv4.map(Into::into), cp.ipv6.map(Into::into)];
+            addresses.is_empty() || ours.iter().flatten().any(|address| addresses.contains(address))
+        });
+        let sessions = self.associations.get(old).map_or(0, |association| association.sessions);
+        self.associations.replace(old, Association { sessions, ..association });
+        true
+    }
+
+    /// Association Update Request of a control plane (6.2.7): what it says of itself anew is noted, and PARPS
+    /// begins the end of the association (5.18).
+    pub(super) fn association_update(
+        &mut self,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+    ) -> Result<Vec<u8>, Rejection> {
+        let group = Group::of_message(frame.body)?;
+        let id = self.association_named(from, &group)?;
+        let said = control_plane(&group)?;
+        let preparing = release_is_prepared(&group)?;
+        self.associations.describe(id, said);
+        if preparing {
+            self.prepare_release(id);
+        }
+        let draft = Draft::node(MsgType::AssociationUpdateResponse, frame.sequence)
+            .with(&self.config.node_id.encode())
+            .with(&accepted())
+            .with(&up_features(self.config.features));
+        Ok(draft.bytes())
+    }
+
+    /// Association Setup Requests of our own (6.2.6.3), to the control planes of the configuration.
+    pub(super) fn send_setups(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+        for place in 0..self.invited.len() {
+            let Invited { peer, try_at } = self.invited[place];
+            if try_at.is_none_or(|at| at > now.monotonic) {
+                continue;
+            }
+            let strictly = self.config.peer_port == PeerPort::AsSeen;
+            let stands = |is: &Association| is.peer == peer || !strictly && is.speaks_from(peer.ip());
+            if self.associations.iter().any(stands) {
+                self.retry_setup(now, place);
+                continue;
+            }
+            self.invited[place].try_at = None;
+            let request = (MsgType::AssociationSetupRequest, self.outgoing.sequence());
+            let draft = Draft::node(request.0, request.1)
+                .with(&self.config.node_id.encode())
+                .with(&encode::recovery(self.config.recovery))
+                .with(&up_features(self.config.features));
+            self.send(now, peer, request, draft.bytes(), Purpose::Setup(place), out);
+        }
+    }
+
+    pub(super) fn retry_setup(&mut self, now: Moment, place: usize) {
+        if let Some(invited) = self.invited.get_mut(place) {
+            invited.try_at = Some(now.monotonic + self.config.setup_interval);
+        }
+    }
+
+    pub(super) fn setup_response(
+        &mut self,
+        now: Moment,
+        from: SocketAddr,
+        place: usize,
+        frame: &Frame<'_>,
+    ) -> Result<(), Rejection> {
+        let group = Group::of_message(frame.body)?;
+        let node = NodeId::decode(group.mandatory(IeType::NodeId)?)?;
+        let cause = cause_in(&group)?;
+        let recovery = recovery_in(&group)?;
+        self.retry_setup(now, place);
+        if cause != ACCEPTED {
+            self.counters.requests_refused += 1;
+            tracing::warn!(peer = %from, cause, "association refused");
+            return Ok(());
+        }
+        // Both sides may have asked at once; then the peer's own request has set it up already.
+        let there = self.associations.of_node(&node).is_some();
+        if !there && !self.associations.is_full() && !self.releasing {
+            let heartbeat_at = now.monotonic + self.config.heartbeat_interval;
+            let mut association = Association::new(node, from, recovery, heartbeat_at);
+            association.describe(control_plane(&group)?);
+            self.associate(now, association, None);
+        }
+        Ok(())
+    }
+
+    /// Where requests to a peer go that speaks from an address.
+    fn request_address(&self, from: SocketAddr) -> SocketAddr {
+        match self.config.peer_port {
+            PeerPort::Standard => SocketAddr::new(from.ip(), PFCP_PORT),
+            PeerPort::AsSeen => from,
+        }
+    }
+}
+
+/// Session Retention Information (table 7.4.4.1-2): the control plane addresses whose sessions are kept.
+fn retained_addresses(value: &[u8]) -> Result<Vec<IpAddr>, Rejection> {
+    cp_entity_addresses(&Group::of(IeType::PfcpSessionRetentionInformation, value)?)
+}
