@@ -124,15 +124,19 @@ impl Frame {
     ) -> Option<(&mut [u8; ROOM], &mut [u8])> {
         const { assert!(ROOM < FRAME_SIZE) };
         let packet_at = usize::from(self.head) + front;
-        let first = usize::from(self.len).checked_sub(front)?;
-        let is_there = match self.chained {
-            0 => keep <= first,
-            behind => keep == first + behind as usize,
-        };
-        if !is_there || packet_at < ROOM {
+        let mut first = usize::from(self.len).checked_sub(front)?;
+        if self.chained != 0 {
+            if keep != first + self.chained as usize {
+                return None;
+            }
+        } else if keep <= first {
+            first = keep;
+        } else {
             return None;
         }
-        let first = first.min(keep);
+        if packet_at < ROOM {
+            return None;
+        }
         self.head = (packet_at - ROOM) as u16;
         self.len = (ROOM + first) as u16;
         let base = self.pool.frame_base(self.index).as_ptr();

@@ -73,14 +73,11 @@ impl<'w> Output<'w> {
         self.ports.len()
     }
 
-    /// Has the front of the `n`th frame fetched that will be processed on `port` after this batch, from
-    /// `before` bytes ahead of it on; see [`Frame::prefetch`]. A function that calls it while it works finds
-    /// its next frames in the cache.
+    /// The frames that will be processed on `port` after this batch. A function that has their fronts fetched
+    /// ([`Frame::prefetch`]) while it works finds them in the cache.
     #[inline(always)]
-    pub fn prefetch_incoming(&self, port: PortId, n: usize, before: usize) {
-        if let Some(frame) = self.ports[port.index()].incoming.get(n) {
-            frame.prefetch(before);
-        }
+    pub fn incoming(&self, port: PortId) -> &[Frame] {
+        &self.ports[port.index()].incoming
     }
 
     /// Sends a frame, Ethernet header and all.

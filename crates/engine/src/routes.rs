@@ -275,8 +275,22 @@ impl NextHops {
         Some((way, self.routes.resolve(way.route, way.gateway)))
     }
 
+    /// As [`NextHops::resolve_v4`], by what was known at the last [`NextHops::refresh`]; `None` also for what
+    /// only a complete resolution finds.
+    #[inline(always)]
+    pub fn known_v4(&self, destination: u32) -> Option<&NextHop> {
+        self.gateways.get(self.prefixes.v4.lookup_u32(destination) as usize)?.as_ref()
+    }
+
+    /// As [`NextHops::known_v4`], of an IPv6 address.
+    #[inline(always)]
+    pub fn known_v6(&self, destination: u128) -> Option<&NextHop> {
+        self.gateways.get(self.prefixes.v6.lookup_u128(destination) as usize)?.as_ref()
+    }
+
+    /// Takes in what has changed since the last time.
     #[inline]
-    fn refresh(&mut self) {
+    pub fn refresh(&mut self) {
         let generation = self.routes.generation();
         if generation != self.seen {
             self.read_again(generation);

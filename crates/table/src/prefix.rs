@@ -66,7 +66,7 @@ impl PrefixTable {
 
     /// The number of the longest prefix that covers an IPv4 address or any of four octets; [`NO_PREFIX`] if
     /// none does.
-    #[inline]
+    #[inline(always)]
     pub fn lookup_u32(&self, address: u32) -> u32 {
         let mut rest = address;
         let mut entry = self.nodes[0][(rest >> 24) as usize];

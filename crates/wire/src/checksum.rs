@@ -39,6 +39,14 @@ pub fn sum(octets: &[u8]) -> u16 {
     u16::from_be(fold(total))
 }
 
+/// One's-complement sum of two words.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // Of two 16-bit words the carry is one at most, and then the rest is less.
+pub const fn add(a: u16, b: u16) -> u16 {
+    let sum = a as u32 + b as u32;
+    (sum + (sum >> 16)) as u16
+}
+
 /// One's-complement sum of several sums, each over an even number of octets but the last (RFC 1071 section 2 (A)).
 #[inline]
 pub fn combine(sums: &[u16]) -> u16 {
@@ -118,6 +126,15 @@ mod tests {
         assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
         assert_eq!(sum(&[0x00, 0x01, 0xf2]), 0xf201);
         assert_eq!(sum(&[]), 0);
+    }
+
+    #[test]
+    fn two_words_add_as_many_do() {
+        for a in [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff] {
+            for b in 0..=u16::MAX {
+                assert_eq!(add(a, b), combine(&[a, b]), "{a:#x} {b:#x}");
+            }
+        }
     }
 
     #[test]

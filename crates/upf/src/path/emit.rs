@@ -185,12 +185,12 @@ pub(super) fn take_hop(packet: &mut [u8]) {
 #[inline(always)]
 pub(super) fn take_hop_v4(packet: &mut [u8]) {
     if let Some(header) = packet.first_chunk_mut::<{ ipv4::HEADER_LEN }>() {
-        // RFC 1624 equation 3, with a field that becomes 0x0100 less.
-        let sum = u32::from(!u16::from_be_bytes([header[10], header[11]])) + u32::from(!0x0100u16);
-        #[allow(clippy::cast_possible_truncation)] // Folded: two summands carry at most once.
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        // RFC 1624 equation 3 for a field that becomes 0x0100 less: one more in the octets' own order, with the
+        // carry around, and never 0xffff, which no header's checksum is.
+        let old = u16::from_le_bytes([header[10], header[11]]);
+        let new = old.wrapping_add(1 + u16::from(old >= 0xfffe));
         header[8] = header[8].wrapping_sub(1);
-        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        header[10..12].copy_from_slice(&new.to_le_bytes());
     }
 }
 
@@ -212,4 +212,24 @@ pub(super) fn ethernet(frame: &mut Frame, src: [u8; 6], dst: [u8; 6]) -> Result<
     let header = EthernetRepr { dst: MacAddr(dst), src: MacAddr(src), ethertype };
     header.emit(frame.prepend(ethernet::HEADER_LEN).ok_or(Error::Truncated)?)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hop_less_leaves_every_header_with_its_checksum() {
+        for identification in 0..=u16::MAX {
+            let mut header = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 192, 0, 2, 9];
+            header[4..6].copy_from_slice(&identification.to_be_bytes());
+            let sum = checksum::checksum(&header).to_be_bytes();
+            header[10..12].copy_from_slice(&sum);
+            take_hop_v4(&mut header);
+            assert_eq!(header[8], 63);
+            let found = [header[10], header[11]];
+            header[10..12].fill(0);
+            assert_eq!(found, checksum::checksum(&header).to_be_bytes(), "{identification}");
+        }
+    }
 }

@@ -17,24 +17,25 @@ mod hold;
 mod limit;
 mod outer;
 mod parse;
+mod read;
 mod straight;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PortId};
-use kaido_table::{Guard, Probe, Reader, TooManyReaders};
+use kaido_table::{Guard, Probe, Reader, Stages, TooManyReaders};
 
 use self::forward::Arrival;
 use self::hold::{Buffers, PendingQueue};
 use self::limit::RateLimit;
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};
-use self::straight::{Arrived, Kind, Ports};
+use self::read::{Arrived, Kind, Ports};
 use crate::node::{BufferChange, Node, WorkerEvent, WorkerOrder};
-use crate::record::{Record, SessionIndex};
+use crate::record::{Record, SessionIndex, SessionKey};
+use crate::usage::UsageCounters;
 
 /// How often what waits too long is looked for.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -96,16 +97,83 @@ impl Path {
     }
 }
 
-/// Packets that go through a stage together: so many lines as a core waits for at a time.
+/// Packets that go through the stages together: enough for the misses of one stage to overlap, and few enough for
+/// what they bring to be still in the cache at the next.
 const GROUP: usize = 8;
+const GROUPS: usize = BATCH_MAX / GROUP;
 /// Read, compare tags, compare keys, act.
 const STAGES: usize = 4;
 
-/// The packets of a group; none where there are not so many.
-#[inline(always)]
-fn group(number: usize, packets: usize) -> Range<usize> {
-    let first = number.saturating_mul(GROUP).min(packets);
-    first..packets.min(first + GROUP)
+/// What is known of the packets of a group.
+#[derive(Clone, Copy, Default)]
+struct Group<'g> {
+    arrivals: [Arrived; GROUP],
+    probes: [Probe<'g, SessionKey, Record>; GROUP],
+    records: [Option<&'g Record>; GROUP],
+    /// Where each packet leaves that needs nothing more.
+    exits: [Option<PortId>; GROUP],
+}
+
+/// What the parse stage found about the frames of a batch that are not of the usual shape, in their order.
+type Unusual = ArrayVec<Parsed, BATCH_MAX>;
+
+// Each stage is a function of its own, so that it has the registers to itself.
+impl<'g> Group<'g> {
+    #[inline(never)]
+    fn read(
+        &mut self,
+        worker: &Worker,
+        stages: Stages<'g, SessionKey, Record>,
+        port: PortId,
+        frames: &[Frame],
+        unusual: &mut Unusual,
+    ) {
+        let facts = worker.ports.facts(port);
+        for ((arrived, frame), probe) in self.arrivals.iter_mut().zip(frames).zip(&mut self.probes) {
+            facts.read(&worker.ports, frame, arrived);
+            if arrived.kind == Kind::Unusual {
+                read_again(worker, port, frame, arrived, unusual);
+            }
+            if arrived.kind != Kind::Unusual {
+                *probe = stages.hash(&arrived.key);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn resolve(&mut self, stages: Stages<'g, SessionKey, Record>, usage: &UsageCounters) {
+        for ((record, probe), arrived) in self.records.iter_mut().zip(&self.probes).zip(&self.arrivals) {
+            if arrived.kind != Kind::Unusual {
+                *record = stages.resolve(*probe, &arrived.key);
+                if let Some(&slot) = record.and_then(|record: &Record| record.folded_usage().first()) {
+                    usage.prefetch(slot);
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn act(&mut self, worker: &mut Worker, frames: &mut [Frame], quiet: bool) {
+        let known = self.exits.iter_mut().zip(&self.records).zip(&self.arrivals);
+        for (((exit, record), arrived), frame) in known.zip(frames) {
+            if let Some(record) = record
+                && (quiet || !worker.may_overtake(record))
+            {
+                *exit = worker.straight(record, arrived, frame);
+            }
+        }
+    }
+}
+
+/// Reads a frame that is not of the usual shape.
+#[cold]
+#[inline(never)]
+fn read_again(worker: &Worker, port: PortId, frame: &Frame, arrived: &mut Arrived, unusual: &mut Unusual) {
+    let parsed = parse(&worker.node.settings, port, frame);
+    if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
+        (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
+    }
+    unusual.push(parsed);
 }
 
 impl Function for Path {
@@ -117,59 +185,40 @@ impl Function for Path {
         let Self { node, reader, worker } = self;
         let guard = reader.pin();
         let stages = node.table.stages(&guard);
-        let before = worker.ports.headers_ahead(port);
-        let mut probes = [Probe::default(); BATCH_MAX];
-        let mut arrivals = [Arrived::default(); BATCH_MAX];
-        // What is not of the usual shape, in the order of arrival.
-        let mut unusual: ArrayVec<Parsed, BATCH_MAX> = ArrayVec::new();
-        let mut records = [None; BATCH_MAX];
-        // Where each packet leaves that needs nothing more.
-        let mut exits = [None; BATCH_MAX];
+        worker.next_hops.refresh();
         worker.prepared.renew(worker.next_hops.generation());
-        let frames = batch.as_mut_slice();
-        let steps = frames.len().div_ceil(GROUP) + STAGES - 1;
-        for step in 0..steps {
-            for n in group(step, frames.len()) {
-                out.prefetch_incoming(port, n, before);
-                let (arrived, frame) = (&mut arrivals[n], &frames[n]);
-                worker.ports.read(port, frame, arrived);
-                if arrived.kind == Kind::Unusual {
-                    let parsed = parse(&node.settings, port, frame);
-                    if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
-                        (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
-                    }
-                    unusual.push(parsed);
-                }
-                if arrived.kind != Kind::Unusual {
-                    probes[n] = stages.hash(&arrived.key);
-                }
+        let quiet = worker.is_quiet();
+        let mut groups = [Group::default(); GROUPS];
+        let mut unusual = Unusual::new();
+        let in_use = batch.len().div_ceil(GROUP);
+        for step in 0..in_use + STAGES - 1 {
+            let frames = |number: usize| number * GROUP..batch.len().min((number + 1) * GROUP);
+            if step < in_use {
+                let ahead = out.incoming(port).iter().skip(step * GROUP).take(GROUP);
+                let before = worker.ports.facts(port).headers_ahead();
+                ahead.for_each(|frame| frame.prefetch(before));
+                groups[step].read(worker, stages, port, &batch[frames(step)], &mut unusual);
             }
-            probes[group(step.wrapping_sub(1), frames.len())]
-                .iter_mut()
-                .for_each(|probe| stages.probe(probe));
-            for n in group(step.wrapping_sub(2), frames.len()) {
-                if arrivals[n].kind != Kind::Unusual {
-                    let record = stages.resolve(probes[n], &arrivals[n].key);
-                    if let Some(&slot) = record.and_then(|record: &Record| record.folded_usage().first()) {
-                        node.usage.prefetch(slot);
-                    }
-                    records[n] = record;
-                }
+            if let Some(group) = step.checked_sub(1).and_then(|number| groups[..in_use].get_mut(number)) {
+                group.probes.iter_mut().for_each(|probe| stages.probe(probe));
             }
-            for n in group(step.wrapping_sub(3), frames.len()) {
-                if let Some(record) = records[n] {
-                    exits[n] = worker.straight(record, &arrivals[n], &mut frames[n]);
-                }
+            if let Some(group) = step.checked_sub(2).and_then(|number| groups[..in_use].get_mut(number)) {
+                group.resolve(stages, &node.usage);
+            }
+            if let Some(number) = step.checked_sub(3) {
+                let frames = frames(number);
+                groups[number].act(worker, &mut batch[frames], quiet);
             }
         }
-        if let Some(exit) = exits[0]
-            && exits[..batch.len()].iter().all(|other| *other == Some(exit))
+        let exits = || groups.iter().flat_map(|group| &group.exits);
+        if let Some(exit) = groups[0].exits[0]
+            && exits().take(batch.len()).all(|other| *other == Some(exit))
         {
             return out.transmit_all(exit, batch);
         }
         let mut unusual = unusual.into_iter();
-        for (((frame, arrived), record), exit) in batch.drain(..).zip(arrivals.iter()).zip(records).zip(exits)
-        {
+        let found = groups.iter().flat_map(|group| group.arrivals.iter().zip(group.records).zip(group.exits));
+        for (frame, ((arrived, record), exit)) in batch.drain(..).zip(found) {
             if let Some(exit) = exit {
                 out.transmit(exit, frame);
             } else if arrived.kind == Kind::Usual {

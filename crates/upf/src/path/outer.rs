@@ -197,7 +197,7 @@ impl OuterTemplate {
         let ip_len = (udp_at - ethernet::HEADER_LEN) as u16;
         if usize::from(ip_len) == ipv4::HEADER_LEN {
             headers[IP_AT + 2..IP_AT + 4].copy_from_slice(&total.to_be_bytes());
-            let checksum = !checksum::combine(&[self.sum, total]);
+            let checksum = !checksum::add(self.sum, total);
             headers[IP_AT + 10..IP_AT + 12].copy_from_slice(&checksum.to_be_bytes());
         } else {
             headers[IP_AT + 4..IP_AT + 6].copy_from_slice(&(total - ip_len).to_be_bytes());

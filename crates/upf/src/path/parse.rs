@@ -206,6 +206,11 @@ pub(super) const fn is_not_routed_v4(addr: u32) -> bool {
     addr >> 28 == 0xe || addr == u32::MAX || addr >> 24 == 127 || addr >> 16 == 0xa9fe
 }
 
+/// Whether [`is_not_routed_v4`] is so of any address that begins with this octet.
+pub(super) const fn maybe_not_routed_v4(first: u8) -> bool {
+    matches!(first, 127 | 169 | 0xe0..=0xef | 0xff)
+}
+
 /// As [`is_not_routed`].
 #[inline]
 pub(super) const fn is_not_routed_v6(addr: u128) -> bool {

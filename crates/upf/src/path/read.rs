@@ -1,0 +1,415 @@
+//! The first stage: reads frames of the usual shape, and leaves all others alone.
+//!
+//! A frame is of the usual shape when it is untagged Ethernet, IPv4 without options or IPv6 without
+//! extension headers, not a fragment, and, in a tunnel, GTP-U with nothing but perhaps a PDU session
+//! container. What must be equal in all such frames to a port is compared in one step.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use kaido_engine::{Frame, PortId};
+use kaido_wire::{EtherType, IpProtocol, ethernet, gtpu, ipv4, ipv6, udp};
+
+use super::parse::{is_not_routed_v4, is_not_routed_v6, maybe_not_routed_v4};
+use crate::node::{NodeSettings, PortRole};
+use crate::record::{EndpointId, InstanceId, SessionKey, StraightWay};
+use crate::rules::Teid;
+
+pub(super) const IP_AT: usize = ethernet::HEADER_LEN;
+
+/// What the first stage finds out about a frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Arrived {
+    pub(super) key: SessionKey,
+    /// Octets before the user packet.
+    pub(super) offset: u16,
+    /// Octets of the user packet and what may be behind it; in a packet to a UE nothing is.
+    pub(super) available: u16,
+    /// Which way it goes if its record lets every packet go; none when the frame is not of the usual shape.
+    pub(super) way: StraightWay,
+    pub(super) kind: Kind,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Not of the usual shape.
+    #[default]
+    Unusual,
+    /// Not of the usual shape, but with a key to look up.
+    UnusualWithKey,
+    /// Of the usual shape.
+    Usual,
+}
+
+/// What the straight way knows of the node and its ports.
+#[derive(Debug)]
+pub(super) struct Ports {
+    ports: Box<[PortFacts]>,
+    own: Box<[IpAddr]>,
+    /// Place n of the first: packets to IPv4 addresses that begin with octet n may not be forwarded; of the second: an
+    /// own IPv4 address ends with it. Spares nearly every packet a closer look.
+    looked_at: [[bool; 256]; 2],
+}
+
+/// What the straight way knows of a port.
+#[derive(Debug)]
+pub(super) struct PortFacts {
+    /// How frames begin that bring a G-PDU to an IPv4 endpoint: without extension headers, and with a PDU session
+    /// container. None where no GTP-U arrives.
+    tunnel_heads: Box<[(EndpointId, [Head; 2])]>,
+    /// How frames begin to this port with IPv4 or IPv6 in them.
+    v4: HeadOf16,
+    v6: HeadOf16,
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: usize,
+    gtpu: bool,
+    instance: Option<InstanceId>,
+}
+
+/// Where the parts of a frame with a G-PDU in IPv4 begin.
+const UDP_AT: usize = IP_AT + ipv4::HEADER_LEN;
+const GTPU_AT: usize = UDP_AT + udp::HEADER_LEN;
+const PACKET_AT: usize = GTPU_AT + gtpu::HEADER_LEN;
+/// Octets that a PDU session container adds: optional fields, and an extension header of one unit.
+const CONTAINER: usize = gtpu::OPTIONAL_LEN + 4;
+
+/// What the first 64 octets of a frame must be.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Head {
+    mask: [u8; 64],
+    value: [u8; 64],
+}
+
+impl Head {
+    const ANY: Self = Self { mask: [0; 64], value: [0; 64] };
+
+    fn with<const N: usize>(mut self, at: usize, value: [u8; N], mask: [u8; N]) -> Self {
+        self.value[at..at + N].copy_from_slice(&value);
+        self.mask[at..at + N].copy_from_slice(&mask);
+        self
+    }
+
+    fn exactly<const N: usize>(self, at: usize, value: [u8; N]) -> Self {
+        self.with(at, value, [0xff; N])
+    }
+
+    /// Untagged Ethernet to `mac`, IPv4 without options that is no fragment, UDP to GTP-U at `endpoint`, a G-PDU.
+    fn of_tunnel(mac: [u8; 6], endpoint: Ipv4Addr, container: bool) -> Self {
+        let head = Self::ANY
+            .exactly(0, mac)
+            .exactly(12, EtherType::IPV4.0.to_be_bytes())
+            .exactly(IP_AT, [0x45])
+            .with(IP_AT + 6, [0, 0], [0x3f, 0xff])
+            .exactly(IP_AT + 9, [IpProtocol::UDP.0])
+            .exactly(IP_AT + 16, endpoint.octets())
+            .exactly(UDP_AT + 2, gtpu::UDP_PORT.to_be_bytes())
+            .exactly(GTPU_AT, [if container { 0x34 } else { 0x30 }, 0xff]);
+        if !container {
+            return head;
+        }
+        head.exactly(PACKET_AT + 3, [gtpu::extension_type::PDU_SESSION_CONTAINER, 1])
+            .exactly(PACKET_AT + 7, [gtpu::extension_type::NONE])
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[inline(always)]
+    fn is_of(&self, octets: &[u8; 64]) -> bool {
+        use std::arch::x86_64::{
+            __m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_load_si128, _mm_loadu_si128, _mm_movemask_epi8,
+        };
+        // SAFETY: SSE2 is part of x86_64; every load lies within its 64 octets, and our own are aligned to 64.
+        unsafe {
+            let part = |n: usize| {
+                let found = _mm_loadu_si128(octets.as_ptr().cast::<__m128i>().add(n));
+                let mask = _mm_load_si128(self.mask.as_ptr().cast::<__m128i>().add(n));
+                let value = _mm_load_si128(self.value.as_ptr().cast::<__m128i>().add(n));
+                _mm_cmpeq_epi8(_mm_and_si128(found, mask), value)
+            };
+            let all = _mm_and_si128(_mm_and_si128(part(0), part(1)), _mm_and_si128(part(2), part(3)));
+            _mm_movemask_epi8(all) == 0xffff
+        }
+    }
+
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[inline(always)]
+    fn is_of(&self, octets: &[u8; 64]) -> bool {
+        octets.iter().zip(&self.mask).zip(&self.value).all(|((found, mask), value)| found & mask == *value)
+    }
+}
+
+/// What the first 16 octets of a frame must be: destination, EtherType, IP version; in IPv4 also the header's length.
+#[derive(Clone, Copy, Debug)]
+struct HeadOf16 {
+    mask: u128,
+    value: u128,
+}
+
+impl HeadOf16 {
+    fn new(mac: [u8; 6], ethertype: EtherType, (version, mask): (u8, u8)) -> Self {
+        let [m0, m1, m2, m3, m4, m5] = mac;
+        let [e0, e1] = ethertype.0.to_be_bytes();
+        let all = 0xff;
+        let mask = [all, all, all, all, all, all, 0, 0, 0, 0, 0, 0, all, all, mask, 0];
+        let value = [m0, m1, m2, m3, m4, m5, 0, 0, 0, 0, 0, 0, e0, e1, version, 0];
+        Self { mask: u128::from_ne_bytes(mask), value: u128::from_ne_bytes(value) }
+    }
+
+    #[inline(always)]
+    fn is_of(self, octets: [u8; 16]) -> bool {
+        u128::from_ne_bytes(octets) & self.mask == self.value
+    }
+}
+
+impl Ports {
+    pub(super) fn new(settings: &NodeSettings) -> Self {
+        let port_addresses = settings.ports.iter().flat_map(|port| &port.addresses);
+        let own: Box<[IpAddr]> = port_addresses.chain(&settings.endpoints).copied().collect();
+        let tunnel_heads = |port: &PortRole| {
+            let endpoints = (0u8..).zip(&settings.endpoints).filter(|_| port.gtpu);
+            let heads = endpoints.filter_map(|(at, addr)| match addr {
+                IpAddr::V4(addr) => {
+                    Some((EndpointId(at), [false, true].map(|with| Head::of_tunnel(port.mac, *addr, with))))
+                }
+                IpAddr::V6(_) => None,
+            });
+            heads.collect()
+        };
+        let facts = settings.ports.iter().map(|port| PortFacts {
+            tunnel_heads: tunnel_heads(port),
+            v4: HeadOf16::new(port.mac, EtherType::IPV4, (0x45, 0xff)),
+            v6: HeadOf16::new(port.mac, EtherType::IPV6, (0x60, 0xf0)),
+            mac: port.mac,
+            mtu: port.mtu,
+            gtpu: port.gtpu,
+            instance: port.instance,
+        });
+        let mut looked_at = [[false; 256]; 2];
+        (0..=u8::MAX).for_each(|first| looked_at[0][usize::from(first)] = maybe_not_routed_v4(first));
+        for addr in &own {
+            if let IpAddr::V4(addr) = addr {
+                looked_at[1][usize::from(addr.octets()[3])] = true;
+            }
+        }
+        Self { ports: facts.collect(), looked_at, own }
+    }
+
+    /// What is known of a port.
+    #[inline(always)]
+    pub(super) fn facts(&self, port: PortId) -> &PortFacts {
+        &self.ports[port.index()]
+    }
+
+    /// Whether a packet to an IPv4 address is to be forwarded.
+    #[inline(always)]
+    pub(super) fn is_routed_v4(&self, addr: u32) -> bool {
+        let [first, .., last] = addr.to_be_bytes();
+        let maybe_not = self.looked_at[0][usize::from(first)] | self.looked_at[1][usize::from(last)];
+        !maybe_not || self.is_routed_v4_after_all(addr)
+    }
+
+    #[cold]
+    fn is_routed_v4_after_all(&self, addr: u32) -> bool {
+        !(is_not_routed_v4(addr) || self.is_own(Ipv4Addr::from_bits(addr).into()))
+    }
+
+    /// Whether a packet to an IPv6 address is to be forwarded.
+    #[inline(always)]
+    pub(super) fn is_routed_v6(&self, addr: u128) -> bool {
+        !is_not_routed_v6(addr) && !self.is_own(Ipv6Addr::from_bits(addr).into())
+    }
+
+    #[cold]
+    fn is_own(&self, addr: IpAddr) -> bool {
+        self.own.contains(&addr)
+    }
+}
+
+impl PortFacts {
+    /// Octets before a frame that will be written when it leaves: packets to UEs get longer.
+    #[inline]
+    pub(super) fn headers_ahead(&self) -> usize {
+        if self.gtpu { 0 } else { 64 }
+    }
+
+    /// Reads a frame; leaves `arrived` as it is when the frame is not of the usual shape.
+    #[inline(always)]
+    pub(super) fn read(&self, ports: &Ports, frame: &Frame, arrived: &mut Arrived) {
+        if !frame.is_chained() {
+            // Nothing is a frame that is not of the usual shape.
+            let _ = self.read_usual(ports, frame.data(), arrived);
+        }
+    }
+
+    #[inline(always)]
+    fn read_usual(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<()> {
+        if let Some(head) = data.first_chunk::<64>() {
+            let has_container = head[GTPU_AT] & 4 != 0;
+            for (endpoint, heads) in &self.tunnel_heads {
+                if heads[usize::from(has_container)].is_of(head) {
+                    return read_tunnelled(*endpoint, head, data.len(), has_container, arrived);
+                }
+            }
+        }
+        self.read_plain(ports, data, arrived)
+    }
+
+    /// Reads a frame that is not from a tunnel.
+    #[inline(always)]
+    fn read_plain(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<()> {
+        let instance = self.instance?;
+        let head = *data.first_chunk::<16>()?;
+        let packet = &data[IP_AT..];
+        if self.v4.is_of(head) {
+            let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+            let total = usual_ipv4(header, packet.len())?;
+            let dst = be32(header, 16);
+            if header[8] <= 1 || !ports.is_routed_v4(dst) {
+                return None;
+            }
+            arrived.key = SessionKey::ipv4(instance, Ipv4Addr::from_bits(dst));
+            arrived.available = total;
+        } else {
+            let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
+            let total = usual_ipv6(header, packet.len())?;
+            let dst = be128(header, 24);
+            if !self.v6.is_of(head) || header[7] <= 1 || !ports.is_routed_v6(dst) {
+                return None;
+            }
+            arrived.key = SessionKey::ipv6(instance, Ipv6Addr::from_bits(dst));
+            arrived.available = total;
+        }
+        arrived.offset = octets(IP_AT);
+        arrived.way = StraightWay::DOWN;
+        arrived.kind = Kind::Usual;
+        Some(())
+    }
+}
+
+/// Reads a frame of a tunnel, the shape of whose first octets was found good.
+#[inline(always)]
+fn read_tunnelled(
+    endpoint: EndpointId,
+    head: &[u8; 64],
+    len: usize,
+    has_container: bool,
+    arrived: &mut Arrived,
+) -> Option<()> {
+    let total = be16(head, IP_AT + 2);
+    let length = be16(head, GTPU_AT + 2);
+    // Usually nothing follows the inmost packet: then all lengths say the same.
+    let others =
+        [usize::from(be16(head, UDP_AT + 4)) + ipv4::HEADER_LEN, usize::from(length) + (PACKET_AT - IP_AT)];
+    let total = usize::from(total);
+    let consumed = if has_container { octets(CONTAINER) } else { 0 };
+    let lengths_agree = others == [total; 2] && IP_AT + total <= len && length >= consumed;
+    if !lengths_agree || !is_sound_ipv4(&head[IP_AT..]) {
+        return None;
+    }
+    arrived.key = SessionKey::tunnel(endpoint, Teid(be32(head, GTPU_AT + 4)));
+    arrived.offset = octets(PACKET_AT) + consumed;
+    arrived.available = length - consumed;
+    arrived.way = StraightWay::UP;
+    arrived.kind = Kind::Usual;
+    Some(())
+}
+
+/// A length of headers.
+#[allow(clippy::cast_possible_truncation)] // Far below.
+const fn octets(len: usize) -> u16 {
+    assert!(len < 256);
+    len as u16
+}
+
+/// Whether the checksum of an IPv4 header without options is right.
+///
+/// One's-complement sums are sums modulo 0xffff, in whatever order the octets of a word lie (RFC 1071 2 (B)), and of
+/// however long words; a header is not all zeros. So its sum must be divisible by 0xffff, which a multiplication by the
+/// inverse of that tells.
+#[inline(always)]
+fn is_sound_ipv4(header: &[u8]) -> bool {
+    const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+    const { assert!(INVERSE.wrapping_mul(0xffff) == 1) };
+    let words = header[..ipv4::HEADER_LEN].as_chunks::<4>().0;
+    let sum: u64 = words.iter().map(|&word| u64::from(u32::from_ne_bytes(word))).sum();
+    sum.wrapping_mul(INVERSE) <= u64::MAX / 0xffff
+}
+
+/// The total length of an IPv4 packet without options, whose header is in order.
+#[inline(always)]
+pub(super) fn usual_ipv4(header: &[u8; ipv4::HEADER_LEN], available: usize) -> Option<u16> {
+    let total = be16(header, 2);
+    let in_order =
+        header[0] == 0x45 && total >= 20 && usize::from(total) <= available && is_sound_ipv4(header);
+    in_order.then_some(total)
+}
+
+/// The total length of an IPv6 packet without extension headers, whose header is in order.
+#[inline(always)]
+pub(super) fn usual_ipv6(header: &[u8; ipv6::HEADER_LEN], available: usize) -> Option<u16> {
+    let total = be16(header, 4).checked_add(40)?;
+    let plain = matches!(IpProtocol(header[6]), IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV6);
+    // A length of zero would announce a jumbogram, or nothing at all.
+    (header[0] >> 4 == 6 && plain && total > 40 && usize::from(total) <= available).then_some(total)
+}
+
+#[inline(always)]
+pub(super) fn be16(octets: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([octets[at], octets[at + 1]])
+}
+
+#[inline(always)]
+pub(super) fn be32(octets: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
+}
+
+#[inline(always)]
+pub(super) fn be64(octets: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&octets[at..at + 8]);
+    u64::from_be_bytes(word)
+}
+
+#[inline(always)]
+pub(super) fn be128(octets: &[u8], at: usize) -> u128 {
+    u128::from(be64(octets, at)) << 64 | u128::from(be64(octets, at + 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use kaido_wire::checksum;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_header_checksum_is_judged_as_by_adding_up(
+            mut header: [u8; ipv4::HEADER_LEN],
+            wrong in prop::option::of((0..ipv4::HEADER_LEN, 1u8..)),
+        ) {
+            header[0] = 0x45;
+            header[10..12].fill(0);
+            let sum = checksum::checksum(&header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            prop_assert!(is_sound_ipv4(&header));
+            if let Some((at, change)) = wrong {
+                header[at] ^= change;
+            }
+            prop_assert_eq!(is_sound_ipv4(&header), checksum::checksum(&header) == 0);
+        }
+
+        #[test]
+        fn a_head_is_judged_as_octet_by_octet(
+            mut octets: [u8; 64], mask: [u8; 64], change in prop::option::of((0..64usize, 1u8..)),
+        ) {
+            let value: [u8; 64] = std::array::from_fn(|at| octets[at] & mask[at]);
+            let head = Head { mask, value };
+            prop_assert!(head.is_of(&octets));
+            if let Some((at, bits)) = change {
+                octets[at] ^= bits;
+                prop_assert_eq!(head.is_of(&octets), bits & mask[at] == 0);
+            }
+        }
+    }
+}
