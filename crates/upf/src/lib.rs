@@ -9,11 +9,13 @@
 //! - [`rules`]: what a control plane asks for, in the standard's terms;
 //! - [`control`]: sessions and the rule compiler;
 //! - [`record`]: what rules become;
+//! - [`classify`]: which of many rules a packet matches;
 //! - [`fastpath`]: what a datapath in the kernel takes over;
 //! - [`node`]: settings, and what control and workers share;
 //! - [`mod@path`]: the packet path of a worker;
 //! - [`mod@usage`] has the counters.
 
+pub mod classify;
 pub mod control;
 pub mod fastpath;
 pub mod node;

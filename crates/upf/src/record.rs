@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_table::Key;
 
+use crate::classify::Classifier;
 use crate::rules::{ApplyAction, Ipv6Prefix, PdrId, SdfFilter, Teid};
 pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
 use crate::usage::UsageSlot;
@@ -225,6 +226,8 @@ pub enum Rules<'r> {
 struct Wide {
     ue: UeAddresses,
     rules: Box<[FilteredRule]>,
+    /// Where there are many rules.
+    classifier: Option<Box<Classifier>>,
 }
 
 /// Usage counters that fold into a record: as many as control planes in the field ask for.
@@ -313,7 +316,11 @@ impl Record {
             return folded;
         }
         Self {
-            wide: Some(Box::new(Wide { ue, rules: rules.into() })),
+            wide: Some(Box::new(Wide {
+                ue,
+                classifier: Classifier::new(&rules).map(Box::new),
+                rules: rules.into(),
+            })),
             ..Self::empty(session, Flags(0).with(Flags::UPLINK, direction == Direction::Uplink))
         }
     }
@@ -441,6 +448,12 @@ impl Record {
             Some(wide) => Rules::Filtered(&wide.rules),
             None => Rules::One(self.action(tunnels)),
         }
+    }
+
+    /// The index of the rules, where there are many.
+    #[inline]
+    pub(crate) fn classifier(&self) -> Option<&Classifier> {
+        self.wide.as_ref()?.classifier.as_deref()
     }
 
     fn action(&self, tunnels: &Tunnels) -> Action {

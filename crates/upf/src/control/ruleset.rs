@@ -24,6 +24,8 @@ pub(crate) struct RuleSet {
 
 /// The type of the SDF Filter element (TS 29.244 8.1.1).
 const SDF_FILTER: u16 = 23;
+/// Most SDF filters in a session.
+const FILTERS_MAX: usize = 1024;
 /// Most rules of each kind in a session.
 const RULES_MAX: usize = 256;
 
@@ -104,7 +106,13 @@ impl RuleSet {
                 self.filters.insert(id, filter.clone());
             }
         }
+        let mut count = 0;
         for pdr in self.pdrs.values() {
+            count += pdr.pdi.sdf_filters.len() + pdr.pdi.sdf_filter_ids.len();
+            if count > FILTERS_MAX {
+                let detail = format!("more than {FILTERS_MAX} SDF filters in a session");
+                return Err(Rejection::new(Cause::NoResourcesAvailable, detail).rule(RuleId::Pdr(pdr.id)));
+            }
             if let Some(id) = pdr.pdi.sdf_filter_ids.iter().find(|id| !self.filters.contains_key(id)) {
                 let detail = format!("PDR {}: the session has no SDF filter {id}", pdr.id);
                 return Err(Rejection::new(Cause::MandatoryIeIncorrect, detail)

@@ -207,7 +207,7 @@ impl Worker {
         let tunnel = match record.rules(&node.tunnels) {
             Rules::One(action) => action.open_tunnel(),
             Rules::Filtered(rules) => {
-                super::forward::matching(rules, record, arrival.qfi, &packet, frame.data())
+                super::detect::matching(rules, record, arrival.qfi, &packet, frame.data())
                     .and_then(|rule| rule.action.open_tunnel())
             }
         };

@@ -5,19 +5,16 @@ use std::time::Instant;
 
 use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
 use kaido_table::Guard;
-use kaido_wire::IpProtocol;
 
 use super::Worker;
 use super::answer::Complaint;
+use super::detect::matching;
 use super::emit;
 use super::hold::Buffered;
 use super::outer::OuterTemplate;
 use super::parse::{Packet, is_not_routed, is_own};
 use crate::node::WorkerEvent;
-use crate::record::{
-    Action, Destination, Direction, FilteredRule, Record, Rules, SessionKey, Tunnel, UeAddresses,
-};
-use crate::rules::SdfFilter;
+use crate::record::{Action, Destination, Direction, Record, Rules, SessionKey, Tunnel};
 
 /// How a packet came in.
 #[derive(Clone, Copy, Debug)]
@@ -289,54 +286,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// The first rule, by precedence, that a packet matches.
-pub(super) fn matching<'r>(
-    rules: &'r [FilteredRule],
-    record: &Record,
-    qfi: Option<u8>,
-    packet: &Packet,
-    data: &[u8],
-) -> Option<&'r FilteredRule> {
-    rules.iter().find(|rule| {
-        let flow = rule.qfis.is_none_or(|qfis| qfi.is_some_and(|qfi| qfis >> (qfi & 63) & 1 != 0));
-        let ue = rule.ue.is_none_or(|ue| is_ue(&ue, record.direction(), packet));
-        let filter = rule.sdf.is_empty() || rule.sdf.iter().any(|sdf| sdf_matches(sdf, record, packet, data));
-        flow && ue && filter
-    })
-}
-
-fn is_ue(ue: &UeAddresses, direction: Direction, packet: &Packet) -> bool {
-    ue.admits(match direction {
-        Direction::Uplink => packet.src,
-        Direction::Downlink => packet.dst,
-    })
-}
-
-/// Whether a packet satisfies a filter, written as the downlink sees it (TS 29.244 5.2.1A.2A).
-fn sdf_matches(sdf: &SdfFilter, record: &Record, packet: &Packet, data: &[u8]) -> bool {
-    let ports = packet.ports(data);
-    let (src_port, dst_port) = ports.unzip();
-    let ((remote, remote_port), (local, local_port)) = match record.direction() {
-        Direction::Downlink => ((packet.src, src_port), (packet.dst, dst_port)),
-        Direction::Uplink => ((packet.dst, dst_port), (packet.src, src_port)),
-    };
-    sdf.protocol.is_none_or(|protocol| protocol == packet.protocol.0)
-        && sdf.remote.matches(remote, remote_port)
-        && sdf.local.matches(local, local_port)
-        && sdf.tos.is_none_or(|(value, mask)| packet.tos & mask == value & mask)
-        && sdf.flow_label.is_none_or(|label| packet.flow_label == Some(label))
-        && sdf.spi.is_none_or(|spi| security_parameter_index(packet, data) == Some(spi))
-}
-
-/// The SPI of an ESP or AH packet (RFC 4303 2, RFC 4302 2).
-fn security_parameter_index(packet: &Packet, data: &[u8]) -> Option<u32> {
-    let at = match packet.protocol {
-        IpProtocol::ESP => packet.upper_offset,
-        IpProtocol::AH => packet.upper_offset + 4,
-        _ => return None,
-    };
-    let bytes = data.get(at..)?.first_chunk::<4>()?;
-    (!packet.is_fragment).then(|| u32::from_be_bytes(*bytes))
 }

@@ -11,6 +11,7 @@
 //! ```
 
 mod answer;
+mod detect;
 mod emit;
 mod forward;
 mod hold;

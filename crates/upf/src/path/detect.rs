@@ -1,0 +1,79 @@
+//! Packet detection (TS 29.244 5.2.1): the rule that a packet matches, by precedence.
+
+use kaido_wire::IpProtocol;
+
+use super::parse::Packet;
+use crate::classify::Flow;
+use crate::record::{Direction, FilteredRule, Record, UeAddresses};
+use crate::rules::SdfFilter;
+
+/// The first rule, by precedence, that a packet matches.
+pub(super) fn matching<'r>(
+    rules: &'r [FilteredRule],
+    record: &'r Record,
+    qfi: Option<u8>,
+    packet: &Packet,
+    data: &[u8],
+) -> Option<&'r FilteredRule> {
+    let flow = flow(record.direction(), qfi, packet, data);
+    match record.classifier() {
+        Some(classifier) => {
+            let found = classifier.find(&flow, |candidate| {
+                let rule = &rules[candidate.rule];
+                let filter = candidate.filter.and_then(|at| rule.sdf.get(at));
+                is_own(rule, record, packet, &flow)
+                    && filter.is_none_or(|sdf| sdf_matches(sdf, &flow, packet, data))
+            });
+            found.map(|candidate| &rules[candidate.rule])
+        }
+        None => rules.iter().find(|rule| {
+            is_own(rule, record, packet, &flow)
+                && (rule.sdf.is_empty() || rule.sdf.iter().any(|sdf| sdf_matches(sdf, &flow, packet, data)))
+        }),
+    }
+}
+
+/// The flow of a packet, as the downlink sees it.
+fn flow(direction: Direction, qfi: Option<u8>, packet: &Packet, data: &[u8]) -> Flow {
+    let ports = packet.ports(data);
+    let (remote, local, ports) = match direction {
+        Direction::Downlink => (packet.src, packet.dst, ports),
+        Direction::Uplink => (packet.dst, packet.src, ports.map(|(src, dst)| (dst, src))),
+    };
+    Flow { remote, local, protocol: packet.protocol.0, ports, qfi }
+}
+
+/// Whether a packet satisfies what a rule asks for beside its filters.
+fn is_own(rule: &FilteredRule, record: &Record, packet: &Packet, flow: &Flow) -> bool {
+    rule.qfis.is_none_or(|qfis| flow.qfi.is_some_and(|qfi| qfis >> (qfi & 63) & 1 != 0))
+        && rule.ue.is_none_or(|ue| is_ue(&ue, record.direction(), packet))
+}
+
+fn is_ue(ue: &UeAddresses, direction: Direction, packet: &Packet) -> bool {
+    ue.admits(match direction {
+        Direction::Uplink => packet.src,
+        Direction::Downlink => packet.dst,
+    })
+}
+
+/// Whether a packet satisfies a filter, written as the downlink sees it (TS 29.244 5.2.1A.2A).
+fn sdf_matches(sdf: &SdfFilter, flow: &Flow, packet: &Packet, data: &[u8]) -> bool {
+    let (remote_port, local_port) = flow.ports.unzip();
+    sdf.protocol.is_none_or(|protocol| protocol == flow.protocol)
+        && sdf.remote.matches(flow.remote, remote_port)
+        && sdf.local.matches(flow.local, local_port)
+        && sdf.tos.is_none_or(|(value, mask)| packet.tos & mask == value & mask)
+        && sdf.flow_label.is_none_or(|label| packet.flow_label == Some(label))
+        && sdf.spi.is_none_or(|spi| security_parameter_index(packet, data) == Some(spi))
+}
+
+/// The SPI of an ESP or AH packet (RFC 4303 2, RFC 4302 2).
+fn security_parameter_index(packet: &Packet, data: &[u8]) -> Option<u32> {
+    let at = match packet.protocol {
+        IpProtocol::ESP => packet.upper_offset,
+        IpProtocol::AH => packet.upper_offset + 4,
+        _ => return None,
+    };
+    let bytes = data.get(at..)?.first_chunk::<4>()?;
+    (!packet.is_fragment).then(|| u32::from_be_bytes(*bytes))
+}
