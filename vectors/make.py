@@ -529,7 +529,12 @@ def path() -> File:
         inner = ip4(UE_V4, WEB_V4, udp())
         for sport in (GTPU_PORT, 50123):
             elements = raw(IE_TEIDI(TEIDI=0xDEADBEEF)) + struct.pack("!BH", 133, len(local)) + local
-            indication = to_gnb(numbered(26, elements), outer)
+            indication = numbered(26, elements)
+            if sport != GTPU_PORT:
+                # The port of the offending packet carries entropy: it is named (TS 29.281 5.2.2.1).
+                named = extension(struct.pack("!H", sport), 0)
+                indication = GTP_U_Header(gtp_type=26, E=1, S=1, next_ex=0x40) / Raw(named + elements)
+            indication = to_gnb(indication, outer)
             frame = from_gnb(gtpu(0xDEADBEEF, inner), outer, sport=sport)
             name = f"unknown TEID over IPv{outer} from port {sport}"
             file.step(name, "n3", frame, [("n3", indication)], "teid_unknown")

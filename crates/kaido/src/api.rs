@@ -70,6 +70,8 @@ pub(crate) struct Status {
     /// The workers, in the order of their numbers.
     pub(crate) per_worker: Vec<Worker>,
     pub(crate) peers: Vec<Peer>,
+    /// GTP-U peers that tunnels lead to, those that do not answer first; at most 1000.
+    pub(crate) paths: Vec<GtpuPath>,
     pub(crate) pfcp: Vec<Count>,
 }
 
@@ -153,6 +155,20 @@ pub(crate) struct Peer {
     pub(crate) address: String,
     pub(crate) up: bool,
     pub(crate) sessions: usize,
+}
+
+/// A GTP-U peer that tunnels lead to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GtpuPath {
+    pub(crate) peer: String,
+    /// Whether it answers; not known before the first answer.
+    pub(crate) up: Option<bool>,
+    pub(crate) tunnels: u32,
+    /// Echo Requests sent, and responses to them.
+    pub(crate) echo_requests: u64,
+    pub(crate) echo_responses: u64,
+    pub(crate) failures: u32,
+    pub(crate) restarts: u32,
 }
 
 /// A named count.

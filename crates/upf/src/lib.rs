@@ -11,12 +11,14 @@
 //! - [`record`]: what rules become;
 //! - [`classify`]: which of many rules a packet matches;
 //! - [`fastpath`]: what a datapath in the kernel takes over;
+//! - [`echo`]: what control and workers share of GTP-U path management;
 //! - [`node`]: settings, and what control and workers share;
 //! - [`mod@path`]: the packet path of a worker;
 //! - [`mod@usage`] has the counters.
 
 pub mod classify;
 pub mod control;
+pub mod echo;
 pub mod fastpath;
 pub mod node;
 pub mod path;

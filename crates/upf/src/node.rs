@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kaido_engine::PortId;
 use kaido_table::{Domain, RegionError, Table};
 
+use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
 use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels};
 use crate::rules::{PdrId, Teid};
 use crate::usage::{UsageCounters, UsageSlot};
@@ -112,6 +113,8 @@ pub struct NodeSettings {
     pub buffer_time_max: Duration,
     /// Error indications, ICMP errors and other answers to senders, per second and worker, of each kind.
     pub answers_per_second: u32,
+    /// GTP-U path management.
+    pub echo: EchoSettings,
 }
 
 impl Default for NodeSettings {
@@ -128,6 +131,7 @@ impl Default for NodeSettings {
             buffer_packets_max: 4096,
             buffer_time_max: Duration::from_secs(10),
             answers_per_second: 100,
+            echo: EchoSettings::default(),
         }
     }
 }
@@ -179,6 +183,15 @@ pub enum WorkerEvent {
         /// The peer.
         peer: IpAddr,
     },
+    /// A peer sent an Echo Response that was waited for.
+    EchoResponse {
+        /// The peer.
+        peer: IpAddr,
+        /// Its sequence number.
+        sequence: u16,
+        /// When the peer last restarted, in seconds since 1900, if it says.
+        restarted: Option<u32>,
+    },
 }
 
 /// What the control plane asks of the workers.
@@ -186,6 +199,13 @@ pub enum WorkerEvent {
 pub enum WorkerOrder {
     /// Send an End Marker into the tunnel (TS 29.281 7.3.2).
     EndMarker(Tunnel),
+    /// Send an Echo Request (TS 29.281 7.2.1).
+    EchoRequest {
+        /// To whom.
+        peer: IpAddr,
+        /// Its sequence number.
+        sequence: u16,
+    },
 }
 
 /// A session was changed, and packets of it may wait.
@@ -226,6 +246,10 @@ pub struct Node {
     pub tunnels: Tunnels,
     /// Usage counters.
     pub usage: UsageCounters,
+    /// Echo Responses that are waited for.
+    pub echoes: AwaitedEchoes,
+    /// When the node came up, as a Recovery Time Stamp.
+    pub recovery: u32,
     events: SyncSender<WorkerEvent>,
     /// Moves whenever a session that may hold buffered packets was changed.
     buffer_changes: AtomicU64,
@@ -262,6 +286,8 @@ impl Node {
             table,
             tunnels: Tunnels::default(),
             usage,
+            echoes: AwaitedEchoes::default(),
+            recovery: recovery_time_stamp(SystemTime::now()),
             events,
             buffer_changes: AtomicU64::new(0),
             changes: Mutex::default(),

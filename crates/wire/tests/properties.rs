@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_wire::gtpu::{
-    self, Element, Elements, Extensions, GtpuRepr, GtpuView, Message, MessageType, PduSession,
+    self, DownlinkInformation, Element, Elements, Extensions, GtpuRepr, GtpuView, Message, MessageType,
+    PduSession, UplinkInformation,
 };
 use kaido_wire::icmpv4::{self, Icmpv4ErrorPacket, Icmpv4Reason, Icmpv4Repr, Icmpv4View};
 use kaido_wire::icmpv6::{self, Icmpv6ErrorPacket, Icmpv6Reason, Icmpv6Repr, Icmpv6View};
@@ -70,6 +71,7 @@ fn read_gtpu(bytes: &[u8]) {
         let _ = (GtpuRepr::parse(&view), view.payload(), view.extensions().count());
     }
     let _ = (Message::parse(bytes), PduSession::parse(bytes));
+    let _ = (DownlinkInformation::parse(bytes), UplinkInformation::parse(bytes));
     let first = bytes.first().copied().unwrap_or(0x85);
     assert!(Extensions::new(first, bytes).count() <= usize::from(gtpu::EXTENSIONS_MAX) + 1);
     assert!(Elements::new(bytes).count() <= bytes.len());
@@ -336,11 +338,13 @@ proptest! {
 
     #[test]
     fn gtpu_messages_survive(sequence: u16, teid: u32, counter: u8, port in prop::option::of(any::<u16>()),
+                             restarted in prop::option::of(any::<u32>()),
                              peer in prop_oneof![v4().prop_map(IpAddr::V4), v6().prop_map(IpAddr::V6)],
                              types in data(256)) {
         for message in [
-            Message::EchoRequest { sequence },
-            Message::EchoResponse { sequence, recovery: counter },
+            Message::EchoRequest { sequence, restarted },
+            Message::EchoResponse { sequence, recovery: counter, restarted },
+            Message::TunnelStatus { sequence, teid, status: counter },
             Message::ErrorIndication { sequence, teid, peer, udp_port: port },
             Message::SupportedExtensionHeaders { sequence, types: &types },
             Message::EndMarker { teid },

@@ -56,6 +56,11 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
     findings.range(&config.pfcp.heartbeat_interval_s, "pfcp.heartbeat_interval_s", 1, 3600);
     findings.range(&config.pfcp.t1_ms, "pfcp.t1_ms", 10, 60_000);
     findings.range(&config.pfcp.n1, "pfcp.n1", 1, 10);
+    findings.range(&config.gtpu.echo_t3_ms, "gtpu.echo_t3_ms", 10, 60_000);
+    findings.range(&config.gtpu.echo_retries, "gtpu.echo_retries", 1, 10);
+    if *config.gtpu.echo_interval_s.get_ref() > 0 {
+        findings.range(&config.gtpu.echo_interval_s, "gtpu.echo_interval_s", 60, 86_400);
+    }
     let buffered = u64::from(*config.buffer.packets.get_ref()) * u64::from(*config.node.workers.get_ref());
     if buffered > u64::from(*config.node.frames.get_ref()) / 2 {
         findings.add(

@@ -9,7 +9,9 @@ mod reference;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use kaido_upf::echo::EchoSettings;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -252,7 +254,7 @@ pub(crate) enum Attach {
 }
 
 /// GTP-U.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GtpuConfig {
     /// Local addresses of tunnels; all of the `n3` and `n9` ports' own when empty.
@@ -266,6 +268,39 @@ pub(crate) struct GtpuConfig {
     /// Peers for which it is otherwise.
     #[serde(rename = "peer")]
     pub(crate) peers: Vec<GtpuPeerConfig>,
+    /// Seconds from one Echo Request to a peer to the next; 0 sends none.
+    pub(crate) echo_interval_s: Spanned<u32>,
+    /// T3-RESPONSE in milliseconds.
+    pub(crate) echo_t3_ms: Spanned<u32>,
+    /// N3-REQUESTS.
+    pub(crate) echo_retries: Spanned<u8>,
+}
+
+impl Default for GtpuConfig {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            source_port: SourcePort::default(),
+            udp_checksum_ipv4: false,
+            udp_zero_checksum_ipv6: false,
+            peers: Vec::new(),
+            echo_interval_s: unplaced(60),
+            echo_t3_ms: unplaced(3000),
+            echo_retries: unplaced(3),
+        }
+    }
+}
+
+impl GtpuConfig {
+    /// How the user plane manages its paths.
+    pub(crate) fn echo(&self) -> EchoSettings {
+        let seconds = u64::from(*self.echo_interval_s.get_ref());
+        EchoSettings {
+            interval: (seconds > 0).then(|| Duration::from_secs(seconds)),
+            t3: Duration::from_millis(u64::from(*self.echo_t3_ms.get_ref())),
+            n3: *self.echo_retries.get_ref(),
+        }
+    }
 }
 
 /// A network of GTP-U peers.

@@ -178,6 +178,27 @@ const FIELDS: &[Field] = &[
     ),
     (
         "gtpu",
+        "echo_interval_s",
+        "0, or 60 to 86400",
+        "60",
+        "Seconds from one Echo Request to a peer that tunnels lead to, to the next. 0 sends none. TS 29.281 7.2.1 allows no less than 60.",
+    ),
+    (
+        "gtpu",
+        "echo_t3_ms",
+        "10 to 60000",
+        "3000",
+        "T3-RESPONSE: milliseconds until an Echo Request that was not answered is sent again.",
+    ),
+    (
+        "gtpu",
+        "echo_retries",
+        "1 to 10",
+        "3",
+        "N3-REQUESTS: how often an Echo Request is sent in all before the path counts as failed, which the control planes are told.",
+    ),
+    (
+        "gtpu",
         "peer",
         "tables",
         "none",

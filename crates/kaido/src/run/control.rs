@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::{FramePool, PortId, PortTotals, WorkerCounters};
 use kaido_pfcp::{Endpoint, Moment, Transmit};
-use kaido_upf::control::{SessionSummary, Upf};
+use kaido_upf::control::{PathSummary, SessionSummary, Upf};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -26,6 +26,8 @@ const PACE: Duration = Duration::from_millis(10);
 const DATAGRAMS_A_TURN: usize = 256;
 /// Most sessions in one answer.
 const SESSIONS_LISTED_MAX: usize = 10_000;
+/// Most GTP-U paths in one answer.
+const PATHS_SHOWN_MAX: usize = 1000;
 /// How long control planes have to release their associations when the node stops.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
 
@@ -238,6 +240,7 @@ impl View<'_> {
             ports: ports.collect(),
             per_worker: workers::workers(self.workers, self.ports),
             peers: peers.collect(),
+            paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
             pfcp: pfcp.chain(strangers).collect(),
         }
     }
@@ -260,6 +263,18 @@ impl View<'_> {
             })
         };
         self.ports.iter().enumerate().flat_map(of_port).collect()
+    }
+}
+
+fn path(path: &PathSummary) -> api::GtpuPath {
+    api::GtpuPath {
+        peer: path.peer.to_string(),
+        up: path.up,
+        tunnels: path.tunnels,
+        echo_requests: path.requests,
+        echo_responses: path.responses,
+        failures: path.failures,
+        restarts: path.restarts,
     }
 }
 

@@ -175,6 +175,7 @@ impl Opened {
                     .map(|peer| (peer.prefix.addr, peer.prefix.len, peer.udp_checksum))
                     .collect(),
             },
+            echo: config.gtpu.echo(),
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: self.queues.len() > 1 || self.fast.is_some(),
             sessions_max: *config.node.sessions_max.get_ref(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use crate::api::{Answer, Question};
+use crate::api::{Answer, GtpuPath, Question};
 
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -131,6 +131,10 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
         })
         .collect();
     table(&["control plane", "address", "state", "sessions"], &peers);
+    if !status.paths.is_empty() {
+        println!();
+        paths(&status.paths);
+    }
     println!();
     let pfcp: Vec<_> =
         status.pfcp.iter().map(|count| vec![count.name.clone(), count.count.to_string()]).collect();
@@ -142,6 +146,28 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
         table(&["left by the kernel", "packets"], &handed);
     }
     Ok(())
+}
+
+/// The GTP-U part of `kaido status`.
+fn paths(paths: &[GtpuPath]) {
+    let row = |path: &GtpuPath| {
+        let state = match path.up {
+            Some(true) => "up",
+            Some(false) => "down",
+            None => "asked",
+        };
+        vec![
+            path.peer.clone(),
+            state.to_owned(),
+            path.tunnels.to_string(),
+            path.echo_requests.to_string(),
+            path.echo_responses.to_string(),
+            path.failures.to_string(),
+            path.restarts.to_string(),
+        ]
+    };
+    let rows: Vec<_> = paths.iter().map(row).collect();
+    table(&["gtp-u peer", "state", "tunnels", "echo requests", "responses", "failures", "restarts"], &rows);
 }
 
 /// `kaido sessions`.

@@ -106,8 +106,8 @@ impl Gnb {
         match message_type {
             MessageType::ECHO_REQUEST => {
                 count(&self.counters.echo_requests);
-                if let Ok(Message::EchoRequest { sequence }) = Message::parse(datagram) {
-                    self.send(&Message::EchoResponse { sequence, recovery: 0 }, from);
+                if let Ok(Message::EchoRequest { sequence, .. }) = Message::parse(datagram) {
+                    self.send(&Message::EchoResponse { sequence, recovery: 0, restarted: None }, from);
                 }
             }
             MessageType::END_MARKER => count(&self.counters.end_markers),

@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use super::Upf;
 use super::compile::far_ends;
-use crate::node::WorkerEvent;
+use super::paths::{EchoRequest, PathSummary};
+use crate::node::{WorkerEvent, WorkerOrder};
 use crate::rules::{SessionEvent, UsageReportTrigger};
 
 impl Upf {
@@ -32,6 +33,9 @@ impl Upf {
                     out.push(SessionEvent::DownlinkData { seid: session.seid, pdr_id: pdr });
                 }
             }
+            WorkerEvent::EchoResponse { peer, sequence, restarted } => {
+                self.far_ends.paths.answered(peer, sequence, restarted);
+            }
             WorkerEvent::ErrorIndication { teid, peer } => {
                 for index in self.far_ends.candidates((teid, peer)) {
                     if let Some(session) = self.sessions.get(index)
@@ -42,6 +46,23 @@ impl Upf {
                 }
             }
         }
+    }
+
+    /// Asks the peers whose time has come whether they are there.
+    pub(super) fn turn_paths(&mut self, now: SystemTime) {
+        let (requests, given_up) = self.far_ends.paths.turn(now);
+        for peer in given_up {
+            self.node.echoes.forget(peer);
+        }
+        for EchoRequest { peer, sequence } in requests {
+            self.node.echoes.expect(peer, sequence);
+            self.node.order(WorkerOrder::EchoRequest { peer, sequence });
+        }
+    }
+
+    /// The GTP-U paths in use, failed ones first, at most `limit`.
+    pub fn paths(&self, limit: usize) -> Vec<PathSummary> {
+        self.far_ends.paths.summaries(limit)
     }
 
     /// Reports whose period has ended.

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use hashbrown::HashTable;
 use kaido_table::Seed;
 
+use super::paths::Paths;
+use crate::echo::EchoSettings;
 use crate::record::SessionIndex;
 use crate::rules::Teid;
 
@@ -18,6 +20,8 @@ pub(super) type FarEnd = (Teid, IpAddr);
 pub(super) struct FarEnds {
     seed: Seed,
     users: HashTable<User>,
+    /// The paths that the tunnels share.
+    pub(super) paths: Paths,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +38,8 @@ impl User {
 }
 
 impl FarEnds {
-    pub(super) fn new() -> Self {
-        Self { seed: Seed::random(), users: HashTable::new() }
+    pub(super) fn new(echo: EchoSettings) -> Self {
+        Self { seed: Seed::random(), users: HashTable::new(), paths: Paths::new(echo) }
     }
 
     #[allow(clippy::cast_possible_truncation)] // Half of the hash is enough, and splitting an address.
@@ -52,12 +56,14 @@ impl FarEnds {
     pub(super) fn change(&mut self, session: SessionIndex, from: &BTreeSet<FarEnd>, to: &BTreeSet<FarEnd>) {
         for gone in from.difference(to) {
             let user = self.user(*gone, session);
+            self.paths.leave(gone.1);
             if let Ok(entry) = self.users.find_entry(user.spread(), |other| *other == user) {
                 entry.remove();
             }
         }
         for new in to.difference(from) {
             let user = self.user(*new, session);
+            self.paths.join(new.1);
             self.users.insert_unique(user.spread(), user, |user| user.spread());
         }
     }
@@ -78,7 +84,7 @@ mod tests {
     fn far_ends_find_their_sessions_until_they_change() {
         let far_end = |teid, host| (Teid(teid), IpAddr::from([10, 0, 0, host]));
         let set = |ends: &[FarEnd]| ends.iter().copied().collect::<BTreeSet<_>>();
-        let mut ends = FarEnds::new();
+        let mut ends = FarEnds::new(EchoSettings::default());
         ends.change(SessionIndex(1), &set(&[]), &set(&[far_end(1, 1), far_end(2, 1)]));
         ends.change(SessionIndex(2), &set(&[]), &set(&[far_end(1, 1), far_end(1, 2)]));
         let mut users = ends.candidates(far_end(1, 1));
@@ -90,5 +96,6 @@ mod tests {
         ends.change(SessionIndex(2), &set(&[far_end(1, 1), far_end(1, 2)]), &set(&[]));
         ends.change(SessionIndex(1), &set(&[far_end(2, 1)]), &set(&[]));
         assert!(ends.users.is_empty());
+        assert!(ends.paths.summaries(9).iter().all(|path| path.tunnels == 0));
     }
 }

@@ -10,6 +10,7 @@ mod events;
 mod far_ends;
 mod kernel;
 mod meter;
+mod paths;
 mod pool;
 mod ruleset;
 mod session;
@@ -28,6 +29,7 @@ use self::compile::{all_keys, far_ends};
 use self::far_ends::FarEnds;
 use self::kernel::Kernel;
 use self::meter::Meter;
+pub use self::paths::PathSummary;
 pub use self::pool::UePool;
 use self::pool::{Lease, UePools, UsageSlots};
 use self::ruleset::RuleSet;
@@ -38,7 +40,7 @@ use crate::node::{BufferChange, Node, WorkerEvent};
 use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified,
-    Rejection, RuleId, Seid, SessionEvent, SessionService, Urr, UrrId, UsageReportTrigger, Volume,
+    PathEvent, Rejection, RuleId, Seid, SessionEvent, SessionService, Urr, UrrId, UsageReportTrigger, Volume,
 };
 use crate::usage::UsageSlot;
 
@@ -78,13 +80,13 @@ impl Upf {
         Ok(Self {
             reader: node.domain.reader()?,
             slots: UsageSlots::new(node.usage.len()),
+            far_ends: FarEnds::new(node.settings.echo),
             node,
             events,
             sessions: Sessions::default(),
             secret: Seed::random(),
             issued: 0,
             ue_pools: UePools::new(ue_pools),
-            far_ends: FarEnds::new(),
             calendar: BTreeSet::new(),
             kernel: None,
         })
@@ -352,7 +354,12 @@ impl SessionService for Upf {
             self.event(event, now, &mut out);
         }
         self.turn_kernel(now);
+        self.turn_paths(now);
         self.periodic(now, limit, &mut out);
         out
+    }
+
+    fn poll_paths(&mut self, limit: usize) -> Vec<PathEvent> {
+        self.far_ends.paths.take_events(limit)
     }
 }

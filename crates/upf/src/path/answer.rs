@@ -50,13 +50,8 @@ impl Worker {
             return out.drop(port, frame, DropReason::ExtensionUnsupported);
         }
         match outer.header.message_type {
-            MessageType::ECHO_REQUEST => {
-                let sequence = outer.header.sequence.unwrap_or(0);
-                let response = Message::EchoResponse { sequence, recovery: 0 };
-                self.answer(outer, outer.src_port, &response, port, out);
-                out.release(frame);
-            }
-            MessageType::ECHO_RESPONSE | MessageType::SUPPORTED_EXTENSION_HEADERS => {
+            MessageType::ECHO_REQUEST | MessageType::ECHO_RESPONSE => self.echo(outer, port, frame, out),
+            MessageType::SUPPORTED_EXTENSION_HEADERS | MessageType::TUNNEL_STATUS => {
                 out.drop(port, frame, DropReason::GtpuSignalling);
             }
             MessageType::END_MARKER => out.drop(port, frame, DropReason::EndMarker),
@@ -84,7 +79,8 @@ impl Worker {
                 sequence: 0,
                 teid: outer.header.teid,
                 peer: self.node.settings.endpoints[usize::from(outer.endpoint.0)],
-                udp_port: None,
+                // Only a port that carries the flow's entropy tells flows apart (TS 29.281 5.2.2.1).
+                udp_port: Some(outer.src_port).filter(|&port| port != UDP_PORT),
             };
             self.answer(outer, UDP_PORT, &indication, port, out);
         }
@@ -109,6 +105,37 @@ impl Worker {
         let message = Message::EndMarker { teid: tunnel.teid.0 };
         let on_behalf_of = self.gtpu_port();
         self.send_message(Ends { src, dst: tunnel.shape.peer }, UDP_PORT, &message, on_behalf_of, out);
+    }
+
+    /// Answers an Echo Request; tells the control plane of a response that it waits for (TS 29.281 7.2).
+    fn echo(&mut self, outer: &Outer, port: PortId, frame: Frame, out: &mut Output<'_>) {
+        let message = frame.data().get(outer.gtpu_offset..).unwrap_or_default();
+        match Message::parse(message) {
+            Ok(Message::EchoRequest { sequence, restarted }) => {
+                // Who knows the element is told; others might stumble over it.
+                let restarted = restarted.map(|_| self.node.recovery);
+                let response = Message::EchoResponse { sequence, recovery: 0, restarted };
+                self.answer(outer, outer.src_port, &response, port, out);
+                out.release(frame);
+            }
+            Ok(Message::EchoResponse { sequence, restarted, .. }) => {
+                let peer = outer.src;
+                if self.node.echoes.take(peer, sequence) {
+                    self.tell(WorkerEvent::EchoResponse { peer, sequence, restarted });
+                }
+                out.drop(port, frame, DropReason::GtpuSignalling);
+            }
+            _ => out.drop(port, frame, DropReason::GtpuMalformed),
+        }
+    }
+
+    /// Sends an Echo Request, if there is an address of ours to send it from.
+    pub(super) fn echo_request(&mut self, peer: IpAddr, sequence: u16, out: &mut Output<'_>) {
+        let own = self.node.settings.endpoints.iter().find(|own| own.is_ipv4() == peer.is_ipv4());
+        let Some(&src) = own else { return };
+        let message = Message::EchoRequest { sequence, restarted: None };
+        let on_behalf_of = self.gtpu_port();
+        self.send_message(Ends { src, dst: peer }, UDP_PORT, &message, on_behalf_of, out);
     }
 
     /// The port to which drops of our own GTP-U messages are counted.

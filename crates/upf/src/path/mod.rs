@@ -236,6 +236,7 @@ impl Function for Path {
         for order in worker.node.take_orders() {
             match order {
                 WorkerOrder::EndMarker(tunnel) => worker.end_marker(&tunnel, out),
+                WorkerOrder::EchoRequest { peer, sequence } => worker.echo_request(peer, sequence, out),
             }
         }
         let changes = worker.node.buffer_changes();

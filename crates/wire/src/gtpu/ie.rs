@@ -15,9 +15,19 @@ const RECOVERY: u8 = 14;
 const TEID_DATA_I: u8 = 16;
 const PEER_ADDRESS: u8 = 133;
 const EXTENSION_HEADER_TYPE_LIST: u8 = 141;
+const TUNNEL_STATUS_INFORMATION: u8 = 230;
+const RECOVERY_TIME_STAMP: u8 = 231;
 
 /// The address a G-PDU was sent to (TS 29.281 clause 8.4).
 pub type PeerAddress = IpAddr;
+
+/// Flags of a tunnel status information element (TS 29.281 clause 8.7); the others are spare.
+pub mod tunnel_status {
+    /// SPOC: start pause of charging.
+    pub const START_PAUSE_OF_CHARGING: u8 = 1 << 0;
+    /// EPOC: end pause of charging.
+    pub const END_PAUSE_OF_CHARGING: u8 = 1 << 1;
+}
 
 /// One information element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +40,10 @@ pub enum Element<'a> {
     PeerAddress(PeerAddress),
     /// 141: extension types the sender supports (TS 29.281 clause 8.5).
     ExtensionHeaderTypeList(&'a [u8]),
+    /// 230: what happened to the tunnel, flags of [`tunnel_status`] (TS 29.281 clause 8.7).
+    TunnelStatusInformation(u8),
+    /// 231: when the sender last restarted, in seconds since 1900 (TS 29.281 clause 8.8).
+    RecoveryTimeStamp(u32),
     /// Any other TLV element, such as 255, the private extension (TS 29.281 clause 8.6).
     Unknown {
         /// Its type, 128 or above.
@@ -45,9 +59,10 @@ impl Element<'_> {
         match self {
             Self::Recovery(_) => 2,
             Self::TeidDataI(_) => 5,
-            Self::PeerAddress(IpAddr::V4(_)) => 7,
+            Self::PeerAddress(IpAddr::V4(_)) | Self::RecoveryTimeStamp(_) => 7,
             Self::PeerAddress(IpAddr::V6(_)) => 19,
             Self::ExtensionHeaderTypeList(types) => 2 + types.len(),
+            Self::TunnelStatusInformation(_) => 4,
             Self::Unknown { value, .. } => 3 + value.len(),
         }
     }
@@ -68,8 +83,17 @@ impl Element<'_> {
                 octets[1] = u8::try_from(types.len()).map_err(|_| Error::Range)?;
                 put(octets, 2, types);
             }
+            Self::TunnelStatusInformation(flags) => tlv(octets, TUNNEL_STATUS_INFORMATION, &[flags])?,
+            Self::RecoveryTimeStamp(stamp) => tlv(octets, RECOVERY_TIME_STAMP, &stamp.to_be_bytes())?,
             Self::Unknown { kind, value } => {
-                if kind < 0x80 || matches!(kind, PEER_ADDRESS | EXTENSION_HEADER_TYPE_LIST) {
+                let is_known = matches!(
+                    kind,
+                    PEER_ADDRESS
+                        | EXTENSION_HEADER_TYPE_LIST
+                        | TUNNEL_STATUS_INFORMATION
+                        | RECOVERY_TIME_STAMP
+                );
+                if kind < 0x80 || is_known {
                     return Err(Error::Range);
                 }
                 tlv(octets, kind, value)?;
@@ -112,13 +136,26 @@ impl<'a> Elements<'a> {
             [kind @ 0x80..=0xff, _, _, ..] if kind != EXTENSION_HEADER_TYPE_LIST => {
                 let end = 3 + usize::from(u16_at(octets, 1));
                 let value = octets.get(3..end).ok_or(Error::Truncated)?;
-                let element =
-                    if kind == PEER_ADDRESS { peer(value)? } else { Element::Unknown { kind, value } };
-                Ok((element, end))
+                Ok((tlv_element(kind, value)?, end))
             }
             [RECOVERY | TEID_DATA_I | 0x80..=0xff, ..] => Err(Error::Truncated),
             _ => Err(Error::Element),
         }
+    }
+}
+
+/// Of values longer than their element, the octets behind are passed over (TS 29.281 clause 8.1).
+fn tlv_element(kind: u8, value: &[u8]) -> Result<Element<'_>, Error> {
+    match kind {
+        PEER_ADDRESS => peer(value),
+        TUNNEL_STATUS_INFORMATION => {
+            value.first().map(|flags| Element::TunnelStatusInformation(*flags)).ok_or(Error::Element)
+        }
+        RECOVERY_TIME_STAMP => {
+            let stamp = value.first_chunk().ok_or(Error::Element)?;
+            Ok(Element::RecoveryTimeStamp(u32::from_be_bytes(*stamp)))
+        }
+        _ => Ok(Element::Unknown { kind, value }),
     }
 }
 
@@ -152,9 +189,9 @@ mod tests {
 
     #[test]
     fn walks_and_emits_every_element() {
-        let bytes = hex(
-            "0e00 10deadbeef 8500040a640301 850010fd000003000000000000000000000001 8d0285c0 ff0003000001",
-        );
+        let bytes =
+            hex("0e00 10deadbeef 8500040a640301 850010fd000003000000000000000000000001 8d0285c0 e6000101 \
+             e70004e9000001 ff0003000001");
         let found: Vec<_> = Elements::new(&bytes).collect::<Result<_, _>>().unwrap();
         let expected = [
             Element::Recovery(0),
@@ -162,6 +199,8 @@ mod tests {
             Element::PeerAddress(IpAddr::V4(Ipv4Addr::new(10, 100, 3, 1))),
             Element::PeerAddress(IpAddr::V6(Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, 1))),
             Element::ExtensionHeaderTypeList(&[0x85, 0xc0]),
+            Element::TunnelStatusInformation(tunnel_status::START_PAUSE_OF_CHARGING),
+            Element::RecoveryTimeStamp(0xe900_0001),
             Element::Unknown { kind: 255, value: &[0, 0, 1] },
         ];
         assert_eq!(found, expected);
@@ -184,6 +223,8 @@ mod tests {
             ("8d", Error::Truncated),
             ("8d0185 8d0285", Error::Truncated),
             ("0f00", Error::Element),
+            ("e60000", Error::Element),
+            ("e70003e90000", Error::Element),
         ];
         for (bytes, error) in cases {
             let bytes = hex(bytes);

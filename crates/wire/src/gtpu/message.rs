@@ -17,6 +17,8 @@ pub enum Message<'a> {
     EchoRequest {
         /// Sequence number, returned in the response.
         sequence: u16,
+        /// When the sender last restarted, in seconds since 1900; few say.
+        restarted: Option<u32>,
     },
     /// Type 2 (clause 7.2.2).
     EchoResponse {
@@ -24,6 +26,8 @@ pub enum Message<'a> {
         sequence: u16,
         /// Restart counter; zero, and ignored by the receiver.
         recovery: u8,
+        /// As in the request.
+        restarted: Option<u32>,
     },
     /// Type 26 (clause 7.3.1).
     ErrorIndication {
@@ -43,6 +47,15 @@ pub enum Message<'a> {
         /// The types supported; see [`super::UNDERSTOOD`].
         types: &'a [u8],
     },
+    /// Type 253 (clause 7.3.3).
+    TunnelStatus {
+        /// Zero when sent; ignored by the receiver.
+        sequence: u16,
+        /// The tunnel spoken of.
+        teid: u32,
+        /// What happened to it, flags of [`super::tunnel_status`].
+        status: u8,
+    },
     /// Type 254 (clause 7.3.2).
     EndMarker {
         /// The tunnel that ends.
@@ -59,13 +72,20 @@ impl<'a> Message<'a> {
         let elements = Elements::new(body.get(..found.payload_len.into()).ok_or(Error::Length)?);
         let sequence = found.sequence.unwrap_or(0);
         match found.message_type {
-            MessageType::ECHO_REQUEST => Ok(Self::EchoRequest { sequence }),
+            MessageType::ECHO_REQUEST => Ok(Self::EchoRequest { sequence, restarted: restarted(elements)? }),
             MessageType::ECHO_RESPONSE => {
-                let recovery = first(elements, |element| match element {
+                let recovery = first(elements.clone(), |element| match element {
                     Element::Recovery(counter) => Some(counter),
                     _ => None,
                 })?;
-                Ok(Self::EchoResponse { sequence, recovery })
+                Ok(Self::EchoResponse { sequence, recovery, restarted: restarted(elements)? })
+            }
+            MessageType::TUNNEL_STATUS => {
+                let status = first(elements, |element| match element {
+                    Element::TunnelStatusInformation(flags) => Some(flags),
+                    _ => None,
+                })?;
+                Ok(Self::TunnelStatus { sequence, teid: found.teid, status })
             }
             MessageType::ERROR_INDICATION => {
                 let teid = first(elements.clone(), |element| match element {
@@ -106,8 +126,12 @@ impl<'a> Message<'a> {
 
     const fn elements(&self) -> [Option<Element<'a>>; 2] {
         match *self {
-            Self::EchoRequest { .. } | Self::EndMarker { .. } => [None, None],
-            Self::EchoResponse { recovery, .. } => [Some(Element::Recovery(recovery)), None],
+            Self::EndMarker { .. } => [None, None],
+            Self::EchoRequest { restarted, .. } => [stamp(restarted), None],
+            Self::EchoResponse { recovery, restarted, .. } => {
+                [Some(Element::Recovery(recovery)), stamp(restarted)]
+            }
+            Self::TunnelStatus { status, .. } => [Some(Element::TunnelStatusInformation(status)), None],
             Self::ErrorIndication { teid, peer, .. } => {
                 [Some(Element::TeidDataI(teid)), Some(Element::PeerAddress(peer))]
             }
@@ -118,17 +142,18 @@ impl<'a> Message<'a> {
     }
 
     /// Writes the UDP payload to the front of `buffer`; returns the octets written. All but the end marker carry a
-    /// sequence number (clause 5.1) and the TEID zero.
+    /// sequence number (clause 5.1), all but those about a tunnel the TEID zero.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let len = self.len();
         let octets = room(buffer, len)?;
         let (kind, sequence, teid) = match *self {
-            Self::EchoRequest { sequence } => (MessageType::ECHO_REQUEST, Some(sequence), 0),
+            Self::EchoRequest { sequence, .. } => (MessageType::ECHO_REQUEST, Some(sequence), 0),
             Self::EchoResponse { sequence, .. } => (MessageType::ECHO_RESPONSE, Some(sequence), 0),
             Self::ErrorIndication { sequence, .. } => (MessageType::ERROR_INDICATION, Some(sequence), 0),
             Self::SupportedExtensionHeaders { sequence, .. } => {
                 (MessageType::SUPPORTED_EXTENSION_HEADERS, Some(sequence), 0)
             }
+            Self::TunnelStatus { sequence, teid, .. } => (MessageType::TUNNEL_STATUS, Some(sequence), teid),
             Self::EndMarker { teid } => (MessageType::END_MARKER, None, teid),
         };
         let port = if let Self::ErrorIndication { udp_port, .. } = *self { udp_port } else { None };
@@ -153,6 +178,24 @@ impl<'a> Message<'a> {
         }
         Ok(at)
     }
+}
+
+const fn stamp(restarted: Option<u32>) -> Option<Element<'static>> {
+    match restarted {
+        Some(stamp) => Some(Element::RecoveryTimeStamp(stamp)),
+        None => None,
+    }
+}
+
+/// The recovery time stamp, which may be absent; all elements must be well formed.
+fn restarted(elements: Elements<'_>) -> Result<Option<u32>, Error> {
+    let mut found = None;
+    for element in elements {
+        if let Element::RecoveryTimeStamp(stamp) = element? {
+            found = found.or(Some(stamp));
+        }
+    }
+    Ok(found)
 }
 
 /// The first element `wanted` picks; all elements must be well formed.
@@ -193,8 +236,23 @@ mod tests {
         let v6 = PeerAddress::V6(Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, 1));
         let error = |peer, udp_port| Message::ErrorIndication { sequence: 0, teid: 0xdead, peer, udp_port };
         let cases = [
-            (Message::EchoRequest { sequence: 0x1234 }, "3201000400000000 12340000"),
-            (Message::EchoResponse { sequence: 0x1234, recovery: 0 }, "3202000600000000 12340000 0e00"),
+            (Message::EchoRequest { sequence: 0x1234, restarted: None }, "3201000400000000 12340000"),
+            (
+                Message::EchoRequest { sequence: 1, restarted: Some(0xe900_0001) },
+                "3201000b00000000 00010000 e70004e9000001",
+            ),
+            (
+                Message::EchoResponse { sequence: 0x1234, recovery: 0, restarted: None },
+                "3202000600000000 12340000 0e00",
+            ),
+            (
+                Message::EchoResponse { sequence: 1, recovery: 0, restarted: Some(0xe900_0001) },
+                "3202000d00000000 00010000 0e00 e70004e9000001",
+            ),
+            (
+                Message::TunnelStatus { sequence: 0, teid: 1000, status: 2 },
+                "32fd0008000003e8 00000000 e6000102",
+            ),
             (error(v4, None), "321a001000000000 00000000 100000dead 8500040a640301"),
             (
                 error(v6, Some(49152)),

@@ -12,6 +12,7 @@
 mod extension;
 mod ie;
 mod message;
+mod monitoring;
 mod pdu_session;
 mod view;
 
@@ -21,8 +22,9 @@ pub use extension::{
     CHAIN_LEN_MAX, Comprehension, EXTENSIONS_MAX, Extension, Extensions, UNDERSTOOD, comprehension,
     extension_type,
 };
-pub use ie::{Element, Elements, PeerAddress};
+pub use ie::{Element, Elements, PeerAddress, tunnel_status};
 pub use message::Message;
+pub use monitoring::{DownlinkInformation, NtpStamp, UplinkDelays, UplinkInformation, UplinkStamps};
 pub use pdu_session::{PDU_TYPE_DL, PDU_TYPE_UL, PduSession};
 pub use view::{GtpuRepr, GtpuView};
 

@@ -17,7 +17,8 @@ pub const PDU_TYPE_UL: u8 = 1;
 const PPP: u8 = 0x80;
 const RQI: u8 = 0x40;
 
-/// PDU session information; monitoring time stamps and sequence numbers are checked for room and passed over.
+/// PDU session information; monitoring time stamps and sequence numbers are checked for room and passed over, to be
+/// read by [`super::DownlinkInformation`] and [`super::UplinkInformation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PduSession {
     /// PDU type 0 (TS 38.415 clause 5.5.2.1).
