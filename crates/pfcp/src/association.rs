@@ -45,6 +45,8 @@ pub(crate) struct Association {
     pub(crate) alternatives: Vec<IpAddr>,
     /// What became of GTP-U paths and could not be reported yet.
     pub(crate) paths: BTreeSet<PathEvent>,
+    /// The peer is congested and gets no session reports before this.
+    pub(crate) busy_until: Option<Instant>,
 }
 
 impl Association {
@@ -61,6 +63,7 @@ impl Association {
             set: None,
             alternatives: Vec::new(),
             paths: BTreeSet::new(),
+            busy_until: None,
             node,
         };
         let named = association.node.address();

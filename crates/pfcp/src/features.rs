@@ -28,10 +28,16 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 6, bit: 8, done: |_| true },
     // UEIP: UE addresses are chosen when asked for.
     UpFeature { octet: 7, bit: 3, done: |features| features.allocates_ue_addresses },
+    // SSET: one association for a set of SMFs, any of which may speak of the sessions (5.22.2).
+    UpFeature { octet: 7, bit: 4, done: |_| true },
     // MNOP: packets are counted.
     UpFeature { octet: 7, bit: 5, done: |_| true },
     // BUNDL: several messages in one datagram.
     UpFeature { octet: 7, bit: 7, done: |_| true },
+    // MPAS: an association for each SMF of a set, and sessions taken over among them (5.22.3).
+    UpFeature { octet: 8, bit: 1, done: |_| true },
+    // RESPS: reports of sets of sessions go to another SMF on demand (7.4.7).
+    UpFeature { octet: 10, bit: 6, done: |_| true },
 ];
 
 /// UP Function Features (8.2.25), without octets behind the last that says something.
@@ -53,9 +59,15 @@ pub(crate) fn up_features(features: Features) -> Ie {
 pub(crate) struct CpFeatures(u16);
 
 impl CpFeatures {
+    /// Load Control Information is understood (6.2.3).
+    pub(crate) const LOAD: Self = Self(1);
+    /// Overload Control Information is understood (6.2.4).
+    pub(crate) const OVRL: Self = Self(1 << 1);
     /// One association for a set of SMFs (5.22.2).
     #[cfg(test)]
     pub(crate) const SSET: Self = Self(1 << 3);
+    /// Several messages in one datagram (6.5).
+    pub(crate) const BUNDL: Self = Self(1 << 4);
     /// Restarts of GTP-U peers may be reported (5.10.2).
     pub(crate) const RPGUR: Self = Self(1 << 9);
 

@@ -108,7 +108,21 @@ pub(crate) struct Frame<'a> {
     /// Present in session related messages.
     pub(crate) seid: Option<Seid>,
     pub(crate) sequence: u32,
+    /// Message priority, 0 the highest and 15 the lowest, where the MP flag is set (7.2.2.3).
+    pub(crate) priority: Option<u8>,
     pub(crate) body: &'a [u8],
+}
+
+/// A session related message of ours as another request: with another sequence number and, if given, another SEID.
+pub(crate) fn readdress(message: &[u8], seid: Option<Seid>, sequence: u32) -> Vec<u8> {
+    let mut message = message.to_vec();
+    if let (Some(seid), Some(place)) = (seid, message.get_mut(4..12)) {
+        place.copy_from_slice(&seid.0.to_be_bytes());
+    }
+    if let Some(place) = message.get_mut(12..15) {
+        place.copy_from_slice(&sequence.to_be_bytes()[1..]);
+    }
+    message
 }
 
 /// What was found where a message was expected.
@@ -186,7 +200,8 @@ impl<'a> Frames<'a> {
         let end = 4 + usize::from(u16::from_be_bytes([length_high, length_low]));
         let fits = end >= header && if follow_on { end <= octets.len() } else { end == octets.len() };
         let verdict = self.judge(kind, has_seid);
-        let mut frame = Frame { kind, seid: None, sequence, body: &[] };
+        let priority = (has_seid && flags & 2 != 0).then(|| octets[header - 1] >> 4);
+        let mut frame = Frame { kind, seid: None, sequence, priority, body: &[] };
         if has_seid {
             let mut seid = [0; 8];
             seid.copy_from_slice(&octets[4..12]);
@@ -242,11 +257,15 @@ mod tests {
     #[test]
     fn reads_both_headers() {
         let body = &HEARTBEAT[8..];
-        let expected = Frame { kind: MsgType::HeartbeatRequest, seid: None, sequence: 7, body };
+        let expected =
+            Frame { kind: MsgType::HeartbeatRequest, seid: None, sequence: 7, priority: None, body };
         assert_eq!(all(&HEARTBEAT), vec![Framed::Message(expected)]);
         let kind = MsgType::SessionDeletionRequest;
-        let expected = Frame { kind, seid: Some(Seid(9)), sequence: 8, body: &[] };
+        let expected = Frame { kind, seid: Some(Seid(9)), sequence: 8, priority: None, body: &[] };
         assert_eq!(all(&DELETION), vec![Framed::Message(expected)]);
+        let mut urgent = DELETION;
+        (urgent[0], urgent[15]) = (urgent[0] | 2, 0x30);
+        assert!(matches!(all(&urgent)[..], [Framed::Message(Frame { priority: Some(3), .. })]));
     }
 
     #[test]

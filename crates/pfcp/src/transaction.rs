@@ -77,6 +77,13 @@ pub(crate) struct Pending<T> {
     due: Instant,
 }
 
+impl<T> Pending<T> {
+    /// The request as it was sent.
+    pub(crate) fn bytes(&self) -> Arc<[u8]> {
+        Arc::clone(&self.bytes)
+    }
+}
+
 /// What became due.
 #[derive(Debug)]
 pub(crate) enum Due<T> {

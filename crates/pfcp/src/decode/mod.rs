@@ -11,12 +11,14 @@ mod pdr;
 mod qer;
 mod report;
 mod session;
+mod set;
 mod urr;
 
 pub(crate) use leaf::{cp_entity_addresses, f_seid, u16_of};
-pub(crate) use node::{ControlPlane, control_plane};
+pub(crate) use node::{ControlPlane, alternative_addresses, control_plane};
 pub(crate) use report::{created_pdrs, failed_rule, session_report, usage_reports};
 pub(crate) use session::{establishment, modification};
+pub(crate) use set::{Csid, SetChange, csids, groups, set_changes};
 
 use kaido_upf::rules::{Cause, Rejection, RuleId};
 

@@ -17,7 +17,7 @@ use rs_pfcp::message::MsgType;
 use super::{Draft, ntp_seconds, number};
 
 /// A Session Report Request for an event, to the control plane's SEID.
-pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32) -> Vec<u8> {
+pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32) -> Draft {
     let mut draft = Draft::session(MsgType::SessionReportRequest, cp_seid, sequence);
     match event {
         SessionEvent::Usage { reports, .. } => {
@@ -41,7 +41,7 @@ pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32)
             draft.push(&Ie::new_grouped(IeType::ErrorIndicationReport, vec![remote.to_ie()]));
         }
     }
-    draft.bytes()
+    draft
 }
 
 /// A Session Report Request for a session that the user plane has ended (PSDBU): a part of its last usage reports,

@@ -91,13 +91,13 @@ pub(crate) fn accepted_establishment(
     node: &NodeId,
     ours: &FSeid,
     established: &Established,
-) -> Vec<u8> {
+) -> Draft {
     let mut draft = Draft::session(MsgType::SessionEstablishmentResponse, to, sequence)
         .with(&node.encode())
         .with(&accepted())
         .with(&f_seid(ours));
     created_pdrs(&mut draft, &established.created_pdrs);
-    draft.bytes()
+    draft
 }
 
 /// Created PDR elements (7.5.3.2).

@@ -7,15 +7,19 @@
 //!
 //! No socket and no clock: the caller brings datagrams and the time, and sends what is put into `out`.
 
+mod binding;
+mod bundle;
 mod heartbeat;
+mod load;
 mod node;
 mod paths;
 mod release;
 mod report;
 mod session;
+mod set;
 mod setup;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -23,14 +27,19 @@ use std::time::{Duration, Instant, SystemTime};
 use kaido_upf::rules::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionService};
 use rs_pfcp::message::MsgType;
 
+use self::binding::Binding;
+use self::load::Load;
 use self::release::Farewell;
+use self::report::{Report, Resent};
 use crate::association::{AssociationId, Associations};
 use crate::counters::{Counters, Discard, cause_name};
 use crate::decode::Features;
 use crate::encode::{self, Draft};
 use crate::frame::{Frame, Framed, Role, frames, is_request, response_to};
 use crate::node_id::NodeId;
-use crate::transaction::{Answered, Due, Moment, Outgoing, Retransmission, Seen, Transmit, fingerprint};
+use crate::transaction::{
+    Answered, Due, Moment, Outgoing, Pending, Retransmission, Seen, Transmit, fingerprint,
+};
 
 /// The port of PFCP (TS 29.244 4.2.2).
 pub const PFCP_PORT: u16 = 8805;
@@ -119,7 +128,7 @@ enum Purpose {
     /// The place of the control plane in the configuration.
     Setup(usize),
     ReleaseWish,
-    Report(Seid),
+    Report(Report),
     /// The last report of a session of an association that is being released.
     Farewell(AssociationId),
     /// What is reported of GTP-U paths.
@@ -153,7 +162,7 @@ pub struct Endpoint<S> {
     config: Config,
     service: S,
     associations: Associations,
-    sessions: HashMap<Seid, AssociationId>,
+    sessions: HashMap<Seid, Binding>,
     answered: Answered,
     outgoing: Outgoing<Purpose>,
     invited: Vec<Invited>,
@@ -161,6 +170,10 @@ pub struct Endpoint<S> {
     overflow: VecDeque<SessionEvent>,
     releasing: bool,
     farewells: Vec<Farewell>,
+    /// Reports that are to be sent anew, by time and then in order.
+    resent: BTreeMap<(Instant, u64), Resent>,
+    resent_count: u64,
+    load: Load,
     counters: Counters,
 }
 
@@ -178,6 +191,9 @@ impl<S: SessionService> Endpoint<S> {
             overflow: VecDeque::new(),
             releasing: false,
             farewells: Vec::new(),
+            resent: BTreeMap::new(),
+            resent_count: 0,
+            load: Load::new(config.recovery),
             counters: Counters::default(),
             config,
             service,
@@ -188,6 +204,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Takes in a datagram. What is to be sent is appended to `out`.
     pub fn handle(&mut self, now: Moment, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
         let mut messages = 0u32;
+        let before = out.len();
         for framed in frames(Role::UserPlane, datagram) {
             match framed {
                 Framed::Message(frame) => {
@@ -202,7 +219,11 @@ impl<S: SessionService> Endpoint<S> {
                 Framed::Nothing(why) => self.counters.count_discarded(why),
             }
         }
-        self.counters.bundles += u64::from(messages > 1);
+        if messages > 1 {
+            self.counters.bundles += 1;
+            self.bundle(from, before, out);
+        }
+        self.send_resent(now, out);
         self.send_overflow(now, out);
     }
 
@@ -219,10 +240,11 @@ impl<S: SessionService> Endpoint<S> {
                 Due::Exhausted(pending) => {
                     self.counters.requests_exhausted += 1;
                     tracing::warn!(peer = %pending.peer, kind = ?pending.kind, "no answer");
-                    self.given_up(now, pending.purpose);
+                    self.given_up(now, &pending);
                 }
             }
         }
+        self.measure_load();
         self.send_heartbeats(now, out);
         self.send_setups(now, out);
         self.send_reports(now, out);
@@ -236,7 +258,8 @@ impl<S: SessionService> Endpoint<S> {
         let heartbeats =
             self.associations.iter().filter(|peer| !peer.heartbeat_outstanding).map(|peer| peer.heartbeat_at);
         let setups = self.invited.iter().filter_map(|invited| invited.try_at);
-        heartbeats.chain(setups).chain(self.outgoing.next_deadline()).min()
+        let resent = self.resent.keys().map(|&(at, _)| at).next();
+        heartbeats.chain(setups).chain(self.outgoing.next_deadline()).chain(resent).min()
     }
 
     /// What was counted.
@@ -323,7 +346,9 @@ impl<S: SessionService> Endpoint<S> {
             MsgType::SessionEstablishmentRequest => self.session_establishment(now, from, frame, &mut to),
             MsgType::SessionModificationRequest => self.session_modification(now, from, frame, &mut to),
             MsgType::SessionDeletionRequest => self.session_deletion(now, from, frame, &mut to),
-            // PFD management and session sets: neither is advertised (PFDM, FQ-CSIDs).
+            MsgType::SessionSetDeletionRequest => self.session_set_deletion(now, from, frame),
+            MsgType::SessionSetModificationRequest => self.session_set_modification(from, frame),
+            // PFD management is not advertised (PFDM).
             _ => Err(Rejection::new(Cause::ServiceNotSupported, "procedure not supported")),
         };
         done.unwrap_or_else(|why| self.refuse(from, frame, to, &why))
@@ -363,13 +388,13 @@ impl<S: SessionService> Endpoint<S> {
         };
         if frame.kind == MsgType::VersionNotSupportedResponse {
             self.counters.requests_refused += 1;
-            return self.given_up(now, pending.purpose);
+            return self.given_up(now, &pending);
         }
         let read = match &pending.purpose {
             &Purpose::Heartbeat(id) => self.heartbeat_response(now, id, frame),
             &Purpose::Setup(place) => self.setup_response(now, from, place, frame),
             Purpose::ReleaseWish => self.release_wish_response(from, frame),
-            &Purpose::Report(seid) => self.report_response(now, seid, frame),
+            &Purpose::Report(report) => self.report_response(now, &pending, report, frame),
             &Purpose::Farewell(id) => {
                 self.farewell_said(id);
                 Ok(())
@@ -379,25 +404,22 @@ impl<S: SessionService> Endpoint<S> {
         if let Err(why) = read {
             tracing::warn!(peer = %from, kind = ?frame.kind, detail = ?why.detail, "unreadable response");
             self.counters.count_discarded(Discard::MalformedResponse);
-            self.given_up(now, pending.purpose);
+            self.given_up(now, &pending);
         }
     }
 
     /// A request of ours had no answer, or none of use.
-    fn given_up(&mut self, now: Moment, purpose: Purpose) {
-        match purpose {
-            Purpose::Heartbeat(id) => self.path_failed(now, id),
-            Purpose::Setup(place) => self.retry_setup(now, place),
+    fn given_up(&mut self, now: Moment, pending: &Pending<Purpose>) {
+        match &pending.purpose {
+            &Purpose::Heartbeat(id) => self.path_failed(now, id),
+            &Purpose::Setup(place) => self.retry_setup(now, place),
             Purpose::ReleaseWish => {}
-            Purpose::Report(seid) => {
-                self.counters.reports_lost += 1;
-                tracing::warn!(%seid, "session report lost");
-            }
-            Purpose::Farewell(id) => {
+            &Purpose::Report(report) => self.report_unanswered(now, pending, report),
+            &Purpose::Farewell(id) => {
                 self.counters.reports_lost += 1;
                 self.farewell_said(id);
             }
-            Purpose::Paths(id, paths) => self.keep_paths(id, &paths),
+            Purpose::Paths(id, paths) => self.keep_paths(*id, paths),
         }
     }
 

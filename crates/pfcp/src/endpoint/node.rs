@@ -42,7 +42,8 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Deletes the sessions of an association whose control plane end is not to be kept.
     pub(super) fn purge(&mut self, now: Moment, id: AssociationId, keep: impl Fn(&FSeid) -> bool) {
-        let of_peer = self.sessions.iter().filter(|&(_, &of)| of == id).map(|(&seid, _)| seid);
+        let of_peer =
+            self.sessions.iter().filter(|(_, binding)| binding.association == id).map(|(&seid, _)| seid);
         let (service, doomed) = (&self.service, of_peer);
         let doomed: Vec<Seid> =
             doomed.filter(|&seid| !service.cp_fseid(seid).is_some_and(|cp| keep(&cp))).collect();
@@ -57,15 +58,6 @@ impl<S: SessionService> Endpoint<S> {
         self.counters.sessions_purged += 1;
         if let Err(why) = self.service.delete(seid, now.wall) {
             tracing::warn!(%seid, %why, "session to delete was not there");
-        }
-    }
-
-    /// Takes a session out of its association.
-    pub(super) fn unbind(&mut self, seid: Seid) {
-        if let Some(id) = self.sessions.remove(&seid)
-            && let Some(association) = self.associations.get_mut(id)
-        {
-            association.sessions = association.sessions.saturating_sub(1);
         }
     }
 }

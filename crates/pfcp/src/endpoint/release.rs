@@ -95,7 +95,8 @@ impl<S: SessionService> Endpoint<S> {
         if self.is_ending(id) {
             return;
         }
-        let sessions = self.sessions.iter().filter(|&(_, &of)| of == id).map(|(&seid, _)| seid).collect();
+        let sessions = self.sessions.iter().filter(|(_, binding)| binding.association == id);
+        let sessions = sessions.map(|(&seid, _)| seid).collect();
         self.farewells.push(Farewell { association: id, sessions, unanswered: 0 });
     }
 
@@ -122,7 +123,8 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Ends one session and reports its usage with PSDBU (8.2.119).
     fn end_session(&mut self, now: Moment, seid: Seid, farewell: &mut Farewell, out: &mut Vec<Transmit>) {
-        let there = self.sessions.get(&seid) == Some(&farewell.association);
+        let there =
+            self.sessions.get(&seid).is_some_and(|binding| binding.association == farewell.association);
         let Some((to, cp)) = self.reporting_address(seid).filter(|_| there) else { return };
         let Ok(deleted) = self.service.delete(seid, now.wall) else { return };
         self.unbind(seid);

@@ -1,6 +1,11 @@
 //! Session Report procedure (TS 29.244 6.3.5, 7.5.8): what the user plane says unasked.
+//!
+//! A report goes to the address of the session's CP F-SEID. If nobody answers there, it goes on to the other SMFs
+//! of the set (5.22); the control plane may also send it elsewhere, or ask for patience.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
 
 use kaido_upf::rules::{Cause, Modification, Rejection, Seid, SessionEvent, SessionService};
 use rs_pfcp::ie::IeType;
@@ -8,15 +13,38 @@ use rs_pfcp::message::MsgType;
 
 use super::node::{ACCEPTED, cause_in};
 use super::{Endpoint, Purpose};
+use crate::association::Association;
+use crate::decode;
 use crate::encode;
-use crate::frame::Frame;
-use crate::transaction::{Moment, Transmit};
+use crate::frame::{Frame, readdress};
+use crate::transaction::{Moment, Pending, Transmit};
 use crate::walk::{Group, octets};
 
 /// The most usage reports in one Session Report Request: about 3 KiB.
 pub(super) const REPORTS_IN_REQUEST_MAX: usize = 32;
 /// The most events taken from the service in one poll.
 const EVENTS_PER_POLL: usize = 4096;
+/// How often a report may be redirected before it is given up: SMFs may send it round in circles.
+const REDIRECTIONS_MAX: u8 = 3;
+
+/// A report on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report {
+    pub(super) seid: Seid,
+    /// How many alternative addresses have been tried.
+    alternatives: u8,
+    redirections: u8,
+    /// How often the control plane was too busy for it.
+    postponed: u8,
+}
+
+/// A report to be sent again, as another request.
+#[derive(Debug)]
+pub(super) struct Resent {
+    to: SocketAddr,
+    bytes: Arc<[u8]>,
+    report: Report,
+}
 
 impl<S: SessionService> Endpoint<S> {
     /// Reports that a response had no room for.
@@ -28,6 +56,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     pub(super) fn send_reports(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+        self.send_resent(now, out);
         self.send_overflow(now, out);
         let room = self.outgoing.room().min(EVENTS_PER_POLL);
         // Also while there is room for none: the service has more to do in its turn than to report.
@@ -50,58 +79,204 @@ impl<S: SessionService> Endpoint<S> {
 
     fn report_one(&mut self, now: Moment, event: &SessionEvent, out: &mut Vec<Transmit>) {
         let seid = event.seid();
-        let Some((to, cp)) = self.reporting_address(seid) else {
+        let there = self.sessions.get(&seid).map(|binding| binding.association);
+        let Some(((to, cp), id)) = self.reporting_address(seid).zip(there) else {
             self.counters.reports_lost += 1;
             tracing::debug!(%seid, "event of a session without a control plane");
             return;
         };
-        let request = (MsgType::SessionReportRequest, self.outgoing.sequence());
-        let bytes = encode::session_report(event, cp, request.1);
-        self.send(now, to, request, bytes, Purpose::Report(seid), out);
+        let sequence = self.outgoing.sequence();
+        let mut draft = encode::session_report(event, cp, sequence);
+        self.say_load(id, &mut draft);
+        let mut report = Report { seid, alternatives: 0, redirections: 0, postponed: 0 };
+        let peer = self.associations.get(id);
+        let busy_until = peer.and_then(|peer| peer.busy_until).filter(|&until| until > now.monotonic);
+        if let Some(until) = busy_until {
+            return self.resend(until, Resent { to, bytes: draft.bytes().into(), report });
+        }
+        // Nobody answers there: whoever else may know the session is asked at once.
+        let other = peer.filter(|peer| peer.down).and_then(|_| self.alternative(&report));
+        report.alternatives = other.is_some().into();
+        let request = (MsgType::SessionReportRequest, sequence);
+        self.send(now, other.unwrap_or(to), request, draft.bytes(), Purpose::Report(report), out);
     }
 
-    /// Where reports of a session go: the address of its CP F-SEID (7.2.2.4.1, 4.4.2).
+    /// Where reports of a session go: the address of its CP F-SEID (7.2.2.4.1, 4.4.2), or where they were sent on.
     pub(super) fn reporting_address(&self, seid: Seid) -> Option<(SocketAddr, Seid)> {
-        let association = self.associations.get(*self.sessions.get(&seid)?)?;
+        let binding = self.sessions.get(&seid)?;
+        let association = self.associations.get(binding.association)?;
         let cp = self.service.cp_fseid(seid)?;
-        let address = encode::reachable(&cp, self.config.ipv4.is_some())?;
-        Some((SocketAddr::new(address, association.peer.port()), cp.seid))
+        let own = || encode::reachable(&cp, self.config.ipv4.is_some());
+        Some((SocketAddr::new(binding.report_to().or_else(own)?, association.peer.port()), cp.seid))
+    }
+
+    /// The next other SMF to which a report may go (5.22.2, 5.22.3): those that the association names, the preferred
+    /// one first, then those with associations of their own in the same set.
+    fn alternative(&self, report: &Report) -> Option<SocketAddr> {
+        let id = self.sessions.get(&report.seid)?.association;
+        let association = self.associations.get(id)?;
+        let first = self.reporting_address(report.seid)?.0;
+        let named = association.alternatives.iter();
+        let named = named.map(|&address| SocketAddr::new(address, association.peer.port()));
+        let in_set = |other: &&Association| {
+            other.node != association.node
+                && !other.down
+                && association.set.is_some()
+                && other.set == association.set
+        };
+        let mates = self.associations.iter().filter(in_set).map(|other| other.peer);
+        let mut candidates: Vec<SocketAddr> = named.filter(|&address| address != first).collect();
+        let mut mates: Vec<_> = mates.filter(|mate| *mate != first && !candidates.contains(mate)).collect();
+        mates.sort_unstable();
+        candidates.append(&mut mates);
+        candidates.get(usize::from(report.alternatives)).copied()
+    }
+
+    /// A report had no answer: it goes to the next SMF that may have the session, or is lost.
+    pub(super) fn report_unanswered(&mut self, now: Moment, pending: &Pending<Purpose>, mut report: Report) {
+        let Some(to) = self.alternative(&report) else { return self.report_lost(report.seid) };
+        tracing::info!(seid = %report.seid, %to, "session report goes to an alternative SMF");
+        report.alternatives += 1;
+        self.resend(now.monotonic, Resent { to, bytes: pending.bytes(), report });
+    }
+
+    fn report_lost(&mut self, seid: Seid) {
+        self.counters.reports_lost += 1;
+        tracing::warn!(%seid, "session report lost");
+    }
+
+    fn resend(&mut self, at: Instant, resent: Resent) {
+        if self.resent.len() >= self.config.limits.outstanding {
+            return self.report_lost(resent.report.seid);
+        }
+        self.resent_count += 1;
+        self.resent.insert((at, self.resent_count), resent);
+    }
+
+    /// Sends reports anew whose time has come.
+    pub(super) fn send_resent(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+        while self.outgoing.room() > 0
+            && let Some(entry) = self.resent.first_entry()
+            && entry.key().0 <= now.monotonic
+        {
+            let Resent { to, bytes, report } = entry.remove();
+            if !self.sessions.contains_key(&report.seid) {
+                self.report_lost(report.seid);
+                continue;
+            }
+            let request = (MsgType::SessionReportRequest, self.outgoing.sequence());
+            let bytes = readdress(&bytes, None, request.1);
+            self.send(now, to, request, bytes, Purpose::Report(report), out);
+        }
     }
 
     pub(super) fn report_response(
         &mut self,
         now: Moment,
-        seid: Seid,
+        pending: &Pending<Purpose>,
+        report: Report,
         frame: &Frame<'_>,
     ) -> Result<(), Rejection> {
         let group = Group::of_message(frame.body)?;
         let cause = cause_in(&group)?;
-        if cause == Cause::SessionContextNotFound.value() {
-            self.counters.requests_refused += 1;
-            self.counters.reports_lost += 1;
-            if self.sessions.contains_key(&seid) {
-                tracing::warn!(%seid, "the control plane does not know the session; it is deleted");
-                self.drop_session(now, seid);
-            }
+        if cause == ACCEPTED {
+            return self.report_accepted(now, pending, report.seid, &group);
+        }
+        self.counters.requests_refused += 1;
+        if cause == Cause::RedirectionRequested.value() {
+            return self.report_redirected(now, pending, report, &group);
+        }
+        if cause == Cause::PfcpEntityInCongestion.value() {
+            self.report_postponed(now, pending, report);
             return Ok(());
         }
-        if cause != ACCEPTED {
-            self.counters.requests_refused += 1;
-            self.counters.reports_lost += 1;
-            tracing::warn!(%seid, cause, "session report refused");
-            return Ok(());
+        self.counters.reports_lost += 1;
+        if cause != Cause::SessionContextNotFound.value() {
+            tracing::warn!(seid = %report.seid, cause, "session report refused");
+        } else if self.sessions.contains_key(&report.seid) {
+            tracing::warn!(seid = %report.seid, "the control plane does not know the session; it is deleted");
+            self.drop_session(now, report.seid);
         }
-        if drops_buffered(&group)? && self.sessions.contains_key(&seid) {
-            let request = Modification { drop_buffered: true, ..Modification::default() };
+        Ok(())
+    }
+
+    /// What an accepted report brings back: a new CP F-SEID, buffered packets to drop.
+    fn report_accepted(
+        &mut self,
+        now: Moment,
+        pending: &Pending<Purpose>,
+        seid: Seid,
+        group: &Group<'_>,
+    ) -> Result<(), Rejection> {
+        let cp_fseid = group.first(IeType::Fseid).map(decode::f_seid).transpose()?;
+        let drop_buffered = drops_buffered(group)?;
+        let elsewhere = self.reporting_address(seid).is_some_and(|(usual, _)| usual != pending.peer);
+        let Some(binding) = self.sessions.get_mut(&seid) else { return Ok(()) };
+        if cp_fseid.is_some() {
+            binding.set_report_to(None);
+        } else if elsewhere {
+            // Whoever answered for the session has it (5.22.2).
+            binding.set_report_to(Some(pending.peer.ip()));
+        }
+        if cp_fseid.is_some() || drop_buffered {
+            let request = Modification { cp_fseid, drop_buffered, ..Modification::default() };
             if let Err(why) = self.service.modify(seid, &request, now.wall) {
-                tracing::warn!(%seid, %why, "buffered packets not dropped");
+                tracing::warn!(%seid, %why, "what a report's response asks for was not done");
             }
         }
         Ok(())
     }
+
+    /// Redirection Requested (cause 78): another SMF has the session, named by address or by F-SEID, or left to
+    /// be found among the alternatives.
+    fn report_redirected(
+        &mut self,
+        now: Moment,
+        pending: &Pending<Purpose>,
+        mut report: Report,
+        group: &Group<'_>,
+    ) -> Result<(), Rejection> {
+        let cp = group.first(IeType::Fseid).map(decode::f_seid).transpose()?;
+        let named = decode::alternative_addresses(group)?;
+        let of_family = |address: &&IpAddr| address.is_ipv4() == pending.peer.is_ipv4();
+        let of_cp = || cp.and_then(|cp| encode::reachable(&cp, self.config.ipv4.is_some()));
+        let address = named.iter().find(of_family).copied().or_else(of_cp);
+        report.redirections += 1;
+        if report.redirections > REDIRECTIONS_MAX {
+            self.report_lost(report.seid);
+            return Ok(());
+        }
+        let Some(address) = address else {
+            self.report_unanswered(now, pending, report);
+            return Ok(());
+        };
+        if let Some(binding) = self.sessions.get_mut(&report.seid) {
+            binding.set_report_to(Some(address));
+        }
+        let to = SocketAddr::new(address, pending.peer.port());
+        let bytes = readdress(&pending.bytes(), cp.map(|cp| cp.seid), 0).into();
+        self.resend(now.monotonic, Resent { to, bytes, report });
+        Ok(())
+    }
+
+    /// The control plane is congested (cause 74): it gets no reports for a while, longer each time, and the one it
+    /// refused comes again.
+    fn report_postponed(&mut self, now: Moment, pending: &Pending<Purpose>, mut report: Report) {
+        let timing = self.config.retransmission;
+        let until = now.monotonic + timing.t1 * (1 << report.postponed.min(5));
+        let id = self.sessions.get(&report.seid).map(|binding| binding.association);
+        if let Some(association) = id.and_then(|id| self.associations.get_mut(id)) {
+            association.busy_until = Some(until);
+        }
+        report.postponed += 1;
+        if u32::from(report.postponed) > timing.n1 {
+            return self.report_lost(report.seid);
+        }
+        self.resend(until, Resent { to: pending.peer, bytes: pending.bytes(), report });
+    }
 }
 
-/// PFCPSRRsp-Flags DROBU (8.2.35).
+/// PFCPSRRsp-Flags DROBU (8.2.32).
 fn drops_buffered(group: &Group<'_>) -> Result<bool, Rejection> {
     const KIND: IeType = IeType::PfcpsrrspFlags;
     let flags = group.first(KIND).map(|value| octets::<1>(KIND, value)).transpose()?;

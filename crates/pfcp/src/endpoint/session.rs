@@ -7,7 +7,9 @@ use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
 use super::Endpoint;
+use super::binding::Binding;
 use super::node::no_association;
+use crate::association::AssociationId;
 use crate::decode;
 use crate::encode::{self, Draft, accepted, number, usage_report};
 use crate::frame::Frame;
@@ -37,7 +39,9 @@ impl<S: SessionService> Endpoint<S> {
         }
         let group = Group::of_message(frame.body)?;
         let id = self.association_named(from, &group)?;
+        self.admit(frame)?;
         let request = decode::establishment(&group, self.config.features)?;
+        let (csids, groups) = (decode::csids(&group)?, decode::groups(&group)?);
         if self.releasing {
             return Err(Rejection::new(Cause::RequestRejected, "shutting down"));
         }
@@ -45,13 +49,14 @@ impl<S: SessionService> Endpoint<S> {
             return Err(Rejection::new(Cause::RequestRejected, "the association is being released"));
         }
         let established = self.service.establish(&request, now.wall)?;
-        self.sessions.insert(established.seid, id);
-        if let Some(association) = self.associations.get_mut(id) {
-            association.sessions += 1;
-        }
+        let mut binding = Binding::new(id);
+        binding.join(&csids, groups);
+        self.bind(established.seid, binding);
         let ours = FSeid { seid: established.seid, ipv4: self.config.ipv4, ipv6: self.config.ipv6 };
         let node = &self.config.node_id;
-        Ok(encode::accepted_establishment(*to, frame.sequence, node, &ours, &established))
+        let mut draft = encode::accepted_establishment(*to, frame.sequence, node, &ours, &established);
+        self.say_load(id, &mut draft);
+        Ok(draft.bytes())
     }
 
     /// Session Modification Request (6.3.3, 7.5.4).
@@ -62,13 +67,20 @@ impl<S: SessionService> Endpoint<S> {
         frame: &Frame<'_>,
         to: &mut Seid,
     ) -> Result<Vec<u8>, Rejection> {
-        let (seid, cp) = self.session_addressed(from, frame)?;
+        let Addressed { seid, cp, speaker } = self.session_addressed(from, frame)?;
         *to = cp;
         let group = Group::of_message(frame.body)?;
+        let new_node = group.first(IeType::NodeId).is_some();
+        let speaker = if new_node { self.association_named(from, &group)? } else { speaker };
+        let (csids, groups) = (decode::csids(&group)?, decode::groups(&group)?);
         let request = decode::modification(&group, self.config.features)?;
         let mut modified = self.service.modify(seid, &request, now.wall)?;
         if let Some(moved) = request.cp_fseid {
             *to = moved.seid;
+        }
+        self.taken_over(seid, speaker, new_node || request.cp_fseid.is_some());
+        if let Some(binding) = self.sessions.get_mut(&seid) {
+            binding.join(&csids, groups);
         }
         let mut draft =
             Draft::session(MsgType::SessionModificationResponse, *to, frame.sequence).with(&accepted());
@@ -89,6 +101,7 @@ impl<S: SessionService> Endpoint<S> {
                 self.counters.reports_lost += 1;
             }
         }
+        self.say_load(speaker, &mut draft);
         Ok(draft.bytes())
     }
 
@@ -100,7 +113,7 @@ impl<S: SessionService> Endpoint<S> {
         frame: &Frame<'_>,
         to: &mut Seid,
     ) -> Result<Vec<u8>, Rejection> {
-        let (seid, cp) = self.session_addressed(from, frame)?;
+        let Addressed { seid, cp, speaker } = self.session_addressed(from, frame)?;
         *to = cp;
         Group::of_message(frame.body)?;
         let deleted = self.service.delete(seid, now.wall)?;
@@ -108,26 +121,50 @@ impl<S: SessionService> Endpoint<S> {
         let mut draft =
             Draft::session(MsgType::SessionDeletionResponse, cp, frame.sequence).with(&accepted());
         push_reports(&mut draft, IeType::UsageReportWithinSessionDeletionResponse, &deleted.usage_reports);
+        self.say_load(speaker, &mut draft);
         Ok(draft.bytes())
     }
 
-    /// The session that a message is for, and the SEID of its control plane end: cause 72 to strangers, 65 for
-    /// a SEID that is not, or is another peer's.
-    fn session_addressed(&self, from: SocketAddr, frame: &Frame<'_>) -> Result<(Seid, Seid), Rejection> {
+    /// A session that another SMF of the set speaks of is that SMF's if it says so (5.22.3); and one that was
+    /// redirected is where its new CP F-SEID says.
+    fn taken_over(&mut self, seid: Seid, speaker: AssociationId, says_so: bool) {
+        let Some(binding) = self.sessions.get_mut(&seid).filter(|_| says_so) else { return };
+        if binding.association == speaker {
+            binding.set_report_to(None);
+        } else {
+            tracing::info!(%seid, "session taken over by another SMF of its set");
+            self.rebind(seid, speaker);
+        }
+    }
+
+    /// The session that a message is for: cause 72 to strangers, 65 for a SEID that is not, or is another peer's.
+    fn session_addressed(&self, from: SocketAddr, frame: &Frame<'_>) -> Result<Addressed, Rejection> {
         if !self.is_peer(from) {
             return Err(no_association());
         }
         let seid = frame.seid.unwrap_or_default();
-        let cp = self.peer_seid(from, seid);
-        let absent = || Rejection::new(Cause::SessionContextNotFound, format!("no session {seid}"));
-        cp.map(|cp| (seid, cp)).ok_or_else(absent)
+        let found = self.addressed(from, seid);
+        found.ok_or_else(|| Rejection::new(Cause::SessionContextNotFound, format!("no session {seid}")))
+    }
+
+    fn addressed(&self, from: SocketAddr, seid: Seid) -> Option<Addressed> {
+        let speaker = self.speaker(from, self.sessions.get(&seid)?.association)?;
+        Some(Addressed { seid, cp: self.service.cp_fseid(seid)?.seid, speaker })
     }
 
     /// The control plane's SEID of a session, told to its own peer alone.
     pub(super) fn peer_seid(&self, from: SocketAddr, seid: Seid) -> Option<Seid> {
-        let id = self.sessions.get(&seid)?;
-        self.associations.at(from.ip()).contains(id).then(|| self.service.cp_fseid(seid))?.map(|cp| cp.seid)
+        self.addressed(from, seid).map(|addressed| addressed.cp)
     }
+}
+
+/// The session that a message is for.
+struct Addressed {
+    seid: Seid,
+    /// Its SEID at the control plane.
+    cp: Seid,
+    /// The association of whoever sent the message.
+    speaker: AssociationId,
 }
 
 fn push_reports(draft: &mut Draft, kind: IeType, reports: &[UsageReport]) {

@@ -40,6 +40,7 @@ pub struct Scripted {
     pub modifications: Vec<(Seid, Modification)>,
     pub deletions: Vec<Seid>,
     pub paths: VecDeque<PathEvent>,
+    pub load: u8,
 }
 
 impl Default for Scripted {
@@ -55,6 +56,7 @@ impl Default for Scripted {
             modifications: Vec::new(),
             deletions: Vec::new(),
             paths: VecDeque::new(),
+            load: 0,
         }
     }
 }
@@ -193,6 +195,10 @@ impl SessionService for Scripted {
     fn poll_events(&mut self, _now: SystemTime, limit: usize) -> Vec<SessionEvent> {
         let count = self.events.len().min(limit);
         self.events.drain(..count).collect()
+    }
+
+    fn load(&self) -> u8 {
+        self.load
     }
 
     fn poll_paths(&mut self, limit: usize) -> Vec<PathEvent> {
@@ -436,4 +442,18 @@ pub fn accept(upf: &mut Endpoint<Scripted>, now: Moment, from: SocketAddr, reque
     let seid = request.seid.map(|_| upf.service().sessions.keys().next().map_or(1, |seid| seid.0));
     let answer = message(request.kind + 1, seid, request.sequence, &[node_id(), ie(19, &[1])].concat());
     assert!(send_from(from, upf, now, &answer).is_empty());
+}
+
+/// A request of the endpoint's for a session, answered by the SMF at an address.
+pub fn answer_report(
+    upf: &mut Endpoint<Scripted>,
+    now: Moment,
+    from: SocketAddr,
+    request: &Reply,
+    cause: u8,
+    more: &[Vec<u8>],
+) {
+    let seid = upf.service().sessions.keys().next().map_or(1, |seid| seid.0);
+    let answer = message(57, Some(seid), request.sequence, &[ie(19, &[cause]), more.concat()].concat());
+    assert!(send_from(from, upf, now, &answer).iter().all(|sent| sent.kind == 56));
 }

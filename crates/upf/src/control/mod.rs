@@ -31,7 +31,7 @@ use self::kernel::Kernel;
 use self::meter::Meter;
 pub use self::paths::PathSummary;
 pub use self::pool::UePool;
-use self::pool::{Lease, UePools, UsageSlots};
+use self::pool::{Lease, UePools, UsageSlots, percent};
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
@@ -339,6 +339,11 @@ impl SessionService for Upf {
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid> {
         let index = self.sessions.find(seid)?;
         self.sessions.get(index).map(|session| session.kept.cp_fseid)
+    }
+
+    fn load(&self) -> u8 {
+        let sessions = percent(self.sessions.len().into(), self.node.settings.sessions_max.into());
+        sessions.max(self.slots.used())
     }
 
     fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent> {

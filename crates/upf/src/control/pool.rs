@@ -134,6 +134,11 @@ impl UePools {
     }
 }
 
+/// A part of a whole in percent, rounded down; all of nothing.
+pub(crate) fn percent(part: u64, whole: u64) -> u8 {
+    (part * 100).checked_div(whole).map_or(100, |percent| u8::try_from(percent).unwrap_or(100).min(100))
+}
+
 /// Usage counters not in use.
 #[derive(Debug)]
 pub(crate) struct UsageSlots {
@@ -160,6 +165,12 @@ impl UsageSlots {
     pub(crate) fn give_back(&mut self, slot: UsageSlot) {
         self.free.push(slot);
     }
+
+    /// How many are in use, in percent.
+    pub(crate) fn used(&self) -> u8 {
+        let used = u64::from(self.fresh) - self.free.len() as u64;
+        percent(used, self.bound.into())
+    }
 }
 
 #[cfg(test)]
@@ -178,6 +189,19 @@ mod tests {
         assert_eq!(numbers.take(), Some(65));
         assert_eq!(numbers.take(), None);
         assert_eq!(Numbers::new(0).take(), None);
+    }
+
+    #[test]
+    fn percentages() {
+        assert_eq!(
+            [percent(0, 3), percent(1, 3), percent(3, 3), percent(9, 3), percent(0, 0)],
+            [0, 33, 100, 100, 100]
+        );
+        let mut slots = UsageSlots::new(4);
+        let slot = slots.take().unwrap();
+        assert_eq!(slots.used(), 25);
+        slots.give_back(slot);
+        assert_eq!(slots.used(), 0);
     }
 
     #[test]

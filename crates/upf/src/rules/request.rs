@@ -279,6 +279,11 @@ pub trait SessionService {
     /// What has happened since the last call and is due by `now`; at most `limit` events.
     fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent>;
 
+    /// How full the user plane is, in percent of what there is least of.
+    fn load(&self) -> u8 {
+        0
+    }
+
     /// What has happened to paths to GTP-U peers since the last call; at most `limit` events.
     fn poll_paths(&mut self, _limit: usize) -> Vec<PathEvent> {
         Vec::new()

@@ -1,0 +1,109 @@
+//! What the endpoint knows of a session beside what the service keeps: whose it is, and of which sets.
+
+use std::net::{IpAddr, SocketAddr};
+
+use kaido_upf::rules::{Seid, SessionService};
+
+use super::Endpoint;
+use crate::association::AssociationId;
+use crate::decode::Csid;
+
+/// The most sets a session is kept in; a session has one from each of five nodes.
+const SETS_MAX: usize = 16;
+
+/// A session's place among associations and sets.
+#[derive(Debug)]
+pub(super) struct Binding {
+    /// The association that made it, or took it over.
+    pub(super) association: AssociationId,
+    /// What few sessions have.
+    more: Option<Box<More>>,
+}
+
+#[derive(Debug, Default)]
+struct More {
+    /// Where its reports go, if not to the address of its CP F-SEID.
+    report_to: Option<IpAddr>,
+    csids: Vec<Csid>,
+    groups: Vec<Box<[u8]>>,
+}
+
+impl Binding {
+    pub(super) fn new(association: AssociationId) -> Self {
+        Self { association, more: None }
+    }
+
+    pub(super) fn report_to(&self) -> Option<IpAddr> {
+        self.more.as_ref()?.report_to
+    }
+
+    pub(super) fn set_report_to(&mut self, address: Option<IpAddr>) {
+        if address.is_some() || self.more.is_some() {
+            self.more.get_or_insert_default().report_to = address;
+        }
+    }
+
+    /// Puts the session into sets and groups. Sets named by a node replace that node's earlier ones.
+    pub(super) fn join(&mut self, csids: &[Csid], groups: Vec<Box<[u8]>>) {
+        if csids.is_empty() && groups.is_empty() {
+            return;
+        }
+        let more = self.more.get_or_insert_default();
+        more.csids.retain(|old| csids.iter().all(|new| new.node != old.node));
+        more.csids.extend_from_slice(&csids[..csids.len().min(SETS_MAX)]);
+        more.csids.truncate(SETS_MAX);
+        if !groups.is_empty() {
+            more.groups = groups;
+            more.groups.truncate(SETS_MAX);
+        }
+    }
+
+    pub(super) fn is_in_set(&self, csids: &[Csid]) -> bool {
+        self.more.as_ref().is_some_and(|more| more.csids.iter().any(|csid| csids.contains(csid)))
+    }
+
+    pub(super) fn is_in_group(&self, groups: &[Box<[u8]>]) -> bool {
+        self.more.as_ref().is_some_and(|more| more.groups.iter().any(|group| groups.contains(group)))
+    }
+}
+
+impl<S: SessionService> Endpoint<S> {
+    /// Enters a new session.
+    pub(super) fn bind(&mut self, seid: Seid, binding: Binding) {
+        if let Some(association) = self.associations.get_mut(binding.association) {
+            association.sessions += 1;
+        }
+        self.sessions.insert(seid, binding);
+    }
+
+    /// Takes a session out of its association.
+    pub(super) fn unbind(&mut self, seid: Seid) -> Option<Binding> {
+        let binding = self.sessions.remove(&seid)?;
+        if let Some(association) = self.associations.get_mut(binding.association) {
+            association.sessions = association.sessions.saturating_sub(1);
+        }
+        Some(binding)
+    }
+
+    /// Hands a session over to another association of the SMF set (5.22.3). Its reports go to the new CP F-SEID.
+    pub(super) fn rebind(&mut self, seid: Seid, to: AssociationId) {
+        if let Some(mut binding) = self.unbind(seid) {
+            binding.association = to;
+            binding.set_report_to(None);
+            self.bind(seid, binding);
+        }
+    }
+
+    /// The association from which somebody may speak of a session: the session's own, or one of the same SMF set.
+    pub(super) fn speaker(&self, from: SocketAddr, of: AssociationId) -> Option<AssociationId> {
+        let here = self.associations.at(from.ip());
+        if here.contains(&of) {
+            return Some(of);
+        }
+        let set = self.associations.get(of)?.set.as_ref()?;
+        let same_set = |id: &&AssociationId| {
+            self.associations.get(**id).is_some_and(|other| other.set.as_ref() == Some(set))
+        };
+        here.iter().find(same_set).copied()
+    }
+}
