@@ -199,7 +199,7 @@ fn establishment(session: u32) -> Establishment {
             count_packets: true,
             before_qos: false,
         }],
-        bars: Vec::new(),
+        ..Establishment::default()
     }
 }
 

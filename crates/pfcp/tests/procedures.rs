@@ -155,11 +155,12 @@ fn reports_arrive_as_they_were_made() {
     upf.service_mut().events.extend([
         SessionEvent::Usage { seid: up, reports: reports.clone() },
         SessionEvent::DownlinkData { seid: up, pdr_id: PdrId(2) },
+        SessionEvent::Inactivity { seid: up },
         SessionEvent::ErrorIndication { seid: up, teid: Teid(0x77), peer },
     ]);
     exchange(now, &mut smf, &mut upf, Vec::new());
     let found = events(&mut smf);
-    assert_eq!(found.len(), 5);
+    assert_eq!(found.len(), 6);
     let usage: Vec<_> = found
         .iter()
         .filter_map(|event| match event {
@@ -171,7 +172,8 @@ fn reports_arrive_as_they_were_made() {
     assert_eq!(usage, reports);
     assert_eq!(found[3], SmfEvent::DownlinkData { seid, pdr_id: PdrId(2) });
     let remote = FTeid { teid: Teid(0x77), ipv4: Some([192, 0, 2, 7].into()), ipv6: None };
-    assert_eq!(found[4], SmfEvent::ErrorIndication { seid, remote });
+    assert_eq!(found[4], SmfEvent::Inactive { seid });
+    assert_eq!(found[5], SmfEvent::ErrorIndication { seid, remote });
     assert_eq!(upf.outstanding(), 0);
 }
 

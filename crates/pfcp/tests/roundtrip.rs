@@ -198,24 +198,28 @@ fn far(id: u32) -> impl Strategy<Value = Far> {
 }
 
 fn establishment() -> impl Strategy<Value = Establishment> {
+    let timer = of((1u32..).prop_map(|seconds| Duration::from_secs(seconds.into())));
     let bar = of(any::<u8>()).prop_map(|count| BufferingRule { id: BarId(1), suggested_packets: count });
-    (pdr(1), pdr(65_535), far(1), far(2), qer(1), urr(u32::MAX), bar).prop_map(|(a, b, c, d, e, f, g)| {
-        let cp_fseid = FSeid { seid: Seid(1), ipv4: Some(Ipv4Addr::new(10, 0, 0, 1)), ipv6: None };
-        Establishment {
-            cp_fseid,
-            pdrs: vec![a, b],
-            fars: vec![c, d],
-            qers: vec![e],
-            urrs: vec![f],
-            bars: vec![g],
-        }
-    })
+    (pdr(1), pdr(65_535), far(1), far(2), qer(1), urr(u32::MAX), bar, timer).prop_map(
+        |(a, b, c, d, e, f, g, timer)| {
+            let cp_fseid = FSeid { seid: Seid(1), ipv4: Some(Ipv4Addr::new(10, 0, 0, 1)), ipv6: None };
+            Establishment {
+                cp_fseid,
+                pdrs: vec![a, b],
+                fars: vec![c, d],
+                qers: vec![e],
+                urrs: vec![f],
+                bars: vec![g],
+                inactivity_timer: timer,
+            }
+        },
+    )
 }
 
 prop_compose! {
     fn modification()(
         far in far(1), pdr in pdr(1), other in pdr(9), qer in qer(1), urr in urr(1), end_marker in any::<bool>(),
-        flags in any::<(bool, bool)>(), moved in of(both()),
+        flags in any::<(bool, bool)>(), timer in of(0u32..), moved in of(both()),
     ) -> Modification {
         let forwarding = far.forwarding.unwrap();
         let list = |ids: Vec<UrrId>| (!ids.is_empty()).then_some(ids);
@@ -261,6 +265,7 @@ prop_compose! {
             remove_bars: vec![BarId(2)],
             query_all_urrs: flags.0,
             drop_buffered: flags.1,
+            inactivity_timer: timer.map(|seconds| Duration::from_secs(seconds.into())),
             ..Modification::default()
         }
     }

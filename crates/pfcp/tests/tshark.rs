@@ -163,6 +163,7 @@ fn conversation(capture: &mut Capture) {
     upf.service_mut().events.extend([
         SessionEvent::Usage { seid: up, reports },
         SessionEvent::DownlinkData { seid: up, pdr_id: PdrId(2) },
+        SessionEvent::Inactivity { seid: up },
         SessionEvent::ErrorIndication { seid: up, teid: Teid(0x77), peer: [192, 0, 2, 7].into() },
         SessionEvent::ErrorIndication { seid: up, teid: Teid(0x77), peer: "2001:db8::7".parse().unwrap() },
     ]);

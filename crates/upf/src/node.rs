@@ -111,6 +111,8 @@ pub struct NodeSettings {
     pub buffer_packets_max: usize,
     /// Longest time a packet is buffered.
     pub buffer_time_max: Duration,
+    /// User plane inactivity timer of sessions whose control plane gives none.
+    pub inactivity_timer: Option<Duration>,
     /// Error indications, ICMP errors and other answers to senders, per second and worker, of each kind.
     pub answers_per_second: u32,
     /// GTP-U path management.
@@ -130,6 +132,7 @@ impl Default for NodeSettings {
             buffer_packets_per_session: 64,
             buffer_packets_max: 4096,
             buffer_time_max: Duration::from_secs(10),
+            inactivity_timer: None,
             answers_per_second: 100,
             echo: EchoSettings::default(),
         }

@@ -156,6 +156,14 @@ impl UsageCounters {
         cell.total_limit.store(!total, Ordering::Relaxed);
     }
 
+    /// Has the next packet of a counter seen as if it crossed a threshold, until the limits are set again.
+    pub fn watch(&self, slot: UsageSlot) {
+        let cell = self.cell(slot);
+        let next = self.read(slot).total_bytes().saturating_add(1);
+        // Stored complemented: the larger is the nearer.
+        cell.total_limit.fetch_max(!next, Ordering::Relaxed);
+    }
+
     /// Clears a counter for its next owner. No worker may still hold a record that names it.
     pub fn clear(&self, slot: UsageSlot) {
         let cell = self.cell(slot);
@@ -216,6 +224,20 @@ mod tests {
             !counters.count(slot, Direction::Uplink, u64::MAX / 2, true),
             "a cleared counter has no limit"
         );
+    }
+
+    #[test]
+    fn a_watched_counter_tells_of_its_next_packet() {
+        let counters = UsageCounters::new(1).unwrap();
+        let slot = UsageSlot(0);
+        counters.set_limits(slot, UNLIMITED, UNLIMITED, 1000);
+        assert!(!counters.count(slot, Direction::Uplink, 100, true));
+        counters.watch(slot);
+        assert!(counters.count(slot, Direction::Downlink, 1, true));
+        assert!(!counters.count(slot, Direction::Uplink, 1, true), "told once");
+        counters.set_limits(slot, UNLIMITED, UNLIMITED, 103);
+        counters.watch(slot);
+        assert!(counters.count(slot, Direction::Uplink, 1, true));
     }
 
     #[test]

@@ -5,60 +5,15 @@ mod fixture;
 
 use std::time::Duration;
 
-use fixture::{DN_MAC, GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, ip, now, v4};
+use fixture::packets::{downlink, ethernet, udp, uplink};
+use fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, ip, now, v4};
 use kaido_engine::{DropReason, Wanted};
 use kaido_upf::rules::{
     ApplyAction, Cause, ChooseOr, FTeid, FarId, LocalFTeid, Modification, OuterHeaderCreation,
     OuterHeaderRemoval, PdrId, QerId, RuleId, Seid, SessionEvent, SessionService, Teid, UeIpAddress,
     UeIpRole, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId, UsageReportTrigger,
 };
-use kaido_wire::{EtherType, EthernetRepr, GtpuRepr, IpProtocol, Ipv4Repr, MacAddr, UdpRepr, gtpu, ipv4};
-
-/// An IPv4/UDP packet of `payload` octets.
-fn udp(src: &str, dst: &str, payload: usize) -> Vec<u8> {
-    let ip = Ipv4Repr {
-        src: v4(src),
-        dst: v4(dst),
-        protocol: IpProtocol::UDP,
-        ttl: 64,
-        tos: 0,
-        identification: 7,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        options: &[],
-        payload_len: (8 + payload) as u16,
-    };
-    let mut packet = vec![0; 28 + payload];
-    ip.emit(&mut packet).unwrap();
-    UdpRepr { src_port: 4000, dst_port: 5000, payload_len: payload as u16 }.emit(&mut packet[20..]).unwrap();
-    packet
-}
-
-fn ethernet(dst: [u8; 6], src: [u8; 6], packet: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0; 14];
-    EthernetRepr { dst: MacAddr(dst), src: MacAddr(src), ethertype: EtherType::IPV4 }
-        .emit(&mut frame)
-        .unwrap();
-    frame.extend_from_slice(packet);
-    frame
-}
-
-/// A G-PDU as the gNB sends it.
-fn uplink(teid: u32, inner: &[u8]) -> Vec<u8> {
-    let mut header = vec![0; 8];
-    GtpuRepr::g_pdu(teid, inner.len() as u16).emit(&mut header).unwrap();
-    let mut packet = udp("10.100.3.2", "10.100.3.1", 8 + inner.len());
-    packet[20..22].copy_from_slice(&gtpu::UDP_PORT.to_be_bytes());
-    packet[22..24].copy_from_slice(&gtpu::UDP_PORT.to_be_bytes());
-    packet[28..36].copy_from_slice(&header);
-    packet[36..].copy_from_slice(inner);
-    ethernet(N3_MAC, GNB_MAC, &packet)
-}
-
-fn downlink(inner: &[u8]) -> Vec<u8> {
-    ethernet(N6_MAC, DN_MAC, inner)
-}
+use kaido_wire::{gtpu, ipv4};
 
 fn far_update(id: u32, apply_action: ApplyAction) -> Modification {
     Modification {

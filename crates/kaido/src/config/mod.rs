@@ -72,6 +72,8 @@ pub(crate) struct NodeConfig {
     pub(crate) cpus: Vec<usize>,
     /// Whether workers poll without ever sleeping.
     pub(crate) busy_poll: bool,
+    /// User plane inactivity timer where the control plane gives none, in seconds; zero is none.
+    pub(crate) inactivity_s: u32,
     /// Error indications, ICMP errors and extension notices, per second, worker and kind.
     pub(crate) answers_per_second: u32,
 }
@@ -88,6 +90,7 @@ impl Default for NodeConfig {
             xdp_records_max: None,
             cpus: Vec::new(),
             busy_poll: false,
+            inactivity_s: 0,
             answers_per_second: 100,
         }
     }

@@ -72,6 +72,14 @@ const FIELDS: &[Field] = &[
     ),
     (
         "node",
+        "inactivity_s",
+        "number",
+        "0",
+        "User plane inactivity timer, in seconds, of sessions whose control plane gives none: a session without a packet \
+         for so long is reported to it. 0 is none.",
+    ),
+    (
+        "node",
         "answers_per_second",
         "number",
         "100",

@@ -182,6 +182,8 @@ impl Opened {
             buffer_packets_per_session: config.buffer.packets_per_session as usize,
             buffer_packets_max: *config.buffer.packets.get_ref() as usize,
             buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
+            inactivity_timer: (config.node.inactivity_s != 0)
+                .then(|| Duration::from_secs(config.node.inactivity_s.into())),
             answers_per_second: config.node.answers_per_second,
         })
     }

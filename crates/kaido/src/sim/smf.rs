@@ -200,7 +200,7 @@ impl ControlPlane {
             SmfEvent::Modified { seid, usage_reports, .. } => self.count(seid, &usage_reports),
             SmfEvent::DownlinkData { .. } => self.reported.downlink_data += 1,
             SmfEvent::ErrorIndication { .. } => self.reported.error_indications += 1,
-            SmfEvent::Alive { .. } => {}
+            SmfEvent::Alive { .. } | SmfEvent::Inactive { .. } => {}
             SmfEvent::Refused { request, upf, seid, cause, offending_ie, failed_rule } => {
                 self.gone(request);
                 let ue = seid.and_then(|seid| self.sessions.get(&seid).copied());

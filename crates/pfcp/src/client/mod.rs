@@ -147,6 +147,11 @@ pub enum SmfEvent {
         /// The PDR it matched.
         pdr_id: PdrId,
     },
+    /// A session was silent for as long as its timer says.
+    Inactive {
+        /// Our end.
+        seid: Seid,
+    },
     /// A gNB's Error Indication was reported.
     ErrorIndication {
         /// Our end.

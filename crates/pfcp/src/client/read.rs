@@ -175,6 +175,9 @@ impl Smf {
         }
         let downlink = report.downlink_data.into_iter();
         self.events.extend(downlink.map(|pdr_id| SmfEvent::DownlinkData { seid, pdr_id }));
+        if report.inactive {
+            self.events.push_back(SmfEvent::Inactive { seid });
+        }
         let errors = report.error_indications.into_iter();
         self.events.extend(errors.map(|remote| SmfEvent::ErrorIndication { seid, remote }));
         Ok(Draft::session(MsgType::SessionReportResponse, *to, frame.sequence).with(&accepted()).bytes())

@@ -18,6 +18,8 @@ use crate::walk::{Group, incorrect, typed};
 pub(crate) struct SessionReport {
     pub(crate) usage: Vec<UsageReport>,
     pub(crate) downlink_data: Vec<PdrId>,
+    /// UPIR.
+    pub(crate) inactive: bool,
     pub(crate) error_indications: Vec<FTeid>,
     /// PSDBU of the PFCPSRReq-Flags (8.2.119): the user plane has ended the session.
     pub(crate) ended: bool,
@@ -25,10 +27,11 @@ pub(crate) struct SessionReport {
 
 /// Reads a Session Report Request.
 pub(crate) fn session_report(group: &Group<'_>) -> Result<SessionReport, Rejection> {
-    u8_of(IeType::ReportType, group.mandatory(IeType::ReportType)?)?;
+    let kinds = u8_of(IeType::ReportType, group.mandatory(IeType::ReportType)?)?;
     let mut report = SessionReport {
         usage: usage_reports(group, IeType::UsageReportWithinSessionReportRequest)?,
         ended: flags(group)? & 1 != 0,
+        inactive: kinds & 1 << 3 != 0,
         ..SessionReport::default()
     };
     for value in group.all(IeType::DownlinkDataReport) {

@@ -1,10 +1,12 @@
 //! Session Establishment and Modification Requests (TS 29.244 7.5.2, 7.5.4), whole.
 
+use std::time::Duration;
+
 use kaido_upf::rules::{BarId, Establishment, FarId, Modification, PdrId, QerId, Rejection, RuleId, UrrId};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
 
-use super::leaf::{f_seid, u8_of, u16_of, u32_of};
+use super::leaf::{f_seid, seconds, u8_of, u16_of, u32_of};
 use super::pdr::PdrReader;
 use super::{Features, far, qer, unique, urr};
 use crate::walk::{Group, typed, unsupported};
@@ -46,6 +48,7 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
         qers: list(group, IeType::CreateQer, qer::create)?,
         urrs: list(group, IeType::CreateUrr, urr::create)?,
         bars: list(group, IeType::CreateBar, |value| far::bar(IeType::CreateBar, value))?,
+        inactivity_timer: inactivity_timer(group)?,
     };
     unique(&request.pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
     unique(&request.fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
@@ -94,9 +97,16 @@ pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modi
         query_urrs: ids(group, IeType::QueryUrr, IeType::UrrId, UrrId)?,
         query_all_urrs: flags.contains(PfcpsmReqFlags::QAURR),
         drop_buffered: flags.contains(PfcpsmReqFlags::DROBU),
+        inactivity_timer: inactivity_timer(group)?,
     };
     no_rule_twice(&request)?;
     Ok(request)
+}
+
+/// User Plane Inactivity Timer (8.2.83).
+fn inactivity_timer(group: &Group<'_>) -> Result<Option<Duration>, Rejection> {
+    const KIND: IeType = IeType::UserPlaneInactivityTimer;
+    group.first(KIND).map(|value| seconds(KIND, value)).transpose()
 }
 
 /// PFCPSMReq-Flags (8.2.34); SNDEM lies in the Update Forwarding Parameters.

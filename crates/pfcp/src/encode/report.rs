@@ -31,6 +31,7 @@ pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32)
             let pdr = number(IeType::PdrId, pdr_id.0.to_be_bytes());
             draft.push(&Ie::new_grouped(IeType::DownlinkDataReport, vec![pdr]));
         }
+        SessionEvent::Inactivity { .. } => draft.push(&ReportType::UPIR.to_ie()),
         SessionEvent::ErrorIndication { teid, peer, .. } => {
             draft.push(&ReportType::ERIR.to_ie());
             // Table 7.5.8.4-1 has the Remote F-TEID here; rs-pfcp's group has another element.

@@ -1,5 +1,7 @@
 //! The control plane's session requests (TS 29.244 7.5.2, 7.5.4), from the rule model.
 
+use std::time::Duration;
+
 use kaido_upf::rules::{
     ApplyAction, BitRate, BufferingRule, Establishment, Far, Gate, Interface, LocalFTeid, Modification,
     NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, Qer, SdfFilter, Seid, UpdateFar,
@@ -25,6 +27,7 @@ pub(crate) fn establishment(node: &NodeId, request: &Establishment, sequence: u3
     request.urrs.iter().for_each(|rule| draft.push(&create_urr(rule)));
     request.qers.iter().for_each(|rule| draft.push(&create_qer(rule)));
     request.bars.iter().for_each(|rule| draft.push(&bar(IeType::CreateBar, rule)));
+    request.inactivity_timer.iter().for_each(|timer| draft.push(&inactivity_timer(*timer)));
     draft.bytes()
 }
 
@@ -58,7 +61,13 @@ pub(crate) fn modification(to: Seid, request: &Modification, sequence: u32) -> V
         draft.push(&number(IeType::PfcpsmReqFlags, [flags]));
     }
     request.query_urrs.iter().for_each(|id| draft.push(&remove(IeType::QueryUrr, IeType::UrrId, id.0)));
+    request.inactivity_timer.iter().for_each(|timer| draft.push(&inactivity_timer(*timer)));
     draft.bytes()
+}
+
+fn inactivity_timer(timer: Duration) -> Ie {
+    let seconds = u32::try_from(timer.as_secs()).unwrap_or(u32::MAX);
+    number(IeType::UserPlaneInactivityTimer, seconds.to_be_bytes())
 }
 
 fn create_pdr(rule: &Pdr) -> Ie {

@@ -1,22 +1,24 @@
 //! How a planned change reaches the table: records one by one, each in one step.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use kaido_table::TableError;
 
-use super::compile::{all_keys, compile, far_ends, tunnel_ends};
+use super::compile::{Slots, all_keys, compile, far_ends, tunnel_ends};
+use super::inactivity::Inactivity;
 use super::meter::Meter;
 use super::pool::Lease;
 use super::ruleset::RuleSet;
 use super::session::{Kept, Session};
-use super::{GRACE, Upf};
+use super::{GRACE, Upf, millis};
 use crate::node::{BufferChange, WorkerOrder};
 use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnel, TunnelShape, Tunnels};
 use crate::rules::{
     Cause, FSeid, Modification, OuterHeaderCreation, PdrId, Rejection, RuleId, Seid, UrrId, UsageReport,
     UsageReportTrigger,
 };
+use crate::usage::UsageSlot;
 
 impl Upf {
     /// Waits until nothing is forwarded or counted any more by records that were replaced or removed.
@@ -34,32 +36,31 @@ impl Upf {
         &mut self,
         cp_fseid: FSeid,
         rules: RuleSet,
+        inactivity_timer: Option<Duration>,
         leases: Vec<Lease>,
         now: SystemTime,
     ) -> Result<Seid, Rejection> {
         let index = self.new_index()?;
-        let meters = match self.new_meters(&rules, &BTreeMap::new(), now) {
-            Ok(meters) => meters,
-            Err(rejection) => {
-                self.sessions.release(index);
-                return Err(rejection);
-            }
-        };
-        let slots = meters.iter().map(|(&id, meter)| (id, meter.slot)).collect();
+        let taken = self.new_activity(inactivity_timer).and_then(|activity| {
+            let meters = self.new_meters(&rules, &BTreeMap::new(), now);
+            meters.map(|meters| (meters, activity)).inspect_err(|_| self.release_counter(activity))
+        });
+        let (meters, activity) = taken.inspect_err(|_| self.sessions.release(index))?;
+        let slots = Slots { urrs: meters.iter().map(|(&id, meter)| (id, meter.slot)).collect(), activity };
         let committed = compile(&rules, &self.node, index, &slots)
             .and_then(|records| self.commit(index, &BTreeSet::new(), &records, now));
         if let Err(rejection) = committed {
             self.sessions.release(index);
             self.release_meters(meters.values());
+            self.release_counter(activity);
             return Err(rejection);
         }
         // Never zero: the upper half is not.
         let seid = Seid((self.issue() | 1 << 63) & !0xffff_ffff | u64::from(index.0));
         self.far_ends.change(index, &BTreeSet::new(), &far_ends(&rules, &self.node.settings));
-        let kept = Kept { cp_fseid, rules, meters, leases, periods: BTreeMap::new() };
-        let mut session = Session { seid, index, kept };
-        self.schedule(&mut session);
-        self.sessions.put(&session);
+        let inactivity = inactivity_timer.and_then(|timer| Inactivity::new(timer, 0, millis(now)));
+        let kept = Kept { cp_fseid, rules, meters, leases, activity, inactivity };
+        self.rest(&Session { seid, index, kept });
         Ok(seid)
     }
 
@@ -74,6 +75,7 @@ impl Upf {
         let Some(mut session) = self.sessions.get(index) else {
             return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
         };
+        let packets_before = session.packets(&self.node.usage);
         let mut slots = session.slots();
         let mut rules = session.kept.rules.clone();
         for id in &request.remove_urrs {
@@ -90,18 +92,29 @@ impl Upf {
                 .rule(RuleId::Urr(*id)));
             }
         }
-        let new_meters = self.new_meters(&rules, &slots, now)?;
+        let old_activity = session.kept.activity;
+        let activity = match request.inactivity_timer {
+            None => old_activity,
+            Some(timer) if old_activity.is_some() && !timer.is_zero() => old_activity,
+            timer => self.new_activity(timer)?,
+        };
+        let new_activity = activity.filter(|_| old_activity.is_none());
+        let new_meters =
+            self.new_meters(&rules, &slots, now).inspect_err(|_| self.release_counter(new_activity))?;
         slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
+        let slots = Slots { urrs: slots, activity };
         let old_keys = all_keys(&session.kept.rules, &self.node.settings);
         let committed = compile(&rules, &self.node, index, &slots)
             .and_then(|records| self.commit(index, &old_keys, &records, now));
         if let Err(rejection) = committed {
             self.release_meters(new_meters.values());
+            self.release_counter(new_activity);
             return Err(rejection);
         }
         let settings = &self.node.settings;
         self.far_ends.change(index, &far_ends(&session.kept.rules, settings), &far_ends(&rules, settings));
-        if !ended.is_empty() || !request.remove_urrs.is_empty() {
+        let counters_go = !request.remove_urrs.is_empty() || activity != old_activity;
+        if !ended.is_empty() || counters_go {
             // Nothing may follow an End Marker, and nothing may be counted after a final report.
             self.synchronize();
         }
@@ -112,11 +125,12 @@ impl Upf {
             }
         }
         let reports = self.finish_change(&mut session, request, rules, new_meters, now);
+        self.change_inactivity(&mut session, request.inactivity_timer, activity, packets_before, now);
         session.kept.leases.extend_from_slice(leases);
         if let Some(fseid) = request.cp_fseid {
             session.kept.cp_fseid = fseid;
         }
-        self.sessions.put(&session);
+        self.rest(&session);
         self.node.buffer_changed(BufferChange { session: index, discard: request.drop_buffered });
         Ok(reports)
     }
@@ -161,8 +175,34 @@ impl Upf {
         }
         kept.rules = rules;
         self.release_meters(released.iter());
-        self.schedule(session);
         reports
+    }
+
+    /// Starts, stops or goes on with the detection of inactivity, over the counters that there are now.
+    fn change_inactivity(
+        &mut self,
+        session: &mut Session,
+        timer: Option<Duration>,
+        activity: Option<UsageSlot>,
+        packets_before: u64,
+        now: SystemTime,
+    ) {
+        if session.kept.activity.is_some() && activity.is_none() {
+            self.release_counter(session.kept.activity);
+        }
+        session.kept.activity = activity;
+        let packets = session.packets(&self.node.usage);
+        match timer {
+            Some(timer) => session.kept.inactivity = Inactivity::new(timer, packets, millis(now)),
+            None => session
+                .kept
+                .inactivity
+                .iter_mut()
+                .for_each(|watch| watch.recount(packets_before, packets, millis(now))),
+        }
+        if session.kept.inactivity.is_some_and(|watch| watch.is_reported()) {
+            session.counters().for_each(|slot| self.node.usage.watch(slot));
+        }
     }
 
     /// Puts compiled records into the table in place of `old` keys; on failure nothing has changed.

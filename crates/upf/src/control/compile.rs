@@ -23,12 +23,21 @@ mod ie {
     pub(super) const FORWARDING_PARAMETERS: u16 = 4;
 }
 
+/// The counters of a session.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots {
+    /// Those of its URRs.
+    pub(crate) urrs: BTreeMap<UrrId, UsageSlot>,
+    /// That of packets that no URR counts, where they are of interest.
+    pub(crate) activity: Option<UsageSlot>,
+}
+
 /// Compiles the rules of a session. Every F-TEID and UE address in them is given by now.
 pub(crate) fn compile(
     rules: &RuleSet,
     node: &Node,
     session: SessionIndex,
-    slots: &BTreeMap<UrrId, UsageSlot>,
+    slots: &Slots,
 ) -> Result<BTreeMap<SessionKey, Record>, Rejection> {
     let session_ue = session_addresses(rules);
     let mut by_key: BTreeMap<SessionKey, Vec<(&Pdr, FilteredRule)>> = BTreeMap::new();
@@ -179,7 +188,7 @@ fn filtered_rule(
     node: &Node,
     pdr: &Pdr,
     session_ue: UeAddresses,
-    slots: &BTreeMap<UrrId, UsageSlot>,
+    slots: &Slots,
 ) -> Result<FilteredRule, Rejection> {
     let own = addresses(pdr);
     let qfis = (!pdr.pdi.qfis.is_empty())
@@ -192,12 +201,7 @@ fn filtered_rule(
     })
 }
 
-fn action(
-    rules: &RuleSet,
-    node: &Node,
-    pdr: &Pdr,
-    slots: &BTreeMap<UrrId, UsageSlot>,
-) -> Result<Action, Rejection> {
+fn action(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Action, Rejection> {
     let far_id = pdr.far_id.ok_or_else(|| {
         Rejection::new(Cause::ConditionalIeMissing, format!("PDR {} has no FAR", pdr.id))
             .ie(ie::FAR_ID)
@@ -219,7 +223,7 @@ fn action(
         let urr = rules.urrs.get(id);
         let urr = urr.ok_or_else(|| reject(pdr, &format!("names URR {id}, which is not there")))?;
         let counted = urr.method.volume && !urr.inactive;
-        if let Some(&slot) = slots.get(id).filter(|_| counted)
+        if let Some(&slot) = slots.urrs.get(id).filter(|_| counted)
             && !usage.push(slot, urr.before_qos)
         {
             return Err(Rejection::new(
@@ -228,6 +232,10 @@ fn action(
             )
             .rule(RuleId::Pdr(pdr.id)));
         }
+    }
+    if let Some(slot) = slots.activity.filter(|_| usage.len() == 0) {
+        // There is room where nothing is.
+        let _ = usage.push(slot, false);
     }
     let uplink = direction(pdr) == Direction::Uplink;
     Ok(Action {

@@ -2,11 +2,16 @@
 
 use std::time::SystemTime;
 
-use super::Upf;
 use super::compile::far_ends;
 use super::paths::{EchoRequest, PathSummary};
+use super::session::Session;
+use super::{Upf, millis};
 use crate::node::{WorkerEvent, WorkerOrder};
+use crate::record::SessionIndex;
 use crate::rules::{SessionEvent, UsageReportTrigger};
+
+/// Most steps of the wheel in one poll.
+const STEPS_PER_POLL: u32 = 65_536;
 
 impl Upf {
     pub(super) fn event(&mut self, event: WorkerEvent, now: SystemTime, out: &mut Vec<SessionEvent>) {
@@ -14,19 +19,23 @@ impl Upf {
             WorkerEvent::Threshold { session, slot } => {
                 let node = self.node.clone();
                 let Some(mut session) = self.sessions.get(session) else { return };
-                let Some((id, meter)) = session.kept.meters.iter_mut().find(|(_, meter)| meter.slot == slot)
-                else {
-                    return;
-                };
-                let Some(urr) = session.kept.rules.urrs.get(id) else { return };
-                if !meter.is_over(urr, &node.usage) {
-                    // Said of an earlier session that had the place and the counter.
+                if !session.counters().any(|own| own == slot) {
+                    // Said of an earlier session that had the place.
                     return;
                 }
-                let report = meter.report(urr, &node.usage, UsageReportTrigger::VOLTH, now);
-                out.push(SessionEvent::Usage { seid: session.seid, reports: vec![report] });
-                self.schedule(&mut session);
-                self.sessions.put(&session);
+                let kept = &mut session.kept;
+                for (id, meter) in kept.meters.iter_mut().filter(|(_, meter)| meter.slot == slot) {
+                    let Some(urr) = kept.rules.urrs.get(id) else { continue };
+                    if meter.is_over(urr, &node.usage) {
+                        let report = meter.report(urr, &node.usage, UsageReportTrigger::VOLTH, now);
+                        out.push(SessionEvent::Usage { seid: session.seid, reports: vec![report] });
+                    } else {
+                        // The first packet after a silence, or one of an earlier session's.
+                        meter.rearm(urr, &node.usage, now);
+                    }
+                }
+                self.look_for_silence(&mut session, now, out);
+                self.rest(&session);
             }
             WorkerEvent::Buffered { session, pdr } => {
                 if let Some(session) = self.sessions.get(session) {
@@ -65,24 +74,40 @@ impl Upf {
         self.far_ends.paths.summaries(limit)
     }
 
-    /// Reports whose period has ended.
-    pub(super) fn periodic(&mut self, now: SystemTime, limit: usize, out: &mut Vec<SessionEvent>) {
+    /// Sessions whose time has come. The work of a call is bounded; what is left comes with the next.
+    pub(super) fn look_at_due(&mut self, now: SystemTime, limit: usize, out: &mut Vec<SessionEvent>) {
+        let mut steps = STEPS_PER_POLL;
         while out.len() < limit
-            && let Some(&(due, index, id)) = self.calendar.first()
-            && due <= now
+            && let Some(number) = self.wheel.pop(millis(now), &mut steps)
         {
             let node = self.node.clone();
-            if let Some(mut session) = self.sessions.get(index) {
-                let kept = &mut session.kept;
-                if let (Some(meter), Some(urr)) = (kept.meters.get_mut(&id), kept.rules.urrs.get(&id)) {
-                    let report = meter.report(urr, &node.usage, UsageReportTrigger::PERIO, now);
-                    out.push(SessionEvent::Usage { seid: session.seid, reports: vec![report] });
+            let Some(mut session) = self.sessions.get(SessionIndex(number)) else { continue };
+            let kept = &mut session.kept;
+            let mut reports = Vec::new();
+            for (id, meter) in &mut kept.meters {
+                if let Some(urr) = kept.rules.urrs.get(id)
+                    && meter.deadline().is_some_and(|due| due <= millis(now))
+                {
+                    reports.push(meter.report(urr, &node.usage, UsageReportTrigger::PERIO, now));
                 }
-                // The report began a new period; what had none to report is struck out.
-                self.schedule(&mut session);
-                self.sessions.put(&session);
             }
-            self.calendar.remove(&(due, index, id));
+            if !reports.is_empty() {
+                out.push(SessionEvent::Usage { seid: session.seid, reports });
+            }
+            self.look_for_silence(&mut session, now, out);
+            self.rest(&session);
+        }
+    }
+
+    /// Reports a session that has been silent for as long as its timer says.
+    fn look_for_silence(&self, session: &mut Session, now: SystemTime, out: &mut Vec<SessionEvent>) {
+        let packets = session.packets(&self.node.usage);
+        let Some(watch) = &mut session.kept.inactivity else { return };
+        if watch.look(packets, millis(now)) {
+            out.push(SessionEvent::Inactivity { seid: session.seid });
+        }
+        if watch.is_reported() {
+            session.counters().for_each(|slot| self.node.usage.watch(slot));
         }
     }
 }

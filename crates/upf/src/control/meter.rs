@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::millis;
 use crate::rules::{ReportingTriggers, Urr, UsageReport, UsageReportTrigger, Volume, VolumeThreshold};
 use crate::usage::{UNLIMITED, UsageCounters, UsageSlot};
 
@@ -16,8 +17,8 @@ pub(crate) struct Meter {
     reported: Volume,
     /// When the running measurement began.
     since: SystemTime,
-    /// When the next periodic report is due.
-    pub(crate) period_ends: Option<SystemTime>,
+    /// When the next periodic report is due, in milliseconds.
+    period_ends: Option<u64>,
 }
 
 impl Meter {
@@ -45,7 +46,12 @@ impl Meter {
         self.period_ends = urr
             .measurement_period
             .filter(|period| urr.triggers.contains(ReportingTriggers::PERIO) && !period.is_zero())
-            .map(|period| now + period);
+            .map(|period| millis(now + period));
+    }
+
+    /// When the meter has something to report whatever is counted, in milliseconds.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.period_ends
     }
 
     /// Whether a volume threshold was reached since the last report.

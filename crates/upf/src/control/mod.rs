@@ -8,6 +8,7 @@ mod choose;
 mod compile;
 mod events;
 mod far_ends;
+mod inactivity;
 mod kernel;
 mod meter;
 mod paths;
@@ -15,6 +16,7 @@ mod pool;
 mod ruleset;
 mod session;
 mod store;
+mod wheel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -36,6 +38,7 @@ use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
 use self::store::Sessions;
+use self::wheel::Wheel;
 use crate::node::{BufferChange, Node, WorkerEvent};
 use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
@@ -61,8 +64,8 @@ pub struct Upf {
     slots: UsageSlots,
     /// Far ends of tunnels and the sessions that use them.
     far_ends: FarEnds,
-    /// Periodic reports to come: what the sessions' `periods` say, by time.
-    calendar: BTreeSet<(SystemTime, SessionIndex, UrrId)>,
+    /// When which session is to be looked at.
+    wheel: Wheel,
     /// The datapath in the kernel, where there is one.
     kernel: Option<Kernel>,
 }
@@ -87,7 +90,7 @@ impl Upf {
             secret: Seed::random(),
             issued: 0,
             ue_pools: UePools::new(ue_pools),
-            calendar: BTreeSet::new(),
+            wheel: Wheel::new(),
             kernel: None,
         })
     }
@@ -219,25 +222,36 @@ impl Upf {
     /// Takes back counters that no record names any more.
     fn release_meters<'m>(&mut self, meters: impl Iterator<Item = &'m Meter>) {
         for meter in meters {
-            self.node.usage.clear(meter.slot);
-            self.slots.give_back(meter.slot);
+            self.release_counter(Some(meter.slot));
         }
     }
 
-    /// Brings the calendar up to date with the meters of a session.
-    fn schedule(&mut self, session: &mut Session) {
-        let index = session.index;
-        let due = |(&id, meter): (&UrrId, &Meter)| meter.period_ends.map(|at| (id, at));
-        let wanted: BTreeMap<_, _> = session.kept.meters.iter().filter_map(due).collect();
-        let scheduled = &session.kept.periods;
-        for (&id, &at) in scheduled.iter().filter(|&(id, at)| wanted.get(id) != Some(at)) {
-            self.calendar.remove(&(at, index, id));
+    fn release_counter(&mut self, slot: Option<UsageSlot>) {
+        if let Some(slot) = slot {
+            self.node.usage.clear(slot);
+            self.slots.give_back(slot);
         }
-        for (&id, &at) in wanted.iter().filter(|&(id, at)| scheduled.get(id) != Some(at)) {
-            self.calendar.insert((at, index, id));
-        }
-        session.kept.periods = wanted;
     }
+
+    /// A counter for what no URR counts, where inactivity is looked for.
+    fn new_activity(&mut self, timer: Option<Duration>) -> Result<Option<UsageSlot>, Rejection> {
+        let Some(_) = timer.filter(|timer| !timer.is_zero()) else { return Ok(None) };
+        let slot = self.slots.take();
+        let none = || Rejection::new(Cause::NoResourcesAvailable, "no usage counter is free");
+        slot.map(Some).ok_or_else(none)
+    }
+
+    /// Puts a session to rest until the control plane or a worker wants it, or its time comes.
+    fn rest(&mut self, session: &Session) {
+        self.wheel.set(session.index.0, session.deadline());
+        self.sessions.put(session);
+    }
+}
+
+/// Milliseconds since 1970, as the wheel counts.
+fn millis(at: SystemTime) -> u64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn no_session(seid: Seid) -> Rejection {
@@ -269,7 +283,8 @@ impl SessionService for Upf {
             request.qers.iter().try_for_each(|&rule| rules.add_qer(rule))?;
             request.urrs.iter().try_for_each(|&rule| rules.add_urr(rule))?;
             request.bars.iter().try_for_each(|&rule| rules.add_bar(rule))?;
-            self.create(request.cp_fseid, rules, chosen.leases.clone(), now)
+            let timer = request.inactivity_timer.or(self.node.settings.inactivity_timer);
+            self.create(request.cp_fseid, rules, timer, chosen.leases.clone(), now)
         });
         match planned {
             Ok(seid) => Ok(Established { seid, created_pdrs: chosen.created }),
@@ -328,10 +343,9 @@ impl SessionService for Upf {
             })
             .collect();
         self.release_meters(session.meters.values());
+        self.release_counter(session.activity);
         self.give_back(&session.leases);
-        for (&id, &due) in &session.periods {
-            self.calendar.remove(&(due, index, id));
-        }
+        self.wheel.set(index.0, None);
         self.node.buffer_changed(BufferChange { session: index, discard: true });
         Ok(Deleted { usage_reports })
     }
@@ -360,7 +374,7 @@ impl SessionService for Upf {
         }
         self.turn_kernel(now);
         self.turn_paths(now);
-        self.periodic(now, limit, &mut out);
+        self.look_at_due(now, limit, &mut out);
         out
     }
 

@@ -109,9 +109,10 @@ fn unpack(index: SessionIndex, place: &Place) -> Option<Session> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::time::SystemTime;
+    use std::time::Duration;
 
     use super::*;
+    use crate::control::inactivity::Inactivity;
     use crate::rules::{
         ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters, Gate, Interface,
         Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId,
@@ -125,7 +126,8 @@ mod tests {
             rules: super::super::ruleset::RuleSet::default(),
             meters: BTreeMap::new(),
             leases: vec![super::super::pool::Lease::Ipv4(0, 7)],
-            periods: BTreeMap::from([(UrrId(1), SystemTime::UNIX_EPOCH)]),
+            activity: Some(UsageSlot(9)),
+            inactivity: Inactivity::new(Duration::from_secs(60), 5, 1_700_000_000_000),
         };
         let pdr = Pdr {
             id: PdrId(1),

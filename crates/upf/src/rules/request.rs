@@ -1,7 +1,7 @@
 //! Session requests, their answers, and what the user plane says unasked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +132,8 @@ pub struct Establishment {
     pub urrs: Vec<Urr>,
     /// BARs.
     pub bars: Vec<BufferingRule>,
+    /// User Plane Inactivity Timer (8.2.83): how long without a packet is reported.
+    pub inactivity_timer: Option<Duration>,
 }
 
 /// Created PDR (TS 29.244 7.5.3.2): what we chose for a rule.
@@ -195,6 +197,8 @@ pub struct Modification {
     pub query_all_urrs: bool,
     /// PFCPSMReq-Flags DROBU: drop what is buffered.
     pub drop_buffered: bool,
+    /// User Plane Inactivity Timer (8.2.83): from now on; zero stops the detection.
+    pub inactivity_timer: Option<Duration>,
 }
 
 /// The answer to a [`Modification`].
@@ -230,6 +234,11 @@ pub enum SessionEvent {
         /// The PDR it matched.
         pdr_id: PdrId,
     },
+    /// UPIR: no packet for as long as the User Plane Inactivity Timer says.
+    Inactivity {
+        /// Our end of the session.
+        seid: Seid,
+    },
     /// ERIR: a peer answered with a GTP-U Error Indication.
     ErrorIndication {
         /// Our end of the session.
@@ -247,6 +256,7 @@ impl SessionEvent {
         match self {
             Self::Usage { seid, .. }
             | Self::DownlinkData { seid, .. }
+            | Self::Inactivity { seid }
             | Self::ErrorIndication { seid, .. } => *seid,
         }
     }
