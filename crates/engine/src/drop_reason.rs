@@ -104,6 +104,16 @@ drop_reasons! {
     TxError = "tx_error",
     /// The path to the kernel is full or failed.
     KernelPathFull = "kernel_path_full",
+    /// A fragment that no packet can have: empty, too far, of a wrong length, too small to be judged by.
+    FragmentInvalid = "fragment_invalid",
+    /// A fragment that came before, octet by octet.
+    FragmentDuplicate = "fragment_duplicate",
+    /// A fragment that overlaps another or contradicts where the packet ends, and all others of its packet.
+    FragmentOverlap = "fragment_overlap",
+    /// A fragment whose packet was not complete in time.
+    ReassemblyTimeout = "reassembly_timeout",
+    /// A fragment that gave way to newer ones: there are bounds to what is kept.
+    ReassemblyFull = "reassembly_full",
 }
 
 #[cfg(test)]

@@ -143,6 +143,10 @@ impl KernelRecord {
             }
             Rules::Filtered(_) => return None,
         };
+        if node.settings.mss_clamp.is_some() {
+            // The kernel does not look at TCP.
+            return None;
+        }
         let ue = record.ue();
         if ue.ipv6.is_some_and(|prefix| prefix.len != 64) {
             return None;

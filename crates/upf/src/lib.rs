@@ -12,6 +12,7 @@
 //! - [`classify`]: which of many rules a packet matches;
 //! - [`fastpath`]: what a datapath in the kernel takes over;
 //! - [`echo`]: what control and workers share of GTP-U path management;
+//! - [`fragment`]: fragments of IP packets;
 //! - [`node`]: settings, and what control and workers share;
 //! - [`mod@path`]: the packet path of a worker;
 //! - [`mod@usage`] has the counters.
@@ -20,6 +21,7 @@ pub mod classify;
 pub mod control;
 pub mod echo;
 pub mod fastpath;
+pub mod fragment;
 pub mod node;
 pub mod path;
 pub mod record;

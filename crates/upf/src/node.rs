@@ -11,6 +11,8 @@ use kaido_engine::PortId;
 use kaido_table::{Domain, RegionError, Table};
 
 use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
+use crate::fragment::{FragmentSettings, Fragments};
+use crate::path::MssClamp;
 use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels};
 use crate::rules::{PdrId, Teid};
 use crate::usage::{UsageCounters, UsageSlot};
@@ -117,6 +119,10 @@ pub struct NodeSettings {
     pub answers_per_second: u32,
     /// GTP-U path management.
     pub echo: EchoSettings,
+    /// Fragments, and packets too large for their way.
+    pub fragments: FragmentSettings,
+    /// Largest TCP segments that may be announced, both ways.
+    pub mss_clamp: Option<MssClamp>,
 }
 
 impl Default for NodeSettings {
@@ -135,6 +141,8 @@ impl Default for NodeSettings {
             inactivity_timer: None,
             answers_per_second: 100,
             echo: EchoSettings::default(),
+            fragments: FragmentSettings::default(),
+            mss_clamp: None,
         }
     }
 }
@@ -251,6 +259,8 @@ pub struct Node {
     pub usage: UsageCounters,
     /// Echo Responses that are waited for.
     pub echoes: AwaitedEchoes,
+    /// Fragments that wait for their rest.
+    pub fragments: Fragments,
     /// When the node came up, as a Recovery Time Stamp.
     pub recovery: u32,
     events: SyncSender<WorkerEvent>,
@@ -284,6 +294,7 @@ impl Node {
         let table = Table::new(&domain, keys_max(settings.sessions_max))?;
         let (events, heard) = sync_channel(EVENTS_MAX);
         let node = Self {
+            fragments: Fragments::new(&settings.fragments),
             settings,
             domain,
             table,

@@ -212,6 +212,12 @@ pub struct FilteredRule {
     pub action: Action,
 }
 
+impl FilteredRule {
+    fn needs_ports(&self) -> bool {
+        self.sdf.iter().any(|sdf| !(sdf.remote.ports.is_empty() && sdf.local.ports.is_empty()))
+    }
+}
+
 /// The rules of a record, as [`Record::rules`] shows them.
 #[derive(Clone, Copy, Debug)]
 pub enum Rules<'r> {
@@ -226,6 +232,8 @@ pub enum Rules<'r> {
 struct Wide {
     ue: UeAddresses,
     rules: Box<[FilteredRule]>,
+    /// A rule asks for ports, which only the first fragment of a packet has.
+    needs_ports: bool,
     /// Where there are many rules.
     classifier: Option<Box<Classifier>>,
 }
@@ -318,6 +326,7 @@ impl Record {
         Self {
             wide: Some(Box::new(Wide {
                 ue,
+                needs_ports: rules.iter().any(FilteredRule::needs_ports),
                 classifier: Classifier::new(&rules).map(Box::new),
                 rules: rules.into(),
             })),
@@ -406,6 +415,12 @@ impl Record {
     #[inline]
     pub(crate) fn folded_usage(&self) -> &[UsageSlot] {
         &self.usage[..usize::from(self.usage_bits & 3).min(FOLDED_USAGE_MAX)]
+    }
+
+    /// Whether ports decide which of its rules a packet matches.
+    #[inline]
+    pub(crate) fn needs_ports(&self) -> bool {
+        self.wide.as_ref().is_some_and(|wide| wide.needs_ports)
     }
 
     /// Whether an address is the UE's; see [`UeAddresses::admits`].

@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 
 use super::fault::Fault;
-use super::{Config, Datapath, Driver, NodeConfig, PortConfig, QueueMode, Role, SteerBy};
+use super::{Config, Datapath, Driver, MssClampConfig, NodeConfig, PortConfig, QueueMode, Role, SteerBy};
 
 /// Ports of a node are numbered in eight bits, and a few are kept for TAP sides.
 const PORTS_MAX: usize = 64;
@@ -70,6 +70,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
             "lower buffer.packets or raise node.frames",
         );
     }
+    reassembly(config, &mut findings);
     queues(&config.node, &mut findings);
     ports(config, &mut findings);
     datapath(config, &mut findings);
@@ -84,6 +85,29 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
         );
     }
     findings.0
+}
+
+fn reassembly(config: &Config, findings: &mut Findings) {
+    let reassembly = &config.reassembly;
+    findings.range(&reassembly.packets, "reassembly.packets", 1, 65_536);
+    findings.range(&reassembly.packets_per_source, "reassembly.packets_per_source", 1, 65_536);
+    findings.range(&reassembly.time_ms, "reassembly.time_ms", 100, 60_000);
+    if *reassembly.fragments.get_ref() > *config.node.frames.get_ref() / 4 {
+        findings.add(
+            reassembly.fragments.span(),
+            "reassembly.fragments",
+            "fragments could take more than a quarter of the frames",
+            "lower reassembly.fragments or raise node.frames",
+        );
+    }
+    if let MssClampConfig::To(most @ ..536) = *config.gtpu.mss_clamp.get_ref() {
+        findings.add(
+            config.gtpu.mss_clamp.span(),
+            "gtpu.mss_clamp",
+            format!("{most} is below what every host takes"),
+            "536 to 65535 are allowed, true for what the ports take, false for none",
+        );
+    }
 }
 
 fn queues(node: &NodeConfig, findings: &mut Findings) {

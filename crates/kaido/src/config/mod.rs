@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kaido_upf::echo::EchoSettings;
+use kaido_upf::fragment::{Limits, Oversize};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -31,6 +32,9 @@ pub(crate) struct Config {
     /// GTP-U.
     #[serde(default)]
     pub(crate) gtpu: GtpuConfig,
+    /// Fragments.
+    #[serde(default)]
+    pub(crate) reassembly: ReassemblyConfig,
     /// DPDK, for the ports that are its.
     #[serde(default)]
     pub(crate) dpdk: DpdkConfig,
@@ -277,6 +281,83 @@ pub(crate) struct GtpuConfig {
     pub(crate) echo_t3_ms: Spanned<u32>,
     /// N3-REQUESTS.
     pub(crate) echo_retries: Spanned<u8>,
+    /// What becomes of packets that are too large for the way.
+    pub(crate) oversize: OversizeConfig,
+    /// Largest segments that TCP connections may announce.
+    pub(crate) mss_clamp: Spanned<MssClampConfig>,
+}
+
+/// `oversize` of GTP-U.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OversizeConfig {
+    /// Dropped, the sender told where that is due.
+    Icmp,
+    /// The user's packet is cut where it may be.
+    #[default]
+    FragmentInner,
+    /// The tunnel's packet is cut.
+    FragmentOuter,
+}
+
+impl From<OversizeConfig> for Oversize {
+    fn from(oversize: OversizeConfig) -> Self {
+        match oversize {
+            OversizeConfig::Icmp => Self::Icmp,
+            OversizeConfig::FragmentInner => Self::FragmentInner,
+            OversizeConfig::FragmentOuter => Self::FragmentOuter,
+        }
+    }
+}
+
+/// `mss_clamp` of GTP-U.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub(crate) enum MssClampConfig {
+    /// Whether to what the ports' MTUs leave.
+    ByMtu(bool),
+    /// To this many octets.
+    To(u16),
+}
+
+/// Fragments that wait for the rest of their packets.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ReassemblyConfig {
+    /// Whether any do.
+    pub(crate) enabled: bool,
+    /// Most packets at a time, of the whole node.
+    pub(crate) packets: Spanned<u32>,
+    /// Most packets of one source.
+    pub(crate) packets_per_source: Spanned<u32>,
+    /// Most fragments kept, of the whole node.
+    pub(crate) fragments: Spanned<u32>,
+    /// How long the rest is waited for, in milliseconds.
+    pub(crate) time_ms: Spanned<u32>,
+}
+
+impl Default for ReassemblyConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            packets: unplaced(512),
+            packets_per_source: unplaced(64),
+            fragments: unplaced(1024),
+            time_ms: unplaced(15_000),
+        }
+    }
+}
+
+impl ReassemblyConfig {
+    /// As the user plane takes it.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            packets: *self.packets.get_ref() as usize,
+            packets_per_source: *self.packets_per_source.get_ref() as usize,
+            pieces: *self.fragments.get_ref() as usize,
+            time: Duration::from_millis(u64::from(*self.time_ms.get_ref())),
+        }
+    }
 }
 
 impl Default for GtpuConfig {
@@ -290,6 +371,8 @@ impl Default for GtpuConfig {
             echo_interval_s: unplaced(60),
             echo_t3_ms: unplaced(3000),
             echo_retries: unplaced(3),
+            oversize: OversizeConfig::default(),
+            mss_clamp: unplaced(MssClampConfig::ByMtu(false)),
         }
     }
 }

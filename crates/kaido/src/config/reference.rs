@@ -207,6 +207,20 @@ const FIELDS: &[Field] = &[
     ),
     (
         "gtpu",
+        "oversize",
+        "\"icmp\", \"fragment-inner\" or \"fragment-outer\"",
+        "\"fragment-inner\"",
+        "Packets larger than their way takes. `fragment-inner`: cut where they may be (IPv4 without DF), else dropped and their sender told. `fragment-outer`: into tunnels, the tunnel's own packet is cut, whatever is in it. `icmp`: never cut.",
+    ),
+    (
+        "gtpu",
+        "mss_clamp",
+        "true, false or 536 to 65535",
+        "false",
+        "Lower the MSS that TCP connections of UEs announce, both ways: to this many octets, or with `true` to what the smallest MTU of the ports leaves behind the tunnel's headers. Sessions then stay with the workers, whatever `node.datapath` says.",
+    ),
+    (
+        "gtpu",
         "peer",
         "tables",
         "none",
@@ -274,6 +288,35 @@ const FIELDS: &[Field] = &[
         "IPv4 network; its first and last address are not given out.",
     ),
     ("[ue_pool]", "ipv6", "prefix up to /64", "none", "IPv6 network; each UE gets a /64 of it."),
+    (
+        "reassembly",
+        "enabled",
+        "true or false",
+        "true",
+        "Put G-PDUs that come in fragments together, and have users' fragments follow the ports of their first where rules ask for ports.",
+    ),
+    (
+        "reassembly",
+        "packets",
+        "1 to 65536",
+        "512",
+        "Most packets whose rest is waited for, of the whole node.",
+    ),
+    ("reassembly", "packets_per_source", "1 to 65536", "64", "Of these, most of one source."),
+    (
+        "reassembly",
+        "fragments",
+        "number",
+        "1024",
+        "Most fragments kept, of the whole node: at most a quarter of `node.frames`. The oldest packets give way.",
+    ),
+    (
+        "reassembly",
+        "time_ms",
+        "100 to 60000",
+        "15000",
+        "Longest wait for the rest of a packet, in milliseconds.",
+    ),
     ("buffer", "packets_per_session", "number", "64", "Most downlink packets kept for one idle UE."),
     (
         "buffer",
@@ -348,9 +391,19 @@ mod tests {
 
     #[test]
     fn every_field_of_the_file_is_in_the_table() {
-        for section in
-            ["node", "[port]", "gtpu", "[gtpu.peer]", "dpdk", "pfcp", "[ue_pool]", "buffer", "control", "log"]
-        {
+        for section in [
+            "node",
+            "[port]",
+            "gtpu",
+            "[gtpu.peer]",
+            "dpdk",
+            "pfcp",
+            "[ue_pool]",
+            "reassembly",
+            "buffer",
+            "control",
+            "log",
+        ] {
             let error = toml::from_str::<Config>(&format!("[{section}]\nno_such_field = 1\n")).unwrap_err();
             let said = error.message().to_owned();
             let (_, allowed) = said.split_once("expected").unwrap_or_else(|| panic!("{section}: {said}"));

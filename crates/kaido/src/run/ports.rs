@@ -8,7 +8,9 @@ use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, Wat
 use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, UdpSink, XdpOptions, XdpPool};
 use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted};
 use kaido_pfcp::Features;
+use kaido_upf::fragment::FragmentSettings;
 use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
+use kaido_upf::path::MssClamp;
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
 use kaido_wire::gtpu;
@@ -22,10 +24,14 @@ use super::control::ShownPort;
 use super::dpdk::DpdkDevices;
 use super::fastpath::{self, Exit, InKernel, Surroundings};
 use super::queues::{self, Plan, QueueFault};
-use crate::config::{Attach, Config, CopyMode, Driver, PortConfig, Role, SourcePort};
+use crate::config::{Attach, Config, CopyMode, Driver, MssClampConfig, PortConfig, Role, SourcePort};
 
 /// A worker's queue of a port, and where packets go that are not ours.
 type Queue = (Box<dyn Port>, KernelPath);
+
+/// Octets that a tunnel puts before a packet at most: IP, UDP, GTP-U with a PDU session container.
+const TUNNEL_OVERHEAD_IPV4: usize = 20 + 8 + 16;
+const TUNNEL_OVERHEAD_IPV6: usize = 40 + 8 + 16;
 
 /// A port before and after it is attached.
 struct Device {
@@ -133,6 +139,24 @@ impl Opened {
         Ok(Self { devices, queues, steerings, routes, endpoints, fast, _watcher: watcher, _sink: sink })
     }
 
+    /// The largest TCP segments to be announced: what passes every port, with a tunnel's headers where there is GTP-U.
+    fn mss_clamp(&self, config: &Config) -> Option<MssClamp> {
+        match *config.gtpu.mss_clamp.get_ref() {
+            MssClampConfig::ByMtu(false) => None,
+            MssClampConfig::To(most) => Some(MssClamp { ipv4: most, ipv6: most }),
+            MssClampConfig::ByMtu(true) => {
+                let is_ipv6 = self.endpoints.iter().any(IpAddr::is_ipv6);
+                let overhead = if is_ipv6 { TUNNEL_OVERHEAD_IPV6 } else { TUNNEL_OVERHEAD_IPV4 };
+                let room = |device: &Device| {
+                    let mtu = device.interface.mtu as usize;
+                    mtu.saturating_sub(if device.is_gtpu() { overhead } else { 0 })
+                };
+                let mtu = self.devices.iter().map(room).min()?;
+                Some(MssClamp::for_mtu(u16::try_from(mtu).unwrap_or(u16::MAX)))
+            }
+        }
+    }
+
     /// What the user plane is told of the ports.
     pub(super) fn settings(&self, config: &Config) -> Result<NodeSettings, StartFault> {
         let mut instances: Vec<Instance> = Vec::new();
@@ -176,6 +200,12 @@ impl Opened {
                     .collect(),
             },
             echo: config.gtpu.echo(),
+            fragments: FragmentSettings {
+                enabled: config.reassembly.enabled,
+                limits: config.reassembly.limits(),
+                oversize: config.gtpu.oversize.into(),
+            },
+            mss_clamp: self.mss_clamp(config),
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: self.queues.len() > 1 || self.fast.is_some(),
             sessions_max: *config.node.sessions_max.get_ref(),

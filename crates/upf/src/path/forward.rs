@@ -5,13 +5,16 @@ use std::time::Instant;
 
 use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
 use kaido_table::Guard;
+use kaido_wire::IpProtocol;
 
 use super::Worker;
 use super::answer::Complaint;
 use super::detect::matching;
 use super::emit;
 use super::hold::Buffered;
+use super::mss;
 use super::outer::OuterTemplate;
+use super::oversize::NarrowWay;
 use super::parse::{Packet, is_not_routed, is_own};
 use crate::node::WorkerEvent;
 use crate::record::{Action, Destination, Direction, Record, Rules, SessionKey, Tunnel};
@@ -51,6 +54,29 @@ impl Worker {
         }
         if packet.ttl <= 1 {
             return self.complain(guard, record, arrival.port, Complaint::TimeExceeded, packet, frame, out);
+        }
+        if self.must_follow(record, packet) {
+            return self.follow(guard, record, arrival, packet, frame, out);
+        }
+        self.admitted(guard, record, arrival, packet, frame, out);
+    }
+
+    /// A packet that its session may send or get, whatever its rules make of it.
+    pub(super) fn admitted(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        arrival: Arrival,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        if let Some(most) = self.node.settings.mss_clamp
+            && packet.protocol == IpProtocol::TCP
+            && !packet.is_fragment
+            && let Some(segment) = frame.data_mut().get_mut(packet.upper_offset..)
+        {
+            mss::clamp(segment, if packet.src.is_ipv4() { most.ipv4 } else { most.ipv6 });
         }
         if self.buffers.holds(record.session()) {
             // What waits goes first, whatever it waits for.
@@ -104,7 +130,7 @@ impl Worker {
     /// Moves the counters of an action: all for a packet that goes on, those before QoS enforcement for
     /// one that does not.
     #[inline]
-    fn count(&mut self, record: &Record, action: &Action, packet: &Packet, dropped: bool) {
+    pub(super) fn count(&mut self, record: &Record, action: &Action, packet: &Packet, dropped: bool) {
         let shared = self.node.settings.workers_share_sessions;
         for (slot, before_qos) in action.usage.iter() {
             if (!dropped || before_qos)
@@ -155,7 +181,14 @@ impl Worker {
     ) -> Option<(usize, Frame)> {
         let resolution = self.next_hops.resolve(packet.dst);
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
-            return Some((mtu, frame));
+            return self.route_in_parts(
+                record,
+                action,
+                NarrowWay { resolution, from, mtu },
+                packet,
+                frame,
+                out,
+            );
         }
         emit::take_hop(frame.data_mut());
         if self.send(resolution, packet.dst, from, frame, out) {
@@ -183,7 +216,8 @@ impl Worker {
         let resolution = self.next_hops.resolve(tunnel.shape.peer);
         let overhead = outer.overhead();
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
-            return Some((mtu.saturating_sub(overhead), frame));
+            let way = NarrowWay { resolution, from, mtu };
+            return self.tunnel_in_parts(record, action, (tunnel, &outer), way, packet, frame, out);
         }
         emit::take_hop(frame.data_mut());
         if !outer.put_before(tunnel.teid, &mut frame) {

@@ -14,9 +14,12 @@ mod answer;
 mod detect;
 mod emit;
 mod forward;
+mod fragments;
 mod hold;
 mod limit;
+mod mss;
 mod outer;
+mod oversize;
 mod parse;
 mod read;
 mod straight;
@@ -31,6 +34,7 @@ use kaido_table::{Guard, Probe, Reader, Stages, TooManyReaders};
 use self::forward::Arrival;
 use self::hold::{Buffers, PendingQueue};
 use self::limit::RateLimit;
+pub use self::mss::MssClamp;
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};
 use self::read::{Arrived, Kind, Ports};
@@ -69,6 +73,8 @@ struct Worker {
     extension_notices: RateLimit,
     icmp_errors: RateLimit,
     untold: Vec<WorkerEvent>,
+    /// Whether TCP SYNs are looked at.
+    clamps_mss: bool,
 }
 
 impl Path {
@@ -89,6 +95,7 @@ impl Path {
             extension_notices: limit(),
             icmp_errors: limit(),
             untold: Vec::new(),
+            clamps_mss: settings.mss_clamp.is_some(),
             ports: Ports::new(settings),
             prepared: PreparedTunnels::default(),
             next_hops,
@@ -269,6 +276,9 @@ impl Worker {
         match parsed {
             Parsed::Kernel => out.to_kernel(port, frame),
             Parsed::Drop(reason) => out.drop(port, frame, reason),
+            Parsed::OuterFragment(endpoint, packet_len, offset) => {
+                self.outer_fragment(guard, endpoint, (packet_len, offset), port, frame, out);
+            }
             Parsed::Signalling(outer) => self.signalling(&outer, port, frame, out),
             Parsed::Tunnel(key, outer) => match record {
                 Some(record) => {
@@ -349,6 +359,7 @@ impl Worker {
                 out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
             }
         }
+        self.sweep_fragments(out);
         if !self.pending.is_empty() {
             // Asks again for what nobody answered, and gives up on what is overdue.
             self.retry_pending(out);

@@ -21,6 +21,8 @@ pub(super) struct Packet {
     pub(super) protocol: IpProtocol,
     /// Part of a packet: has no ports, or only the first part has.
     pub(super) is_fragment: bool,
+    /// Ports of the packet that this is a part of, where they were found out.
+    pub(super) datagram_ports: Option<(u16, u16)>,
     /// IPv4 alone: routers may not fragment.
     pub(super) dont_fragment: bool,
     /// TTL or hop limit.
@@ -56,6 +58,7 @@ impl Packet {
                     upper_offset: header.header_len.into(),
                     protocol: header.protocol,
                     is_fragment: header.fragment.is_some(),
+                    datagram_ports: None,
                     dont_fragment: header.dont_fragment,
                     ttl: header.ttl,
                     tos: header.tos,
@@ -71,6 +74,7 @@ impl Packet {
                     upper_offset: header.header_len.into(),
                     protocol: header.protocol,
                     is_fragment: header.fragment.is_some_and(|fragment| !fragment.is_whole()),
+                    datagram_ports: None,
                     dont_fragment: true,
                     ttl: header.hop_limit,
                     tos: header.traffic_class,
@@ -84,7 +88,10 @@ impl Packet {
     /// Source and destination port, where the packet has them.
     #[inline]
     pub(super) fn ports(&self, packet: &[u8]) -> Option<(u16, u16)> {
-        let upper = packet.get(self.upper_offset..).filter(|_| !self.is_fragment)?;
+        if self.is_fragment {
+            return self.datagram_ports;
+        }
+        let upper = packet.get(self.upper_offset..)?;
         kaido_wire::ip::ports(self.protocol, upper)
     }
 }
@@ -117,6 +124,8 @@ pub(super) enum Parsed {
     Tunnel(SessionKey, Outer),
     /// Any other GTP-U message.
     Signalling(Outer),
+    /// A fragment of a UDP datagram to one of our tunnel endpoints: octets of it, and of the frame before it.
+    OuterFragment(EndpointId, usize, usize),
     /// A packet towards a UE, `offset` octets into the frame.
     ToUe(SessionKey, Packet, usize),
 }
@@ -160,9 +169,9 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
 }
 
 /// Reads a UDP datagram to one of our GTP-U addresses, `offset` octets into the frame.
-fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], offset: usize) -> Parsed {
+pub(super) fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], offset: usize) -> Parsed {
     if packet.is_fragment {
-        return Parsed::Drop(DropReason::OuterFragment);
+        return Parsed::OuterFragment(endpoint, packet.total_len, offset);
     }
     let Some(datagram) = first.get(packet.upper_offset..) else {
         return Parsed::Drop(DropReason::UdpMalformed);

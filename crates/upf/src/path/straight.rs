@@ -10,6 +10,7 @@ use kaido_wire::{EtherType, ipv4, ipv6};
 
 use super::Worker;
 use super::emit;
+use super::mss::may_be_syn;
 use super::read::{Arrived, IP_AT, be32, be64, be128, usual_ipv4, usual_ipv6};
 use crate::node::WorkerEvent;
 use crate::record::{Direction, Record, ShapeId, StraightWay};
@@ -29,6 +30,9 @@ impl Worker {
             return None;
         }
         let packet = frame.data().get(usize::from(arrived.offset)..)?;
+        if self.clamps_mss && may_be_syn(packet) {
+            return None;
+        }
         let available = usize::from(arrived.available);
         if arrived.way == StraightWay::UP {
             if packet.first()? >> 4 == 4 {

@@ -1,0 +1,81 @@
+//! Makes one packet of its fragments.
+
+use kaido_engine::{FRAME_SIZE, Frame, HEADROOM};
+use kaido_wire::{IpProtocol, checksum, ipv4, ipv6};
+
+use super::{FRAGMENT_HEADER_LEN, Piece};
+
+/// Copies the pieces of a packet, which are all there and front to back, into frames that are as full as they can be, so
+/// that all its headers are in the first. `None` when there are too few free frames, or the packet is longer than an IP
+/// packet may be.
+pub(crate) fn assemble(pieces: &[Piece], mut allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
+    let first = pieces.first()?;
+    let mut whole = allocate()?;
+    let mut tail: Option<Frame> = None;
+    let is_ipv4 = first.frame.data().first()? >> 4 == 4;
+    let headers = first.frame.data().get(..first.header_len)?;
+    let headers = if is_ipv4 { headers } else { headers.get(..headers.len() - FRAGMENT_HEADER_LEN)? };
+    whole.append(headers.len())?.copy_from_slice(headers);
+    for piece in pieces {
+        let mut skip = piece.header_len;
+        for segment in piece.frame.segments() {
+            let mut data = segment.get(skip.min(segment.len())..).unwrap_or_default();
+            skip = skip.saturating_sub(segment.len());
+            while !data.is_empty() {
+                let last = tail.as_mut().unwrap_or(&mut whole);
+                let room = last.tailroom();
+                if room == 0 {
+                    if let Some(full) = tail.replace(allocate()?) {
+                        whole.push_segment(full);
+                    }
+                    continue;
+                }
+                let (now, later) = data.split_at(data.len().min(room));
+                last.append(now.len())?.copy_from_slice(now);
+                data = later;
+            }
+        }
+    }
+    if let Some(last) = tail {
+        whole.push_segment(last);
+    }
+    if is_ipv4 { finish_v4(&mut whole) } else { finish_v6(&mut whole, first) }?;
+    Some(whole)
+}
+
+fn finish_v4(whole: &mut Frame) -> Option<()> {
+    let total = u16::try_from(whole.packet_len()).ok()?;
+    let header_len = usize::from(whole.data().first()? & 0xf) * 4;
+    let header = whole.data_mut().get_mut(..header_len.max(ipv4::HEADER_LEN))?;
+    header[2..4].copy_from_slice(&total.to_be_bytes());
+    // Neither DF nor MF nor an offset.
+    header[6..8].fill(0);
+    header[10..12].fill(0);
+    let sum = checksum::checksum(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    Some(())
+}
+
+fn finish_v6(whole: &mut Frame, first: &Piece) -> Option<()> {
+    let payload_len = u16::try_from(whole.packet_len() - ipv6::HEADER_LEN).ok()?;
+    // The fragment header was the last of those that were taken along: what named it names what it named.
+    let fragment_at = first.header_len - FRAGMENT_HEADER_LEN;
+    let follows = *first.frame.data().get(fragment_at)?;
+    let headers = whole.data_mut();
+    headers[4..6].copy_from_slice(&payload_len.to_be_bytes());
+    let (mut naming, mut at) = (6, ipv6::HEADER_LEN);
+    while at < fragment_at {
+        let [_, len] = *headers.get(at..)?.first_chunk::<2>()?;
+        let is_authentication = IpProtocol(*headers.get(naming)?) == IpProtocol::AH;
+        naming = at;
+        at += if is_authentication { (usize::from(len) + 2) * 4 } else { (usize::from(len) + 1) * 8 };
+    }
+    *headers.get_mut(naming)? = follows;
+    Some(())
+}
+
+// A packet of 65575 octets takes at most so many frames.
+const _: () = assert!(65_575_usize.div_ceil(FRAME_SIZE - HEADROOM) == 18);
+
+#[cfg(test)]
+mod tests;

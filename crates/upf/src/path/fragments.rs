@@ -1,0 +1,184 @@
+//! Fragments that come in: of a tunnel's own packets, which are put together, and of users' packets whose rules ask for
+//! ports, which follow their first.
+
+use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_table::Guard;
+use kaido_wire::IpProtocol;
+
+use super::Worker;
+use super::forward::Arrival;
+use super::parse::{Packet, Parsed, tunnelled};
+use crate::fragment::{Found, Outcome, Passing, Piece, assemble};
+use crate::record::{EndpointId, Record, SessionKey};
+use crate::rules::Teid;
+
+/// Scopes of fragments to tunnel endpoints begin here, those of sessions below.
+const ENDPOINT_SCOPE: u64 = 1 << 32;
+/// The least of a TCP header in a first fragment: all but its options' end (RFC 1858 3.2.1).
+const TCP_LEAST: usize = 16;
+
+impl Worker {
+    /// A fragment of a UDP datagram to one of our tunnel endpoints, `offset` octets into the frame.
+    #[cold]
+    pub(super) fn outer_fragment(
+        &mut self,
+        guard: &Guard<'_>,
+        endpoint: EndpointId,
+        (packet_len, offset): (usize, usize),
+        port: PortId,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        if !self.node.fragments.is_enabled() {
+            return out.drop(port, frame, DropReason::OuterFragment);
+        }
+        let found = if frame.strip(offset) { Found::read(frame.data()) } else { None };
+        let Some(found) = found else { return out.drop(port, frame, DropReason::FragmentInvalid) };
+        frame.truncate(packet_len);
+        let key = SessionKey::tunnel(endpoint, Teid(0));
+        let piece = Piece { frame, from: port, key, qfi: None, header_len: found.header_len };
+        let key = found.key(ENDPOINT_SCOPE | u64::from(endpoint.0));
+        let same = |kept: &Piece, new: &Piece| {
+            kept.frame.segments().flatten().skip(kept.header_len).eq(new
+                .frame
+                .segments()
+                .flatten()
+                .skip(new.header_len))
+        };
+        let node = self.node.clone();
+        let outcome = node.fragments.with(|contexts| {
+            let outcome = contexts.collect(key, found.place, piece, out.now(), same);
+            (outcome, contexts.take_dropped())
+        });
+        let Some((outcome, dropped)) = outcome else { return };
+        dropped.into_iter().for_each(|(piece, reason)| out.drop(piece.from, piece.frame, reason));
+        match outcome {
+            Outcome::Kept => {}
+            Outcome::Refused(piece, reason) => out.drop(piece.from, piece.frame, reason),
+            Outcome::Ready(pieces) => {
+                let whole = assemble(&pieces, || out.allocate());
+                pieces.into_iter().for_each(|piece| out.release(piece.frame));
+                match whole {
+                    Some(whole) => self.reassembled(guard, endpoint, port, whole, out),
+                    None => out.count_drop(port, DropReason::NoFrame),
+                }
+            }
+        }
+    }
+
+    /// A datagram to one of our tunnel endpoints that is whole again; the frame begins with it.
+    fn reassembled(
+        &mut self,
+        guard: &Guard<'_>,
+        endpoint: EndpointId,
+        port: PortId,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        let Ok(packet) = Packet::read(frame.data(), frame.packet_len()) else {
+            return out.drop(port, frame, DropReason::IpMalformed);
+        };
+        match tunnelled(&packet, endpoint, frame.data(), 0) {
+            // What came as fragments cannot be left to the kernel in one piece.
+            Parsed::Kernel => out.drop(port, frame, DropReason::NotOurs),
+            parsed => {
+                let node = self.node.clone();
+                let record = match parsed {
+                    Parsed::Tunnel(key, _) => node.table.get(guard, &key),
+                    _ => None,
+                };
+                self.handle_parsed(guard, parsed, record, port, frame, out);
+            }
+        }
+    }
+
+    /// Whether a packet's rules can be told only by the ports of the fragment before it.
+    #[inline]
+    pub(super) fn must_follow(&self, record: &Record, packet: &Packet) -> bool {
+        packet.is_fragment
+            && packet.datagram_ports.is_none()
+            && packet.protocol.has_ports()
+            && record.needs_ports()
+            && self.node.fragments.is_enabled()
+    }
+
+    /// A user's fragment whose rule depends on ports: it goes on when they are known, as it came.
+    #[cold]
+    pub(super) fn follow(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        arrival: Arrival,
+        packet: &Packet,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        let Some(found) = Found::read(frame.data()) else {
+            return out.drop(arrival.port, frame, DropReason::FragmentInvalid);
+        };
+        let is_first = found.place.offset == 0;
+        let upper = frame.data().get(packet.upper_offset..).unwrap_or_default();
+        let ports = kaido_wire::ip::ports(packet.protocol, upper);
+        let is_tcp = packet.protocol == IpProtocol::TCP;
+        // A first fragment too small to be judged by, or a second that would rewrite it (RFC 1858, RFC 3128).
+        let is_tiny = is_first && (ports.is_none() || is_tcp && upper.len() < TCP_LEAST);
+        if is_tiny || is_tcp && found.place.offset == 8 {
+            return out.drop(arrival.port, frame, DropReason::FragmentInvalid);
+        }
+        let Arrival { port, key, qfi } = arrival;
+        let piece = Piece { frame, from: port, key, qfi, header_len: found.header_len };
+        let ports = ports.filter(|_| is_first);
+        let key = found.key(u64::from(record.session().0));
+        let node = self.node.clone();
+        let outcome = node.fragments.with(|contexts| {
+            let outcome = contexts.follow(key, found.place, ports, piece, out.now());
+            (outcome, contexts.take_dropped())
+        });
+        let Some((outcome, dropped)) = outcome else { return };
+        dropped.into_iter().for_each(|(piece, reason)| out.drop(piece.from, piece.frame, reason));
+        match outcome {
+            Outcome::Kept => {}
+            Outcome::Refused(piece, reason) => out.drop(piece.from, piece.frame, reason),
+            Outcome::Ready(Passing { ports, piece, behind }) => {
+                for piece in std::iter::once(piece).chain(behind) {
+                    self.pass_on(guard, record, ports, piece, out);
+                }
+            }
+        }
+    }
+
+    /// A fragment whose packet has these ports.
+    fn pass_on(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        ports: (u16, u16),
+        piece: Piece,
+        out: &mut Output<'_>,
+    ) {
+        let Piece { frame, from: port, key, qfi, .. } = piece;
+        let node = self.node.clone();
+        // It may have waited while its session changed.
+        let own = node.table.get(guard, &key).filter(|own| own.session() == record.session());
+        let packet = Packet::read(frame.data(), frame.packet_len());
+        let (Some(own), Ok(packet)) = (own, packet) else {
+            return out.drop(port, frame, DropReason::NoPdr);
+        };
+        let packet = Packet { datagram_ports: Some(ports), ..packet };
+        self.admitted(guard, own, Arrival { port, key, qfi }, &packet, frame, out);
+    }
+
+    /// Drops fragments whose rest has not come in time.
+    pub(super) fn sweep_fragments(&self, out: &mut Output<'_>) {
+        if self.node.fragments.is_empty() {
+            return;
+        }
+        let dropped = self.node.fragments.with(|contexts| {
+            contexts.expire(out.now());
+            contexts.take_dropped()
+        });
+        for (piece, reason) in dropped.unwrap_or_default() {
+            out.drop(piece.from, piece.frame, reason);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Packets larger than their way allows, where the node is set up to cut them.
+
+use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
+
+use super::Worker;
+use super::emit;
+use super::outer::OuterTemplate;
+use super::parse::Packet;
+use crate::fragment::{Oversize, SplitFault, split, split_v4_allowed};
+use crate::record::{Action, Record, Tunnel};
+
+/// Where a packet goes that is too large for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NarrowWay {
+    pub(super) resolution: Resolution,
+    pub(super) from: PortId,
+    /// What the link takes.
+    pub(super) mtu: usize,
+}
+
+impl Worker {
+    /// Sends a routed packet in fragments, if it may be cut; else returns it with what would pass.
+    #[cold]
+    pub(super) fn route_in_parts(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        way: NarrowWay,
+        packet: &Packet,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(usize, Frame)> {
+        let may_cut = self.node.settings.fragments.oversize != Oversize::Icmp;
+        if !may_cut || !split_v4_allowed(frame.data()) {
+            return Some((way.mtu, frame));
+        }
+        let parts = match self.cut(&frame, way.mtu, out) {
+            Ok(parts) => parts,
+            Err(SplitFault::Impossible) => return Some((way.mtu, frame)),
+            Err(SplitFault::NoFrame) => {
+                out.drop(way.from, frame, DropReason::NoFrame);
+                return None;
+            }
+        };
+        out.release(frame);
+        let mut sent = true;
+        for mut part in parts {
+            emit::take_hop(part.data_mut());
+            sent &= self.send(way.resolution, packet.dst, way.from, part, out);
+        }
+        if sent {
+            // The user's packet, not what it was cut into.
+            self.count(record, action, packet, false);
+        }
+        None
+    }
+
+    /// As [`Worker::route_in_parts`], into a tunnel: the user's packet is cut, or the tunnel's.
+    #[cold]
+    #[allow(clippy::too_many_arguments)] // As `route_in_parts`, and the tunnel.
+    pub(super) fn tunnel_in_parts(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        (tunnel, outer): (&Tunnel, &OuterTemplate),
+        way: NarrowWay,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(usize, Frame)> {
+        let peer = tunnel.shape.peer;
+        let inner_mtu = way.mtu.saturating_sub(outer.overhead());
+        let oversize = self.node.settings.fragments.oversize;
+        let cuts_outer = oversize == Oversize::FragmentOuter;
+        if !cuts_outer && (oversize == Oversize::Icmp || !split_v4_allowed(frame.data())) {
+            return Some((inner_mtu, frame));
+        }
+        if cuts_outer {
+            emit::take_hop(frame.data_mut());
+            if !outer.put_before(tunnel.teid, &mut frame) {
+                out.drop(way.from, frame, DropReason::NoHeadroom);
+                return None;
+            }
+        }
+        let parts = match self.cut(&frame, if cuts_outer { way.mtu } else { inner_mtu }, out) {
+            Ok(parts) => parts,
+            Err(SplitFault::Impossible) if !cuts_outer => return Some((inner_mtu, frame)),
+            Err(_) => {
+                out.drop(way.from, frame, DropReason::NoFrame);
+                return None;
+            }
+        };
+        out.release(frame);
+        let mut sent = true;
+        for mut part in parts {
+            if !cuts_outer {
+                emit::take_hop(part.data_mut());
+                if !outer.put_before(tunnel.teid, &mut part) {
+                    out.drop(way.from, part, DropReason::NoHeadroom);
+                    sent = false;
+                    continue;
+                }
+            }
+            sent &= self.send(way.resolution, peer, way.from, part, out);
+        }
+        if sent {
+            self.count(record, action, packet, false);
+        }
+        None
+    }
+
+    fn cut(&self, frame: &Frame, mtu: usize, out: &mut Output<'_>) -> Result<Vec<Frame>, SplitFault> {
+        split(frame, mtu, self.node.fragments.identification(), || out.allocate())
+    }
+}
