@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rig.net import Topology
 from rig.node import Node, Sim
+from rig.peers import NotHere, build
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,6 +57,24 @@ def node(binary: Path, net: Topology, tmp_path: Path) -> Iterator[Node]:
     yield running
     if not running.ended():
         running.stop()
+
+
+GoPeer = Callable[[str], Path]
+
+
+@pytest.fixture
+def go_peer(request: pytest.FixtureRequest) -> GoPeer:
+    """Builds a peer of tests/peers: `go_peer("pfcpsim")`. Skips by name a test that cannot have it."""
+
+    def get(name: str) -> Path:
+        try:
+            return build(name)
+        except NotHere as reason:
+            with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+                print(f"\nSKIPPED {request.node.name}: {reason}")
+            pytest.skip(str(reason))
+
+    return get
 
 
 Attach = Callable[..., Sim]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import textwrap
@@ -13,6 +12,7 @@ import pytest
 from conftest import OVER_IPV6, Attach
 from rig.net import Topology, wait_until
 from rig.node import Node
+from rig.peers import captured, warnings
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
 
@@ -146,7 +146,8 @@ PAGING = SMF_BASE + textwrap.dedent("""
     answer = ask(PFCPSessionModificationRequest(IE_list=[IE_UpdateFAR(IE_list=[
         IE_FAR_Id(id=2), IE_ApplyAction(FORW=1), IE_UpdateForwardingParameters(IE_list=tunnel)])]), 3, seid)
     said["released"] = value(answer, IE_Cause, "cause")
-    said["payloads"] = [gnb.recv(2000)[8 + 28:].decode() for _ in range(3)]
+    packets = (packet for packet in iter(lambda: gnb.recv(2000), b"") if packet[1] == 255)
+    said["payloads"] = [next(packets)[8 + 28:].decode() for _ in range(3)]
     print(json.dumps(said))
 """)
 
@@ -177,55 +178,30 @@ def test_an_idle_ue_is_paged_and_gets_its_packets_in_order(node: Node, net: Topo
     assert said["payloads"] == ["packet 0", "packet 1", "packet 2"]
 
 
-def warnings(capture: Path) -> list[str]:
-    """What tshark finds wrong with a capture: malformed packets and expert warnings."""
-    fields = ["frame.number", "frame.protocols", "_ws.expert.severity", "_ws.expert.message", "_ws.malformed"]
-    options = [option for field in fields for option in ("-e", field)]
-    done = subprocess.run(
-        ["tshark", "-r", str(capture), "-T", "json", *options], capture_output=True, text=True, check=True
-    )
-    found = []
-    for packet in json.loads(done.stdout):
-        layers = packet["_source"]["layers"]
-        # Severities from "note" (0x400000) down are remarks such as retransmissions.
-        severe = [int(value, 0) >= 0x600000 for value in layers.get("_ws.expert.severity", [])]
-        if any(severe) or "_ws.malformed" in layers:
-            found.append(json.dumps(layers))
-    return found
-
-
 @pytest.mark.needs("root", "ip", "ethtool", "tshark", "tcpdump")
 def test_tshark_reads_all_we_send_without_a_warning(
     node: Node, net: Topology, attach: Attach, tmp_path: Path
 ) -> None:
     """PFCP of a whole life with reports, GTP-U both ways over both families, and our error messages."""
-    captures = {name: tmp_path / f"{name}.pcap" for name in ("n3", "n4")}
-    dumps = [
-        net.ran.start("tcpdump", "-U", "-i", interface, "-w", str(captures[name]), "udp")
-        for name, interface in (("n3", "gnb0"), ("n4", "smf0"))
-    ]
-    wait_until(lambda: all(path.exists() for path in captures.values()), "tcpdump starts")
-    net.echo()
-    traffic = "--traffic pps=200,bytes=200,seconds=1,to=10.100.6.2:7"
-    for options, base in (
-        (f"--ues 20 --qfi 9 --threshold 500 {traffic}", None),
-        ("--ues 1 --no-qfi", OVER_IPV6),
-    ):
-        sim = attach(options, base) if base else attach(options)
-        if "traffic" in options:
-            wait_until(lambda log=sim.log: "traffic done" in log.read_text(), "the traffic ends", 30)
-        sim.stop()
-    code = (
-        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-        "for m in ('30ff000400007777aabbccdd', '3201000400000000abcd0000',\n"
-        "          '34ff0008000003e8000000c301000000'):\n"
-        "    s.sendto(bytes.fromhex(m), ('10.100.3.1', 2152))"
-    )
-    net.ran.run(sys.executable, "-c", code)
-    wait_until(lambda: node.drops().get("n3 extension_unsupported", 0) > 0, "our notices are sent", 10)
-    for dump in dumps:
-        dump.send_signal(signal.SIGINT)
-        dump.wait(timeout=10)
+    with captured(net.ran, tmp_path, "gnb0", "smf0") as captures:
+        net.echo()
+        traffic = "--traffic pps=200,bytes=200,seconds=1,to=10.100.6.2:7"
+        for options, base in (
+            (f"--ues 20 --qfi 9 --threshold 500 {traffic}", None),
+            ("--ues 1 --no-qfi", OVER_IPV6),
+        ):
+            sim = attach(options, base) if base else attach(options)
+            if "traffic" in options:
+                wait_until(lambda log=sim.log: "traffic done" in log.read_text(), "the traffic ends", 30)
+            sim.stop()
+        code = (
+            "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+            "for m in ('30ff000400007777aabbccdd', '3201000400000000abcd0000',\n"
+            "          '34ff0008000003e8000000c301000000'):\n"
+            "    s.sendto(bytes.fromhex(m), ('10.100.3.1', 2152))"
+        )
+        net.ran.run(sys.executable, "-c", code)
+        wait_until(lambda: node.drops().get("n3 extension_unsupported", 0) > 0, "our notices are sent", 10)
     for name, capture in captures.items():
         assert capture.stat().st_size > 2000
         assert warnings(capture) == [], name

@@ -1,0 +1,5 @@
+module kaido.example/tests/peers/gopfcp
+
+go 1.21
+
+require github.com/wmnsk/go-pfcp v0.0.24
