@@ -80,6 +80,8 @@ drop_reasons! {
     NotRouted = "not_routed",
     /// A packet to one of our own addresses came out of a tunnel.
     TunnelToSelf = "tunnel_to_self",
+    /// From a UE to another, and UEs are kept apart.
+    UeToUe = "ue_to_ue",
     /// No route to the destination through one of our ports.
     NoRoute = "no_route",
     /// The next hop did not answer ARP or neighbour discovery in time.

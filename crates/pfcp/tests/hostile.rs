@@ -223,7 +223,7 @@ fn class_12_outer_header_creation_empty_or_without_address() {
 
 #[test]
 fn class_13_unknown_destination_interface() {
-    for interface in [4, 5, 6, 15] {
+    for interface in [4, 6, 15] {
         let reply = refused(&[create_pdr(1, 1), far_with(4, &ie(42, &[interface]))]);
         assert_eq!(verdict(&reply), (69, Some(42)));
     }

@@ -31,7 +31,13 @@ fn both() -> impl Strategy<Value = (Option<Ipv4Addr>, Option<Ipv6Addr>)> {
 }
 
 fn interface() -> impl Strategy<Value = Interface> {
-    select(vec![Interface::Access, Interface::Core, Interface::N6Lan, Interface::CpFunction])
+    select(vec![
+        Interface::Access,
+        Interface::Core,
+        Interface::N6Lan,
+        Interface::CpFunction,
+        Interface::VnInternal,
+    ])
 }
 
 fn name() -> impl Strategy<Value = NetworkInstance> {
@@ -181,6 +187,7 @@ fn pdr(id: u16) -> impl Strategy<Value = Pdr> {
             precedence,
             pdi,
             outer_header_removal,
+            deletes_container: outer_header_removal.is_some() && urrs.len() > 1,
             far_id: Some(FarId(1)),
             urr_ids: urrs.into_iter().map(UrrId).collect(),
             qer_ids: qers.into_iter().map(QerId).collect(),
@@ -232,6 +239,7 @@ prop_compose! {
                 precedence: Some(pdr.precedence),
                 pdi: Some(pdr.pdi),
                 outer_header_removal: pdr.outer_header_removal,
+                deletes_container: pdr.outer_header_removal.map(|_| pdr.deletes_container),
                 far_id: pdr.far_id,
                 urr_ids: list(pdr.urr_ids),
                 qer_ids: (!pdr.qer_ids.is_empty()).then_some(pdr.qer_ids),

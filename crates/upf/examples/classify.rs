@@ -40,6 +40,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
     Ok(FilteredRule {
         qfis: None,
         sdf: Box::new([SdfFilter::parse(&text)?]),
+        special: None,
         ue: None,
         action: Action {
             pdr: PdrId(number),

@@ -81,7 +81,7 @@ pub enum KernelKey {
 }
 
 impl KernelKey {
-    /// That of a session's key; `None` for a tunnel over IPv6.
+    /// That of a session's key; `None` for a tunnel over IPv6, and within a 5G virtual network.
     pub fn of(key: &SessionKey, settings: &NodeSettings) -> Option<Self> {
         Some(match key.parts() {
             KeyParts::Tunnel(endpoint, teid) => match settings.endpoints.get(usize::from(endpoint.0))? {
@@ -90,6 +90,7 @@ impl KernelKey {
             },
             KeyParts::Ipv4(instance, address) => Self::Ipv4 { instance, address },
             KeyParts::Ipv6(instance, address) => Self::Ipv6 { instance, address },
+            KeyParts::Member(_) => return None,
         })
     }
 }
@@ -138,7 +139,9 @@ impl KernelRecord {
     pub fn of(record: &Record, node: &Node) -> Option<Self> {
         let (qfis, action) = match record.rules(&node.tunnels) {
             Rules::One(action) => (None, action),
-            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, action }]) if sdf.is_empty() => {
+            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, action, special: None }])
+                if sdf.is_empty() =>
+            {
                 (*qfis, *action)
             }
             Rules::Filtered(_) => return None,

@@ -10,6 +10,7 @@
 //! - [`control`]: sessions and the rule compiler;
 //! - [`record`]: what rules become;
 //! - [`classify`]: which of many rules a packet matches;
+//! - [`special`]: what few rules ask for;
 //! - [`fastpath`]: what a datapath in the kernel takes over;
 //! - [`echo`]: what control and workers share of GTP-U path management;
 //! - [`fragment`]: fragments of IP packets;
@@ -26,5 +27,6 @@ pub mod node;
 pub mod path;
 pub mod record;
 pub mod rules;
+pub mod special;
 mod tunnels;
 pub mod usage;

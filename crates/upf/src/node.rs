@@ -13,7 +13,7 @@ use kaido_table::{Domain, RegionError, Table};
 use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
 use crate::fragment::{FragmentSettings, Fragments};
 use crate::path::MssClamp;
-use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels};
+use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels, UeToUe};
 use crate::rules::{PdrId, Teid};
 use crate::usage::{UsageCounters, UsageSlot};
 
@@ -105,6 +105,8 @@ pub struct NodeSettings {
     pub udp_checksums: UdpChecksums,
     /// Packets of one session may be handled by several workers at a time; where not, counting is cheaper.
     pub workers_share_sessions: bool,
+    /// What becomes of packets from UE to UE.
+    pub ue_to_ue: UeToUe,
     /// Most sessions.
     pub sessions_max: u32,
     /// Most packets buffered for one session, unless its BAR suggests fewer.
@@ -134,6 +136,7 @@ impl Default for NodeSettings {
             outer_source_port: OuterSourcePort::default(),
             udp_checksums: UdpChecksums::default(),
             workers_share_sessions: true,
+            ue_to_ue: UeToUe::default(),
             sessions_max: 65_536,
             buffer_packets_per_session: 64,
             buffer_packets_max: 4096,
@@ -165,8 +168,8 @@ impl NodeSettings {
                 .position(|own| own.name.as_deref() == Some(name))
                 .or_else(|| self.instances.iter().position(|own| own.name.is_none())),
         };
-        #[allow(clippy::cast_possible_truncation)] // As above.
-        place.map(|at| InstanceId(at as u8))
+        #[allow(clippy::cast_possible_truncation)] // As above, at 65536.
+        place.map(|at| InstanceId(at as u16))
     }
 }
 

@@ -11,6 +11,7 @@ use kaido_table::Key;
 
 use crate::classify::Classifier;
 use crate::rules::{ApplyAction, Ipv6Prefix, PdrId, SdfFilter, Teid};
+pub use crate::special::{Local, Special, UeToUe};
 pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
 use crate::usage::UsageSlot;
 
@@ -25,6 +26,9 @@ pub struct SessionKey {
 const SCOPE_TUNNEL: u32 = 1 << 16;
 const SCOPE_IPV4: u32 = 2 << 16;
 const SCOPE_IPV6: u32 = 3 << 16;
+/// As the two above, among the members of a 5G virtual network.
+const SCOPE_MEMBER_IPV4: u32 = 4 << 16;
+const SCOPE_MEMBER_IPV6: u32 = 5 << 16;
 
 impl SessionKey {
     /// A TEID at the local GTP-U endpoint of that number.
@@ -41,6 +45,32 @@ impl SessionKey {
     pub fn ipv6(instance: InstanceId, addr: Ipv6Addr) -> Self {
         Self { value: upper_half(addr), scope: SCOPE_IPV6 | u32::from(instance.0) }
     }
+
+    /// A UE's address in a network instance: the key that packets to it are found by.
+    #[inline]
+    pub fn ue(instance: InstanceId, addr: IpAddr) -> Self {
+        match addr {
+            IpAddr::V4(addr) => Self::ipv4(instance, addr),
+            IpAddr::V6(addr) => Self::ipv6(instance, addr),
+        }
+    }
+
+    /// A UE's address as the members of its 5G virtual network know it; `key` is that of [`SessionKey::ue`].
+    #[must_use]
+    pub fn within_virtual_network(self) -> Self {
+        let scope = match self.scope & !0xffff {
+            SCOPE_IPV4 => SCOPE_MEMBER_IPV4,
+            SCOPE_IPV6 => SCOPE_MEMBER_IPV6,
+            other => other,
+        };
+        Self { scope: scope | self.scope & 0xffff, ..self }
+    }
+
+    /// Whether it is the key of a tunnel.
+    #[inline]
+    pub fn is_tunnel(&self) -> bool {
+        self.scope & !0xffff == SCOPE_TUNNEL
+    }
 }
 
 /// A [`SessionKey`] taken apart.
@@ -52,19 +82,22 @@ pub enum KeyParts {
     Ipv4(InstanceId, Ipv4Addr),
     /// The first address of a UE's /64.
     Ipv6(InstanceId, Ipv6Addr),
+    /// A UE among the members of a 5G virtual network.
+    Member(InstanceId),
 }
 
 impl SessionKey {
     /// What the key is made of.
-    #[allow(clippy::cast_possible_truncation)] // Made of 32-bit values and numbers of eight bits.
+    #[allow(clippy::cast_possible_truncation)] // Made of 32-bit values and numbers of 16 bits.
     pub fn parts(&self) -> KeyParts {
-        let (number, low) = (self.scope as u8, self.value as u32);
+        let (number, low) = (self.scope as u16, self.value as u32);
         match self.scope & !0xffff {
             SCOPE_IPV4 => KeyParts::Ipv4(InstanceId(number), Ipv4Addr::from_bits(low)),
             SCOPE_IPV6 => {
                 KeyParts::Ipv6(InstanceId(number), Ipv6Addr::from_bits(u128::from(self.value) << 64))
             }
-            _ => KeyParts::Tunnel(EndpointId(number), Teid(low)),
+            SCOPE_MEMBER_IPV4 | SCOPE_MEMBER_IPV6 => KeyParts::Member(InstanceId(number)),
+            _ => KeyParts::Tunnel(EndpointId(number as u8), Teid(low)),
         }
     }
 }
@@ -81,7 +114,7 @@ pub struct EndpointId(pub u8);
 
 /// A network instance, by its place in the node's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InstanceId(pub u8);
+pub struct InstanceId(pub u16);
 
 /// A session's number on this node, small and reused, to index what workers share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -210,6 +243,8 @@ pub struct FilteredRule {
     pub ue: Option<UeAddresses>,
     /// What is done then.
     pub action: Action,
+    /// What is asked for beside it, by few rules.
+    pub special: Option<Box<Special>>,
 }
 
 impl FilteredRule {
@@ -236,6 +271,13 @@ struct Wide {
     needs_ports: bool,
     /// Where there are many rules.
     classifier: Option<Box<Classifier>>,
+}
+
+impl Wide {
+    /// Whether a rule is about that very address of the UE's.
+    fn names(&self, addr: IpAddr) -> bool {
+        self.rules.iter().any(|rule| rule.ue.is_some_and(|ue| ue.admits(addr)))
+    }
 }
 
 /// Usage counters that fold into a record: as many as control planes in the field ask for.
@@ -317,7 +359,7 @@ impl Record {
         ue: UeAddresses,
         rules: Vec<FilteredRule>,
     ) -> Self {
-        if let [FilteredRule { qfis: None, sdf, ue: None, action }] = &rules[..]
+        if let [FilteredRule { qfis: None, sdf, ue: None, action, special: None }] = &rules[..]
             && sdf.is_empty()
             && let Some(folded) = Self::fold(session, direction, ue, action)
         {
@@ -423,9 +465,10 @@ impl Record {
         self.wide.as_ref().is_some_and(|wide| wide.needs_ports)
     }
 
-    /// Whether an address is the UE's; see [`UeAddresses::admits`].
+    /// Whether an address is the UE's; see [`UeAddresses::admits`]. A session with several prefixes (IPv6
+    /// multi-homing) has them in its rules.
     pub fn admits(&self, addr: IpAddr) -> bool {
-        self.ue().admits(addr)
+        self.ue().admits(addr) || self.wide.as_ref().is_some_and(|wide| wide.names(addr))
     }
 
     /// As [`Record::admits`], of a record that holds its action itself.

@@ -80,6 +80,8 @@ pub(crate) struct NodeConfig {
     pub(crate) inactivity_s: u32,
     /// Error indications, ICMP errors and extension notices, per second, worker and kind.
     pub(crate) answers_per_second: u32,
+    /// What becomes of packets from UE to UE of a network instance.
+    pub(crate) ue_to_ue: UeToUe,
 }
 
 impl Default for NodeConfig {
@@ -96,6 +98,7 @@ impl Default for NodeConfig {
             busy_poll: false,
             inactivity_s: 0,
             answers_per_second: 100,
+            ue_to_ue: UeToUe::Route,
         }
     }
 }
@@ -126,6 +129,28 @@ impl Datapath {
             Self::Engine => "engine",
             Self::Xdp => "xdp",
             Self::Hybrid => "hybrid",
+        }
+    }
+}
+
+/// `ue_to_ue` of the node.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UeToUe {
+    /// They leave by the routes.
+    Route,
+    /// They go into the other session's tunnel.
+    Forward,
+    /// They are dropped.
+    Drop,
+}
+
+impl From<UeToUe> for kaido_upf::record::UeToUe {
+    fn from(choice: UeToUe) -> Self {
+        match choice {
+            UeToUe::Route => Self::Route,
+            UeToUe::Forward => Self::Forward,
+            UeToUe::Drop => Self::Drop,
         }
     }
 }

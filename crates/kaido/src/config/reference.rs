@@ -85,6 +85,15 @@ const FIELDS: &[Field] = &[
         "100",
         "Error indications, ICMP errors and extension notices sent, per worker and kind.",
     ),
+    (
+        "node",
+        "ue_to_ue",
+        "\"route\", \"forward\" or \"drop\"",
+        "\"route\"",
+        "Packets from a UE to another of the same network instance. `route`: they leave by the routes like any other. \
+         `forward`: they go straight into the other session, by its downlink rules; all packets from UEs are looked at \
+         for it, and none is left to the kernel's datapath. `drop`: UEs are kept apart.",
+    ),
     ("[port]", "name", "text", "required", "Name in counters and logs."),
     (
         "[port]",

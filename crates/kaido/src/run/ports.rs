@@ -169,7 +169,7 @@ impl Opened {
                     instances.push(Instance { name });
                     instances.len() - 1
                 });
-                InstanceId(u8::try_from(place).unwrap_or(u8::MAX))
+                InstanceId(u16::try_from(place).unwrap_or(u16::MAX))
             });
             // Behind a TAP device the addresses are the kernel's, not ours.
             let own = *device.config.driver.get_ref() != Driver::Tap;
@@ -208,6 +208,7 @@ impl Opened {
             mss_clamp: self.mss_clamp(config),
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: self.queues.len() > 1 || self.fast.is_some(),
+            ue_to_ue: config.node.ue_to_ue.into(),
             sessions_max: *config.node.sessions_max.get_ref(),
             buffer_packets_per_session: config.buffer.packets_per_session as usize,
             buffer_packets_max: *config.buffer.packets.get_ref() as usize,
@@ -239,7 +240,7 @@ impl Opened {
         let mut steerings = self.steerings.lock().unwrap_or_else(PoisonError::into_inner);
         for ((device, role), exit) in self.devices.iter().zip(&settings.ports).zip(&mut around.exits) {
             let Some(steering) = device.steering.and_then(|at| steerings.get_mut(at)) else { continue };
-            steering.set_instance(role.instance.map(|instance| instance.0.into())).map_err(fault)?;
+            steering.set_instance(role.instance.map(|instance| instance.0)).map_err(fault)?;
             let prefixes = &device.config.ue_prefixes;
             if let Some(instance) = role.instance.filter(|_| !prefixes.is_empty()) {
                 around.ue_prefixes[usize::from(instance.0)].push(prefixes.clone());

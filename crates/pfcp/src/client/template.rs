@@ -95,6 +95,7 @@ impl SessionTemplate {
             precedence: 255,
             pdi,
             outer_header_removal,
+            deletes_container: false,
             far_id: Some(far),
             urr_ids: self.urrs.iter().map(|urr| urr.id).collect(),
             qer_ids: self.qers().iter().map(|qer| qer.id).collect(),

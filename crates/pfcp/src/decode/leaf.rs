@@ -99,14 +99,16 @@ fn ue_prefix_length(length: Option<u8>, delegated_bits: Option<u8>) -> Result<u8
     }
 }
 
-/// Source and Destination Interface (8.2.2, 8.2.24); the upper half octet is spare.
+/// Source and Destination Interface (8.2.2, 8.2.24); the upper half octet is spare. Nothing is forwarded to the
+/// LI function (4).
 pub(crate) fn interface(kind: IeType, value: &[u8]) -> Result<Interface, Rejection> {
-    match u8_of(kind, value)? & 0x0f {
-        0 => Ok(Interface::Access),
-        1 => Ok(Interface::Core),
-        2 => Ok(Interface::N6Lan),
-        3 => Ok(Interface::CpFunction),
-        other => Err(incorrect(kind, format!("interface {other} is not served"))),
+    match (u8_of(kind, value)? & 0x0f, kind) {
+        (0, _) => Ok(Interface::Access),
+        (1, _) => Ok(Interface::Core),
+        (2, _) => Ok(Interface::N6Lan),
+        (3, _) => Ok(Interface::CpFunction),
+        (4, IeType::SourceInterface) | (5, IeType::DestinationInterface) => Ok(Interface::VnInternal),
+        (other, _) => Err(incorrect(kind, format!("interface {other} is not served"))),
     }
 }
 
@@ -207,6 +209,8 @@ mod tests {
     fn spare_bits_of_an_interface_do_not_matter() {
         let kind = IeType::DestinationInterface;
         assert_eq!(interface(kind, &[0xf1]).unwrap(), Interface::Core);
+        assert_eq!(interface(kind, &[5]).unwrap(), Interface::VnInternal);
+        assert_eq!(interface(IeType::SourceInterface, &[4]).unwrap(), Interface::VnInternal);
         let fault = interface(kind, &[9]).unwrap_err();
         assert_eq!((fault.cause, fault.offending_ie), (Cause::MandatoryIeIncorrect, Some(42)));
     }

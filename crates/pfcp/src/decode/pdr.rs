@@ -54,7 +54,8 @@ impl PdrReader {
         group.refuse(&UNSUPPORTED)?;
         let precedence = u32_of(IeType::Precedence, group.mandatory(IeType::Precedence)?)?;
         let pdi = self.pdi(group.mandatory(IeType::Pdi)?)?;
-        let removal = group.first(IeType::OuterHeaderRemoval).map(outer_header_removal).transpose()?;
+        let removed = group.first(IeType::OuterHeaderRemoval);
+        let removal = removed.map(outer_header_removal).transpose()?;
         // Only a predefined rule could stand in for it (table 7.5.2.2-1), and those are refused above.
         let far_id = FarId(u32_of(IeType::FarId, group.conditional(IeType::FarId)?)?);
         Ok(Pdr {
@@ -62,6 +63,7 @@ impl PdrReader {
             precedence,
             pdi,
             outer_header_removal: removal,
+            deletes_container: removed.is_some_and(deletes_container),
             far_id: Some(far_id),
             urr_ids: urr_ids(group)?,
             qer_ids: qer_ids(group)?,
@@ -86,6 +88,7 @@ impl PdrReader {
                 .first(IeType::OuterHeaderRemoval)
                 .map(outer_header_removal)
                 .transpose()?,
+            deletes_container: group.first(IeType::OuterHeaderRemoval).map(deletes_container),
             far_id: number(IeType::FarId)?.map(FarId),
             urr_ids: (!urr_ids.is_empty()).then_some(urr_ids),
             qer_ids: (!qer_ids.is_empty()).then_some(qer_ids),
@@ -222,6 +225,11 @@ fn outer_header_removal(value: &[u8]) -> Result<OuterHeaderRemoval, Rejection> {
         known @ 2..=9 => Err(unsupported(KIND, format!("outer header removal {known} is not done here"))),
         other => Err(incorrect(KIND, format!("outer header removal {other} is unknown"))),
     }
+}
+
+/// GTP-U Extension Header Deletion, the second octet of Outer Header Removal: bit 1, PDU session container.
+fn deletes_container(value: &[u8]) -> bool {
+    value.get(1).is_some_and(|octet| octet & 1 != 0)
 }
 
 fn pdr_id(group: &Group<'_>) -> Result<PdrId, Rejection> {

@@ -76,7 +76,7 @@ fn create_pdr(rule: &Pdr) -> Ie {
         number(IeType::Precedence, rule.precedence.to_be_bytes()),
         pdi(&rule.pdi),
     ];
-    parts.extend(rule.outer_header_removal.map(removal));
+    parts.extend(rule.outer_header_removal.map(|kind| removal(kind, rule.deletes_container)));
     parts.extend(rule.far_id.map(|id| number(IeType::FarId, id.0.to_be_bytes())));
     parts.extend(rule.urr_ids.iter().map(|id| number(IeType::UrrId, id.0.to_be_bytes())));
     parts.extend(rule.qer_ids.iter().map(|id| number(IeType::QerId, id.0.to_be_bytes())));
@@ -85,7 +85,8 @@ fn create_pdr(rule: &Pdr) -> Ie {
 
 fn update_pdr(rule: &UpdatePdr) -> Ie {
     let mut parts = vec![number(IeType::PdrId, rule.id.0.to_be_bytes())];
-    parts.extend(rule.outer_header_removal.map(removal));
+    let deletes_container = rule.deletes_container.unwrap_or(false);
+    parts.extend(rule.outer_header_removal.map(|kind| removal(kind, deletes_container)));
     parts.extend(rule.precedence.map(|value| number(IeType::Precedence, value.to_be_bytes())));
     parts.extend(rule.pdi.as_ref().map(pdi));
     parts.extend(rule.far_id.map(|id| number(IeType::FarId, id.0.to_be_bytes())));
@@ -96,7 +97,7 @@ fn update_pdr(rule: &UpdatePdr) -> Ie {
 }
 
 fn pdi(pdi: &Pdi) -> Ie {
-    let mut parts = vec![number(IeType::SourceInterface, [interface(pdi.source_interface)])];
+    let mut parts = vec![number(IeType::SourceInterface, [source(pdi.source_interface)])];
     parts.extend(pdi.local_fteid.as_ref().map(local_f_teid));
     parts.extend(pdi.network_instance.as_ref().map(network_instance));
     parts.extend(pdi.ue_ip.iter().map(ue_ip_address));
@@ -120,21 +121,34 @@ fn network_instance(name: &NetworkInstance) -> Ie {
     Ie::new(IeType::NetworkInstance, name.0.as_bytes().to_vec())
 }
 
-fn removal(removal: OuterHeaderRemoval) -> Ie {
+fn removal(removal: OuterHeaderRemoval, deletes_container: bool) -> Ie {
     let description = match removal {
         OuterHeaderRemoval::GtpUUdpIpv4 => 0,
         OuterHeaderRemoval::GtpUUdpIpv6 => 1,
         OuterHeaderRemoval::GtpUUdpIp => 6,
     };
-    number(IeType::OuterHeaderRemoval, [description])
+    match deletes_container {
+        true => number(IeType::OuterHeaderRemoval, [description, 1]),
+        false => number(IeType::OuterHeaderRemoval, [description]),
+    }
 }
 
-fn interface(interface: Interface) -> u8 {
+/// Source Interface (8.2.2).
+fn source(interface: Interface) -> u8 {
+    match interface {
+        Interface::VnInternal => 4,
+        other => destination(other),
+    }
+}
+
+/// Destination Interface (8.2.24).
+fn destination(interface: Interface) -> u8 {
     match interface {
         Interface::Access => 0,
         Interface::Core => 1,
         Interface::N6Lan => 2,
         Interface::CpFunction => 3,
+        Interface::VnInternal => 5,
     }
 }
 
@@ -173,7 +187,7 @@ fn apply_action(action: ApplyAction) -> Ie {
 fn create_far(rule: &Far) -> Ie {
     let mut parts = vec![number(IeType::FarId, rule.id.0.to_be_bytes()), apply_action(rule.apply_action)];
     if let Some(forwarding) = &rule.forwarding {
-        let destination = interface(forwarding.destination_interface);
+        let destination = destination(forwarding.destination_interface);
         let mut inner = vec![number(IeType::DestinationInterface, [destination])];
         inner.extend(forwarding.network_instance.as_ref().map(network_instance));
         inner.extend(forwarding.outer_header_creation.as_ref().map(header_creation));
@@ -189,7 +203,7 @@ fn update_far(rule: &UpdateFar) -> Ie {
     parts.extend(rule.apply_action.map(apply_action));
     if let Some(forwarding) = &rule.forwarding {
         let mut inner = Vec::new();
-        let destination = forwarding.destination_interface.map(interface);
+        let destination = forwarding.destination_interface.map(destination);
         inner.extend(destination.map(|octet| number(IeType::DestinationInterface, [octet])));
         inner.extend(forwarding.network_instance.as_ref().map(network_instance));
         inner.extend(forwarding.outer_header_creation.as_ref().map(header_creation));

@@ -14,6 +14,7 @@ fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
     FilteredRule {
         qfis,
         sdf: sdf.into(),
+        special: None,
         ue: None,
         action: Action {
             pdr: PdrId(1),

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::ruleset::RuleSet;
+use super::special::special;
 use crate::node::{Node, NodeSettings};
 use crate::record::{
     Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, Record, SessionIndex, SessionKey,
     TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
-    Cause, ChooseOr, Far, Interface, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Pdr, Qer,
-    Rejection, RuleId, Teid, UrrId,
+    Cause, ChooseOr, Far, Interface, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval,
+    Pdr, Qer, Rejection, RuleId, Teid, UrrId,
 };
 use crate::usage::UsageSlot;
 
@@ -39,10 +40,10 @@ pub(crate) fn compile(
     session: SessionIndex,
     slots: &Slots,
 ) -> Result<BTreeMap<SessionKey, Record>, Rejection> {
-    let session_ue = session_addresses(rules);
+    let (session_ue, several) = session_addresses(rules);
     let mut by_key: BTreeMap<SessionKey, Vec<(&Pdr, FilteredRule)>> = BTreeMap::new();
     for pdr in rules.pdrs.values() {
-        let rule = filtered_rule(rules, node, pdr, session_ue, slots)?;
+        let rule = filtered_rule(rules, node, pdr, (!several).then_some(session_ue), slots)?;
         for key in keys(&node.settings, pdr)? {
             by_key.entry(key).or_default().push((pdr, rule.clone()));
         }
@@ -75,7 +76,7 @@ fn record(
     Ok(Record::new(session, direction, ue, found.into_iter().map(|(_, rule)| rule).collect()))
 }
 
-fn reject(pdr: &Pdr, detail: &str) -> Rejection {
+pub(super) fn reject(pdr: &Pdr, detail: &str) -> Rejection {
     Rejection::new(Cause::RuleCreationOrModificationFailure, format!("PDR {}: {detail}", pdr.id))
         .rule(RuleId::Pdr(pdr.id))
 }
@@ -84,19 +85,24 @@ fn reject(pdr: &Pdr, detail: &str) -> Rejection {
 pub(crate) fn direction(pdr: &Pdr) -> Direction {
     match pdr.pdi.source_interface {
         Interface::Access => Direction::Uplink,
-        Interface::Core | Interface::N6Lan | Interface::CpFunction => Direction::Downlink,
+        Interface::Core | Interface::N6Lan | Interface::CpFunction | Interface::VnInternal => {
+            Direction::Downlink
+        }
     }
 }
 
-/// Every UE address that the session's rules name.
-fn session_addresses(rules: &RuleSet) -> UeAddresses {
+/// The UE addresses that the session's rules name, the first of each family; and whether there are more of one,
+/// as with IPv6 multi-homing (TS 23.501 5.6.4.3).
+fn session_addresses(rules: &RuleSet) -> (UeAddresses, bool) {
     let mut all = UeAddresses::default();
-    for pdr in rules.pdrs.values() {
-        let own = addresses(pdr);
+    let mut several = false;
+    for own in rules.pdrs.values().map(addresses) {
         all.ipv4 = all.ipv4.or(own.ipv4);
         all.ipv6 = all.ipv6.or(own.ipv6);
+        several |=
+            (own.ipv4.is_some() && own.ipv4 != all.ipv4) || (own.ipv6.is_some() && own.ipv6 != all.ipv6);
     }
-    all
+    (all, several)
 }
 
 fn addresses(pdr: &Pdr) -> UeAddresses {
@@ -141,6 +147,10 @@ fn keys(settings: &NodeSettings, pdr: &Pdr) -> Result<Vec<SessionKey>, Rejection
         Some(LocalFTeid::Choose { .. }) => return Err(reject(pdr, "its F-TEID was left to choose")),
         None => ue_keys(pdr, instance(settings, pdr)?)?,
     };
+    let keys: Vec<_> = match pdr.pdi.source_interface {
+        Interface::VnInternal => keys.into_iter().map(SessionKey::within_virtual_network).collect(),
+        _ => keys,
+    };
     if keys.is_empty() {
         return Err(reject(pdr, "neither F-TEID nor UE address says which packets it is about"));
     }
@@ -177,7 +187,16 @@ fn ue_keys(pdr: &Pdr, instance: InstanceId) -> Result<Vec<SessionKey>, Rejection
 
 /// The instance of a rule without tunnel: that of the N6 side.
 pub(crate) fn instance(settings: &NodeSettings, pdr: &Pdr) -> Result<InstanceId, Rejection> {
-    let name = pdr.pdi.network_instance.as_ref().map(|name| &*name.0);
+    named_instance(settings, pdr, pdr.pdi.network_instance.as_ref())
+}
+
+/// The instance of a name that a rule gives.
+pub(super) fn named_instance(
+    settings: &NodeSettings,
+    pdr: &Pdr,
+    name: Option<&NetworkInstance>,
+) -> Result<InstanceId, Rejection> {
+    let name = name.map(|name| &*name.0);
     settings.instance(name).ok_or_else(|| {
         reject(pdr, &format!("network instance `{}` is not configured", name.unwrap_or_default()))
     })
@@ -187,7 +206,7 @@ fn filtered_rule(
     rules: &RuleSet,
     node: &Node,
     pdr: &Pdr,
-    session_ue: UeAddresses,
+    session_ue: Option<UeAddresses>,
     slots: &Slots,
 ) -> Result<FilteredRule, Rejection> {
     let own = addresses(pdr);
@@ -196,7 +215,8 @@ fn filtered_rule(
     Ok(FilteredRule {
         qfis,
         sdf: rules.sdf_filters(&pdr.pdi).into(),
-        ue: (own != session_ue && own != UeAddresses::default()).then_some(own),
+        ue: (Some(own) != session_ue && own != UeAddresses::default()).then_some(own),
+        special: special(rules, node, pdr)?.map(Box::new),
         action: action(rules, node, pdr, slots)?,
     })
 }
@@ -275,11 +295,15 @@ fn destination(node: &Node, pdr: &Pdr, far: &Far, qers: &[&Qer]) -> Result<Desti
         );
     }
     let Some(creation) = forwarding.outer_header_creation else {
-        return if far.apply_action.forward && forwarding.destination_interface == Interface::Access {
+        let nowhere = match forwarding.destination_interface {
+            Interface::Access | Interface::CpFunction => far.apply_action.forward,
+            Interface::Core | Interface::N6Lan | Interface::VnInternal => false,
+        };
+        return if nowhere {
             fail(
                 Cause::ConditionalIeMissing,
                 ie::OUTER_HEADER_CREATION,
-                "towards the access without a tunnel",
+                "towards the access or the control plane without a tunnel",
             )
         } else {
             Ok(Destination::Routed)

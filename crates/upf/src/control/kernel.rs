@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use super::Upf;
-use crate::fastpath::{KernelDatapath, KernelKey, KernelRecord};
+use crate::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
 use crate::node::{Node, WorkerEvent};
 use crate::record::{Record, SessionKey};
 use crate::rules::OuterHeaderCreation;
@@ -51,7 +51,7 @@ impl Kernel {
         node: &Node,
     ) {
         for key in old {
-            let fits = records.get(key).is_some_and(|record| KernelRecord::of(record, node).is_some());
+            let fits = records.get(key).is_some_and(|record| fitting(key, record, node).is_some());
             if let Some(known) = KernelKey::of(key, &node.settings)
                 && !fits
             {
@@ -70,7 +70,7 @@ impl Kernel {
     ) {
         for (key, record) in records {
             let known = KernelKey::of(key, &node.settings);
-            let (Some(known), Some(record)) = (known, KernelRecord::of(record, node)) else { continue };
+            let (Some(known), Some(record)) = (known, fitting(key, record, node)) else { continue };
             if old.contains(key) && !self.path.holds(&known) {
                 self.later.push_back((now + AFTERWARDS, Later::Put(*key)));
             } else if !self.path.put(&known, &record) {
@@ -119,6 +119,14 @@ impl Kernel {
     }
 }
 
+/// The kernel's form of a record, if it has one. What goes from tunnel to tunnel is the workers': its hops stay as
+/// they are, and its extension headers go on with it.
+fn fitting(key: &SessionKey, record: &Record, node: &Node) -> Option<KernelRecord> {
+    let record = KernelRecord::of(record, node)?;
+    let is_relayed = key.is_tunnel() && matches!(record.destination, KernelDestination::Tunnel { .. });
+    (!is_relayed).then_some(record)
+}
+
 impl Upf {
     /// Has a datapath in the kernel forward what it can. It must count in the node's own counters
     /// ([`Node::with_usage`]), and be set before there are sessions.
@@ -148,7 +156,7 @@ impl Upf {
     fn put_from_table(&mut self, key: &SessionKey) {
         let Some(kernel) = &mut self.kernel else { return };
         let guard = self.reader.pin();
-        let record = self.node.table.get(&guard, key).and_then(|record| KernelRecord::of(record, &self.node));
+        let record = self.node.table.get(&guard, key).and_then(|record| fitting(key, record, &self.node));
         let known = KernelKey::of(key, &self.node.settings);
         if let (Some(record), Some(known)) = (record, known)
             && !kernel.path.put(&known, &record)

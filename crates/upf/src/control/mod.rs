@@ -15,6 +15,7 @@ mod paths;
 mod pool;
 mod ruleset;
 mod session;
+mod special;
 mod store;
 mod wheel;
 

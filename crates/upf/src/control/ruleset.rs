@@ -144,6 +144,7 @@ impl RuleSet {
         set(&mut pdr.precedence, update.precedence);
         set(&mut pdr.pdi, update.pdi.clone());
         set_some(&mut pdr.outer_header_removal, update.outer_header_removal);
+        set(&mut pdr.deletes_container, update.deletes_container);
         set_some(&mut pdr.far_id, update.far_id);
         set(&mut pdr.urr_ids, update.urr_ids.clone());
         set(&mut pdr.qer_ids, update.qer_ids.clone());

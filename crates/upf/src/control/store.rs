@@ -150,6 +150,7 @@ mod tests {
                 sdf_filter_ids: vec![7],
             },
             outer_header_removal: Some(OuterHeaderRemoval::GtpUUdpIp),
+            deletes_container: false,
             far_id: Some(FarId(1)),
             urr_ids: vec![UrrId(1)],
             qer_ids: vec![QerId(1)],

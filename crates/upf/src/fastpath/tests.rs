@@ -75,7 +75,7 @@ impl Rule {
             usage: self.usage,
             buffer_suggested: None,
         };
-        FilteredRule { qfis: self.qfis, sdf: Box::new([]), ue: None, action }
+        FilteredRule { qfis: self.qfis, sdf: Box::new([]), ue: None, action, special: None }
     }
 
     fn translated(&self, node: &Node) -> Option<KernelRecord> {

@@ -11,7 +11,6 @@ use kaido_wire::icmpv6::{self, Icmpv6ErrorPacket, Icmpv6Reason};
 
 use super::Worker;
 use super::emit::{self, Ends, HOPS};
-use super::forward::Arrival;
 use super::parse::{Outer, Packet};
 use crate::node::WorkerEvent;
 use crate::record::{Direction, InstanceId, Record, Rules, SessionKey, Tunnel};
@@ -219,24 +218,18 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         let node = self.node.clone();
-        let instances = 0..u8::try_from(node.settings.instances.len()).unwrap_or(u8::MAX);
+        let instances = 0..u16::try_from(node.settings.instances.len()).unwrap_or(u16::MAX);
         let found = instances.map(InstanceId).find_map(|instance| {
-            let key = match ue {
-                IpAddr::V4(addr) => SessionKey::ipv4(instance, addr),
-                IpAddr::V6(addr) => SessionKey::ipv6(instance, addr),
-            };
+            let key = SessionKey::ue(instance, ue);
             let record = node.table.get(guard, &key).filter(|record| record.session() == uplink.session())?;
-            Some((key, record))
+            Some(record)
         });
         let packet = Packet::read(frame.data(), frame.packet_len());
-        let (Some((key, record)), Ok(packet)) = (found, packet) else { return out.release(frame) };
-        let arrival = Arrival { port, key, qfi: None };
+        let (Some(record), Ok(packet)) = (found, packet) else { return out.release(frame) };
         let tunnel = match record.rules(&node.tunnels) {
             Rules::One(action) => action.open_tunnel(),
-            Rules::Filtered(rules) => {
-                super::detect::matching(rules, record, arrival.qfi, &packet, frame.data())
-                    .and_then(|rule| rule.action.open_tunnel())
-            }
+            Rules::Filtered(rules) => super::detect::matching(rules, record, None, &packet, frame.data())
+                .and_then(|rule| rule.action.open_tunnel()),
         };
         let Some(tunnel) = tunnel else { return out.release(frame) };
         if !self.outer(&tunnel).is_some_and(|outer| outer.put_before(tunnel.teid, &mut frame)) {

@@ -16,8 +16,9 @@ use super::mss;
 use super::outer::OuterTemplate;
 use super::oversize::NarrowWay;
 use super::parse::{Packet, is_not_routed, is_own};
+use crate::fragment::Oversize;
 use crate::node::WorkerEvent;
-use crate::record::{Action, Destination, Direction, Record, Rules, SessionKey, Tunnel};
+use crate::record::{Action, Destination, Direction, Record, Rules, SessionKey, Special, Tunnel};
 
 /// How a packet came in.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,43 @@ pub(super) struct Arrival {
     pub(super) key: SessionKey,
     /// QFI of its PDU session container.
     pub(super) qfi: Option<u8>,
+    /// Why it may not be routed, whatever its rule says.
+    pub(super) suspicion: Option<DropReason>,
+    pub(super) origin: Origin,
+}
+
+/// Where a packet was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// On a port.
+    Port,
+    /// With another UE of this node: it is handed on no second time.
+    OtherUe,
+}
+
+impl Arrival {
+    pub(super) fn new(port: PortId, key: SessionKey, qfi: Option<u8>) -> Self {
+        Self { port, key, qfi, suspicion: None, origin: Origin::Port }
+    }
+
+    /// Whether a packet goes from tunnel to tunnel: then it is not this node that routes it.
+    fn is_relayed(&self, action: &Action) -> bool {
+        self.key.is_tunnel() && matches!(action.destination, Destination::Tunnel(_))
+    }
+
+    /// Why a packet may not go where its rule sends it.
+    fn forbidden(&self, action: &Action, special: Option<&Special>, packet: &Packet) -> Option<DropReason> {
+        let reason = self.suspicion?;
+        let to_control_plane = special.is_some_and(|special| special.to_control_plane);
+        let permitted = match reason {
+            // In a tunnel nobody routes it: router solicitations and DHCP reach whom they are for.
+            DropReason::NotRouted => self.is_relayed(action),
+            // An address is yet to be had.
+            DropReason::UeSpoofed => to_control_plane && packet.src.is_unspecified(),
+            _ => false,
+        };
+        (!permitted).then_some(reason)
+    }
 }
 
 impl Worker {
@@ -35,27 +73,27 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        arrival: Arrival,
+        mut arrival: Arrival,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
         if record.direction() == Direction::Uplink {
-            if !record.admits(packet.src) {
-                return out.drop(arrival.port, frame, DropReason::UeSpoofed);
-            }
-            if is_not_routed(packet.dst) {
-                return out.drop(arrival.port, frame, DropReason::NotRouted);
-            }
-            // A UE has no business with the node itself, least of all with its tunnels.
-            if is_own(&self.node.settings, packet.dst) {
-                return out.drop(arrival.port, frame, DropReason::TunnelToSelf);
-            }
-        }
-        if packet.ttl <= 1 {
-            return self.complain(guard, record, arrival.port, Complaint::TimeExceeded, packet, frame, out);
+            arrival.suspicion = if !record.admits(packet.src) {
+                Some(DropReason::UeSpoofed)
+            } else if is_not_routed(packet.dst) {
+                Some(DropReason::NotRouted)
+            } else if is_own(&self.node.settings, packet.dst) {
+                // A UE has no business with the node itself, least of all with its tunnels.
+                Some(DropReason::TunnelToSelf)
+            } else {
+                None
+            };
         }
         if self.must_follow(record, packet) {
+            if let Some(reason) = arrival.suspicion {
+                return out.drop(arrival.port, frame, reason);
+            }
             return self.follow(guard, record, arrival, packet, frame, out);
         }
         self.admitted(guard, record, arrival, packet, frame, out);
@@ -82,33 +120,43 @@ impl Worker {
             // What waits goes first, whatever it waits for.
             self.release(guard, record.session(), out);
         }
-        if let Some((mtu, frame)) = self.apply(record, arrival, packet, frame, None, out) {
-            self.complain(guard, record, arrival.port, Complaint::TooBig(mtu), packet, frame, out);
+        if let Some((complaint, frame)) = self.apply(guard, record, arrival, packet, frame, None, out) {
+            self.complain(guard, record, arrival.port, complaint, packet, frame, out);
         }
     }
 
-    /// Applies the rule that a packet matches. Returns a packet that is larger than its way allows, with
-    /// what would pass.
+    /// Applies the rule that a packet matches. Returns a packet that cannot go on, with the reason that its
+    /// sender is told.
     #[inline]
+    #[allow(clippy::too_many_arguments)] // The packet, its session, and where it came from.
     pub(super) fn apply(
         &mut self,
+        guard: &Guard<'_>,
         record: &Record,
         arrival: Arrival,
         packet: &Packet,
         frame: Frame,
         buffered_since: Option<Instant>,
         out: &mut Output<'_>,
-    ) -> Option<(usize, Frame)> {
-        let action = match record.rules(&self.node.tunnels) {
-            Rules::One(action) => Some(action),
-            Rules::Filtered(rules) => {
-                matching(rules, record, arrival.qfi, packet, frame.data()).map(|rule| rule.action)
-            }
+    ) -> Option<(Complaint, Frame)> {
+        let (action, special) = match record.rules(&self.node.tunnels) {
+            Rules::One(action) => (action, None),
+            Rules::Filtered(rules) => match matching(rules, record, arrival.qfi, packet, frame.data()) {
+                Some(rule) => (rule.action, rule.special.as_deref()),
+                None => {
+                    out.drop(arrival.port, frame, DropReason::NoPdr);
+                    return None;
+                }
+            },
         };
-        let Some(action) = &action else {
-            out.drop(arrival.port, frame, DropReason::NoPdr);
+        let action = &action;
+        if let Some(reason) = arrival.forbidden(action, special, packet) {
+            out.drop(arrival.port, frame, reason);
             return None;
-        };
+        }
+        if packet.ttl <= 1 && !arrival.is_relayed(action) {
+            return Some((Complaint::TimeExceeded, frame));
+        }
         if !action.gate_open || action.apply.drop {
             self.count(record, action, packet, true);
             let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
@@ -120,7 +168,16 @@ impl Worker {
             return None;
         }
         match action.destination {
-            Destination::Routed => self.route(record, action, arrival.port, packet, frame, out),
+            Destination::Routed => match special.and_then(|special| special.local) {
+                Some(local) if arrival.origin == Origin::Port => {
+                    self.switch_locally(guard, record, action, local, arrival, packet, frame, out)
+                }
+                _ => self.route(record, action, arrival.port, packet, frame, out),
+            },
+            Destination::Tunnel(tunnel) if arrival.key.is_tunnel() => {
+                let deletes_container = special.is_some_and(|special| special.deletes_container);
+                self.relay(record, action, &tunnel, deletes_container, arrival.port, packet, frame, out)
+            }
             Destination::Tunnel(tunnel) => {
                 self.tunnel(record, action, &tunnel, arrival.port, packet, frame, out)
             }
@@ -170,7 +227,7 @@ impl Worker {
     }
 
     #[inline]
-    fn route(
+    pub(super) fn route(
         &mut self,
         record: &Record,
         action: &Action,
@@ -178,7 +235,7 @@ impl Worker {
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(usize, Frame)> {
+    ) -> Option<(Complaint, Frame)> {
         let resolution = self.next_hops.resolve(packet.dst);
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
             return self.route_in_parts(
@@ -208,7 +265,7 @@ impl Worker {
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(usize, Frame)> {
+    ) -> Option<(Complaint, Frame)> {
         let Some(outer) = self.outer(tunnel) else {
             out.drop(from, frame, DropReason::NoRoute);
             return None;
@@ -225,6 +282,43 @@ impl Worker {
             return None;
         }
         if self.send(resolution, tunnel.shape.peer, from, frame, out) {
+            self.count(record, action, packet, false);
+        }
+        None
+    }
+
+    /// Puts a packet of one tunnel into another.
+    #[allow(clippy::too_many_arguments)] // As `tunnel`, and what the rule says of extension headers.
+    fn relay(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        tunnel: &Tunnel,
+        deletes_container: bool,
+        from: PortId,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(Complaint, Frame)> {
+        let extensions = self.stored.for_tunnel(&tunnel.shape, deletes_container);
+        let resolution = self.next_hops.resolve(tunnel.shape.peer);
+        let overhead = extensions.overhead(tunnel);
+        let exceeded = self.exceeded(resolution, frame.packet_len() + overhead);
+        if let Some(mtu) = exceeded
+            && self.node.settings.fragments.oversize != Oversize::FragmentOuter
+        {
+            return Some((Complaint::TooBig(mtu.saturating_sub(overhead)), frame));
+        }
+        if extensions.put_before(&self.node.settings, tunnel, &mut frame).is_err() {
+            out.drop(from, frame, DropReason::NoHeadroom);
+            return None;
+        }
+        let peer = tunnel.shape.peer;
+        let sent = match exceeded {
+            Some(mtu) => self.outer_in_parts(peer, NarrowWay { resolution, from, mtu }, frame, out),
+            None => self.send(resolution, peer, from, frame, out),
+        };
+        if sent {
             self.count(record, action, packet, false);
         }
         None

@@ -8,6 +8,7 @@ use kaido_wire::IpProtocol;
 use super::Worker;
 use super::forward::Arrival;
 use super::parse::{Packet, Parsed, tunnelled};
+use super::relay::Stored;
 use crate::fragment::{Found, Outcome, Passing, Piece, assemble};
 use crate::record::{EndpointId, Record, SessionKey};
 use crate::rules::Teid;
@@ -125,7 +126,7 @@ impl Worker {
         if is_tiny || is_tcp && found.place.offset == 8 {
             return out.drop(arrival.port, frame, DropReason::FragmentInvalid);
         }
-        let Arrival { port, key, qfi } = arrival;
+        let Arrival { port, key, qfi, .. } = arrival;
         let piece = Piece { frame, from: port, key, qfi, header_len: found.header_len };
         let ports = ports.filter(|_| is_first);
         let key = found.key(u64::from(record.session().0));
@@ -165,7 +166,8 @@ impl Worker {
             return out.drop(port, frame, DropReason::NoPdr);
         };
         let packet = Packet { datagram_ports: Some(ports), ..packet };
-        self.admitted(guard, own, Arrival { port, key, qfi }, &packet, frame, out);
+        self.stored = Stored::of_flow(qfi, own.direction());
+        self.admitted(guard, own, Arrival::new(port, key, qfi), &packet, frame, out);
     }
 
     /// Drops fragments whose rest has not come in time.

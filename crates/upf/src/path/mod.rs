@@ -17,11 +17,13 @@ mod forward;
 mod fragments;
 mod hold;
 mod limit;
+mod local;
 mod mss;
 mod outer;
 mod oversize;
 mod parse;
 mod read;
+mod relay;
 mod straight;
 
 use std::sync::Arc;
@@ -38,6 +40,7 @@ pub use self::mss::MssClamp;
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};
 use self::read::{Arrived, Kind, Ports};
+use self::relay::Stored;
 use crate::node::{BufferChange, Node, WorkerEvent, WorkerOrder};
 use crate::record::{Record, SessionIndex, SessionKey};
 use crate::usage::UsageCounters;
@@ -73,6 +76,8 @@ struct Worker {
     extension_notices: RateLimit,
     icmp_errors: RateLimit,
     untold: Vec<WorkerEvent>,
+    /// Extension headers of the tunnelled packet at hand.
+    stored: Stored,
     /// Whether TCP SYNs are looked at.
     clamps_mss: bool,
 }
@@ -95,6 +100,7 @@ impl Path {
             extension_notices: limit(),
             icmp_errors: limit(),
             untold: Vec::new(),
+            stored: Stored::default(),
             clamps_mss: settings.mss_clamp.is_some(),
             ports: Ports::new(settings),
             prepared: PreparedTunnels::default(),
@@ -283,13 +289,13 @@ impl Worker {
             Parsed::Tunnel(key, outer) => match record {
                 Some(record) => {
                     let qfi = outer.header.qfi;
-                    self.tunnelled(guard, record, Arrival { port, key, qfi }, &outer, frame, out);
+                    self.tunnelled(guard, record, Arrival::new(port, key, qfi), &outer, frame, out);
                 }
                 None => self.unknown_teid(&outer, port, frame, out),
             },
             Parsed::ToUe(key, packet, offset) => match record {
                 Some(record) => {
-                    let arrival = Arrival { port, key, qfi: None };
+                    let arrival = Arrival::new(port, key, None);
                     self.towards_ue(guard, record, arrival, &packet, offset, frame, out);
                 }
                 None => out.drop(port, frame, DropReason::UeUnknown),
@@ -308,7 +314,12 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         let payload_len = usize::from(outer.header.payload_len);
-        if !frame.strip(outer.gtpu_offset + usize::from(outer.header.payload_offset)) {
+        let payload_offset = usize::from(outer.header.payload_offset);
+        if outer.header.extension_count > 0 || !self.stored.is_empty() {
+            let header = outer.gtpu_offset..outer.gtpu_offset + payload_offset;
+            self.stored = Stored::of(frame.data().get(header).unwrap_or_default());
+        }
+        if !frame.strip(outer.gtpu_offset + payload_offset) {
             return out.drop(arrival.port, frame, DropReason::GtpuMalformed);
         }
         frame.truncate(payload_len);
@@ -387,6 +398,7 @@ impl Worker {
     /// Puts the buffered packets of a session through its rules again: what still buffers stays.
     fn release(&mut self, guard: &Guard<'_>, session: SessionIndex, out: &mut Output<'_>) {
         let node = self.node.clone();
+        let of_packet_at_hand = std::mem::take(&mut self.stored);
         for waiting in self.buffers.take(session) {
             let hold::Buffered { frame, from, key, qfi, since } = waiting;
             let record = node.table.get(guard, &key).filter(|record| record.session() == session);
@@ -394,11 +406,13 @@ impl Worker {
                 out.drop(from, frame, DropReason::BufferDiscarded);
                 continue;
             };
-            let arrival = Arrival { port: from, key, qfi };
-            if let Some((_, frame)) = self.apply(record, arrival, &packet, frame, Some(since), out) {
+            let arrival = Arrival::new(from, key, qfi);
+            self.stored = Stored::of_flow(qfi, record.direction());
+            if let Some((_, frame)) = self.apply(guard, record, arrival, &packet, frame, Some(since), out) {
                 // The way became narrower while it waited; its sender will learn from the next.
                 out.drop(from, frame, DropReason::TooBig);
             }
         }
+        self.stored = of_packet_at_hand;
     }
 }

@@ -1,8 +1,11 @@
 //! Packets larger than their way allows, where the node is set up to cut them.
 
+use std::net::IpAddr;
+
 use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
 
 use super::Worker;
+use super::answer::Complaint;
 use super::emit;
 use super::outer::OuterTemplate;
 use super::parse::Packet;
@@ -29,14 +32,14 @@ impl Worker {
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(usize, Frame)> {
+    ) -> Option<(Complaint, Frame)> {
         let may_cut = self.node.settings.fragments.oversize != Oversize::Icmp;
         if !may_cut || !split_v4_allowed(frame.data()) {
-            return Some((way.mtu, frame));
+            return Some((Complaint::TooBig(way.mtu), frame));
         }
         let parts = match self.cut(&frame, way.mtu, out) {
             Ok(parts) => parts,
-            Err(SplitFault::Impossible) => return Some((way.mtu, frame)),
+            Err(SplitFault::Impossible) => return Some((Complaint::TooBig(way.mtu), frame)),
             Err(SplitFault::NoFrame) => {
                 out.drop(way.from, frame, DropReason::NoFrame);
                 return None;
@@ -67,13 +70,13 @@ impl Worker {
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(usize, Frame)> {
+    ) -> Option<(Complaint, Frame)> {
         let peer = tunnel.shape.peer;
         let inner_mtu = way.mtu.saturating_sub(outer.overhead());
         let oversize = self.node.settings.fragments.oversize;
         let cuts_outer = oversize == Oversize::FragmentOuter;
         if !cuts_outer && (oversize == Oversize::Icmp || !split_v4_allowed(frame.data())) {
-            return Some((inner_mtu, frame));
+            return Some((Complaint::TooBig(inner_mtu), frame));
         }
         if cuts_outer {
             emit::take_hop(frame.data_mut());
@@ -84,7 +87,7 @@ impl Worker {
         }
         let parts = match self.cut(&frame, if cuts_outer { way.mtu } else { inner_mtu }, out) {
             Ok(parts) => parts,
-            Err(SplitFault::Impossible) if !cuts_outer => return Some((inner_mtu, frame)),
+            Err(SplitFault::Impossible) if !cuts_outer => return Some((Complaint::TooBig(inner_mtu), frame)),
             Err(_) => {
                 out.drop(way.from, frame, DropReason::NoFrame);
                 return None;
@@ -107,6 +110,27 @@ impl Worker {
             self.count(record, action, packet, false);
         }
         None
+    }
+
+    /// Sends a packet of a tunnel in fragments; `false` when not all of them went.
+    #[cold]
+    pub(super) fn outer_in_parts(
+        &mut self,
+        peer: IpAddr,
+        way: NarrowWay,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) -> bool {
+        let Ok(parts) = self.cut(&frame, way.mtu, out) else {
+            out.drop(way.from, frame, DropReason::NoFrame);
+            return false;
+        };
+        out.release(frame);
+        let mut sent = true;
+        for part in parts {
+            sent &= self.send(way.resolution, peer, way.from, part, out);
+        }
+        sent
     }
 
     fn cut(&self, frame: &Frame, mtu: usize, out: &mut Output<'_>) -> Result<Vec<Frame>, SplitFault> {

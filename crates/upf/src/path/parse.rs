@@ -158,11 +158,7 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
     }
     match role.instance {
         Some(instance) if !is_not_routed(packet.dst) && !is_own(settings, packet.dst) => {
-            let key = match packet.dst {
-                IpAddr::V4(addr) => SessionKey::ipv4(instance, addr),
-                IpAddr::V6(addr) => SessionKey::ipv6(instance, addr),
-            };
-            Parsed::ToUe(key, packet, offset)
+            Parsed::ToUe(SessionKey::ue(instance, packet.dst), packet, offset)
         }
         _ => Parsed::Kernel,
     }

@@ -6,7 +6,7 @@
 //! a property test say so.
 
 use kaido_engine::{Frame, NextHop, NextHops, PortId};
-use kaido_wire::{EtherType, ipv4, ipv6};
+use kaido_wire::{EtherType, gtpu, ipv4, ipv6, udp};
 
 use super::Worker;
 use super::emit;
@@ -15,6 +15,9 @@ use super::read::{Arrived, IP_AT, be32, be64, be128, usual_ipv4, usual_ipv6};
 use crate::node::WorkerEvent;
 use crate::record::{Direction, Record, ShapeId, StraightWay};
 use crate::usage::UsageSlot;
+
+/// Where the user packet begins in a tunnel over IPv4 without extension headers.
+const TUNNELLED_AT: usize = IP_AT + ipv4::HEADER_LEN + udp::HEADER_LEN + gtpu::HEADER_LEN;
 
 impl Worker {
     /// Makes a packet of the usual shape ready to leave, and says from which port. `None`, with the frame
@@ -83,8 +86,15 @@ impl Worker {
             if total > prepared.packet_max {
                 return None;
             }
+            let is_relayed = arrived.way == StraightWay::UP;
+            if is_relayed && offset != TUNNELLED_AT {
+                // A PDU session container goes on with the packet.
+                return None;
+            }
             prepared.template.write(teid, frame, offset, total.into(), |packet| {
-                F::take_hop(packet);
+                if !is_relayed {
+                    F::take_hop(packet);
+                }
                 F::entropy(packet)
             })?;
             prepared.port

@@ -18,6 +18,8 @@ pub enum Interface {
     N6Lan,
     /// 3: CP-function.
     CpFunction,
+    /// 5G VN internal: another session of a 5G virtual network, on this node. 4 as a source, 5 as a destination.
+    VnInternal,
 }
 
 /// Apply Action flags (TS 29.244 8.2.26). Exactly one of drop, forward and buffer is set.

@@ -126,6 +126,8 @@ pub struct Pdr {
     pub pdi: Pdi,
     /// Headers to take off before the FAR is applied.
     pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// GTP-U Extension Header Deletion: a PDU session container goes no further than here.
+    pub deletes_container: bool,
     /// What to do with the packet. Absent only where a predefined rule gives it.
     pub far_id: Option<FarId>,
     /// Usage to count.
@@ -145,6 +147,8 @@ pub struct UpdatePdr {
     pub pdi: Option<Pdi>,
     /// New header removal.
     pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// New deletion of the PDU session container; given with the header removal.
+    pub deletes_container: Option<bool>,
     /// New FAR.
     pub far_id: Option<FarId>,
     /// New complete list of URRs; `None` leaves it.

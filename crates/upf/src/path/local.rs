@@ -1,0 +1,61 @@
+//! Packets from UE to UE that do not leave the node: from one session's uplink rules straight into another
+//! session's downlink rules, once.
+
+use kaido_engine::{DropReason, Frame, Output};
+use kaido_table::Guard;
+
+use super::Worker;
+use super::answer::Complaint;
+use super::forward::{Arrival, Origin};
+use super::parse::Packet;
+use crate::record::{Action, Direction, Local, Record, SessionKey, UeToUe};
+
+impl Worker {
+    /// Hands a packet to the session that its destination belongs to, or has it routed if it is nobody's here.
+    /// Returns a packet that cannot go on, with the reason that its sender is told.
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
+    pub(super) fn switch_locally(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        action: &Action,
+        local: Local,
+        arrival: Arrival,
+        packet: &Packet,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(Complaint, Frame)> {
+        let key = match local {
+            Local::Neighbours { instance, .. } => SessionKey::ue(instance, packet.dst),
+            Local::VirtualNetwork(instance) => SessionKey::ue(instance, packet.dst).within_virtual_network(),
+        };
+        let node = self.node.clone();
+        let other = node
+            .table
+            .get(guard, &key)
+            .filter(|other| other.direction() == Direction::Downlink && other.session() != record.session());
+        let how = match (other, local) {
+            (Some(_), Local::Neighbours { how: UeToUe::Drop, .. }) => DropReason::UeToUe,
+            (None, Local::VirtualNetwork(_)) => DropReason::UeUnknown,
+            (Some(other), _) => {
+                if self.buffers.holds(other.session()) {
+                    self.release(guard, other.session(), out);
+                }
+                let onwards =
+                    Arrival { key, qfi: None, port: arrival.port, suspicion: None, origin: Origin::OtherUe };
+                let refused = self.apply(guard, other, onwards, packet, frame, None, out);
+                if refused.is_none() {
+                    self.count(record, action, packet, false);
+                }
+                return refused;
+            }
+            (None, Local::Neighbours { .. }) => {
+                return self.route(record, action, arrival.port, packet, frame, out);
+            }
+        };
+        self.count(record, action, packet, true);
+        out.drop(arrival.port, frame, how);
+        None
+    }
+}

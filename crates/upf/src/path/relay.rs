@@ -1,0 +1,187 @@
+//! From tunnel to tunnel: what an intermediate UPF (N9) or an SGW-U hands on (TS 29.244 8.2.64 note 1).
+//!
+//! The packet inside belongs to the ends: no hop is taken off it. Extension headers of GTP-U that an
+//! intermediate node forwards go on in the order in which they came; a QER with a QFI writes a PDU session
+//! container of its own in place of the one that came.
+
+use arrayvec::ArrayVec;
+use kaido_engine::Frame;
+use kaido_wire::gtpu::{
+    self, CHAIN_LEN_MAX, Comprehension, Extensions, MessageType, PduSession, comprehension, extension_type,
+};
+use kaido_wire::{Error, ipv4, ipv6, udp};
+
+use super::emit::{self, Ends};
+use crate::node::{NodeSettings, OuterSourcePort};
+use crate::record::{Direction, Tunnel, TunnelShape};
+
+/// Flags of a header with extensions: version 1, GTP, E.
+const FLAGS: u8 = 0x34;
+
+/// Extension headers, ready to stand behind a GTP-U header.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stored {
+    /// Type of the first.
+    first: u8,
+    /// The chain; its last octet is the type of none.
+    chain: ArrayVec<u8, CHAIN_LEN_MAX>,
+}
+
+impl Stored {
+    /// What goes on of the extensions of a whole GTP-U header.
+    pub(super) fn of(header: &[u8]) -> Self {
+        let mut stored = Self::default();
+        if let [flags, rest @ ..] = header
+            && flags & 0x04 != 0
+            && let Some((fixed, chain)) = rest.split_at_checked(gtpu::HEADER_LEN - 1 + gtpu::OPTIONAL_LEN)
+        {
+            let next = fixed.last().copied().unwrap_or(extension_type::NONE);
+            for extension in Extensions::new(next, chain).map_while(Result::ok) {
+                if matches!(comprehension(extension.kind), Comprehension::Optional | Comprehension::Endpoint)
+                {
+                    stored.push(extension.kind, extension.content);
+                }
+            }
+        }
+        stored
+    }
+
+    /// A PDU session container of a flow: what is known of a packet that was buffered meanwhile.
+    pub(super) fn of_flow(qfi: Option<u8>, direction: Direction) -> Self {
+        let mut stored = Self::default();
+        if let Some(qfi) = qfi {
+            stored.push_container(match direction {
+                Direction::Uplink => PduSession::Uplink { qfi },
+                Direction::Downlink => PduSession::Downlink { qfi, rqi: false, ppi: None },
+            });
+        }
+        stored
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.chain.is_empty()
+    }
+
+    fn push(&mut self, kind: u8, content: &[u8]) {
+        let Ok(units) = u8::try_from((content.len() + 2) / 4) else { return };
+        let end = self.chain.len();
+        if self.chain.remaining_capacity() < content.len() + 2 {
+            return;
+        }
+        match end.checked_sub(1) {
+            Some(last) => self.chain[last] = kind,
+            None => self.first = kind,
+        }
+        self.chain.push(units);
+        self.chain.extend(content.iter().copied());
+        self.chain.push(extension_type::NONE);
+    }
+
+    fn push_container(&mut self, container: PduSession) {
+        let mut octets = [0; 8];
+        if let Ok(len) = container.emit(extension_type::NONE, &mut octets) {
+            self.push(extension_type::PDU_SESSION_CONTAINER, &octets[1..len - 1]);
+        }
+    }
+
+    /// The chain that goes into a tunnel: with the shape's own container in place of the one that came, or
+    /// without any if it is to be deleted.
+    pub(super) fn for_tunnel(&self, shape: &TunnelShape, deletes_container: bool) -> Self {
+        if shape.qfi.is_none() && !deletes_container {
+            return self.clone();
+        }
+        let mut chain = Self::default();
+        if let Some(qfi) = shape.qfi {
+            chain.push_container(match shape.container_uplink {
+                true => PduSession::Uplink { qfi: qfi.0 },
+                false => PduSession::Downlink { qfi: qfi.0, rqi: false, ppi: None },
+            });
+        }
+        for extension in Extensions::new(self.first, &self.chain).map_while(Result::ok) {
+            if extension.kind != extension_type::PDU_SESSION_CONTAINER {
+                chain.push(extension.kind, extension.content);
+            }
+        }
+        chain
+    }
+
+    /// Octets of all headers that [`Stored::put_before`] writes.
+    pub(super) fn overhead(&self, tunnel: &Tunnel) -> usize {
+        let ip = if tunnel.shape.peer.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let optional = if self.chain.is_empty() { 0 } else { gtpu::OPTIONAL_LEN + self.chain.len() };
+        ip + udp::HEADER_LEN + gtpu::HEADER_LEN + optional
+    }
+
+    /// Puts GTP-U with the chain, UDP and IP before a packet.
+    ///
+    /// # Errors
+    /// [`Error::Range`] when the packet is too long, [`Error::Truncated`] when the frame has no headroom.
+    pub(super) fn put_before(
+        &self,
+        settings: &NodeSettings,
+        tunnel: &Tunnel,
+        frame: &mut Frame,
+    ) -> Result<(), Error> {
+        let src_port = match settings.outer_source_port {
+            OuterSourcePort::Entropy => emit::entropy_port(frame.data()),
+            OuterSourcePort::Fixed => gtpu::UDP_PORT,
+        };
+        let mut flags = 0x30;
+        if !self.chain.is_empty() {
+            let room = gtpu::OPTIONAL_LEN + self.chain.len();
+            let front = frame.prepend(room).ok_or(Error::Truncated)?;
+            front[..gtpu::OPTIONAL_LEN].copy_from_slice(&[0, 0, 0, self.first]);
+            front[gtpu::OPTIONAL_LEN..room].copy_from_slice(&self.chain);
+            flags = FLAGS;
+        }
+        let length = u16::try_from(frame.packet_len()).map_err(|_| Error::Range)?;
+        let front = frame.prepend(gtpu::HEADER_LEN).ok_or(Error::Truncated)?;
+        front[..2].copy_from_slice(&[flags, MessageType::G_PDU.0]);
+        front[2..4].copy_from_slice(&length.to_be_bytes());
+        front[4..8].copy_from_slice(&tunnel.teid.0.to_be_bytes());
+        let shape = &tunnel.shape;
+        let ends = Ends { src: settings.endpoints[usize::from(shape.local.0)], dst: shape.peer };
+        emit::datagram(settings, ends, (src_port, gtpu::UDP_PORT), shape.tos, frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::record::EndpointId;
+    use crate::rules::Qfi;
+
+    fn shape(qfi: Option<u8>) -> TunnelShape {
+        let peer = IpAddr::from([10, 0, 0, 1]);
+        TunnelShape { peer, local: EndpointId(0), qfi: qfi.map(Qfi), container_uplink: true, tos: 0 }
+    }
+
+    /// Service class indicator (00), UDP port (01), container (10), PDCP PDU number (11).
+    const HEADER: &[u8] = &[
+        0x34, 0xff, 0, 20, 0, 0, 0, 1, 0, 0, 0, 0x20, 1, 7, 7, 0x40, 1, 9, 9, 0x85, 1, 0x10, 5, 0xc0, 1, 1,
+        1, 0,
+    ];
+
+    #[test]
+    fn extensions_go_on_as_their_comprehension_bits_ask() {
+        let stored = Stored::of(HEADER);
+        assert_eq!((stored.first, &stored.chain[..]), (0x20, &[1, 7, 7, 0x85, 1, 0x10, 5, 0][..]));
+        assert_eq!(stored.for_tunnel(&shape(None), false).chain, stored.chain);
+        let marked = stored.for_tunnel(&shape(Some(9)), false);
+        assert_eq!((marked.first, &marked.chain[..]), (0x85, &[1, 0x10, 9, 0x20, 1, 7, 7, 0][..]));
+        let deleted = stored.for_tunnel(&shape(None), true);
+        assert_eq!((deleted.first, &deleted.chain[..]), (0x20, &[1, 7, 7, 0][..]));
+    }
+
+    #[test]
+    fn a_header_without_or_with_half_a_chain_stores_what_is_whole() {
+        assert!(Stored::of(&HEADER[..8]).chain.is_empty());
+        assert!(Stored::of(&[]).chain.is_empty());
+        for end in 8..HEADER.len() {
+            assert!(Stored::of(&HEADER[..end]).chain.len() <= 8, "{end}");
+        }
+        assert!(Stored::of(&[0x30; 12]).chain.is_empty());
+    }
+}
