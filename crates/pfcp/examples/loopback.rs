@@ -27,7 +27,7 @@ impl SessionService for Ledger {
     fn establish(&mut self, request: &Establishment, _now: SystemTime) -> Result<Established, Rejection> {
         self.last += 1;
         self.sessions.insert(Seid(self.last), request.cp_fseid);
-        Ok(Established { seid: Seid(self.last), created_pdrs: Vec::new() })
+        Ok(Established { seid: Seid(self.last), ..Established::default() })
     }
 
     fn modify(&mut self, _: Seid, _: &Modification, _: SystemTime) -> Result<Modified, Rejection> {

@@ -24,6 +24,10 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 5, bit: 5, done: |features| features.allocates_f_teids },
     // EMPU: End Markers are made on handover.
     UpFeature { octet: 6, bit: 1, done: |features| features.sends_end_markers },
+    // PDIU: traffic endpoints.
+    UpFeature { octet: 6, bit: 2, done: |_| true },
+    // FRRT: framed routes.
+    UpFeature { octet: 6, bit: 6, done: |_| true },
     // EPFAR: all usage is reported before an association is released (5.18).
     UpFeature { octet: 6, bit: 8, done: |_| true },
     // UEIP: UE addresses are chosen when asked for.
@@ -32,6 +36,8 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 7, bit: 4, done: |_| true },
     // MNOP: packets are counted.
     UpFeature { octet: 7, bit: 5, done: |_| true },
+    // MTE: several traffic endpoints in a PDI.
+    UpFeature { octet: 7, bit: 6, done: |_| true },
     // BUNDL: several messages in one datagram.
     UpFeature { octet: 7, bit: 7, done: |_| true },
     // MPAS: an association for each SMF of a set, and sessions taken over among them (5.22.3).

@@ -151,6 +151,10 @@ fn is_group(kind: u16) -> bool {
             | T::RemoveQer
             | T::RemoveBar
             | T::QueryUrr
+            | T::CreateTrafficEndpoint
+            | T::UpdateTrafficEndpoint
+            | T::RemoveTrafficEndpoint
+            | T::CreatedTrafficEndpoint
             | T::UsageReportWithinSessionModificationResponse
             | T::UsageReportWithinSessionDeletionResponse
             | T::UsageReportWithinSessionReportRequest

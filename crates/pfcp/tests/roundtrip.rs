@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use kaido_upf::rules::{
     AddressMatch, ApplyAction, BarId, BitRate, BufferingRule, ChooseOr, Establishment, FSeid, FTeid, Far,
-    FarId, FlowEnd, ForwardingParameters, Gate, Interface, Ipv6Prefix, LocalFTeid, MeasurementMethod,
-    Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi,
-    ReportingTriggers, SdfFilter, Seid, Teid, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
-    UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, VolumeThreshold,
+    FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid,
+    MeasurementMethod, Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr,
+    PdrId, Qer, QerId, Qfi, ReportingTriggers, SdfFilter, Seid, Teid, TrafficEndpoint, TrafficEndpointId,
+    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -92,8 +93,9 @@ fn pdi() -> impl Strategy<Value = Pdi> {
         proptest::collection::vec((0u8..64).prop_map(Qfi), 0..3),
         proptest::collection::vec(filter(), 0..3),
     );
-    (interface(), of(local_f_teid()), of(name()), lists).prop_map(
-        |(source_interface, local_fteid, network_instance, (ue_ip, qfis, sdf_filters))| Pdi {
+    let whole = (interface(), of(local_f_teid()), of(name()), lists, framed_routes());
+    let whole = whole.prop_map(
+        |(source_interface, local_fteid, network_instance, (ue_ip, qfis, sdf_filters), framed_routes)| Pdi {
             source_interface,
             local_fteid,
             network_instance,
@@ -101,8 +103,51 @@ fn pdi() -> impl Strategy<Value = Pdi> {
             qfis,
             sdf_filter_ids: sdf_filters.iter().filter_map(|filter| filter.id).collect(),
             sdf_filters,
+            framed_routes,
+            ..Pdi::default()
+        },
+    );
+    // Half of them say by traffic endpoints where packets come from.
+    (whole, proptest::collection::vec(any::<u8>().prop_map(TrafficEndpointId), 1..3), any::<bool>()).prop_map(
+        |(pdi, traffic_endpoints, by_endpoint)| match by_endpoint {
+            false => pdi,
+            true => Pdi {
+                source_interface: pdi.source_interface,
+                qfis: pdi.qfis,
+                sdf_filters: pdi.sdf_filters,
+                sdf_filter_ids: pdi.sdf_filter_ids,
+                traffic_endpoints,
+                ..Pdi::default()
+            },
         },
     )
+}
+
+fn framed_route() -> impl Strategy<Value = FramedRoute> {
+    prop_oneof![
+        (v4(), 0u8..=32).prop_map(|(addr, len)| FramedRoute::of(addr.into(), len)),
+        (v6(), 0u8..=64).prop_map(|(addr, len)| FramedRoute::of(addr.into(), len)),
+    ]
+}
+
+/// As they are written: those of IPv4 first.
+fn framed_routes() -> impl Strategy<Value = Vec<FramedRoute>> {
+    proptest::collection::vec(framed_route(), 0..3).prop_map(|mut routes| {
+        routes.sort_by_key(|route| route.network().is_ipv6());
+        routes
+    })
+}
+
+prop_compose! {
+    fn traffic_endpoint(id: u8)(
+        local_fteid in of(local_f_teid()),
+        network_instance in of(name()),
+        ue_ip in proptest::collection::vec(ue(), 1..3),
+        framed_routes in framed_routes(),
+        qfis in proptest::collection::vec((0u8..64).prop_map(Qfi), 0..3),
+    ) -> TrafficEndpoint {
+        TrafficEndpoint { id: TrafficEndpointId(id), local_fteid, network_instance, ue_ip, framed_routes, qfis }
+    }
 }
 
 fn removal() -> impl Strategy<Value = OuterHeaderRemoval> {
@@ -207,8 +252,8 @@ fn far(id: u32) -> impl Strategy<Value = Far> {
 fn establishment() -> impl Strategy<Value = Establishment> {
     let timer = of((1u32..).prop_map(|seconds| Duration::from_secs(seconds.into())));
     let bar = of(any::<u8>()).prop_map(|count| BufferingRule { id: BarId(1), suggested_packets: count });
-    (pdr(1), pdr(65_535), far(1), far(2), qer(1), urr(u32::MAX), bar, timer).prop_map(
-        |(a, b, c, d, e, f, g, timer)| {
+    (pdr(1), pdr(65_535), far(1), far(2), qer(1), urr(u32::MAX), bar, (timer, traffic_endpoint(9))).prop_map(
+        |(a, b, c, d, e, f, g, (timer, h))| {
             let cp_fseid = FSeid { seid: Seid(1), ipv4: Some(Ipv4Addr::new(10, 0, 0, 1)), ipv6: None };
             Establishment {
                 cp_fseid,
@@ -218,6 +263,7 @@ fn establishment() -> impl Strategy<Value = Establishment> {
                 urrs: vec![f],
                 bars: vec![g],
                 inactivity_timer: timer,
+                traffic_endpoints: vec![h],
             }
         },
     )
@@ -227,6 +273,7 @@ prop_compose! {
     fn modification()(
         far in far(1), pdr in pdr(1), other in pdr(9), qer in qer(1), urr in urr(1), end_marker in any::<bool>(),
         flags in any::<(bool, bool)>(), timer in of(0u32..), moved in of(both()),
+        endpoints in (traffic_endpoint(1), traffic_endpoint(2)),
     ) -> Modification {
         let forwarding = far.forwarding.unwrap();
         let list = |ids: Vec<UrrId>| (!ids.is_empty()).then_some(ids);
@@ -268,6 +315,16 @@ prop_compose! {
                 volume_quota: urr.volume_quota,
                 information: Some((urr.inactive, urr.count_packets, urr.before_qos)),
             }],
+            remove_traffic_endpoints: vec![TrafficEndpointId(7)],
+            update_traffic_endpoints: vec![UpdateTrafficEndpoint {
+                id: endpoints.1.id,
+                local_fteid: endpoints.1.local_fteid,
+                network_instance: endpoints.1.network_instance,
+                ue_ip: Some(endpoints.1.ue_ip),
+                framed_routes: (!endpoints.1.framed_routes.is_empty()).then_some(endpoints.1.framed_routes),
+                qfis: (!endpoints.1.qfis.is_empty()).then_some(endpoints.1.qfis),
+            }],
+            create_traffic_endpoints: vec![endpoints.0],
             remove_fars: vec![FarId(5)],
             remove_qers: vec![QerId(6)],
             remove_bars: vec![BarId(2)],

@@ -81,7 +81,7 @@ pub enum KernelKey {
 }
 
 impl KernelKey {
-    /// That of a session's key; `None` for a tunnel over IPv6, and within a 5G virtual network.
+    /// That of a session's key; `None` for a tunnel over IPv6, within a 5G virtual network, and for a framed route.
     pub fn of(key: &SessionKey, settings: &NodeSettings) -> Option<Self> {
         Some(match key.parts() {
             KeyParts::Tunnel(endpoint, teid) => match settings.endpoints.get(usize::from(endpoint.0))? {
@@ -90,7 +90,7 @@ impl KernelKey {
             },
             KeyParts::Ipv4(instance, address) => Self::Ipv4 { instance, address },
             KeyParts::Ipv6(instance, address) => Self::Ipv6 { instance, address },
-            KeyParts::Member(_) => return None,
+            KeyParts::Member(_) | KeyParts::Framed(..) => return None,
         })
     }
 }
@@ -139,7 +139,7 @@ impl KernelRecord {
     pub fn of(record: &Record, node: &Node) -> Option<Self> {
         let (qfis, action) = match record.rules(&node.tunnels) {
             Rules::One(action) => (None, action),
-            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, action, special: None }])
+            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, framed: _, action, special: None }])
                 if sdf.is_empty() =>
             {
                 (*qfis, *action)
@@ -151,7 +151,7 @@ impl KernelRecord {
             return None;
         }
         let ue = record.ue();
-        if ue.ipv6.is_some_and(|prefix| prefix.len != 64) {
+        if ue.ipv6.is_some_and(|prefix| prefix.len != 64) || !record.framed().is_empty() {
             return None;
         }
         Some(Self {

@@ -23,6 +23,7 @@ pub mod control;
 pub mod echo;
 pub mod fastpath;
 pub mod fragment;
+mod framed;
 pub mod node;
 pub mod path;
 pub mod record;

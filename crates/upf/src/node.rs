@@ -12,6 +12,7 @@ use kaido_table::{Domain, RegionError, Table};
 
 use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
 use crate::fragment::{FragmentSettings, Fragments};
+use crate::framed::FramedLengths;
 use crate::path::MssClamp;
 use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels, UeToUe};
 use crate::rules::{PdrId, Teid};
@@ -256,6 +257,8 @@ pub struct Node {
     pub domain: Domain,
     /// The one table: tunnels and UE addresses to records.
     pub table: Table<SessionKey, Record>,
+    /// Lengths of the framed routes in the table.
+    pub(crate) framed: FramedLengths,
     /// The far ends that records name by number.
     pub tunnels: Tunnels,
     /// Usage counters.
@@ -301,6 +304,7 @@ impl Node {
             settings,
             domain,
             table,
+            framed: FramedLengths::default(),
             tunnels: Tunnels::default(),
             usage,
             echoes: AwaitedEchoes::default(),

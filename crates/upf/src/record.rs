@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kaido_table::Key;
 
 use crate::classify::Classifier;
-use crate::rules::{ApplyAction, Ipv6Prefix, PdrId, SdfFilter, Teid};
+use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, SdfFilter, Teid};
 pub use crate::special::{Local, Special, UeToUe};
 pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
 use crate::usage::UsageSlot;
@@ -19,7 +19,7 @@ use crate::usage::UsageSlot;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
     value: u64,
-    /// What `value` is, and the local endpoint or network instance it belongs to.
+    /// What `value` is, the length of a framed route's network, and the local endpoint or network instance it belongs to.
     scope: u32,
 }
 
@@ -29,6 +29,10 @@ const SCOPE_IPV6: u32 = 3 << 16;
 /// As the two above, among the members of a 5G virtual network.
 const SCOPE_MEMBER_IPV4: u32 = 4 << 16;
 const SCOPE_MEMBER_IPV6: u32 = 5 << 16;
+const SCOPE_FRAMED_IPV4: u32 = 6 << 16;
+const SCOPE_FRAMED_IPV6: u32 = 7 << 16;
+/// The bits that say what a key is; above them is the length of a framed route's network.
+const SCOPE_KIND: u32 = 0xff << 16;
 
 impl SessionKey {
     /// A TEID at the local GTP-U endpoint of that number.
@@ -66,10 +70,37 @@ impl SessionKey {
         Self { scope: scope | self.scope & 0xffff, ..self }
     }
 
+    /// The network instance of a key that is no tunnel's.
+    #[allow(clippy::cast_possible_truncation)] // The low half of the scope.
+    pub(crate) fn instance(&self) -> InstanceId {
+        InstanceId(self.scope as u16)
+    }
+
     /// Whether it is the key of a tunnel.
     #[inline]
     pub fn is_tunnel(&self) -> bool {
         self.scope & !0xffff == SCOPE_TUNNEL
+    }
+
+    /// A framed route in a network instance, of up to 64 bits in IPv6. One as long as what UEs have is a UE's key.
+    pub fn framed(instance: InstanceId, route: &FramedRoute) -> Self {
+        let scope = u32::from(route.len()) << 24 | u32::from(instance.0);
+        match route.network() {
+            IpAddr::V4(addr) if route.len() >= 32 => Self::ipv4(instance, addr),
+            IpAddr::V6(addr) if route.len() >= 64 => Self::ipv6(instance, addr),
+            IpAddr::V4(addr) => Self { value: addr.to_bits().into(), scope: SCOPE_FRAMED_IPV4 | scope },
+            IpAddr::V6(addr) => Self { value: upper_half(addr), scope: SCOPE_FRAMED_IPV6 | scope },
+        }
+    }
+
+    /// Whether the key of a framed route is one of IPv4, and the length of its network.
+    #[allow(clippy::cast_possible_truncation)] // Eight bits of the scope.
+    pub(crate) fn framed_len(&self) -> Option<(bool, u8)> {
+        match self.scope & SCOPE_KIND {
+            SCOPE_FRAMED_IPV4 => Some((true, (self.scope >> 24) as u8)),
+            SCOPE_FRAMED_IPV6 => Some((false, (self.scope >> 24) as u8)),
+            _ => None,
+        }
     }
 }
 
@@ -84,19 +115,25 @@ pub enum KeyParts {
     Ipv6(InstanceId, Ipv6Addr),
     /// A UE among the members of a 5G virtual network.
     Member(InstanceId),
+    /// A network behind a UE.
+    Framed(InstanceId, FramedRoute),
 }
 
 impl SessionKey {
     /// What the key is made of.
     #[allow(clippy::cast_possible_truncation)] // Made of 32-bit values and numbers of 16 bits.
     pub fn parts(&self) -> KeyParts {
-        let (number, low) = (self.scope as u16, self.value as u32);
-        match self.scope & !0xffff {
-            SCOPE_IPV4 => KeyParts::Ipv4(InstanceId(number), Ipv4Addr::from_bits(low)),
-            SCOPE_IPV6 => {
-                KeyParts::Ipv6(InstanceId(number), Ipv6Addr::from_bits(u128::from(self.value) << 64))
+        let (number, low, len) = (self.scope as u16, self.value as u32, (self.scope >> 24) as u8);
+        let upper = Ipv6Addr::from_bits(u128::from(self.value) << 64);
+        match self.scope & SCOPE_KIND {
+            SCOPE_FRAMED_IPV4 => {
+                let network = Ipv4Addr::from_bits(low).into();
+                KeyParts::Framed(InstanceId(number), FramedRoute::of(network, len))
             }
             SCOPE_MEMBER_IPV4 | SCOPE_MEMBER_IPV6 => KeyParts::Member(InstanceId(number)),
+            SCOPE_FRAMED_IPV6 => KeyParts::Framed(InstanceId(number), FramedRoute::of(upper.into(), len)),
+            SCOPE_IPV4 => KeyParts::Ipv4(InstanceId(number), Ipv4Addr::from_bits(low)),
+            SCOPE_IPV6 => KeyParts::Ipv6(InstanceId(number), upper),
             _ => KeyParts::Tunnel(EndpointId(number as u8), Teid(low)),
         }
     }
@@ -241,6 +278,8 @@ pub struct FilteredRule {
     pub sdf: Box<[SdfFilter]>,
     /// UE addresses of the rule's own PDI, where they are narrower than the session's.
     pub ue: Option<UeAddresses>,
+    /// Networks behind the UE, whose addresses are as good as those.
+    pub framed: Box<[FramedRoute]>,
     /// What is done then.
     pub action: Action,
     /// What is asked for beside it, by few rules.
@@ -266,6 +305,8 @@ pub enum Rules<'r> {
 #[derive(Clone, Debug)]
 struct Wide {
     ue: UeAddresses,
+    /// Networks behind the UE: sources uplink.
+    framed: Box<[FramedRoute]>,
     rules: Box<[FilteredRule]>,
     /// A rule asks for ports, which only the first fragment of a packet has.
     needs_ports: bool,
@@ -352,15 +393,18 @@ pub struct Record {
 const _: () = assert!(size_of::<Record>() == 48 && size_of::<SessionKey>() == 16);
 
 impl Record {
-    /// The record of `rules`, which are in the order of precedence and not none.
+    /// The record of `rules`, which are in the order of precedence and not none. Packets from a UE may come from the networks
+    /// behind it too.
     pub(crate) fn new(
         session: SessionIndex,
         direction: Direction,
-        ue: UeAddresses,
+        (ue, framed): (UeAddresses, &[FramedRoute]),
         rules: Vec<FilteredRule>,
     ) -> Self {
-        if let [FilteredRule { qfis: None, sdf, ue: None, action, special: None }] = &rules[..]
+        let framed = if direction == Direction::Uplink { framed } else { &[] };
+        if let [FilteredRule { qfis: None, sdf, ue: None, framed: _, action, special: None }] = &rules[..]
             && sdf.is_empty()
+            && framed.is_empty()
             && let Some(folded) = Self::fold(session, direction, ue, action)
         {
             return folded;
@@ -369,6 +413,7 @@ impl Record {
             wide: Some(Box::new(Wide {
                 ue,
                 needs_ports: rules.iter().any(FilteredRule::needs_ports),
+                framed: framed.into(),
                 classifier: Classifier::new(&rules).map(Box::new),
                 rules: rules.into(),
             })),
@@ -465,10 +510,17 @@ impl Record {
         self.wide.as_ref().is_some_and(|wide| wide.needs_ports)
     }
 
-    /// Whether an address is the UE's; see [`UeAddresses::admits`]. A session with several prefixes (IPv6
-    /// multi-homing) has them in its rules.
+    /// Whether an address is the UE's, see [`UeAddresses::admits`], or of a network behind it. A session with several
+    /// prefixes (IPv6 multi-homing) has them in its rules.
     pub fn admits(&self, addr: IpAddr) -> bool {
-        self.ue().admits(addr) || self.wide.as_ref().is_some_and(|wide| wide.names(addr))
+        self.ue().admits(addr)
+            || self.wide.as_ref().is_some_and(|wide| wide.names(addr))
+            || self.framed().iter().any(|route| route.contains(addr))
+    }
+
+    /// Networks behind the UE from which packets may come.
+    pub(crate) fn framed(&self) -> &[FramedRoute] {
+        self.wide.as_ref().map_or(&[], |wide| &wide.framed)
     }
 
     /// As [`Record::admits`], of a record that holds its action itself.

@@ -17,11 +17,11 @@ const UNSUPPORTED: [IeType; 3] = [
     IeType::RedundantTransmissionForwardingParameters,
 ];
 
-/// Redirection, header enrichment, traffic endpoints, proxying, address translation.
-const UNSUPPORTED_FORWARDING: [IeType; 5] = [
+/// Redirection, header enrichment, proxying, address translation. A Linked Traffic Endpoint says of the other direction what
+/// its own rules say, and is stepped over.
+const UNSUPPORTED_FORWARDING: [IeType; 4] = [
     IeType::RedirectInformation,
     IeType::HeaderEnrichment,
-    IeType::TrafficEndpointId,
     IeType::Proxying,
     IeType::IpAddressAndPortNumberReplacement,
 ];

@@ -4,6 +4,7 @@
 //! inside a rule carry the rule's id too. Where `rs-pfcp`'s typed elements keep everything they are used;
 //! groups and what loses information there (SDF filter, node names, header descriptions) are read here.
 
+mod endpoint;
 mod far;
 mod leaf;
 mod node;

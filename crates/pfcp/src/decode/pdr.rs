@@ -1,13 +1,14 @@
 //! Packet Detection Rules: Create PDR, Update PDR and the PDI (TS 29.244 7.5.2.2, 7.5.4.2).
 
 use kaido_upf::rules::{
-    Cause, ChooseOr, FarId, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, PdrId, QerId, Qfi, Rejection, RuleId,
-    SdfFilter, UeIpAddress, UpdatePdr, UrrId,
+    FarId, OuterHeaderRemoval, Pdi, Pdr, PdrId, QerId, Rejection, RuleId, SdfFilter, TrafficEndpointId,
+    UpdatePdr, UrrId,
 };
 use rs_pfcp::ie::IeType;
 
 use super::Features;
-use super::leaf::{interface, local_f_teid, network_instance, u8_of, u16_of, u32_of, ue_ip_address};
+use super::endpoint::{Common, endpoint_id_of};
+use super::leaf::{interface, network_instance, u8_of, u16_of, u32_of};
 use crate::walk::{Group, incorrect, octets, too_short, unsupported};
 
 /// What a PDR may ask for and we do not do: predefined rules, steering, redundancy, multicast, deferral.
@@ -20,15 +21,11 @@ const UNSUPPORTED: [IeType; 6] = [
     IeType::IpMulticastAddressingInfo,
 ];
 
-/// What a PDI may match on and we cannot: traffic endpoints, applications, Ethernet, framed routes, more.
-const UNSUPPORTED_MATCHES: [IeType; 10] = [
-    IeType::TrafficEndpointId,
+/// What a PDI may match on and we cannot: applications, Ethernet, more.
+const UNSUPPORTED_MATCHES: [IeType; 6] = [
     IeType::ApplicationId,
     IeType::EthernetPduSessionInformation,
     IeType::EthernetPacketFilter,
-    IeType::FramedRoute,
-    IeType::FramedRouting,
-    IeType::FramedIpv6Route,
     IeType::RedundantTransmissionParameters,
     IeType::IpMulticastAddressingInfo,
     IeType::DnsQueryResponseFilter,
@@ -99,13 +96,8 @@ impl PdrReader {
         let group = Group::of(IeType::Pdi, value)?;
         group.refuse(&UNSUPPORTED_MATCHES)?;
         let source = group.mandatory(IeType::SourceInterface)?;
-        let local_fteid = group.first(IeType::Fteid).map(|value| self.local_f_teid(value)).transpose()?;
-        let ue_ip =
-            group.all(IeType::UeIpAddress).map(|value| self.ue_ip(value)).collect::<Result<Vec<_>, _>>()?;
-        let qfis = group
-            .all(IeType::Qfi)
-            .map(|value| Ok(Qfi(u8_of(IeType::Qfi, value)? & 0x3f)))
-            .collect::<Result<Vec<_>, Rejection>>()?;
+        let Common { local_fteid, ue_ip, framed_routes, qfis } = Common::read(&group, self.features)?;
+        let traffic_endpoints = traffic_endpoints(&group)?;
         let (mut sdf_filters, mut sdf_filter_ids) = (Vec::new(), Vec::new());
         for value in group.all(IeType::SdfFilter) {
             match sdf_filter(value)? {
@@ -121,28 +113,25 @@ impl PdrReader {
             qfis,
             sdf_filters,
             sdf_filter_ids,
+            framed_routes,
+            traffic_endpoints,
         })
     }
+}
 
-    /// CHOOSE is refused where we did not advertise FTUP (cause 71, 5.5.1).
-    fn local_f_teid(&self, value: &[u8]) -> Result<LocalFTeid, Rejection> {
-        let read = local_f_teid(value)?;
-        if matches!(read, LocalFTeid::Choose { .. }) && !self.features.allocates_f_teids {
-            let fault =
-                Rejection::new(Cause::InvalidFTeidAllocation, "F-TEIDs are the control plane's to choose");
-            return Err(fault.ie(IeType::Fteid as u16));
-        }
-        Ok(read)
-    }
-
-    /// CHV4 and CHV6 are refused where we did not advertise UEIP (5.21).
-    fn ue_ip(&self, value: &[u8]) -> Result<UeIpAddress, Rejection> {
-        let read = ue_ip_address(value)?;
-        let choose = read.ipv4 == Some(ChooseOr::Choose) || read.ipv6 == Some(ChooseOr::Choose);
-        if choose && !self.features.allocates_ue_addresses {
-            return Err(unsupported(IeType::UeIpAddress, "UE addresses are the control plane's to choose"));
-        }
-        Ok(read)
+/// The traffic endpoints of a PDI, which say all that they can say: a PDI that names one says none of it (table 7.5.2.2-2).
+fn traffic_endpoints(group: &Group<'_>) -> Result<Vec<TrafficEndpointId>, Rejection> {
+    const SAID_BY_ENDPOINTS: [IeType; 5] = [
+        IeType::Fteid,
+        IeType::NetworkInstance,
+        IeType::UeIpAddress,
+        IeType::FramedRoute,
+        IeType::FramedIpv6Route,
+    ];
+    let ids: Vec<_> = group.all(IeType::TrafficEndpointId).map(endpoint_id_of).collect::<Result<_, _>>()?;
+    match SAID_BY_ENDPOINTS.into_iter().find(|&kind| group.first(kind).is_some()) {
+        Some(kind) if !ids.is_empty() => Err(incorrect(kind, "beside a traffic endpoint, which says it")),
+        _ => Ok(ids),
     }
 }
 
@@ -246,6 +235,8 @@ fn qer_ids(group: &Group<'_>) -> Result<Vec<QerId>, Rejection> {
 
 #[cfg(test)]
 mod tests {
+    use kaido_upf::rules::Cause;
+
     use super::*;
 
     const FLOW: &[u8] = b"permit out udp from 10.0.0.0/8 to assigned";

@@ -8,14 +8,11 @@ use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
 
 use super::leaf::{f_seid, seconds, u8_of, u16_of, u32_of};
 use super::pdr::PdrReader;
-use super::{Features, far, qer, unique, urr};
+use super::{Features, endpoint, far, qer, unique, urr};
 use crate::walk::{Group, typed, unsupported};
 
-/// Traffic endpoints, steering and time sensitive networking, none of which is advertised.
-const UNSUPPORTED: [IeType; 9] = [
-    IeType::CreateTrafficEndpoint,
-    IeType::UpdateTrafficEndpoint,
-    IeType::RemoveTrafficEndpoint,
+/// Steering and time sensitive networking, none of which is advertised.
+const UNSUPPORTED: [IeType; 6] = [
     IeType::CreateMar,
     IeType::UpdateMar,
     IeType::RemoveMar,
@@ -49,6 +46,9 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
         urrs: list(group, IeType::CreateUrr, urr::create)?,
         bars: list(group, IeType::CreateBar, |value| far::bar(IeType::CreateBar, value))?,
         inactivity_timer: inactivity_timer(group)?,
+        traffic_endpoints: list(group, IeType::CreateTrafficEndpoint, |value| {
+            endpoint::create(value, features)
+        })?,
     };
     unique(&request.pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
     unique(&request.fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
@@ -94,6 +94,15 @@ pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modi
         update_urrs: list(group, IeType::UpdateUrr, urr::update)?,
         update_qers: list(group, IeType::UpdateQer, qer::update)?,
         update_bars: list(group, IeType::UpdateBar, |value| far::bar(IeType::UpdateBar, value))?,
+        create_traffic_endpoints: list(group, IeType::CreateTrafficEndpoint, |value| {
+            endpoint::create(value, features)
+        })?,
+        update_traffic_endpoints: list(group, IeType::UpdateTrafficEndpoint, |value| {
+            endpoint::update(value, features)
+        })?,
+        remove_traffic_endpoints: list(group, IeType::RemoveTrafficEndpoint, |value| {
+            endpoint::endpoint_id(&Group::of(IeType::RemoveTrafficEndpoint, value)?)
+        })?,
         query_urrs: ids(group, IeType::QueryUrr, IeType::UrrId, UrrId)?,
         query_all_urrs: flags.contains(PfcpsmReqFlags::QAURR),
         drop_buffered: flags.contains(PfcpsmReqFlags::DROBU),

@@ -6,7 +6,7 @@ mod response;
 
 pub(crate) use report::{session_ended, session_report, usage_report};
 pub(crate) use request::{establishment, modification};
-pub(crate) use response::{accepted_establishment, created_pdrs, rejection};
+pub(crate) use response::{accepted_establishment, created_pdrs, created_traffic_endpoints, rejection};
 
 use std::net::IpAddr;
 use std::time::SystemTime;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    ApplyAction, BitRate, BufferingRule, Establishment, Far, Gate, Interface, LocalFTeid, Modification,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, Qer, SdfFilter, Seid, UpdateFar,
-    UpdatePdr, UpdateQer, UpdateUrr, Urr, VolumeThreshold,
+    ApplyAction, BitRate, BufferingRule, Establishment, Far, FramedRoute, Gate, Interface, LocalFTeid,
+    Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, Qer, SdfFilter, Seid,
+    TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, VolumeThreshold,
 };
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::measurement_information::MeasurementInformation;
@@ -28,6 +28,7 @@ pub(crate) fn establishment(node: &NodeId, request: &Establishment, sequence: u3
     request.qers.iter().for_each(|rule| draft.push(&create_qer(rule)));
     request.bars.iter().for_each(|rule| draft.push(&bar(IeType::CreateBar, rule)));
     request.inactivity_timer.iter().for_each(|timer| draft.push(&inactivity_timer(*timer)));
+    request.traffic_endpoints.iter().for_each(|rule| draft.push(&create_endpoint(rule)));
     draft.bytes()
 }
 
@@ -56,6 +57,11 @@ pub(crate) fn modification(to: Seid, request: &Modification, sequence: u32) -> V
     request.update_urrs.iter().for_each(|rule| draft.push(&update_urr(rule)));
     request.update_qers.iter().for_each(|rule| draft.push(&update_qer(rule)));
     request.update_bars.iter().for_each(|rule| draft.push(&bar(IeType::UpdateBar, rule)));
+    for id in &request.remove_traffic_endpoints {
+        draft.push(&short(IeType::RemoveTrafficEndpoint, IeType::TrafficEndpointId, &[id.0]));
+    }
+    request.create_traffic_endpoints.iter().for_each(|rule| draft.push(&create_endpoint(rule)));
+    request.update_traffic_endpoints.iter().for_each(|rule| draft.push(&update_endpoint(rule)));
     let flags = u8::from(request.drop_buffered) | u8::from(request.query_all_urrs) << 2;
     if flags != 0 {
         draft.push(&number(IeType::PfcpsmReqFlags, [flags]));
@@ -103,8 +109,41 @@ fn pdi(pdi: &Pdi) -> Ie {
     parts.extend(pdi.ue_ip.iter().map(ue_ip_address));
     parts.extend(pdi.sdf_filters.iter().map(sdf_filter));
     parts.extend(pdi.sdf_filter_ids.iter().map(|&id| sdf_filter_id(id)));
+    parts.extend(pdi.traffic_endpoints.iter().map(|id| number(IeType::TrafficEndpointId, [id.0])));
+    parts.extend(pdi.framed_routes.iter().map(framed_route));
     parts.extend(pdi.qfis.iter().map(|qfi| number(IeType::Qfi, [qfi.0])));
     Ie::new_grouped(IeType::Pdi, parts)
+}
+
+fn framed_route(route: &FramedRoute) -> Ie {
+    let kind = if route.network().is_ipv4() { IeType::FramedRoute } else { IeType::FramedIpv6Route };
+    Ie::new(kind, route.to_string().into_bytes())
+}
+
+fn create_endpoint(rule: &TrafficEndpoint) -> Ie {
+    let whole = UpdateTrafficEndpoint {
+        id: rule.id,
+        local_fteid: rule.local_fteid,
+        network_instance: rule.network_instance.clone(),
+        ue_ip: Some(rule.ue_ip.clone()),
+        framed_routes: Some(rule.framed_routes.clone()),
+        qfis: Some(rule.qfis.clone()),
+    };
+    endpoint(IeType::CreateTrafficEndpoint, &whole)
+}
+
+fn update_endpoint(rule: &UpdateTrafficEndpoint) -> Ie {
+    endpoint(IeType::UpdateTrafficEndpoint, rule)
+}
+
+fn endpoint(kind: IeType, rule: &UpdateTrafficEndpoint) -> Ie {
+    let mut parts = vec![number(IeType::TrafficEndpointId, [rule.id.0])];
+    parts.extend(rule.local_fteid.as_ref().map(local_f_teid));
+    parts.extend(rule.network_instance.as_ref().map(network_instance));
+    parts.extend(rule.ue_ip.iter().flatten().map(ue_ip_address));
+    parts.extend(rule.framed_routes.iter().flatten().map(framed_route));
+    parts.extend(rule.qfis.iter().flatten().map(|qfi| number(IeType::Qfi, [qfi.0])));
+    Ie::new_grouped(kind, parts)
 }
 
 fn local_f_teid(local: &LocalFTeid) -> Ie {

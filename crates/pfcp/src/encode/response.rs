@@ -1,7 +1,8 @@
 //! Answers to requests.
 
 use kaido_upf::rules::{
-    Cause, ChooseOr, CreatedPdr, Established, FSeid, FTeid, Rejection, RuleId, Seid, UeIpAddress, UeIpRole,
+    Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, Established, FSeid, FTeid, Rejection, RuleId, Seid,
+    UeIpAddress, UeIpRole,
 };
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::{Ie, IeType};
@@ -97,6 +98,7 @@ pub(crate) fn accepted_establishment(
         .with(&accepted())
         .with(&f_seid(ours));
     created_pdrs(&mut draft, &established.created_pdrs);
+    created_traffic_endpoints(&mut draft, &established.created_traffic_endpoints);
     draft
 }
 
@@ -107,6 +109,16 @@ pub(crate) fn created_pdrs(draft: &mut Draft, created: &[CreatedPdr]) {
         parts.extend(pdr.local_fteid.as_ref().map(f_teid));
         parts.extend(pdr.ue_ip.as_ref().map(ue_ip_address));
         draft.push(&Ie::new_grouped(IeType::CreatedPdr, parts));
+    }
+}
+
+/// Created Traffic Endpoint elements (7.5.3.5).
+pub(crate) fn created_traffic_endpoints(draft: &mut Draft, created: &[CreatedTrafficEndpoint]) {
+    for endpoint in created {
+        let mut parts = vec![number(IeType::TrafficEndpointId, [endpoint.id.0])];
+        parts.extend(endpoint.local_fteid.as_ref().map(f_teid));
+        parts.extend(endpoint.ue_ip.as_ref().map(ue_ip_address));
+        draft.push(&Ie::new_grouped(IeType::CreatedTrafficEndpoint, parts));
     }
 }
 

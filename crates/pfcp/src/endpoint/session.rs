@@ -85,6 +85,7 @@ impl<S: SessionService> Endpoint<S> {
         let mut draft =
             Draft::session(MsgType::SessionModificationResponse, *to, frame.sequence).with(&accepted());
         encode::created_pdrs(&mut draft, &modified.created_pdrs);
+        encode::created_traffic_endpoints(&mut draft, &modified.created_traffic_endpoints);
         let more =
             modified.usage_reports.split_off(modified.usage_reports.len().min(REPORTS_IN_RESPONSE_MAX));
         push_reports(

@@ -138,7 +138,7 @@ impl SessionService for Scripted {
         let seid = Seid(self.next_seid);
         self.next_seid += 1;
         self.sessions.insert(seid, kept);
-        Ok(Established { seid, created_pdrs })
+        Ok(Established { seid, created_pdrs, ..Established::default() })
     }
 
     fn modify(&mut self, seid: Seid, request: &Modification, now: SystemTime) -> Result<Modified, Rejection> {
@@ -175,7 +175,7 @@ impl SessionService for Scripted {
         let created_pdrs = request.create_pdrs.iter().filter_map(|pdr| self.create_pdr(pdr)).collect();
         self.sessions.insert(seid, kept);
         self.modifications.push((seid, request.clone()));
-        Ok(Modified { created_pdrs, usage_reports })
+        Ok(Modified { created_pdrs, usage_reports, ..Modified::default() })
     }
 
     fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection> {

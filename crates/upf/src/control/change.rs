@@ -228,9 +228,11 @@ impl Upf {
             if let Err(error) = self.node.table.insert(*key, record.clone()) {
                 added.iter().for_each(|key| {
                     self.node.table.remove(key);
+                    self.node.framed.removed(key);
                 });
                 return Err(full(error));
             }
+            self.node.framed.added(key);
             added.push(*key);
         }
         if let Some(kernel) = &mut self.kernel {
@@ -250,6 +252,7 @@ impl Upf {
         }
         for gone in old.iter().filter(|key| !records.contains_key(key)) {
             self.node.table.remove(gone);
+            self.node.framed.removed(gone);
         }
         if let Some(kernel) = &mut self.kernel {
             kernel.admit(old, records, &self.node, now);

@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::Upf;
-use super::compile::instance;
+use super::compile::instance_named;
 use super::pool::Lease;
-use crate::record::{EndpointId, InstanceId, SessionKey};
+use crate::record::{EndpointId, InstanceId, SessionIndex, SessionKey};
 use crate::rules::{
-    Cause, ChooseOr, CreatedPdr, FTeid, Ipv6Prefix, LocalFTeid, Pdr, PdrId, Rejection, RuleId, Teid,
-    UeIpAddress,
+    Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, FTeid, Ipv6Prefix, LocalFTeid, NetworkInstance, Pdi,
+    Pdr, Rejection, RuleId, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdateTrafficEndpoint,
 };
 
 /// TEIDs tried before the node says that it has none left.
@@ -19,6 +19,7 @@ const TEID_ATTEMPTS: u32 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     pub(super) created: Vec<CreatedPdr>,
+    pub(super) created_endpoints: Vec<CreatedTrafficEndpoint>,
     pub(super) leases: Vec<Lease>,
     /// UE addresses by network instance: a session has one of each family, however many rules ask.
     ue: HashMap<InstanceId, (Option<Ipv4Addr>, Option<Ipv6Prefix>)>,
@@ -28,42 +29,92 @@ pub(super) struct Chosen {
     teids: BTreeSet<SessionKey>,
 }
 
+impl Chosen {
+    fn endpoint(&mut self, id: TrafficEndpointId, local_fteid: Option<FTeid>, ue_ip: Option<UeIpAddress>) {
+        if local_fteid.is_some() || ue_ip.is_some() {
+            self.created_endpoints.push(CreatedTrafficEndpoint { id, local_fteid, ue_ip });
+        }
+    }
+}
+
 impl Upf {
     /// Fills in what the control plane left to us, in all PDRs of a request.
     pub(super) fn choose(&mut self, pdrs: &mut [Pdr], chosen: &mut Chosen) -> Result<(), Rejection> {
         for pdr in pdrs {
-            let mut created = CreatedPdr { id: pdr.id, local_fteid: None, ue_ip: None };
-            if let Some(LocalFTeid::Choose { ipv4, ipv6, choose_id }) = pdr.pdi.local_fteid {
-                let known = choose_id.and_then(|id| chosen.by_choose_id.get(&id).copied());
-                let fteid = match known {
-                    Some(fteid) => fteid,
-                    None => self.choose_fteid(pdr.id, ipv4, ipv6, chosen)?,
-                };
-                if let Some(id) = choose_id {
-                    chosen.by_choose_id.insert(id, fteid);
-                }
-                pdr.pdi.local_fteid = Some(LocalFTeid::Given(fteid));
-                created.local_fteid = Some(fteid);
-            }
-            created.ue_ip = self.choose_ue_addresses(pdr, chosen)?;
-            if created.local_fteid.is_some() || created.ue_ip.is_some() {
-                chosen.created.push(created);
+            let Pdi { local_fteid, ue_ip, network_instance, .. } = &mut pdr.pdi;
+            let (local_fteid, ue_ip) = self
+                .choose_for(local_fteid, ue_ip, network_instance.as_ref(), chosen)
+                .map_err(|fault| fault.rule(RuleId::Pdr(pdr.id)))?;
+            if local_fteid.is_some() || ue_ip.is_some() {
+                chosen.created.push(CreatedPdr { id: pdr.id, local_fteid, ue_ip });
             }
         }
         Ok(())
     }
 
-    fn choose_fteid(
+    /// As [`Upf::choose`], in traffic endpoints.
+    pub(super) fn choose_endpoints(
         &mut self,
-        pdr: PdrId,
-        ipv4: bool,
-        ipv6: bool,
+        endpoints: &mut [TrafficEndpoint],
         chosen: &mut Chosen,
-    ) -> Result<FTeid, Rejection> {
-        let refuse = |detail: &str| {
-            Rejection::new(Cause::InvalidFTeidAllocation, format!("PDR {pdr}: {detail}"))
-                .rule(RuleId::Pdr(pdr))
-        };
+    ) -> Result<(), Rejection> {
+        for endpoint in endpoints {
+            let TrafficEndpoint { id, local_fteid, ue_ip, network_instance, .. } = endpoint;
+            let (local_fteid, ue_ip) =
+                self.choose_for(local_fteid, ue_ip, network_instance.as_ref(), chosen)?;
+            chosen.endpoint(*id, local_fteid, ue_ip);
+        }
+        Ok(())
+    }
+
+    /// As [`Upf::choose`], in changes of a session's traffic endpoints.
+    pub(super) fn choose_updates(
+        &mut self,
+        session: SessionIndex,
+        updates: &mut [UpdateTrafficEndpoint],
+        chosen: &mut Chosen,
+    ) -> Result<(), Rejection> {
+        if updates.is_empty() {
+            return Ok(());
+        }
+        let known =
+            self.sessions.get(session).map(|session| session.kept.rules.endpoints).unwrap_or_default();
+        for UpdateTrafficEndpoint { id, local_fteid, ue_ip, network_instance, .. } in updates {
+            let kept = known.get(id).and_then(|endpoint| endpoint.network_instance.as_ref());
+            let name = network_instance.as_ref().or(kept);
+            let ue_ip = ue_ip.as_deref_mut().unwrap_or_default();
+            let (local_fteid, ue_ip) = self.choose_for(local_fteid, ue_ip, name, chosen)?;
+            chosen.endpoint(*id, local_fteid, ue_ip);
+        }
+        Ok(())
+    }
+
+    /// Fills in an F-TEID and UE addresses, and says which.
+    fn choose_for(
+        &mut self,
+        local_fteid: &mut Option<LocalFTeid>,
+        ue_ip: &mut [UeIpAddress],
+        network_instance: Option<&NetworkInstance>,
+        chosen: &mut Chosen,
+    ) -> Result<(Option<FTeid>, Option<UeIpAddress>), Rejection> {
+        let mut created = None;
+        if let Some(LocalFTeid::Choose { ipv4, ipv6, choose_id }) = *local_fteid {
+            let known = choose_id.and_then(|id| chosen.by_choose_id.get(&id).copied());
+            let fteid = match known {
+                Some(fteid) => fteid,
+                None => self.choose_fteid(ipv4, ipv6, chosen)?,
+            };
+            if let Some(id) = choose_id {
+                chosen.by_choose_id.insert(id, fteid);
+            }
+            *local_fteid = Some(LocalFTeid::Given(fteid));
+            created = Some(fteid);
+        }
+        Ok((created, self.choose_ue_addresses(ue_ip, network_instance, chosen)?))
+    }
+
+    fn choose_fteid(&mut self, ipv4: bool, ipv6: bool, chosen: &mut Chosen) -> Result<FTeid, Rejection> {
+        let refuse = |detail: &str| Rejection::new(Cause::InvalidFTeidAllocation, detail);
         let endpoints = self.node.settings.endpoints.clone();
         let own_v4 =
             endpoints.iter().find_map(|addr| if let IpAddr::V4(v4) = addr { Some(*v4) } else { None });
@@ -92,31 +143,26 @@ impl Upf {
 
     fn choose_ue_addresses(
         &mut self,
-        pdr: &mut Pdr,
+        ue_ip: &mut [UeIpAddress],
+        network_instance: Option<&NetworkInstance>,
         chosen: &mut Chosen,
     ) -> Result<Option<UeIpAddress>, Rejection> {
         let mut created = None;
-        for at in 0..pdr.pdi.ue_ip.len() {
-            let mut ue = pdr.pdi.ue_ip[at];
+        for ue in ue_ip {
             let wants_v4 = ue.ipv4 == Some(ChooseOr::Choose);
             let wants_v6 = ue.ipv6 == Some(ChooseOr::Choose);
             if !wants_v4 && !wants_v6 {
                 continue;
             }
-            let instance = instance(&self.node.settings, pdr)?;
+            let instance = instance_named(&self.node.settings, network_instance)?;
             let possible = (!wants_v4 || self.ue_pools.has_ipv4(instance))
                 && (!wants_v6 || self.ue_pools.has_ipv6(instance));
             if !possible {
-                return Err(Rejection::new(
-                    Cause::ServiceNotSupported,
-                    format!("PDR {}: this node has no UE address pool for it", pdr.id),
-                )
-                .rule(RuleId::Pdr(pdr.id)));
+                let detail = "this node has no UE address pool for it";
+                return Err(Rejection::new(Cause::ServiceNotSupported, detail));
             }
-            let occupied = || {
-                Rejection::new(Cause::AllDynamicAddressesOccupied, "the UE address pool is used up")
-                    .rule(RuleId::Pdr(pdr.id))
-            };
+            let occupied =
+                || Rejection::new(Cause::AllDynamicAddressesOccupied, "the UE address pool is used up");
             let known = chosen.ue.entry(instance).or_default();
             if wants_v4 {
                 let addr = match known.0 {
@@ -140,8 +186,7 @@ impl Upf {
                 };
                 ue.ipv6 = Some(ChooseOr::Given(prefix));
             }
-            pdr.pdi.ue_ip[at] = ue;
-            created = Some(ue);
+            created = Some(*ue);
         }
         Ok(created)
     }

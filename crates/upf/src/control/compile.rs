@@ -11,8 +11,8 @@ use crate::record::{
     TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
-    Cause, ChooseOr, Far, Interface, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval,
-    Pdr, Qer, Rejection, RuleId, Teid, UrrId,
+    Cause, ChooseOr, Far, FramedRoute, Interface, LocalFTeid, NetworkInstance, OuterHeaderCreation,
+    OuterHeaderRemoval, Pdr, Qer, Rejection, RuleId, Teid, UrrId,
 };
 use crate::usage::UsageSlot;
 
@@ -40,9 +40,12 @@ pub(crate) fn compile(
     session: SessionIndex,
     slots: &Slots,
 ) -> Result<BTreeMap<SessionKey, Record>, Rejection> {
+    rules.check_endpoints()?;
+    let detecting: Vec<_> = rules.detecting().collect();
     let (session_ue, several) = session_addresses(rules);
+    let framed = rules.framed_routes();
     let mut by_key: BTreeMap<SessionKey, Vec<(&Pdr, FilteredRule)>> = BTreeMap::new();
-    for pdr in rules.pdrs.values() {
+    for pdr in detecting.iter().map(AsRef::as_ref) {
         let rule = filtered_rule(rules, node, pdr, (!several).then_some(session_ue), slots)?;
         for key in keys(&node.settings, pdr)? {
             by_key.entry(key).or_default().push((pdr, rule.clone()));
@@ -53,14 +56,14 @@ pub(crate) fn compile(
         .map(|(key, mut found)| {
             // Stable: rules of equal precedence stay in the order of their IDs.
             found.sort_by_key(|(pdr, _)| pdr.precedence);
-            Ok((key, record(session, session_ue, found)?))
+            Ok((key, record(session, (session_ue, &framed), found)?))
         })
         .collect()
 }
 
 fn record(
     session: SessionIndex,
-    ue: UeAddresses,
+    ue: (UeAddresses, &[FramedRoute]),
     found: Vec<(&Pdr, FilteredRule)>,
 ) -> Result<Record, Rejection> {
     let (first, _) = found[0];
@@ -96,7 +99,7 @@ pub(crate) fn direction(pdr: &Pdr) -> Direction {
 fn session_addresses(rules: &RuleSet) -> (UeAddresses, bool) {
     let mut all = UeAddresses::default();
     let mut several = false;
-    for own in rules.pdrs.values().map(addresses) {
+    for own in rules.detecting().map(|pdr| addresses(&pdr)) {
         all.ipv4 = all.ipv4.or(own.ipv4);
         all.ipv6 = all.ipv6.or(own.ipv6);
         several |=
@@ -159,7 +162,7 @@ fn keys(settings: &NodeSettings, pdr: &Pdr) -> Result<Vec<SessionKey>, Rejection
 
 /// All keys of a session whose rules were compiled before.
 pub(crate) fn all_keys(rules: &RuleSet, settings: &NodeSettings) -> BTreeSet<SessionKey> {
-    rules.pdrs.values().flat_map(|pdr| keys(settings, pdr).unwrap_or_default()).collect()
+    rules.detecting().flat_map(|pdr| keys(settings, &pdr).unwrap_or_default()).collect()
 }
 
 /// Far ends of the tunnels that a session's rules lead into, to know an Error Indication by.
@@ -182,6 +185,7 @@ fn ue_keys(pdr: &Pdr, instance: InstanceId) -> Result<Vec<SessionKey>, Rejection
             keys.push(SessionKey::ipv6(instance, prefix.addr));
         }
     }
+    keys.extend(pdr.pdi.framed_routes.iter().map(|route| SessionKey::framed(instance, route)));
     Ok(keys)
 }
 
@@ -196,9 +200,18 @@ pub(super) fn named_instance(
     pdr: &Pdr,
     name: Option<&NetworkInstance>,
 ) -> Result<InstanceId, Rejection> {
+    instance_named(settings, name).map_err(|fault| fault.rule(RuleId::Pdr(pdr.id)))
+}
+
+/// The instance of a name, or the one without a name.
+pub(crate) fn instance_named(
+    settings: &NodeSettings,
+    name: Option<&NetworkInstance>,
+) -> Result<InstanceId, Rejection> {
     let name = name.map(|name| &*name.0);
     settings.instance(name).ok_or_else(|| {
-        reject(pdr, &format!("network instance `{}` is not configured", name.unwrap_or_default()))
+        let detail = format!("network instance `{}` is not configured", name.unwrap_or_default());
+        Rejection::new(Cause::RuleCreationOrModificationFailure, detail)
     })
 }
 
@@ -217,6 +230,7 @@ fn filtered_rule(
         sdf: rules.sdf_filters(&pdr.pdi).into(),
         ue: (Some(own) != session_ue && own != UeAddresses::default()).then_some(own),
         special: special(rules, node, pdr)?.map(Box::new),
+        framed: pdr.pdi.framed_routes.clone().into(),
         action: action(rules, node, pdr, slots)?,
     })
 }

@@ -6,6 +6,7 @@
 mod change;
 mod choose;
 mod compile;
+mod detection;
 mod events;
 mod far_ends;
 mod inactivity;
@@ -145,7 +146,7 @@ impl Upf {
     fn summary(&self, session: &Session) -> SessionSummary {
         let mut ue = UeAddresses::default();
         let mut local = BTreeSet::new();
-        for pdr in session.kept.rules.pdrs.values() {
+        for pdr in session.kept.rules.detecting() {
             if let Some(LocalFTeid::Given(fteid)) = pdr.pdi.local_fteid {
                 local.extend(fteid.ipv4.map(|addr| (fteid.teid, IpAddr::V4(addr))));
                 local.extend(fteid.ipv6.map(|addr| (fteid.teid, IpAddr::V6(addr))));
@@ -275,20 +276,29 @@ impl SessionService for Upf {
     fn establish(&mut self, request: &Establishment, now: SystemTime) -> Result<Established, Rejection> {
         supported(&request.urrs)?;
         let mut pdrs = request.pdrs.clone();
+        let mut endpoints = request.traffic_endpoints.clone();
         let mut chosen = Chosen::default();
-        let planned = self.choose(&mut pdrs, &mut chosen).and_then(|()| {
-            let mut rules = RuleSet::default();
-            pdrs.into_iter().try_for_each(|rule| rules.add_pdr(rule))?;
-            rules.name_filters(request.pdrs.iter().map(|pdr| &pdr.pdi))?;
-            request.fars.iter().try_for_each(|rule| rules.add_far(rule.clone()))?;
-            request.qers.iter().try_for_each(|&rule| rules.add_qer(rule))?;
-            request.urrs.iter().try_for_each(|&rule| rules.add_urr(rule))?;
-            request.bars.iter().try_for_each(|&rule| rules.add_bar(rule))?;
-            let timer = request.inactivity_timer.or(self.node.settings.inactivity_timer);
-            self.create(request.cp_fseid, rules, timer, chosen.leases.clone(), now)
-        });
+        let planned = self
+            .choose(&mut pdrs, &mut chosen)
+            .and_then(|()| self.choose_endpoints(&mut endpoints, &mut chosen))
+            .and_then(|()| {
+                let mut rules = RuleSet::default();
+                rules.add_endpoints(&endpoints)?;
+                pdrs.into_iter().try_for_each(|rule| rules.add_pdr(rule))?;
+                rules.name_filters(request.pdrs.iter().map(|pdr| &pdr.pdi))?;
+                request.fars.iter().try_for_each(|rule| rules.add_far(rule.clone()))?;
+                request.qers.iter().try_for_each(|&rule| rules.add_qer(rule))?;
+                request.urrs.iter().try_for_each(|&rule| rules.add_urr(rule))?;
+                request.bars.iter().try_for_each(|&rule| rules.add_bar(rule))?;
+                let timer = request.inactivity_timer.or(self.node.settings.inactivity_timer);
+                self.create(request.cp_fseid, rules, timer, chosen.leases.clone(), now)
+            });
         match planned {
-            Ok(seid) => Ok(Established { seid, created_pdrs: chosen.created }),
+            Ok(seid) => Ok(Established {
+                seid,
+                created_pdrs: chosen.created,
+                created_traffic_endpoints: chosen.created_endpoints,
+            }),
             Err(rejection) => {
                 self.give_back(&chosen.leases);
                 Err(rejection)
@@ -310,9 +320,15 @@ impl SessionService for Upf {
         let mut chosen = Chosen::default();
         let planned = self
             .choose(&mut request.create_pdrs, &mut chosen)
+            .and_then(|()| self.choose_endpoints(&mut request.create_traffic_endpoints, &mut chosen))
+            .and_then(|()| self.choose_updates(index, &mut request.update_traffic_endpoints, &mut chosen))
             .and_then(|()| self.change(index, &request, &chosen.leases, now));
         match planned {
-            Ok(usage_reports) => Ok(Modified { created_pdrs: chosen.created, usage_reports }),
+            Ok(usage_reports) => Ok(Modified {
+                created_pdrs: chosen.created,
+                created_traffic_endpoints: chosen.created_endpoints,
+                usage_reports,
+            }),
             Err(rejection) => {
                 self.give_back(&chosen.leases);
                 Err(rejection)
@@ -332,6 +348,7 @@ impl SessionService for Upf {
         }
         for key in &keys {
             self.node.table.remove(key);
+            self.node.framed.removed(key);
         }
         // The last packets under the old records are counted before the final report is made.
         self.synchronize();

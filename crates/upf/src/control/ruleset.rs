@@ -1,13 +1,13 @@
 //! The rules of a session as the control plane has them, and how a request changes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::rules::{
-    BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdi,
-    Pdr, PdrId, Qer, QerId, Rejection, RuleId, SdfFilter, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr,
-    UrrId,
+    BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdr,
+    PdrId, Qer, QerId, Rejection, RuleId, SdfFilter, TrafficEndpoint, TrafficEndpointId, UpdateFar,
+    UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
 };
 
 /// All rules of a session. A copy is changed and compiled; only then it takes the old one's place.
@@ -20,16 +20,13 @@ pub(crate) struct RuleSet {
     pub(crate) bars: BTreeMap<BarId, BufferingRule>,
     /// Bidirectional SDF filters by their SDF Filter ID, as they were last given.
     pub(crate) filters: BTreeMap<u32, SdfFilter>,
+    pub(crate) endpoints: BTreeMap<TrafficEndpointId, TrafficEndpoint>,
 }
 
-/// The type of the SDF Filter element (TS 29.244 8.1.1).
-const SDF_FILTER: u16 = 23;
-/// Most SDF filters in a session.
-const FILTERS_MAX: usize = 1024;
 /// Most rules of each kind in a session.
 const RULES_MAX: usize = 256;
 
-fn failure(rule: RuleId, detail: &str) -> Rejection {
+pub(super) fn failure(rule: RuleId, detail: &str) -> Rejection {
     Rejection::new(Cause::RuleCreationOrModificationFailure, format!("{rule:?}: {detail}")).rule(rule)
 }
 
@@ -67,6 +64,7 @@ impl RuleSet {
     /// Returns the tunnels that are to end with an End Marker.
     pub(crate) fn modify(&mut self, request: &Modification) -> Result<Vec<OuterHeaderCreation>, Rejection> {
         request.remove_pdrs.iter().try_for_each(|&id| self.remove_pdr(id))?;
+        self.remove_endpoints(&request.remove_traffic_endpoints)?;
         request.remove_fars.iter().try_for_each(|&id| self.remove_far(id))?;
         request.remove_qers.iter().try_for_each(|&id| self.remove_qer(id))?;
         request.remove_urrs.iter().try_for_each(|&id| self.remove_urr(id))?;
@@ -76,6 +74,8 @@ impl RuleSet {
             pdr.urr_ids.retain(|id| !request.remove_urrs.contains(id));
             pdr.qer_ids.retain(|id| !request.remove_qers.contains(id));
         }
+        self.add_endpoints(&request.create_traffic_endpoints)?;
+        self.update_endpoints(&request.update_traffic_endpoints)?;
         request.create_pdrs.iter().try_for_each(|rule| self.add_pdr(rule.clone()))?;
         request.create_fars.iter().try_for_each(|rule| self.add_far(rule.clone()))?;
         request.create_qers.iter().try_for_each(|&rule| self.add_qer(rule))?;
@@ -96,46 +96,6 @@ impl RuleSet {
             ended.extend(self.update_far(update)?);
         }
         Ok(ended)
-    }
-
-    /// Keeps the bidirectional SDF filters that were given anew, in the place of older ones of their names, as long as a
-    /// PDR has or names them (TS 29.244 8.2.5).
-    pub(crate) fn name_filters<'p>(&mut self, given: impl Iterator<Item = &'p Pdi>) -> Result<(), Rejection> {
-        for filter in given.flat_map(|pdi| &pdi.sdf_filters) {
-            if let Some(id) = filter.id {
-                self.filters.insert(id, filter.clone());
-            }
-        }
-        let mut count = 0;
-        for pdr in self.pdrs.values() {
-            count += pdr.pdi.sdf_filters.len() + pdr.pdi.sdf_filter_ids.len();
-            if count > FILTERS_MAX {
-                let detail = format!("more than {FILTERS_MAX} SDF filters in a session");
-                return Err(Rejection::new(Cause::NoResourcesAvailable, detail).rule(RuleId::Pdr(pdr.id)));
-            }
-            if let Some(id) = pdr.pdi.sdf_filter_ids.iter().find(|id| !self.filters.contains_key(id)) {
-                let detail = format!("PDR {}: the session has no SDF filter {id}", pdr.id);
-                return Err(Rejection::new(Cause::MandatoryIeIncorrect, detail)
-                    .ie(SDF_FILTER)
-                    .rule(RuleId::Pdr(pdr.id)));
-            }
-        }
-        let all = self.pdrs.values().map(|pdr| &pdr.pdi);
-        let used: BTreeSet<u32> = all
-            .flat_map(|pdi| {
-                let own = pdi.sdf_filters.iter().filter_map(|filter| filter.id);
-                own.chain(pdi.sdf_filter_ids.iter().copied())
-            })
-            .collect();
-        self.filters.retain(|id, _| used.contains(id));
-        Ok(())
-    }
-
-    /// All SDF filters of a PDI, also those that are only named.
-    pub(crate) fn sdf_filters(&self, pdi: &Pdi) -> Vec<SdfFilter> {
-        let own =
-            pdi.sdf_filters.iter().map(|own| own.id.and_then(|id| self.filters.get(&id)).unwrap_or(own));
-        own.chain(pdi.sdf_filter_ids.iter().filter_map(|id| self.filters.get(id))).cloned().collect()
     }
 
     fn update_pdr(&mut self, update: &UpdatePdr) -> Result<(), Rejection> {

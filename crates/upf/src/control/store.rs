@@ -114,9 +114,9 @@ mod tests {
     use super::*;
     use crate::control::inactivity::Inactivity;
     use crate::rules::{
-        ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters, Gate, Interface,
-        Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId,
-        Qer, QerId, Qfi, SdfFilter, Teid, UeIpAddress, UeIpRole, UrrId,
+        ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters, FramedRoute, Gate,
+        Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi,
+        Pdr, PdrId, Qer, QerId, Qfi, SdfFilter, Teid, TrafficEndpointId, UeIpAddress, UeIpRole, UrrId,
     };
 
     /// A session with something in every kind of field.
@@ -148,6 +148,8 @@ mod tests {
                 qfis: vec![Qfi(9)],
                 sdf_filters: vec![SdfFilter::parse("permit out 17 from 10.0.0.0/8 53 to assigned").unwrap()],
                 sdf_filter_ids: vec![7],
+                framed_routes: vec![FramedRoute::of([192, 168, 1, 0].into(), 24)],
+                traffic_endpoints: vec![TrafficEndpointId(3)],
             },
             outer_header_removal: Some(OuterHeaderRemoval::GtpUUdpIp),
             deletes_container: false,

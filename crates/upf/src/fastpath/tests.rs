@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::node::{Instance, UdpChecksums};
 use crate::record::{EndpointId, Tunnel};
-use crate::rules::{AddressMatch, ApplyAction, FlowEnd, Ipv6Prefix, PdrId, Qfi, SdfFilter};
+use crate::rules::{AddressMatch, ApplyAction, FlowEnd, FramedRoute, Ipv6Prefix, PdrId, Qfi, SdfFilter};
 use crate::usage::UsageSlot;
 
 fn ip(text: &str) -> IpAddr {
@@ -63,7 +63,7 @@ impl Rule {
     }
 
     fn record(&self) -> Record {
-        Record::new(SessionIndex(4), self.direction, self.ue, vec![self.filtered()])
+        Record::new(SessionIndex(4), self.direction, (self.ue, &[]), vec![self.filtered()])
     }
 
     fn filtered(&self) -> FilteredRule {
@@ -75,7 +75,14 @@ impl Rule {
             usage: self.usage,
             buffer_suggested: None,
         };
-        FilteredRule { qfis: self.qfis, sdf: Box::new([]), ue: None, action, special: None }
+        FilteredRule {
+            qfis: self.qfis,
+            sdf: Box::new([]),
+            ue: None,
+            framed: Box::default(),
+            action,
+            special: None,
+        }
     }
 
     fn translated(&self, node: &Node) -> Option<KernelRecord> {
@@ -143,9 +150,14 @@ fn what_only_workers_can_do_does_not_fit() {
 #[test]
 fn rules_that_look_into_packets_do_not_fit() {
     let node = node();
-    let record = |rules| KernelRecord::of(&Record::new(SessionIndex(4), Direction::Uplink, UE, rules), &node);
+    let of = |framed: &[FramedRoute], rules| {
+        KernelRecord::of(&Record::new(SessionIndex(4), Direction::Uplink, (UE, framed), rules), &node)
+    };
+    let record = |rules| of(&[], rules);
     let plain = Rule::uplink(&node).filtered();
     assert!(record(vec![plain.clone()]).is_some());
+    let behind = FramedRoute::of([192, 168, 1, 0].into(), 24);
+    assert_eq!(of(&[behind], vec![plain.clone()]), None, "sources of a framed route");
     let any = FlowEnd { address: AddressMatch::Any, ports: Vec::new() };
     let sdf = SdfFilter {
         protocol: None,
@@ -173,6 +185,8 @@ fn keys_become_addresses_and_tunnels_over_ipv6_have_none() {
     let tunnel = KernelKey::Tunnel { local: Ipv4Addr::new(10, 3, 0, 1), teid: Teid(0xffff_fffe) };
     assert_eq!(of(SessionKey::tunnel(EndpointId(1), Teid(0xffff_fffe))), Some(tunnel));
     assert_eq!(of(SessionKey::tunnel(EndpointId(0), Teid(1))), None);
+    let behind = FramedRoute::of([192, 168, 1, 0].into(), 24);
+    assert_eq!(of(SessionKey::framed(InstanceId(0), &behind)), None);
     assert_eq!(of(SessionKey::tunnel(EndpointId(9), Teid(1))), None);
     assert_eq!(of(SessionKey::ipv4(instance, address)), Some(KernelKey::Ipv4 { instance, address }));
     let in_prefix: Ipv6Addr = "2001:db8:60:7:1:2:3:4".parse().unwrap();

@@ -5,7 +5,7 @@ use kaido_wire::IpProtocol;
 use super::parse::Packet;
 use crate::classify::Flow;
 use crate::record::{Direction, FilteredRule, Record, UeAddresses};
-use crate::rules::SdfFilter;
+use crate::rules::{FramedRoute, SdfFilter};
 
 /// The first rule, by precedence, that a packet matches.
 pub(super) fn matching<'r>(
@@ -46,14 +46,16 @@ fn flow(direction: Direction, qfi: Option<u8>, packet: &Packet, data: &[u8]) -> 
 /// Whether a packet satisfies what a rule asks for beside its filters.
 fn is_own(rule: &FilteredRule, record: &Record, packet: &Packet, flow: &Flow) -> bool {
     rule.qfis.is_none_or(|qfis| flow.qfi.is_some_and(|qfi| qfis >> (qfi & 63) & 1 != 0))
-        && rule.ue.is_none_or(|ue| is_ue(&ue, record.direction(), packet))
+        && rule.ue.is_none_or(|ue| is_ue(&ue, &rule.framed, record.direction(), packet))
 }
 
-fn is_ue(ue: &UeAddresses, direction: Direction, packet: &Packet) -> bool {
-    ue.admits(match direction {
+/// Whether the UE's end of a packet is one of its addresses, or in a network behind it.
+fn is_ue(ue: &UeAddresses, framed: &[FramedRoute], direction: Direction, packet: &Packet) -> bool {
+    let addr = match direction {
         Direction::Uplink => packet.src,
         Direction::Downlink => packet.dst,
-    })
+    };
+    ue.admits(addr) || framed.iter().any(|route| route.contains(addr))
 }
 
 /// Whether a packet satisfies a filter, written as the downlink sees it (TS 29.244 5.2.1A.2A).

@@ -237,9 +237,9 @@ impl Function for Path {
                 out.transmit(exit, frame);
             } else if arrived.kind == Kind::Usual {
                 let parsed = parse(&node.settings, port, &frame);
-                worker.handle_parsed(&guard, parsed, record, port, frame, out);
+                worker.handle_parsed(node, &guard, parsed, record, port, frame, out);
             } else if let Some(parsed) = unusual.next() {
-                worker.handle_parsed(&guard, parsed, record, port, frame, out);
+                worker.handle_parsed(node, &guard, parsed, record, port, frame, out);
             }
         }
     }
@@ -270,8 +270,10 @@ impl Function for Path {
 
 impl Worker {
     /// A frame whose headers were read completely, and the record of its key, if it has one.
+    #[allow(clippy::too_many_arguments)] // What the stages before have found.
     fn handle_parsed(
         &mut self,
+        node: &Node,
         guard: &Guard<'_>,
         parsed: Parsed,
         record: Option<&Record>,
@@ -293,8 +295,11 @@ impl Worker {
                 }
                 None => self.unknown_teid(&outer, port, frame, out),
             },
-            Parsed::ToUe(key, packet, offset) => match record {
-                Some(record) => {
+            Parsed::ToUe(key, packet, offset) => match record
+                .map(|record| (key, record))
+                .or_else(|| node.framed.find(&node.table, guard, key.instance(), packet.dst))
+            {
+                Some((key, record)) => {
                     let arrival = Arrival::new(port, key, None);
                     self.towards_ue(guard, record, arrival, &packet, offset, frame, out);
                 }

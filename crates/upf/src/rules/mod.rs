@@ -4,8 +4,10 @@
 //! any encoding. `kaido-pfcp` decodes the wire into them; [`crate::control`] plans and applies them;
 //! a REST or gRPC front end could fill them just as well. Names are the standard's.
 
+mod endpoint;
 mod far;
 mod flow_description;
+mod framed;
 mod id;
 mod path;
 mod pdr;
@@ -14,11 +16,13 @@ mod request;
 mod sdf;
 mod urr;
 
+pub use endpoint::{CreatedTrafficEndpoint, TrafficEndpoint, TrafficEndpointId, UpdateTrafficEndpoint};
 pub use far::{
     ApplyAction, BufferingRule, Far, ForwardingParameters, Interface, OuterHeaderCreation, UpdateFar,
     UpdateForwardingParameters,
 };
 pub use flow_description::SdfError;
+pub use framed::FramedRoute;
 pub use id::{BarId, FarId, NetworkInstance, PdrId, QerId, Qfi, RuleId, Seid, Teid, UrrId};
 pub use path::{PathChange, PathEvent};
 pub use pdr::{

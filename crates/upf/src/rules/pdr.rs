@@ -4,7 +4,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{FarId, Interface, NetworkInstance, PdrId, QerId, Qfi, SdfFilter, Teid, UrrId};
+use super::{
+    FarId, FramedRoute, Interface, NetworkInstance, PdrId, QerId, Qfi, SdfFilter, Teid, TrafficEndpointId,
+    UrrId,
+};
 
 /// A value that the control plane gives, or asks us to choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +116,11 @@ pub struct Pdi {
     pub sdf_filters: Vec<SdfFilter>,
     /// Bidirectional filters named by the SDF Filter ID of one that the session has (TS 29.244 8.2.5).
     pub sdf_filter_ids: Vec<u32>,
+    /// Networks behind the UE (TS 29.244 5.16): packets of theirs match as the UE's do.
+    pub framed_routes: Vec<FramedRoute>,
+    /// Traffic endpoints, any of which matches. They say what this PDI leaves unsaid: tunnel, UE address, network instance,
+    /// framed routes.
+    pub traffic_endpoints: Vec<TrafficEndpointId>,
 }
 
 /// A Packet Detection Rule, whole (Create PDR, TS 29.244 7.5.2.2).

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BarId, BufferingRule, FTeid, Far, FarId, PathEvent, Pdr, PdrId, Qer, QerId, RuleId, Seid, Teid,
-    UeIpAddress, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReport,
+    BarId, BufferingRule, CreatedTrafficEndpoint, FTeid, Far, FarId, PathEvent, Pdr, PdrId, Qer, QerId,
+    RuleId, Seid, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdateFar, UpdatePdr, UpdateQer,
+    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, UsageReport,
 };
 
 /// F-SEID (TS 29.244 8.2.37).
@@ -134,6 +135,8 @@ pub struct Establishment {
     pub bars: Vec<BufferingRule>,
     /// User Plane Inactivity Timer (8.2.83): how long without a packet is reported.
     pub inactivity_timer: Option<Duration>,
+    /// Traffic endpoints.
+    pub traffic_endpoints: Vec<TrafficEndpoint>,
 }
 
 /// Created PDR (TS 29.244 7.5.3.2): what we chose for a rule.
@@ -154,6 +157,8 @@ pub struct Established {
     pub seid: Seid,
     /// What we chose.
     pub created_pdrs: Vec<CreatedPdr>,
+    /// What we chose for traffic endpoints.
+    pub created_traffic_endpoints: Vec<CreatedTrafficEndpoint>,
 }
 
 /// PFCP Session Modification Request (TS 29.244 7.5.4), decoded.
@@ -171,6 +176,8 @@ pub struct Modification {
     pub remove_qers: Vec<QerId>,
     /// BARs to remove.
     pub remove_bars: Vec<BarId>,
+    /// Traffic endpoints to remove, and with them the PDRs that name them.
+    pub remove_traffic_endpoints: Vec<TrafficEndpointId>,
     /// PDRs to add.
     pub create_pdrs: Vec<Pdr>,
     /// FARs to add.
@@ -181,6 +188,8 @@ pub struct Modification {
     pub create_qers: Vec<Qer>,
     /// BARs to add.
     pub create_bars: Vec<BufferingRule>,
+    /// Traffic endpoints to add.
+    pub create_traffic_endpoints: Vec<TrafficEndpoint>,
     /// PDRs to change.
     pub update_pdrs: Vec<UpdatePdr>,
     /// FARs to change.
@@ -191,6 +200,8 @@ pub struct Modification {
     pub update_qers: Vec<UpdateQer>,
     /// BARs to change.
     pub update_bars: Vec<BufferingRule>,
+    /// Traffic endpoints to change.
+    pub update_traffic_endpoints: Vec<UpdateTrafficEndpoint>,
     /// URRs to report at once (Query URR).
     pub query_urrs: Vec<UrrId>,
     /// PFCPSMReq-Flags QAURR: report all URRs at once.
@@ -206,6 +217,8 @@ pub struct Modification {
 pub struct Modified {
     /// What we chose.
     pub created_pdrs: Vec<CreatedPdr>,
+    /// What we chose for traffic endpoints, new or changed.
+    pub created_traffic_endpoints: Vec<CreatedTrafficEndpoint>,
     /// Reports asked for, and final reports of removed URRs.
     pub usage_reports: Vec<UsageReport>,
 }
