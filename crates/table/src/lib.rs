@@ -3,6 +3,7 @@
 //! - [`Table`]: exact match; batched lock-free lookup, atomic in-place replacement, many writers, growth
 //!   that no reader waits for; [`Stages`] lets a caller do its own work between the steps of a lookup;
 //! - [`PrefixTable`]: longest prefix match, built whole and then only read;
+//! - [`TokenBucket`]: rates, shared by workers without a lock;
 //! - [`Domain`]: the grace periods after which a replaced record's memory is used again;
 //! - [`Region`]: memory in the largest pages to be had.
 //!
@@ -18,6 +19,7 @@ mod bucket;
 mod epoch;
 mod hash;
 mod index;
+mod policer;
 mod prefix;
 mod region;
 #[cfg(not(any(loom, shuttle)))]
@@ -30,6 +32,7 @@ mod table;
 pub use array::prefetch;
 pub use epoch::{Domain, Guard, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
+pub use policer::{Ticks, TokenBucket};
 pub use prefix::{NO_PREFIX, PrefixTable};
 pub use region::{Pages, Region, RegionError};
 pub use stages::{Probe, Stages};

@@ -79,6 +79,15 @@ impl Region {
         map::transparent(bytes.next_multiple_of(4096)).map_err(|source| RegionError::new(bytes, source))
     }
 
+    /// Maps at least `bytes` of zeroed memory, of which only what is used costs anything: no reserved pages.
+    ///
+    /// # Errors
+    /// [`RegionError`] when there is no room for it.
+    pub fn sparse(bytes: usize) -> Result<Self, RegionError> {
+        let bytes = bytes.max(1);
+        map::transparent(bytes.next_multiple_of(4096)).map_err(|source| RegionError::new(bytes, source))
+    }
+
     /// First byte.
     pub fn base(&self) -> NonNull<u8> {
         self.base
@@ -186,8 +195,8 @@ mod tests {
 
     #[test]
     fn memory_is_zeroed_aligned_and_writable() {
-        for bytes in [1, 4096, 5 << 20] {
-            let region = Region::map(bytes).unwrap();
+        for (bytes, sparse) in [(1, false), (4096, false), (5 << 20, false), (1, true), (5 << 20, true)] {
+            let region = if sparse { Region::sparse(bytes) } else { Region::map(bytes) }.unwrap();
             assert!(region.len() >= bytes);
             assert_eq!(region.base().as_ptr() as usize % 4096, 0);
             // SAFETY: the last byte lies inside the region, which nobody else holds.

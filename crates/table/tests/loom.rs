@@ -2,7 +2,9 @@
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use kaido_table::{Domain, Seed, Table};
+use std::time::Duration;
+
+use kaido_table::{Domain, Seed, Table, Ticks, TokenBucket};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -127,4 +129,52 @@ fn a_key_that_overflowed_is_found_while_another_does() {
         },
         always_ten,
     );
+}
+
+/// Two workers take of one bucket, a third packet comes later: nothing that was taken is lost, whoever was first.
+#[test]
+fn what_workers_take_of_a_bucket_adds_up() {
+    loom::model(|| {
+        // A millisecond for each packet of 1000 bytes, two of which may pass at once.
+        let bucket = Arc::new(TokenBucket::new());
+        bucket.set(8_000_000, Duration::from_millis(2));
+        let now = Ticks::after(Duration::from_secs(1));
+        let other = {
+            let bucket = bucket.clone();
+            thread::spawn(move || {
+                assert!(bucket.admits(now));
+                bucket.take(now, 1000, true);
+            })
+        };
+        assert!(bucket.admits(now));
+        bucket.take(now, 1000, true);
+        other.join().unwrap();
+        assert!(!bucket.admits(now), "both were counted");
+        assert!(bucket.admits(Ticks::after(Duration::from_micros(1_000_001))), "and neither twice");
+    });
+}
+
+/// A rate is changed while a worker takes: what was taken is there afterwards, at the new rate. The packet of that very
+/// moment may be reckoned twice, but never lost.
+#[test]
+fn a_rate_that_changes_beside_a_worker_loses_nothing() {
+    loom::model(|| {
+        let bucket = Arc::new(TokenBucket::new());
+        bucket.set(8_000_000, Duration::from_millis(1));
+        let now = Ticks::after(Duration::from_secs(1));
+        bucket.take(now, 1000, true);
+        let worker = {
+            let bucket = bucket.clone();
+            thread::spawn(move || {
+                let _ = bucket.admits(now);
+                bucket.take(now, 1000, true);
+            })
+        };
+        // Half the rate: four milliseconds for what took two.
+        bucket.set(4_000_000, Duration::from_millis(1));
+        worker.join().unwrap();
+        assert!(!bucket.admits(now));
+        assert!(!bucket.admits(Ticks::after(Duration::from_micros(1_002_990))));
+        assert!(bucket.admits(Ticks::after(Duration::from_micros(1_005_010))));
+    });
 }
