@@ -14,7 +14,7 @@ use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::{InstanceId, Record, SessionKey};
 use kaido_upf::rules::{
-    ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Gate, Interface,
+    ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Interface,
     LocalFTeid, MeasurementMethod, Modification, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId,
     Qer, QerId, Qfi, ReportingTriggers, Seid, SessionService, Teid, UeIpAddress, UeIpRole, UpdateFar,
     UpdateForwardingParameters, Urr, UrrId,
@@ -181,13 +181,7 @@ fn establishment(session: u32) -> Establishment {
         cp_fseid: FSeid { seid: Seid(u64::from(session) + 1), ipv4: None, ipv6: None },
         pdrs: vec![uplink_pdr(session), downlink_pdr(session)],
         fars: vec![far(1, Interface::Core, None), far(2, Interface::Access, Some(tunnel(teid(session))))],
-        qers: vec![Qer {
-            id: QerId(1),
-            gate: Gate { uplink: true, downlink: true },
-            mbr: None,
-            gbr: None,
-            qfi: Some(Qfi(QFI)),
-        }],
+        qers: vec![Qer { qfi: Some(Qfi(QFI)), ..Qer::open(QerId(1)) }],
         urrs: vec![Urr {
             id: UrrId(1),
             method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },

@@ -68,6 +68,8 @@ drop_reasons! {
     NoPdr = "no_pdr",
     /// The gate of a QER is closed.
     GateClosed = "gate_closed",
+    /// A bit rate of a QER is used up.
+    MbrExceeded = "mbr_exceeded",
     /// The FAR says drop.
     FarDrop = "far_drop",
     /// The session buffers and its buffer, or the node's, is full.

@@ -81,6 +81,11 @@ impl Worker {
         self.round(Instant::now())
     }
 
+    /// As [`Worker::step`], as if it were then: for a clock that a test or a simulation turns.
+    pub fn step_at(&mut self, now: Instant) -> usize {
+        self.round(now)
+    }
+
     /// The round that begins now.
     fn round(&mut self, now: Instant) -> usize {
         if now.saturating_duration_since(self.losses_asked) >= LOSSES_EVERY {

@@ -9,10 +9,11 @@ use std::time::Duration;
 use kaido_upf::rules::{
     AddressMatch, ApplyAction, BarId, BitRate, BufferingRule, ChooseOr, Establishment, FSeid, FTeid, Far,
     FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid,
-    MeasurementMethod, Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr,
-    PdrId, Qer, QerId, Qfi, ReportingTriggers, SdfFilter, Seid, Teid, TrafficEndpoint, TrafficEndpointId,
-    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
-    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
+    MeasurementMethod, Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval,
+    PagingPolicyIndicator, Pdi, Pdr, PdrId, Qer, QerCorrelationId, QerId, Qfi, ReportingTriggers, SdfFilter,
+    Seid, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar,
+    UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId,
+    VolumeThreshold,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -199,13 +200,22 @@ fn rate() -> impl Strategy<Value = BitRate> {
 
 fn qer(id: u32) -> impl Strategy<Value = Qer> {
     let gate = any::<(bool, bool)>().prop_map(|(uplink, downlink)| Gate { uplink, downlink });
-    (gate, of(rate()), of(rate()), of((0u8..64).prop_map(Qfi))).prop_map(move |(gate, mbr, gbr, qfi)| Qer {
-        id: QerId(id),
-        gate,
-        mbr,
-        gbr,
-        qfi,
-    })
+    let container =
+        (of((0u8..64).prop_map(Qfi)), any::<bool>(), of((0u8..8).prop_map(PagingPolicyIndicator)));
+    let window = of((0u64..1 << 32).prop_map(Duration::from_millis));
+    (gate, of(rate()), of(rate()), container, window, of(any::<u32>().prop_map(QerCorrelationId))).prop_map(
+        move |(gate, mbr, gbr, (qfi, reflective, paging_policy), averaging_window, correlation)| Qer {
+            id: QerId(id),
+            correlation,
+            gate,
+            mbr,
+            gbr,
+            qfi,
+            reflective,
+            paging_policy,
+            averaging_window,
+        },
+    )
 }
 
 fn urr(id: u32) -> impl Strategy<Value = Urr> {
@@ -304,7 +314,15 @@ prop_compose! {
                 bar_id: far.bar_id,
             }],
             update_qers: vec![UpdateQer {
-                id: qer.id, gate: Some(qer.gate), mbr: qer.mbr, gbr: qer.gbr, qfi: qer.qfi,
+                id: qer.id,
+                correlation: qer.correlation,
+                gate: Some(qer.gate),
+                mbr: qer.mbr,
+                gbr: qer.gbr,
+                qfi: qer.qfi,
+                reflective: Some(qer.reflective),
+                paging_policy: qer.paging_policy,
+                averaging_window: qer.averaging_window,
             }],
             update_urrs: vec![UpdateUrr {
                 id: urr.id,

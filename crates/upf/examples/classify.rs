@@ -47,6 +47,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
             pdr: PdrId(number),
             apply: ApplyAction { forward: true, ..ApplyAction::default() },
             gate_open: true,
+            qos: kaido_upf::qos::Enforcement::default(),
             destination: Destination::Routed,
             usage: UsageSlots::default(),
             buffer_suggested: None,

@@ -150,6 +150,10 @@ impl KernelRecord {
             // The kernel does not look at TCP.
             return None;
         }
+        if !action.qos.is_none() {
+            // Rates are the workers' to enforce.
+            return None;
+        }
         let ue = record.ue();
         if ue.ipv6.is_some_and(|prefix| prefix.len != 64) || !record.framed().is_empty() {
             return None;
@@ -183,8 +187,11 @@ fn destination(action: &Action, direction: Direction, settings: &NodeSettings) -
         Destination::Tunnel(tunnel) => {
             let shape = tunnel.shape;
             let local = settings.endpoints.get(usize::from(shape.local.0))?;
-            let plain =
-                shape.peer.is_ipv4() && local.is_ipv4() && !settings.udp_checksums.computed(shape.peer);
+            let plain = !shape.reflective
+                && shape.paging_policy.is_none()
+                && shape.peer.is_ipv4()
+                && local.is_ipv4()
+                && !settings.udp_checksums.computed(shape.peer);
             let (id, teid) = (tunnel.id.filter(|_| plain)?, tunnel.teid);
             Some(KernelDestination::Tunnel { id, shape, teid })
         }

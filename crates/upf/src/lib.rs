@@ -16,7 +16,7 @@
 //! - [`fragment`]: fragments of IP packets;
 //! - [`node`]: settings, and what control and workers share;
 //! - [`mod@path`]: the packet path of a worker;
-//! - [`mod@usage`] has the counters.
+//! - [`mod@usage`] has the counters, [`qos`] the rates.
 
 pub mod classify;
 pub mod control;
@@ -26,6 +26,7 @@ pub mod fragment;
 mod framed;
 pub mod node;
 pub mod path;
+pub mod qos;
 pub mod record;
 pub mod rules;
 pub mod special;

@@ -14,6 +14,7 @@ use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
 use crate::fragment::{FragmentSettings, Fragments};
 use crate::framed::FramedLengths;
 use crate::path::MssClamp;
+use crate::qos::{Policers, WINDOW_DEFAULT};
 use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels, UeToUe};
 use crate::rules::{PdrId, Teid};
 use crate::usage::{UsageCounters, UsageSlot};
@@ -118,6 +119,8 @@ pub struct NodeSettings {
     pub buffer_time_max: Duration,
     /// User plane inactivity timer of sessions whose control plane gives none.
     pub inactivity_timer: Option<Duration>,
+    /// Depth of the token buckets of QERs without averaging window, as a time at their rate.
+    pub policer_window: Duration,
     /// Error indications, ICMP errors and other answers to senders, per second and worker, of each kind.
     pub answers_per_second: u32,
     /// GTP-U path management.
@@ -143,6 +146,7 @@ impl Default for NodeSettings {
             buffer_packets_max: 4096,
             buffer_time_max: Duration::from_secs(10),
             inactivity_timer: None,
+            policer_window: WINDOW_DEFAULT,
             answers_per_second: 100,
             echo: EchoSettings::default(),
             fragments: FragmentSettings::default(),
@@ -248,6 +252,11 @@ pub fn usage_cells(sessions: u32) -> u32 {
     sessions.saturating_mul(4)
 }
 
+/// Token buckets of QERs of so many sessions.
+pub fn policer_cells(sessions: u32) -> u32 {
+    sessions.saturating_mul(4)
+}
+
 /// Everything that control and workers share.
 #[derive(Debug)]
 pub struct Node {
@@ -269,6 +278,8 @@ pub struct Node {
     pub fragments: Fragments,
     /// When the node came up, as a Recovery Time Stamp.
     pub recovery: u32,
+    /// Token buckets.
+    pub policers: Policers,
     events: SyncSender<WorkerEvent>,
     /// Moves whenever a session that may hold buffered packets was changed.
     buffer_changes: AtomicU64,
@@ -301,7 +312,6 @@ impl Node {
         let (events, heard) = sync_channel(EVENTS_MAX);
         let node = Self {
             fragments: Fragments::new(&settings.fragments),
-            settings,
             domain,
             table,
             framed: FramedLengths::default(),
@@ -309,6 +319,8 @@ impl Node {
             usage,
             echoes: AwaitedEchoes::default(),
             recovery: recovery_time_stamp(SystemTime::now()),
+            policers: Policers::new(policer_cells(settings.sessions_max))?,
+            settings,
             events,
             buffer_changes: AtomicU64::new(0),
             changes: Mutex::default(),

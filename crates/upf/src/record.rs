@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kaido_table::Key;
 
 use crate::classify::Classifier;
+use crate::qos::{Enforcement, PolicerSlot};
 use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, SdfFilter, Teid};
 pub use crate::special::{Local, Special, UeToUe};
 pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
@@ -251,6 +252,8 @@ pub struct Action {
     pub apply: ApplyAction,
     /// Every QER lets this direction pass.
     pub gate_open: bool,
+    /// Rates that packets are held to.
+    pub qos: Enforcement,
     /// Where forwarded packets go.
     pub destination: Destination,
     /// What is counted.
@@ -341,6 +344,8 @@ impl Flags {
     const BUFFER_SUGGESTED: u16 = 1 << 9;
     /// Every packet is forwarded: no filter, no closed gate, nothing else to look at.
     const STRAIGHT: u16 = 1 << 10;
+    /// The last place of the counters names a policer.
+    const POLICED: u16 = 1 << 11;
 
     const fn with(self, bits: u16, set: bool) -> Self {
         Self(if set { self.0 | bits } else { self.0 })
@@ -470,7 +475,21 @@ impl Record {
             record.usage_bits |= u8::from(before_qos) << (2 + at);
         }
         record.buffer_suggested = action.buffer_suggested.unwrap_or(0);
+        if !action.qos.is_none() {
+            record.put_policer(action.qos.only_policer()?)?;
+        }
         Some(record)
+    }
+
+    /// Keeps a policer in the last place of the counters; `None` when that is taken.
+    fn put_policer(&mut self, slot: PolicerSlot) -> Option<()> {
+        let (last, before) = self.usage.split_last_mut()?;
+        if usize::from(self.usage_bits & 3) > before.len() {
+            return None;
+        }
+        *last = UsageSlot(slot.0);
+        self.flags = self.flags.with(Flags::POLICED, true);
+        Some(())
     }
 
     /// The session.
@@ -508,6 +527,13 @@ impl Record {
     #[inline]
     pub(crate) fn needs_ports(&self) -> bool {
         self.wide.as_ref().is_some_and(|wide| wide.needs_ports)
+    }
+
+    /// The policer of a record that holds its action itself, if it has one.
+    #[inline(always)]
+    pub(crate) fn folded_policer(&self) -> Option<PolicerSlot> {
+        let UsageSlot(slot) = self.usage[FOLDED_USAGE_MAX - 1];
+        self.flags.has(Flags::POLICED).then_some(PolicerSlot(slot))
     }
 
     /// Whether an address is the UE's, see [`UeAddresses::admits`], or of a network behind it. A session with several
@@ -584,6 +610,7 @@ impl Record {
                 notify_cp: self.flags.has(Flags::NOTIFY_CP),
             },
             gate_open: self.flags.has(Flags::GATE_OPEN),
+            qos: self.folded_policer().map_or_else(Enforcement::default, Enforcement::of),
             destination: tunnel.unwrap_or(Destination::Routed),
             usage,
             buffer_suggested: self.flags.has(Flags::BUFFER_SUGGESTED).then_some(self.buffer_suggested),

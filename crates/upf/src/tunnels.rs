@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use kaido_wire::PduSession;
+
 use crate::record::EndpointId;
-use crate::rules::{Qfi, Teid};
+use crate::rules::{PagingPolicyIndicator, Qfi, Teid};
 
 /// Shapes that have numbers; tunnels of further ones carry their shape with them.
 const SHAPES_MAX: u16 = u16::MAX;
@@ -38,10 +40,40 @@ pub struct TunnelShape {
     pub local: EndpointId,
     /// QFI to mark; brings a PDU session container.
     pub qfi: Option<Qfi>,
+    /// RQI of the container (TS 38.415 5.5.3.4).
+    pub reflective: bool,
+    /// PPI of the container (TS 38.415 5.5.3.7).
+    pub paging_policy: Option<PagingPolicyIndicator>,
     /// The container's PDU type is uplink: the packet goes towards another UPF (N9).
     pub container_uplink: bool,
     /// ToS or Traffic Class octet of the outer header.
     pub tos: u8,
+}
+
+impl TunnelShape {
+    /// A tunnel to a peer without container.
+    pub const fn plain(peer: IpAddr, local: EndpointId) -> Self {
+        Self {
+            peer,
+            local,
+            qfi: None,
+            reflective: false,
+            paging_policy: None,
+            container_uplink: false,
+            tos: 0,
+        }
+    }
+
+    /// The PDU session container that packets get.
+    pub fn container(&self) -> Option<PduSession> {
+        let qfi = self.qfi?.0;
+        Some(match self.container_uplink {
+            false => {
+                PduSession::Downlink { qfi, rqi: self.reflective, ppi: self.paging_policy.map(|ppi| ppi.0) }
+            }
+            true => PduSession::Uplink { qfi },
+        })
+    }
 }
 
 /// A tunnel that packets are put into.
@@ -96,11 +128,8 @@ mod tests {
     fn tunnels_to_one_peer_share_a_number() {
         let tunnels = Tunnels::default();
         let shape = |host, qfi| TunnelShape {
-            peer: IpAddr::from([10, 0, 0, host]),
-            local: EndpointId(0),
             qfi: Some(Qfi(qfi)),
-            container_uplink: false,
-            tos: 0,
+            ..TunnelShape::plain(IpAddr::from([10, 0, 0, host]), EndpointId(0))
         };
         let first = tunnels.tunnel(shape(1, 9), Teid(1));
         let second = tunnels.tunnel(shape(1, 9), Teid(2));

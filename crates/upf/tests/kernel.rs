@@ -173,7 +173,7 @@ fn downlink_far(apply: ApplyAction) -> Modification {
 
 fn gate(open: bool) -> Modification {
     let gate = Some(Gate { uplink: open, downlink: open });
-    let update = UpdateQer { id: QerId(1), gate, mbr: None, gbr: None, qfi: None };
+    let update = UpdateQer { id: QerId(1), gate, ..UpdateQer::default() };
     Modification { update_qers: vec![update], ..Modification::default() }
 }
 

@@ -61,6 +61,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
     if *config.gtpu.echo_interval_s.get_ref() > 0 {
         findings.range(&config.gtpu.echo_interval_s, "gtpu.echo_interval_s", 60, 86_400);
     }
+    findings.range(&config.qos.burst_ms, "qos.burst_ms", 1, 10_000);
     let buffered = u64::from(*config.buffer.packets.get_ref()) * u64::from(*config.node.workers.get_ref());
     if buffered > u64::from(*config.node.frames.get_ref()) / 2 {
         findings.add(

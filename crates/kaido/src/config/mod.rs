@@ -5,6 +5,7 @@
 
 mod check;
 mod fault;
+mod qos;
 mod reference;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,6 +16,8 @@ use kaido_upf::echo::EchoSettings;
 use kaido_upf::fragment::{Limits, Oversize};
 use serde::Deserialize;
 use toml::Spanned;
+
+use self::qos::QosConfig;
 
 pub(crate) use fault::ConfigFault;
 pub(crate) use reference::reference;
@@ -46,6 +49,9 @@ pub(crate) struct Config {
     /// Downlink buffering.
     #[serde(default)]
     pub(crate) buffer: BufferConfig,
+    /// Rates.
+    #[serde(default)]
+    pub(crate) qos: QosConfig,
     /// The socket of `kaido status` and its like.
     #[serde(default)]
     pub(crate) control: ControlConfig,

@@ -336,6 +336,13 @@ const FIELDS: &[Field] = &[
     ),
     ("buffer", "time_ms", "number", "10000", "Longest time a packet is kept, in milliseconds."),
     (
+        "qos",
+        "burst_ms",
+        "number",
+        "10",
+        "Burst of a QER without averaging window, in milliseconds at its rate, 1 to 10000.",
+    ),
+    (
         "control",
         "socket",
         "path",
@@ -410,6 +417,7 @@ mod tests {
             "[ue_pool]",
             "reassembly",
             "buffer",
+            "qos",
             "control",
             "log",
         ] {

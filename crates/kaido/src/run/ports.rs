@@ -215,6 +215,7 @@ impl Opened {
             buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
             inactivity_timer: (config.node.inactivity_s != 0)
                 .then(|| Duration::from_secs(config.node.inactivity_s.into())),
+            policer_window: Duration::from_millis((*config.qos.burst_ms.get_ref()).into()),
             answers_per_second: config.node.answers_per_second,
         })
     }

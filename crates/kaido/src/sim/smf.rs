@@ -18,8 +18,8 @@ use super::report::Usage;
 use super::talk::Talk;
 use super::ue::Ue;
 
-/// Maximum of the session and of its flow: above what the sim carries, so that nothing is cut.
-const RATE: BitRate = BitRate { uplink_kbps: 100_000_000, downlink_kbps: 100_000_000 };
+/// Maximum of the session and of its flow: none, so that nothing is cut, and nothing is left to the workers alone.
+const RATE: BitRate = BitRate { uplink_kbps: 0, downlink_kbps: 0 };
 
 /// How often the flags of signals are looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(50);

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use kaido_upf::rules::{
-    ApplyAction, BitRate, ChooseOr, Establishment, FSeid, Far, FarId, ForwardingParameters, Gate, Interface,
+    ApplyAction, BitRate, ChooseOr, Establishment, FSeid, Far, FarId, ForwardingParameters, Interface,
     Ipv6Prefix, LocalFTeid, Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr,
     PdrId, Qer, QerId, Qfi, Seid, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, Urr, UrrId,
 };
@@ -128,8 +128,7 @@ impl SessionTemplate {
     }
 
     fn qers(&self) -> Vec<Qer> {
-        let gate = Gate { uplink: true, downlink: true };
-        let qer = |id, mbr, qfi| Qer { id: QerId(id), gate, mbr: Some(mbr), gbr: None, qfi };
+        let qer = |id, mbr, qfi| Qer { mbr: Some(mbr), qfi, ..Qer::open(QerId(id)) };
         let session = self.session_rate.map(|rate| qer(1, rate, None));
         let flow = self.flow_rate.map(|rate| qer(2, rate, Some(self.qfi)));
         session.into_iter().chain(flow).collect()

@@ -1,6 +1,10 @@
 //! QoS Enforcement Rules (TS 29.244 7.5.2.5, 7.5.4.5).
 
-use kaido_upf::rules::{BitRate, Gate, Qer, QerId, Qfi, Rejection, RuleId, UpdateQer};
+use std::time::Duration;
+
+use kaido_upf::rules::{
+    BitRate, Gate, PagingPolicyIndicator, Qer, QerCorrelationId, QerId, Qfi, Rejection, RuleId, UpdateQer,
+};
 use rs_pfcp::ie::IeType;
 
 use super::leaf::{u8_of, u32_of};
@@ -15,7 +19,17 @@ pub(super) fn create(value: &[u8]) -> Result<Qer, Rejection> {
     let body = || {
         let gate = gate(group.mandatory(IeType::GateStatus)?)?;
         let parts = parts(id, &group)?;
-        Ok(Qer { id, gate, mbr: parts.mbr, gbr: parts.gbr, qfi: parts.qfi })
+        Ok(Qer {
+            id,
+            correlation: parts.correlation,
+            gate,
+            mbr: parts.mbr,
+            gbr: parts.gbr,
+            qfi: parts.qfi,
+            reflective: parts.reflective.unwrap_or(false),
+            paging_policy: parts.paging_policy,
+            averaging_window: parts.averaging_window,
+        })
     };
     body().map_err(|fault: Rejection| fault.rule(RuleId::Qer(id)))
 }
@@ -29,13 +43,18 @@ pub(super) fn update(value: &[u8]) -> Result<UpdateQer, Rejection> {
 fn parts(id: QerId, group: &Group<'_>) -> Result<UpdateQer, Rejection> {
     group.refuse(&UNSUPPORTED)?;
     let rate = |kind| group.first(kind).map(|value| bit_rate(kind, value)).transpose();
-    let qfi = group.first(IeType::Qfi).map(|value| u8_of(IeType::Qfi, value)).transpose()?;
+    let octet = |kind| group.first(kind).map(|value| u8_of(kind, value)).transpose();
+    let number = |kind| group.first(kind).map(|value| u32_of(kind, value)).transpose();
     Ok(UpdateQer {
         id,
+        correlation: number(IeType::QerCorrelationId)?.map(QerCorrelationId),
         gate: group.first(IeType::GateStatus).map(gate).transpose()?,
         mbr: rate(IeType::Mbr)?,
         gbr: rate(IeType::Gbr)?,
-        qfi: qfi.map(|octet| Qfi(octet & 0x3f)),
+        qfi: octet(IeType::Qfi)?.map(|octet| Qfi(octet & 0x3f)),
+        reflective: octet(IeType::Rqi)?.map(|octet| octet & 1 != 0),
+        paging_policy: octet(IeType::PagingPolicyIndicator)?.map(|octet| PagingPolicyIndicator(octet & 7)),
+        averaging_window: number(IeType::AveragingWindow)?.map(|ms| Duration::from_millis(ms.into())),
     })
 }
 
@@ -71,6 +90,44 @@ mod tests {
         let read = bit_rate(IeType::Mbr, &value).unwrap();
         assert_eq!(read, BitRate { uplink_kbps: 0xff_ffff_ffff, downlink_kbps: 256 });
         assert_eq!(bit_rate(IeType::Gbr, &value[..9]).unwrap_err().cause, Cause::InvalidLength);
+    }
+
+    #[test]
+    fn every_part_is_read_and_too_short_ones_name_themselves() {
+        let element = |kind: IeType, value: &[u8]| {
+            let mut octets = (kind as u16).to_be_bytes().to_vec();
+            octets.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
+            octets.extend_from_slice(value);
+            octets
+        };
+        let id = element(IeType::QerId, &[0, 0, 0, 7]);
+        // Spare bits are set throughout.
+        let parts = [
+            element(IeType::QerCorrelationId, &[0xff, 0, 0, 1]),
+            element(IeType::Rqi, &[0xff]),
+            element(IeType::PagingPolicyIndicator, &[0xfd]),
+            element(IeType::AveragingWindow, &[0, 0, 7, 0xd0]),
+            element(IeType::Qfi, &[0xc9]),
+        ];
+        let read = update(&[&id[..], &parts.concat()].concat()).unwrap();
+        let expected = UpdateQer {
+            id: QerId(7),
+            correlation: Some(QerCorrelationId(0xff00_0001)),
+            qfi: Some(Qfi(9)),
+            reflective: Some(true),
+            paging_policy: Some(PagingPolicyIndicator(5)),
+            averaging_window: Some(Duration::from_secs(2)),
+            ..UpdateQer::default()
+        };
+        assert_eq!(read, expected);
+        for part in parts {
+            let kind = u16::from_be_bytes([part[0], part[1]]);
+            let short =
+                [&part[..2], &(u16::try_from(part.len()).unwrap() - 5).to_be_bytes(), &part[5..]].concat();
+            let fault = update(&[&id[..], &short].concat()).unwrap_err();
+            let found = (fault.cause, fault.offending_ie, fault.failed_rule);
+            assert_eq!(found, (Cause::InvalidLength, Some(kind), Some(RuleId::Qer(QerId(7)))));
+        }
     }
 
     #[test]

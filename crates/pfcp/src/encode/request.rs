@@ -328,8 +328,18 @@ fn volumes(kind: IeType, volume: &VolumeThreshold) -> Ie {
 }
 
 fn create_qer(rule: &Qer) -> Ie {
-    let (mbr, gbr) = (rule.mbr, rule.gbr);
-    qer(IeType::CreateQer, &UpdateQer { id: rule.id, gate: Some(rule.gate), mbr, gbr, qfi: rule.qfi })
+    let whole = UpdateQer {
+        id: rule.id,
+        correlation: rule.correlation,
+        gate: Some(rule.gate),
+        mbr: rule.mbr,
+        gbr: rule.gbr,
+        qfi: rule.qfi,
+        reflective: rule.reflective.then_some(true),
+        paging_policy: rule.paging_policy,
+        averaging_window: rule.averaging_window,
+    };
+    qer(IeType::CreateQer, &whole)
 }
 
 fn update_qer(rule: &UpdateQer) -> Ie {
@@ -339,10 +349,17 @@ fn update_qer(rule: &UpdateQer) -> Ie {
 fn qer(kind: IeType, rule: &UpdateQer) -> Ie {
     let closed = |gate: Gate| u8::from(!gate.downlink) | u8::from(!gate.uplink) << 2;
     let mut parts = vec![number(IeType::QerId, rule.id.0.to_be_bytes())];
+    parts.extend(rule.correlation.map(|id| number(IeType::QerCorrelationId, id.0.to_be_bytes())));
     parts.extend(rule.gate.map(|gate| number(IeType::GateStatus, [closed(gate)])));
     parts.extend(rule.mbr.map(|rate| bit_rate(IeType::Mbr, rate)));
     parts.extend(rule.gbr.map(|rate| bit_rate(IeType::Gbr, rate)));
     parts.extend(rule.qfi.map(|qfi| number(IeType::Qfi, [qfi.0])));
+    parts.extend(rule.reflective.map(|on| number(IeType::Rqi, [u8::from(on)])));
+    parts.extend(rule.paging_policy.map(|ppi| number(IeType::PagingPolicyIndicator, [ppi.0])));
+    parts.extend(rule.averaging_window.map(|window| {
+        let ms = u32::try_from(window.as_millis()).unwrap_or(u32::MAX);
+        number(IeType::AveragingWindow, ms.to_be_bytes())
+    }));
     Ie::new_grouped(kind, parts)
 }
 

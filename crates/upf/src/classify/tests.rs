@@ -21,6 +21,7 @@ fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
             pdr: PdrId(1),
             apply: ApplyAction::default(),
             gate_open: true,
+            qos: crate::qos::Enforcement::default(),
             destination: Destination::Routed,
             usage: UsageSlots::default(),
             buffer_suggested: None,

@@ -9,6 +9,7 @@ use super::compile::{Slots, all_keys, compile, far_ends, tunnel_ends};
 use super::inactivity::Inactivity;
 use super::meter::Meter;
 use super::pool::Lease;
+use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
 use super::session::{Kept, Session};
 use super::{GRACE, Upf, millis};
@@ -35,7 +36,7 @@ impl Upf {
     pub(super) fn create(
         &mut self,
         cp_fseid: FSeid,
-        rules: RuleSet,
+        mut rules: RuleSet,
         inactivity_timer: Option<Duration>,
         leases: Vec<Lease>,
         now: SystemTime,
@@ -47,13 +48,14 @@ impl Upf {
         });
         let (meters, activity) = taken.inspect_err(|_| self.sessions.release(index))?;
         let slots = Slots { urrs: meters.iter().map(|(&id, meter)| (id, meter.slot)).collect(), activity };
-        let committed = compile(&rules, &self.node, index, &slots)
-            .and_then(|records| self.commit(index, &BTreeSet::new(), &records, now));
-        if let Err(rejection) = committed {
-            self.sessions.release(index);
-            self.release_meters(meters.values());
-            self.release_counter(activity);
-            return Err(rejection);
+        match self.compile_and_commit(&cp_fseid, &mut rules, index, &BTreeSet::new(), &slots, now) {
+            Ok(policers) => self.finish_policers(policers, &rules),
+            Err(rejection) => {
+                self.sessions.release(index);
+                self.release_meters(meters.values());
+                self.release_counter(activity);
+                return Err(rejection);
+            }
         }
         // Never zero: the upper half is not.
         let seid = Seid((self.issue() | 1 << 63) & !0xffff_ffff | u64::from(index.0));
@@ -104,20 +106,24 @@ impl Upf {
         slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
         let slots = Slots { urrs: slots, activity };
         let old_keys = all_keys(&session.kept.rules, &self.node.settings);
-        let committed = compile(&rules, &self.node, index, &slots)
-            .and_then(|records| self.commit(index, &old_keys, &records, now));
-        if let Err(rejection) = committed {
-            self.release_meters(new_meters.values());
-            self.release_counter(new_activity);
-            return Err(rejection);
-        }
+        let owner = request.cp_fseid.unwrap_or(session.kept.cp_fseid);
+        let policers = match self.compile_and_commit(&owner, &mut rules, index, &old_keys, &slots, now) {
+            Ok(policers) => policers,
+            Err(rejection) => {
+                self.release_meters(new_meters.values());
+                self.release_counter(new_activity);
+                return Err(rejection);
+            }
+        };
         let settings = &self.node.settings;
         self.far_ends.change(index, &far_ends(&session.kept.rules, settings), &far_ends(&rules, settings));
         let counters_go = !request.remove_urrs.is_empty() || activity != old_activity;
-        if !ended.is_empty() || counters_go {
-            // Nothing may follow an End Marker, and nothing may be counted after a final report.
+        if !ended.is_empty() || counters_go || policers.drops_any() {
+            // Nothing may follow an End Marker, nothing may be counted after a final report or taken from the
+            // policer of another.
             self.synchronize();
         }
+        self.finish_policers(policers, &rules);
         for creation in ended {
             match &mut self.kernel {
                 Some(kernel) => kernel.end_marker(creation, now),
@@ -137,7 +143,7 @@ impl Upf {
 
     pub(super) fn order_end_marker(&self, creation: OuterHeaderCreation) {
         if let Some((peer, local)) = tunnel_ends(&self.node.settings, creation) {
-            let shape = TunnelShape { peer, local, qfi: None, container_uplink: false, tos: 0 };
+            let shape = TunnelShape::plain(peer, local);
             self.node.order(WorkerOrder::EndMarker(Tunnel { shape, id: None, teid: creation.teid }));
         }
     }
@@ -202,6 +208,28 @@ impl Upf {
         }
         if session.kept.inactivity.is_some_and(|watch| watch.is_reported()) {
             session.counters().for_each(|slot| self.node.usage.watch(slot));
+        }
+    }
+
+    /// Puts the rules of a session, with policers for their rates, into the table; on failure nothing has changed.
+    fn compile_and_commit(
+        &mut self,
+        owner: &FSeid,
+        rules: &mut RuleSet,
+        index: SessionIndex,
+        old: &BTreeSet<SessionKey>,
+        slots: &Slots,
+        now: SystemTime,
+    ) -> Result<PolicerChange, Rejection> {
+        let policers = self.plan_policers(owner, rules)?;
+        let committed = compile(rules, &self.node, index, slots)
+            .and_then(|records| self.commit(index, old, &records, now));
+        match committed {
+            Ok(()) => Ok(policers),
+            Err(rejection) => {
+                self.undo_policers(policers);
+                Err(rejection)
+            }
         }
     }
 

@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use super::ruleset::RuleSet;
 use super::special::special;
 use crate::node::{Node, NodeSettings};
+use crate::qos::Enforcement;
 use crate::record::{
     Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, Record, SessionIndex, SessionKey,
     TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
-    Cause, ChooseOr, Far, FramedRoute, Interface, LocalFTeid, NetworkInstance, OuterHeaderCreation,
+    BitRate, Cause, ChooseOr, Far, FramedRoute, Interface, LocalFTeid, NetworkInstance, OuterHeaderCreation,
     OuterHeaderRemoval, Pdr, Qer, Rejection, RuleId, Teid, UrrId,
 };
 use crate::usage::UsageSlot;
@@ -275,11 +276,33 @@ fn action(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Acti
     Ok(Action {
         pdr: pdr.id,
         apply: far.apply_action,
+        qos: enforcement(rules, pdr, &qers)?,
         gate_open: qers.iter().all(|qer| if uplink { qer.gate.uplink } else { qer.gate.downlink }),
         destination: destination(node, pdr, far, &qers)?,
         usage,
         buffer_suggested: buffer_suggested(rules, far)?,
     })
+}
+
+/// What the QERs of a rule ask of its direction.
+fn enforcement(rules: &RuleSet, pdr: &Pdr, qers: &[&Qer]) -> Result<Enforcement, Rejection> {
+    let mut asked = Enforcement::default();
+    let limited = |rate: BitRate| match direction(pdr) {
+        Direction::Uplink => rate.uplink_kbps != 0,
+        Direction::Downlink => rate.downlink_kbps != 0,
+    };
+    for qer in qers.iter().filter(|qer| qer.mbr.is_some_and(limited)) {
+        if let Some(&slot) = rules.policers.get(&qer.id)
+            && !asked.push(slot)
+        {
+            return Err(Rejection::new(
+                Cause::NoResourcesAvailable,
+                format!("PDR {}: more rates than a packet can be held to", pdr.id),
+            )
+            .rule(RuleId::Pdr(pdr.id)));
+        }
+    }
+    Ok(asked)
 }
 
 fn buffer_suggested(rules: &RuleSet, far: &Far) -> Result<Option<u8>, Rejection> {
@@ -334,6 +357,8 @@ fn destination(node: &Node, pdr: &Pdr, far: &Far, qers: &[&Qer]) -> Result<Desti
         peer,
         local,
         qfi: qers.iter().find_map(|qer| qer.qfi),
+        reflective: qers.iter().any(|qer| qer.reflective),
+        paging_policy: qers.iter().find_map(|qer| qer.paging_policy),
         container_uplink: forwarding.destination_interface != Interface::Access,
         tos: forwarding.transport_level_marking.unwrap_or(0),
     };

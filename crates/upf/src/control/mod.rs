@@ -14,6 +14,7 @@ mod kernel;
 mod meter;
 mod paths;
 mod pool;
+mod rates;
 mod ruleset;
 mod session;
 mod special;
@@ -42,6 +43,7 @@ pub use self::session::SessionSummary;
 use self::store::Sessions;
 use self::wheel::Wheel;
 use crate::node::{BufferChange, Node, WorkerEvent};
+use crate::qos::PolicerSlots;
 use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified,
@@ -64,6 +66,7 @@ pub struct Upf {
     issued: u64,
     ue_pools: UePools,
     slots: UsageSlots,
+    policers: PolicerSlots,
     /// Far ends of tunnels and the sessions that use them.
     far_ends: FarEnds,
     /// When which session is to be looked at.
@@ -86,6 +89,7 @@ impl Upf {
             reader: node.domain.reader()?,
             slots: UsageSlots::new(node.usage.len()),
             far_ends: FarEnds::new(node.settings.echo),
+            policers: PolicerSlots::new(node.policers.len()),
             node,
             events,
             sessions: Sessions::default(),
@@ -362,6 +366,7 @@ impl SessionService for Upf {
             .collect();
         self.release_meters(session.meters.values());
         self.release_counter(session.activity);
+        self.release_policers(session.rules.policers.values().copied());
         self.give_back(&session.leases);
         self.wheel.set(index.0, None);
         self.node.buffer_changed(BufferChange { session: index, discard: true });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::qos::PolicerSlot;
 use crate::rules::{
     BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdr,
     PdrId, Qer, QerId, Rejection, RuleId, SdfFilter, TrafficEndpoint, TrafficEndpointId, UpdateFar,
@@ -21,6 +22,8 @@ pub(crate) struct RuleSet {
     /// Bidirectional SDF filters by their SDF Filter ID, as they were last given.
     pub(crate) filters: BTreeMap<u32, SdfFilter>,
     pub(crate) endpoints: BTreeMap<TrafficEndpointId, TrafficEndpoint>,
+    /// What enforces the rates of the QERs that have any.
+    pub(crate) policers: BTreeMap<QerId, PolicerSlot>,
 }
 
 /// Most rules of each kind in a session.
@@ -114,10 +117,14 @@ impl RuleSet {
     fn update_qer(&mut self, update: &UpdateQer) -> Result<(), Rejection> {
         let qer =
             self.qers.get_mut(&update.id).ok_or_else(|| failure(RuleId::Qer(update.id), "is not there"))?;
+        set_some(&mut qer.correlation, update.correlation);
         set(&mut qer.gate, update.gate);
         set_some(&mut qer.mbr, update.mbr);
         set_some(&mut qer.gbr, update.gbr);
         set_some(&mut qer.qfi, update.qfi);
+        set(&mut qer.reflective, update.reflective);
+        set_some(&mut qer.paging_policy, update.paging_policy);
+        set_some(&mut qer.averaging_window, update.averaging_window);
         Ok(())
     }
 

@@ -115,8 +115,9 @@ mod tests {
     use crate::control::inactivity::Inactivity;
     use crate::rules::{
         ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters, FramedRoute, Gate,
-        Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi,
-        Pdr, PdrId, Qer, QerId, Qfi, SdfFilter, Teid, TrafficEndpointId, UeIpAddress, UeIpRole, UrrId,
+        Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval,
+        PagingPolicyIndicator, Pdi, Pdr, PdrId, Qer, QerCorrelationId, QerId, Qfi, SdfFilter, Teid,
+        TrafficEndpointId, UeIpAddress, UeIpRole, UrrId,
     };
 
     /// A session with something in every kind of field.
@@ -174,10 +175,14 @@ mod tests {
         };
         let qer = Qer {
             id: QerId(1),
+            correlation: Some(QerCorrelationId(u32::MAX)),
             gate: Gate { uplink: true, downlink: false },
             mbr: Some(BitRate { uplink_kbps: 1, downlink_kbps: 400_000_000 }),
-            gbr: None,
+            gbr: Some(BitRate { uplink_kbps: 0, downlink_kbps: 7 }),
             qfi: Some(Qfi(5)),
+            reflective: true,
+            paging_policy: Some(PagingPolicyIndicator(7)),
+            averaging_window: Some(Duration::from_millis(2000)),
         };
         kept.rules.add_pdr(pdr).unwrap();
         kept.rules.add_far(far).unwrap();

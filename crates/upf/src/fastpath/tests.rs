@@ -2,8 +2,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::node::{Instance, UdpChecksums};
+use crate::qos::{Enforcement, PolicerSlot};
 use crate::record::{EndpointId, Tunnel};
-use crate::rules::{AddressMatch, ApplyAction, FlowEnd, FramedRoute, Ipv6Prefix, PdrId, Qfi, SdfFilter};
+use crate::rules::{
+    AddressMatch, ApplyAction, FlowEnd, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
+};
 use crate::usage::UsageSlot;
 
 fn ip(text: &str) -> IpAddr {
@@ -25,10 +28,12 @@ fn node() -> Arc<Node> {
 const UE: UeAddresses = UeAddresses { ipv4: Some(Ipv4Addr::new(10, 60, 0, 7)), ipv6: None };
 
 /// A rule of one session, and what is different about it.
+#[derive(Clone, Copy)]
 struct Rule {
     direction: Direction,
     apply: ApplyAction,
     gate_open: bool,
+    qos: Enforcement,
     destination: Destination,
     usage: UsageSlots,
     qfis: Option<u64>,
@@ -37,19 +42,15 @@ struct Rule {
 
 impl Rule {
     fn downlink(node: &Node, peer: &str, local: u8) -> Self {
-        let shape = TunnelShape {
-            peer: ip(peer),
-            local: EndpointId(local),
-            qfi: Some(Qfi(9)),
-            container_uplink: false,
-            tos: 0xb8,
-        };
+        let shape =
+            TunnelShape { qfi: Some(Qfi(9)), tos: 0xb8, ..TunnelShape::plain(ip(peer), EndpointId(local)) };
         let mut usage = UsageSlots::default();
         assert!(usage.push(UsageSlot(3), false) && usage.push(UsageSlot(5), true));
         Self {
             direction: Direction::Downlink,
             apply: ApplyAction { forward: true, ..ApplyAction::default() },
             gate_open: true,
+            qos: Enforcement::default(),
             destination: Destination::Tunnel(node.tunnels.tunnel(shape, Teid(77))),
             usage,
             qfis: None,
@@ -71,6 +72,7 @@ impl Rule {
             pdr: PdrId(1),
             apply: self.apply,
             gate_open: self.gate_open,
+            qos: self.qos,
             destination: self.destination,
             usage: self.usage,
             buffer_suggested: None,
@@ -145,6 +147,46 @@ fn what_only_workers_can_do_does_not_fit() {
     assert!(Rule { usage, ..plain() }.translated(&node).is_some());
     assert!(usage.push(UsageSlot(7), false));
     assert_eq!(Rule { usage, ..plain() }.translated(&node), None, "four counters");
+}
+
+#[test]
+fn rates_and_rare_containers_are_the_workers_to_enforce() {
+    let node = node();
+    let mut usage = UsageSlots::default();
+    assert!(usage.push(UsageSlot(3), false));
+    for usage in [usage, Rule::uplink(&node).usage] {
+        let qos = Enforcement::of(PolicerSlot(1));
+        assert_eq!(Rule { qos, usage, ..Rule::uplink(&node) }.translated(&node), None);
+        assert!(Rule { usage, ..Rule::uplink(&node) }.translated(&node).is_some());
+    }
+    let down = Rule::downlink(&node, "10.3.0.2", 1);
+    let Destination::Tunnel(Tunnel { shape, teid, .. }) = down.destination else { unreachable!() };
+    let with = |shape| Rule { destination: Destination::Tunnel(node.tunnels.tunnel(shape, teid)), ..down };
+    assert_eq!(with(TunnelShape { reflective: true, ..shape }).translated(&node), None);
+    let ppi = Some(PagingPolicyIndicator(3));
+    assert_eq!(with(TunnelShape { paging_policy: ppi, ..shape }).translated(&node), None);
+}
+
+#[test]
+fn a_policer_folds_beside_two_counters() {
+    let node = node();
+    let qos = Enforcement::of(PolicerSlot(u32::MAX));
+    let rule = Rule { qos, ..Rule::downlink(&node, "10.3.0.2", 1) };
+    let record = rule.record();
+    assert_eq!(record.folded_policer(), Some(PolicerSlot(u32::MAX)));
+    let Rules::One(action) = record.rules(&node.tunnels) else { panic!("it does not fold") };
+    assert_eq!((action.qos, action.usage), (qos, rule.usage));
+    // With three counters there is no place left, and two policers have none anyway.
+    let mut usage = rule.usage;
+    assert!(usage.push(UsageSlot(6), false));
+    let mut two = qos;
+    assert!(two.push(PolicerSlot(2)));
+    for wide in [Rule { usage, ..rule }, Rule { qos: two, ..rule }] {
+        let record = wide.record();
+        assert_eq!(record.folded_policer(), None);
+        let Rules::Filtered([rule]) = record.rules(&node.tunnels) else { panic!("it folds") };
+        assert_eq!((rule.action.qos, rule.action.usage), (wide.qos, wide.usage));
+    }
 }
 
 #[test]

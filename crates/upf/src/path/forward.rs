@@ -167,6 +167,11 @@ impl Worker {
             self.buffer(record, action, arrival, frame, buffered_since, out);
             return None;
         }
+        if !self.is_within_rates(record, action) {
+            self.count(record, action, packet, true);
+            out.drop(arrival.port, frame, DropReason::MbrExceeded);
+            return None;
+        }
         match action.destination {
             Destination::Routed => match special.and_then(|special| special.local) {
                 Some(local) if arrival.origin == Origin::Port => {
@@ -185,10 +190,13 @@ impl Worker {
     }
 
     /// Moves the counters of an action: all for a packet that goes on, those before QoS enforcement for
-    /// one that does not.
+    /// one that does not. One that goes on takes from the token buckets.
     #[inline]
     pub(super) fn count(&mut self, record: &Record, action: &Action, packet: &Packet, dropped: bool) {
         let shared = self.node.settings.workers_share_sessions;
+        if !dropped {
+            self.spend(record, action, packet.total_len);
+        }
         for (slot, before_qos) in action.usage.iter() {
             if (!dropped || before_qos)
                 && self.node.usage.count(slot, record.direction(), packet.total_len as u64, shared)

@@ -22,6 +22,7 @@ mod mss;
 mod outer;
 mod oversize;
 mod parse;
+mod rate;
 mod read;
 mod relay;
 mod straight;
@@ -43,7 +44,6 @@ use self::read::{Arrived, Kind, Ports};
 use self::relay::Stored;
 use crate::node::{BufferChange, Node, WorkerEvent, WorkerOrder};
 use crate::record::{Record, SessionIndex, SessionKey};
-use crate::usage::UsageCounters;
 
 /// How often what waits too long is looked for.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -80,6 +80,8 @@ struct Worker {
     stored: Stored,
     /// Whether TCP SYNs are looked at.
     clamps_mss: bool,
+    /// When the worker's round began.
+    now: Instant,
 }
 
 impl Path {
@@ -102,6 +104,7 @@ impl Path {
             untold: Vec::new(),
             stored: Stored::default(),
             clamps_mss: settings.mss_clamp.is_some(),
+            now: Instant::now(),
             ports: Ports::new(settings),
             prepared: PreparedTunnels::default(),
             next_hops,
@@ -155,12 +158,15 @@ impl<'g> Group<'g> {
     }
 
     #[inline(never)]
-    fn resolve(&mut self, stages: Stages<'g, SessionKey, Record>, usage: &UsageCounters) {
+    fn resolve(&mut self, stages: Stages<'g, SessionKey, Record>, node: &Node) {
         for ((record, probe), arrived) in self.records.iter_mut().zip(&self.probes).zip(&self.arrivals) {
             if arrived.kind != Kind::Unusual {
                 *record = stages.resolve(*probe, &arrived.key);
                 if let Some(&slot) = record.and_then(|record: &Record| record.folded_usage().first()) {
-                    usage.prefetch(slot);
+                    node.usage.prefetch(slot);
+                }
+                if let Some(slot) = record.and_then(Record::folded_policer) {
+                    node.policers.prefetch(slot);
                 }
             }
         }
@@ -173,7 +179,10 @@ impl<'g> Group<'g> {
             if let Some(record) = record
                 && (quiet || !worker.may_overtake(record))
             {
-                *exit = worker.straight(record, arrived, frame);
+                *exit = match record.folded_policer() {
+                    None => worker.straight(record, arrived, frame),
+                    Some(slot) => worker.straight_within_rate(slot, record, arrived, frame),
+                };
             }
         }
     }
@@ -197,6 +206,7 @@ impl Function for Path {
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         let Self { node, reader, worker } = self;
+        worker.now = out.now();
         let guard = reader.pin();
         let stages = node.table.stages(&guard);
         worker.next_hops.refresh();
@@ -217,7 +227,7 @@ impl Function for Path {
                 group.probes.iter_mut().for_each(|probe| stages.probe(probe));
             }
             if let Some(group) = step.checked_sub(2).and_then(|number| groups[..in_use].get_mut(number)) {
-                group.resolve(stages, &node.usage);
+                group.resolve(stages, node);
             }
             if let Some(number) = step.checked_sub(3) {
                 let frames = frames(number);
@@ -246,6 +256,7 @@ impl Function for Path {
 
     fn tick(&mut self, out: &mut Output<'_>) {
         let Self { reader, worker, .. } = self;
+        worker.now = out.now();
         for order in worker.node.take_orders() {
             match order {
                 WorkerOrder::EndMarker(tunnel) => worker.end_marker(&tunnel, out),

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 
 use kaido_engine::{Frame, NextHop, NextHops, PortId, Resolution};
 use kaido_wire::{
-    Error, EtherType, EthernetRepr, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, PduSession, UdpRepr,
-    checksum, ethernet, gtpu, ipv4, ipv6, udp,
+    Error, EtherType, EthernetRepr, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, UdpRepr, checksum,
+    ethernet, gtpu, ipv4, ipv6, udp,
 };
 
 use super::emit::{Ends, HOPS, entropy_port, fill_checksum};
@@ -22,12 +22,15 @@ use crate::rules::Teid;
 const IP_AT: usize = ethernet::HEADER_LEN;
 const GTPU_PLAIN: usize = gtpu::HEADER_LEN;
 const GTPU_CONTAINER: usize = gtpu::HEADER_LEN + gtpu::OPTIONAL_LEN + 4;
+const GTPU_WITH_PPI: usize = GTPU_CONTAINER + 4;
 const V4_PLAIN: usize = IP_AT + ipv4::HEADER_LEN + udp::HEADER_LEN + GTPU_PLAIN;
 const V4_CONTAINER: usize = V4_PLAIN - GTPU_PLAIN + GTPU_CONTAINER;
 const V6_PLAIN: usize = IP_AT + ipv6::HEADER_LEN + udp::HEADER_LEN + GTPU_PLAIN;
 const V6_CONTAINER: usize = V6_PLAIN - GTPU_PLAIN + GTPU_CONTAINER;
+const V4_WITH_PPI: usize = V4_PLAIN - GTPU_PLAIN + GTPU_WITH_PPI;
+const V6_WITH_PPI: usize = V6_PLAIN - GTPU_PLAIN + GTPU_WITH_PPI;
 /// Room for the longest headers.
-const BYTES: usize = 80;
+const BYTES: usize = V6_WITH_PPI;
 
 /// The outer headers of a tunnel shape.
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +55,7 @@ impl OuterTemplate {
     /// [`Error::Version`] when its ends are of two families.
     pub(super) fn new(settings: &NodeSettings, shape: &TunnelShape) -> Result<Self, Error> {
         let ends = Ends { src: settings.endpoints[usize::from(shape.local.0)], dst: shape.peer };
-        let pdu_session = shape.qfi.map(|qfi| match shape.container_uplink {
-            false => PduSession::Downlink { qfi: qfi.0, rqi: false, ppi: None },
-            true => PduSession::Uplink { qfi: qfi.0 },
-        });
+        let pdu_session = shape.container();
         let mut template = Self {
             bytes: [0; BYTES],
             ends,
@@ -67,7 +67,7 @@ impl OuterTemplate {
             sum: 0,
         };
         let gtpu = GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(0, 0) };
-        let gtpu_len = if pdu_session.is_some() { GTPU_CONTAINER } else { GTPU_PLAIN };
+        let gtpu_len = gtpu.len();
         template.push(gtpu_len, |space| gtpu.emit(space))?;
         let ports = UdpRepr { src_port: gtpu::UDP_PORT, dst_port: gtpu::UDP_PORT, payload_len: 0 };
         template.push(udp::HEADER_LEN, |space| ports.emit(space))?;
@@ -107,7 +107,7 @@ impl OuterTemplate {
             }
             _ => return Err(Error::Version),
         }
-        #[allow(clippy::cast_possible_truncation)] // 8 or 16.
+        #[allow(clippy::cast_possible_truncation)] // 8, 16 or 20.
         let gtpu_len = gtpu_len as u8;
         template.gtpu_len = gtpu_len;
         template.push(ethernet::HEADER_LEN, |_| Ok(ethernet::HEADER_LEN))?;
@@ -164,16 +164,38 @@ impl OuterTemplate {
         keep: usize,
         finish: impl Fn(&mut [u8]) -> u16,
     ) -> Option<()> {
-        match (self.is_ipv4, self.has_container()) {
-            (true, true) => self.write_as::<V4_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish),
-            (true, false) => self.write_as::<V4_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
-            (false, true) => self.write_as::<V6_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish),
-            (false, false) => self.write_as::<V6_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
+        match (self.is_ipv4, usize::from(self.gtpu_len)) {
+            (true, GTPU_CONTAINER) => {
+                self.write_as::<V4_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish)
+            }
+            (true, GTPU_PLAIN) => self.write_as::<V4_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
+            (false, GTPU_CONTAINER) => {
+                self.write_as::<V6_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish)
+            }
+            (false, GTPU_PLAIN) => self.write_as::<V6_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
+            _ => self.write_with_ppi(teid, frame, front, keep, finish),
         }?;
         if self.checksum {
             self.fill_checksum(frame);
         }
         Some(())
+    }
+
+    /// As [`OuterTemplate::write`], of a container with a paging policy indicator.
+    #[cold]
+    #[inline(never)]
+    fn write_with_ppi(
+        &self,
+        teid: Teid,
+        frame: &mut Frame,
+        front: usize,
+        keep: usize,
+        finish: impl Fn(&mut [u8]) -> u16,
+    ) -> Option<()> {
+        match self.is_ipv4 {
+            true => self.write_as::<V4_WITH_PPI, GTPU_WITH_PPI>(teid, frame, front, keep, finish),
+            false => self.write_as::<V6_WITH_PPI, GTPU_WITH_PPI>(teid, frame, front, keep, finish),
+        }
     }
 
     /// As [`OuterTemplate::write`], for headers of `LEN` octets of which `GTPU` are GTP-U's.
@@ -209,11 +231,6 @@ impl OuterTemplate {
         headers[gtpu_at + 2..gtpu_at + 4].copy_from_slice(&(udp_len - 16).to_be_bytes());
         headers[gtpu_at + 4..gtpu_at + 8].copy_from_slice(&teid.0.to_be_bytes());
         Some(())
-    }
-
-    #[inline(always)]
-    fn has_container(&self) -> bool {
-        usize::from(self.gtpu_len) == GTPU_CONTAINER
     }
 
     #[cold]

@@ -353,6 +353,13 @@ pub(super) fn usual_ipv6(header: &[u8; ipv6::HEADER_LEN], available: usize) -> O
     (header[0] >> 4 == 6 && plain && total > 40 && usize::from(total) <= available).then_some(total)
 }
 
+/// The length that a packet of the usual shape has by its header.
+#[inline]
+pub(super) fn user_packet_len(packet: &[u8]) -> Option<u16> {
+    let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+    if header[0] >> 4 == 4 { Some(be16(header, 2)) } else { be16(header, 4).checked_add(40) }
+}
+
 #[inline(always)]
 pub(super) fn be16(octets: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([octets[at], octets[at + 1]])

@@ -91,11 +91,8 @@ impl Stored {
             return self.clone();
         }
         let mut chain = Self::default();
-        if let Some(qfi) = shape.qfi {
-            chain.push_container(match shape.container_uplink {
-                true => PduSession::Uplink { qfi: qfi.0 },
-                false => PduSession::Downlink { qfi: qfi.0, rqi: false, ppi: None },
-            });
+        if let Some(container) = shape.container() {
+            chain.push_container(container);
         }
         for extension in Extensions::new(self.first, &self.chain).map_while(Result::ok) {
             if extension.kind != extension_type::PDU_SESSION_CONTAINER {
@@ -155,7 +152,7 @@ mod tests {
 
     fn shape(qfi: Option<u8>) -> TunnelShape {
         let peer = IpAddr::from([10, 0, 0, 1]);
-        TunnelShape { peer, local: EndpointId(0), qfi: qfi.map(Qfi), container_uplink: true, tos: 0 }
+        TunnelShape { qfi: qfi.map(Qfi), container_uplink: true, ..TunnelShape::plain(peer, EndpointId(0)) }
     }
 
     /// Service class indicator (00), UDP port (01), container (10), PDCP PDU number (11).

@@ -28,7 +28,7 @@ pub use path::{PathChange, PathEvent};
 pub use pdr::{
     ChooseOr, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, UeIpAddress, UeIpRole, UpdatePdr,
 };
-pub use qer::{BitRate, Gate, Qer, UpdateQer};
+pub use qer::{BitRate, Gate, PagingPolicyIndicator, Qer, QerCorrelationId, UpdateQer};
 pub use request::{
     Cause, CreatedPdr, Deleted, Established, Establishment, FSeid, Modification, Modified, Rejection,
     SessionEvent, SessionService,

@@ -1,0 +1,20 @@
+//! `[qos]`: rates.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::unplaced;
+
+/// Enforcement of rates.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct QosConfig {
+    /// Burst of a rate without averaging window, in milliseconds at that rate.
+    pub(crate) burst_ms: Spanned<u32>,
+}
+
+impl Default for QosConfig {
+    fn default() -> Self {
+        Self { burst_ms: unplaced(10) }
+    }
+}

@@ -1,0 +1,51 @@
+//! Rates on both ways through the path.
+
+use kaido_engine::{Frame, PortId};
+use kaido_table::Ticks;
+
+use super::Worker;
+use super::read::{Arrived, user_packet_len};
+use crate::qos::PolicerSlot;
+use crate::record::{Action, Record};
+
+impl Worker {
+    /// The moment of the worker's round on the token buckets' clock.
+    #[inline]
+    pub(super) fn ticks(&self) -> Ticks {
+        self.node.policers.ticks(self.now)
+    }
+
+    /// As [`Worker::straight`], for a record with a rate. What that refuses, the careful way drops.
+    #[inline(never)]
+    pub(super) fn straight_within_rate(
+        &mut self,
+        slot: PolicerSlot,
+        record: &Record,
+        arrived: &Arrived,
+        frame: &mut Frame,
+    ) -> Option<PortId> {
+        let (direction, now) = (record.direction(), self.ticks());
+        if !self.node.policers.admits(slot, direction, now) {
+            return None;
+        }
+        let octets = user_packet_len(frame.data().get(usize::from(arrived.offset)..)?)?;
+        let to = self.straight(record, arrived, frame)?;
+        let shared = self.node.settings.workers_share_sessions;
+        self.node.policers.take(slot, direction, now, octets.into(), shared);
+        Some(to)
+    }
+
+    /// Whether every rate that a packet is held to lets it pass now.
+    pub(super) fn is_within_rates(&self, record: &Record, action: &Action) -> bool {
+        action.qos.is_none() || action.qos.admits(&self.node.policers, record.direction(), self.ticks())
+    }
+
+    /// Takes from every rate what a packet of `octets` costs that went on.
+    pub(super) fn spend(&self, record: &Record, action: &Action, octets: usize) {
+        if !action.qos.is_none() {
+            let shared = self.node.settings.workers_share_sessions;
+            let (policers, now) = (&self.node.policers, self.ticks());
+            action.qos.take(policers, record.direction(), now, octets as u64, shared);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The token buckets of all QERs, by number.
+
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use kaido_table::{Region, RegionError, Ticks, TokenBucket};
+use serde::{Deserialize, Serialize};
+
+use crate::record::Direction;
+use crate::rules::BitRate;
+
+/// Depth of a bucket without an averaging window, as a time at its rate: in no second does more than the rate and one
+/// hundredth of it pass, and one packet. Longer than a worker is away from its ports, so that packets which come
+/// together for that reason alone are not dropped.
+pub const WINDOW_DEFAULT: Duration = Duration::from_millis(10);
+/// The shortest averaging window that is kept to; a shorter one is taken for this.
+pub const WINDOW_MIN: Duration = Duration::from_millis(1);
+/// The longest averaging window that is kept to; five times what 5QIs have by default (TS 23.501 5.7.3.6).
+pub const WINDOW_MAX: Duration = Duration::from_secs(10);
+
+/// The place of a QER's token buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PolicerSlot(pub u32);
+
+/// One cache line: a bucket for each direction.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Cell {
+    uplink: TokenBucket,
+    downlink: TokenBucket,
+}
+
+const _: () = assert!(size_of::<Cell>() == 64);
+
+impl Cell {
+    #[inline]
+    fn bucket(&self, direction: Direction) -> &TokenBucket {
+        match direction {
+            Direction::Uplink => &self.uplink,
+            Direction::Downlink => &self.downlink,
+        }
+    }
+}
+
+/// All token buckets of the node, and the clock that they go by.
+#[derive(Debug)]
+pub struct Policers {
+    cells: NonNull<Cell>,
+    len: u32,
+    began: Instant,
+    _region: Region,
+}
+
+// SAFETY: the cells are made of atomics, and lie in memory that lives as long as this value.
+unsafe impl Send for Policers {}
+// SAFETY: as above.
+unsafe impl Sync for Policers {}
+
+impl Policers {
+    /// Room for the buckets of `len` QERs, which costs memory only where it is used.
+    ///
+    /// # Errors
+    /// [`RegionError`] when there is not so much.
+    pub fn new(len: u32) -> Result<Self, RegionError> {
+        let region = Region::sparse(len as usize * size_of::<Cell>())?;
+        Ok(Self { cells: region.base().cast(), len, began: Instant::now(), _region: region })
+    }
+
+    /// How many QERs there is room for.
+    #[allow(clippy::len_without_is_empty)] // Room, which is never none.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// A moment on the buckets' clock.
+    #[inline]
+    pub fn ticks(&self, now: Instant) -> Ticks {
+        Ticks::after(now.saturating_duration_since(self.began))
+    }
+
+    #[inline]
+    fn cell(&self, slot: PolicerSlot) -> &Cell {
+        assert!(slot.0 < self.len, "policer slot out of range");
+        // SAFETY: the slot is in range; the memory is aligned and lives as long as this value; it was zeroed, and any
+        // words are valid cells; cells are only ever shared, and made of atomics.
+        unsafe { self.cells.add(slot.0 as usize).as_ref() }
+    }
+
+    /// Brings a QER's buckets into the cache, ahead of [`Policers::admits`].
+    #[inline]
+    pub fn prefetch(&self, slot: PolicerSlot) {
+        kaido_table::prefetch(self.cell(slot));
+    }
+
+    /// Sets both rates, zero for no limit, and the window that they are averaged over. What was taken stays taken.
+    pub fn set(&self, slot: PolicerSlot, rate: BitRate, window: Duration) {
+        let cell = self.cell(slot);
+        let window = window.clamp(WINDOW_MIN, WINDOW_MAX);
+        cell.uplink.set(rate.uplink_kbps.saturating_mul(1000), window);
+        cell.downlink.set(rate.downlink_kbps.saturating_mul(1000), window);
+    }
+
+    /// Whether a packet may pass; takes nothing.
+    #[inline]
+    pub fn admits(&self, slot: PolicerSlot, direction: Direction, now: Ticks) -> bool {
+        self.cell(slot).bucket(direction).admits(now)
+    }
+
+    /// Takes what a packet costs that passes. `shared` says that others may do so at this moment.
+    #[inline]
+    pub fn take(&self, slot: PolicerSlot, direction: Direction, now: Ticks, bytes: u64, shared: bool) {
+        self.cell(slot).bucket(direction).take(now, bytes, shared);
+    }
+
+    /// Clears the buckets for their next owner. No worker may still hold a record that names them.
+    pub fn clear(&self, slot: PolicerSlot) {
+        let cell = self.cell(slot);
+        cell.uplink.clear();
+        cell.downlink.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directions_and_slots_are_apart() {
+        let policers = Policers::new(3).unwrap();
+        let now = policers.ticks(Instant::now());
+        let (slot, other) = (PolicerSlot(2), PolicerSlot(1));
+        policers.set(slot, BitRate { uplink_kbps: 8, downlink_kbps: 0 }, WINDOW_DEFAULT);
+        policers.set(other, BitRate { uplink_kbps: 8, downlink_kbps: 8 }, WINDOW_DEFAULT);
+        policers.take(slot, Direction::Uplink, now, 1000, true);
+        policers.take(slot, Direction::Downlink, now, 1000, true);
+        assert!(!policers.admits(slot, Direction::Uplink, now));
+        assert!(policers.admits(slot, Direction::Downlink, now), "zero is no limit");
+        assert!(
+            policers.admits(other, Direction::Uplink, now)
+                && policers.admits(other, Direction::Downlink, now)
+        );
+        policers.clear(slot);
+        assert!(policers.admits(slot, Direction::Uplink, now));
+    }
+
+    #[test]
+    fn windows_are_kept_within_bounds() {
+        let policers = Policers::new(1).unwrap();
+        let (slot, now) = (PolicerSlot(0), policers.ticks(Instant::now()));
+        let rate = BitRate { uplink_kbps: 8000, downlink_kbps: 8000 };
+        for (window, packets) in
+            [(Duration::ZERO, 1), (Duration::from_secs(2), 2000), (Duration::MAX, 10_000)]
+        {
+            policers.clear(slot);
+            policers.set(slot, rate, window);
+            let mut passed = 0;
+            while policers.admits(slot, Direction::Uplink, now) {
+                policers.take(slot, Direction::Uplink, now, 1000, false);
+                passed += 1;
+            }
+            assert_eq!(passed, packets, "{window:?}");
+        }
+    }
+}
