@@ -15,9 +15,9 @@ use kaido_upf::path::Path;
 use kaido_upf::record::{InstanceId, Record, SessionKey};
 use kaido_upf::rules::{
     ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Interface,
-    LocalFTeid, MeasurementMethod, Modification, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId,
-    Qer, QerId, Qfi, ReportingTriggers, Seid, SessionService, Teid, UeIpAddress, UeIpRole, UpdateFar,
-    UpdateForwardingParameters, Urr, UrrId,
+    LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, OuterHeaderCreation,
+    OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi, ReportingTriggers, Seid, SessionService, Teid,
+    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, Urr, UrrId,
 };
 
 use crate::BenchError;
@@ -186,12 +186,8 @@ fn establishment(session: u32) -> Establishment {
             id: UrrId(1),
             method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },
             triggers: ReportingTriggers::default(),
-            measurement_period: None,
-            volume_threshold: None,
-            volume_quota: None,
-            inactive: false,
-            count_packets: true,
-            before_qos: false,
+            information: MeasurementInformation { count_packets: true, ..MeasurementInformation::default() },
+            ..Urr::default()
         }],
         ..Establishment::default()
     }

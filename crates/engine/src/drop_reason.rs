@@ -70,6 +70,8 @@ drop_reasons! {
     GateClosed = "gate_closed",
     /// A bit rate of a QER is used up.
     MbrExceeded = "mbr_exceeded",
+    /// A quota of a URR is used up.
+    QuotaExhausted = "quota_exhausted",
     /// The FAR says drop.
     FarDrop = "far_drop",
     /// The session buffers and its buffer, or the node's, is full.

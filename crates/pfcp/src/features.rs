@@ -26,6 +26,8 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 6, bit: 1, done: |features| features.sends_end_markers },
     // PDIU: traffic endpoints.
     UpFeature { octet: 6, bit: 2, done: |_| true },
+    // QUOAC: a FAR for the time when a quota is used up.
+    UpFeature { octet: 6, bit: 4, done: |_| true },
     // FRRT: framed routes.
     UpFeature { octet: 6, bit: 6, done: |_| true },
     // EPFAR: all usage is reported before an association is released (5.18).
@@ -42,6 +44,10 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 7, bit: 7, done: |_| true },
     // MPAS: an association for each SMF of a set, and sessions taken over among them (5.22.3).
     UpFeature { octet: 8, bit: 1, done: |_| true },
+    // VTIME: quotas are valid for a time.
+    UpFeature { octet: 8, bit: 3, done: |_| true },
+    // NORP: a number of reports.
+    UpFeature { octet: 8, bit: 4, done: |_| true },
     // RESPS: reports of sets of sessions go to another SMF on demand (7.4.7).
     UpFeature { octet: 10, bit: 6, done: |_| true },
 ];

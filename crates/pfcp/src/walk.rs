@@ -155,6 +155,7 @@ fn is_group(kind: u16) -> bool {
             | T::UpdateTrafficEndpoint
             | T::RemoveTrafficEndpoint
             | T::CreatedTrafficEndpoint
+            | T::AdditionalMonitoringTime
             | T::UsageReportWithinSessionModificationResponse
             | T::UsageReportWithinSessionDeletionResponse
             | T::UsageReportWithinSessionReportRequest

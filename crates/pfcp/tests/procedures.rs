@@ -10,9 +10,9 @@ use kaido_pfcp::{
     Config, Discard, Endpoint, Features, Limits, Moment, MsgType, PeerPort, SessionTemplate, Smf, SmfEvent,
 };
 use kaido_upf::rules::{
-    BitRate, FSeid, FTeid, LocalFTeid, MeasurementMethod, Modification, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrId, Qfi, ReportingTriggers, Seid, SessionEvent, Teid, Urr, UrrId,
-    UsageReportTrigger, VolumeThreshold,
+    BitRate, FSeid, FTeid, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification,
+    OuterHeaderCreation, OuterHeaderRemoval, PdrId, Qfi, ReportingTriggers, Seid, SessionEvent, Teid, Urr,
+    UrrId, UsageReportTrigger, VolumeThreshold,
 };
 use rig::{
     Reply, SMF, STRANGER, Scripted, UPF, ask, associated, config, cp_f_seid, endpoint, exchange, ie, message,
@@ -29,10 +29,12 @@ fn urr(id: u32) -> Urr {
         triggers: ReportingTriggers::PERIO.union(ReportingTriggers::VOLTH),
         measurement_period: Some(Duration::from_secs(30)),
         volume_threshold: Some(VolumeThreshold { total: Some(1 << 30), uplink: None, downlink: None }),
-        volume_quota: None,
-        inactive: false,
-        count_packets: true,
-        before_qos: true,
+        information: MeasurementInformation {
+            count_packets: true,
+            before_qos: true,
+            ..MeasurementInformation::default()
+        },
+        ..Urr::default()
     }
 }
 
@@ -81,11 +83,12 @@ fn pair_with_session() -> (Smf, Endpoint<Scripted>, Moment, Seid) {
 fn features_are_advertised_as_they_are() {
     let (mut upf, now) = associated();
     let reply = ask(&mut upf, now, &setup(2));
-    // FTUP; EMPU, PDIU, FRRT, EPFAR; UEIP, SSET, MNOP, MTE, BUNDL; MPAS; RESPS. Not IP6PL: prefixes other than /64 are refused.
-    assert_eq!(reply.value(43), Some(&[0x10, 0xa3, 0x7c, 1, 0, 0x20][..]));
+    // FTUP; EMPU, PDIU, QUOAC, FRRT, EPFAR; UEIP, SSET, MNOP, MTE, BUNDL; MPAS, VTIME, NORP;
+    // RESPS. Not IP6PL: prefixes other than /64 are refused.
+    assert_eq!(reply.value(43), Some(&[0x10, 0xab, 0x7c, 0x0d, 0, 0x20][..]));
     let plain = Config { features: Features::default(), ..config() };
     let mut upf = Endpoint::new(plain, Scripted::default(), now);
-    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0, 0xa2, 0x78, 1, 0, 0x20][..]));
+    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0, 0xaa, 0x78, 0x0d, 0, 0x20][..]));
     let pdi = |inner: Vec<u8>| {
         let mut parts = rig::pdr_parts(1, 1);
         parts[2].1 = [ie(20, &[0]), inner].concat();

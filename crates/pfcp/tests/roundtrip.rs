@@ -7,13 +7,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    AddressMatch, ApplyAction, BarId, BitRate, BufferingRule, ChooseOr, Establishment, FSeid, FTeid, Far,
-    FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid,
-    MeasurementMethod, Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval,
-    PagingPolicyIndicator, Pdi, Pdr, PdrId, Qer, QerCorrelationId, QerId, Qfi, ReportingTriggers, SdfFilter,
-    Seid, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar,
-    UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId,
-    VolumeThreshold,
+    AddressMatch, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr, Establishment, FSeid, FTeid,
+    Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid,
+    MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
+    OuterHeaderCreation, OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId, Qer, QerCorrelationId,
+    QerId, Qfi, ReportingTriggers, SdfFilter, Seid, Teid, TimeQuotaMechanism, TrafficEndpoint,
+    TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -218,21 +218,69 @@ fn qer(id: u32) -> impl Strategy<Value = Qer> {
     )
 }
 
-fn urr(id: u32) -> impl Strategy<Value = Urr> {
-    let method = any::<(bool, bool)>();
-    let method = method.prop_map(|(duration, event)| MeasurementMethod { duration, volume: true, event });
-    let rest = (any::<[u8; 3]>(), 1u64..1 << 32, volume(), of(volume()), any::<(bool, bool, bool)>());
-    (method, rest).prop_map(move |(method, (triggers, period, threshold, volume_quota, flags))| Urr {
-        id: UrrId(id),
-        method,
-        triggers: ReportingTriggers::from_octets(triggers),
-        measurement_period: Some(Duration::from_secs(period)),
-        volume_threshold: Some(threshold),
-        volume_quota,
-        inactive: flags.0,
-        count_packets: flags.1,
-        before_qos: flags.2,
+fn period() -> impl Strategy<Value = Duration> {
+    (1u64..1 << 32).prop_map(Duration::from_secs)
+}
+
+fn monitoring_time() -> impl Strategy<Value = MonitoringTime> {
+    let at = (1_700_000_000u64..1_900_000_000).prop_map(|at| std::time::UNIX_EPOCH + Duration::from_secs(at));
+    let thresholds = (of(volume()), of(period()), of(any::<u32>()));
+    let quotas = (of(volume()), of(period()), of(any::<u32>()));
+    (at, thresholds, quotas).prop_map(|(at, thresholds, quotas)| MonitoringTime {
+        at,
+        volume_threshold: thresholds.0,
+        time_threshold: thresholds.1,
+        event_threshold: thresholds.2,
+        volume_quota: quotas.0,
+        time_quota: quotas.1,
+        event_quota: quotas.2,
     })
+}
+
+fn information() -> impl Strategy<Value = MeasurementInformation> {
+    any::<[bool; 5]>().prop_map(|flags| MeasurementInformation {
+        before_qos: flags[0],
+        inactive: flags[1],
+        reduced_application: flags[2],
+        immediate_time: flags[3],
+        count_packets: flags[4],
+    })
+}
+
+prop_compose! {
+    fn urr(id: u32)(
+        (duration, event) in any::<(bool, bool)>(), triggers in any::<[u8; 3]>(), information in information(),
+        periods in (period(), period(), period()), optional in (of(period()), of(period()), of(period())),
+        (threshold, quota) in (volume(), of(volume())), events in (any::<u32>(), of(any::<u32>())),
+        mechanism in of((any::<bool>(), period())), mut times in proptest::collection::vec(monitoring_time(), 0..4),
+        linked in proptest::collection::vec(any::<u32>().prop_map(UrrId), 1..4), far in of(any::<u32>()),
+        number_of_reports in of(any::<u16>()),
+    ) -> Urr {
+        times.sort_by_key(|time| time.at);
+        Urr {
+            id: UrrId(id),
+            method: MeasurementMethod { duration, volume: true, event },
+            // All but DROTH.
+            triggers: ReportingTriggers::from_octets([triggers[0] & 0xbf, triggers[1], triggers[2]]),
+            measurement_period: Some(periods.0),
+            volume_threshold: Some(threshold),
+            volume_quota: quota,
+            time_threshold: Some(periods.1),
+            time_quota: optional.0,
+            event_threshold: Some(events.0),
+            event_quota: events.1,
+            quota_holding_time: Some(periods.2),
+            quota_validity_time: optional.1,
+            inactivity_detection_time: optional.2,
+            time_quota_mechanism: mechanism
+                .map(|(continuous, interval)| TimeQuotaMechanism { continuous, interval }),
+            monitoring_times: times,
+            linked,
+            quota_far: far.map(FarId),
+            number_of_reports,
+            information,
+        }
+    }
 }
 
 fn pdr(id: u16) -> impl Strategy<Value = Pdr> {
@@ -325,13 +373,9 @@ prop_compose! {
                 averaging_window: qer.averaging_window,
             }],
             update_urrs: vec![UpdateUrr {
-                id: urr.id,
-                method: Some(urr.method),
-                triggers: Some(urr.triggers),
-                measurement_period: urr.measurement_period,
-                volume_threshold: urr.volume_threshold,
-                volume_quota: urr.volume_quota,
-                information: Some((urr.inactive, urr.count_packets, urr.before_qos)),
+                volume_quota: if flags.0 { Change::Remove } else { urr.volume_quota.into() },
+                linked: Some(if flags.1 { Vec::new() } else { urr.linked.clone() }),
+                ..UpdateUrr::whole(&urr)
             }],
             remove_traffic_endpoints: vec![TrafficEndpointId(7)],
             update_traffic_endpoints: vec![UpdateTrafficEndpoint {
@@ -343,6 +387,7 @@ prop_compose! {
                 qfis: (!endpoints.1.qfis.is_empty()).then_some(endpoints.1.qfis),
             }],
             create_traffic_endpoints: vec![endpoints.0],
+            query_reference: flags.1.then_some(5),
             remove_fars: vec![FarId(5)],
             remove_qers: vec![QerId(6)],
             remove_bars: vec![BarId(2)],

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use kaido_pfcp::{Config, Endpoint, SessionTemplate};
 use kaido_upf::rules::{
-    AddressMatch, BarId, BitRate, BufferingRule, FlowEnd, Ipv6Prefix, LocalFTeid, MeasurementMethod,
-    Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PdrId, QerId, Qfi,
-    ReportingTriggers, SdfFilter, Seid, SessionEvent, Teid, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
-    UsageReportTrigger, VolumeThreshold,
+    AddressMatch, BarId, BitRate, BufferingRule, Change, FarId, FlowEnd, Ipv6Prefix, LocalFTeid,
+    MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
+    OuterHeaderCreation, OuterHeaderRemoval, Part, PdrId, QerId, Qfi, ReportingTriggers, SdfFilter, Seid,
+    SessionEvent, Teid, TimeQuotaMechanism, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReportTrigger,
+    VolumeThreshold,
 };
 use rig::{SMF, Scripted, UPF, ask, config, exchange, fqdn, group, ie, message, setup, smf, usage};
 
@@ -57,6 +58,18 @@ impl Capture {
     }
 }
 
+fn monitoring_time(hours: u64) -> MonitoringTime {
+    MonitoringTime {
+        at: std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + 3600 * hours),
+        volume_threshold: Some(VolumeThreshold { total: Some(1), uplink: None, downlink: None }),
+        time_threshold: Some(Duration::from_secs(2)),
+        event_threshold: Some(3),
+        volume_quota: Some(VolumeThreshold { total: Some(4), uplink: None, downlink: None }),
+        time_quota: Some(Duration::from_secs(5)),
+        event_quota: Some(6),
+    }
+}
+
 fn template() -> SessionTemplate {
     let urr = |id: u32| Urr {
         id: UrrId(id),
@@ -65,9 +78,26 @@ fn template() -> SessionTemplate {
         measurement_period: Some(Duration::from_secs(30)),
         volume_threshold: Some(VolumeThreshold { total: Some(1 << 30), uplink: Some(7), downlink: Some(8) }),
         volume_quota: Some(VolumeThreshold { total: None, uplink: None, downlink: Some(9) }),
-        inactive: false,
-        count_packets: true,
-        before_qos: true,
+        time_threshold: Some(Duration::from_secs(5)),
+        time_quota: Some(Duration::from_secs(6)),
+        event_threshold: Some(7),
+        event_quota: Some(8),
+        quota_holding_time: Some(Duration::from_secs(9)),
+        quota_validity_time: Some(Duration::from_secs(10)),
+        inactivity_detection_time: Some(Duration::from_secs(11)),
+        time_quota_mechanism: Some(TimeQuotaMechanism {
+            continuous: true,
+            interval: Duration::from_secs(12),
+        }),
+        monitoring_times: vec![monitoring_time(1), monitoring_time(2)],
+        linked: vec![UrrId(9)],
+        quota_far: Some(FarId(1)),
+        number_of_reports: Some(13),
+        information: MeasurementInformation {
+            count_packets: true,
+            before_qos: true,
+            ..MeasurementInformation::default()
+        },
     };
     let rate = BitRate { uplink_kbps: 1_000_000, downlink_kbps: 200_000 };
     SessionTemplate {
@@ -117,7 +147,13 @@ fn modifications() -> Vec<Modification> {
             update_qers: vec![UpdateQer { id: QerId(1), gate, ..UpdateQer::default() }],
             update_urrs: vec![UpdateUrr {
                 id: UrrId(1),
-                information: Some((true, false, true)),
+                information: Some(MeasurementInformation {
+                    inactive: true,
+                    before_qos: true,
+                    ..MeasurementInformation::default()
+                }),
+                volume_quota: Change::Remove,
+                linked: Some(vec![UrrId(2)]),
                 ..UpdateUrr::default()
             }],
             create_bars: vec![bar],
@@ -157,9 +193,15 @@ fn conversation(capture: &mut Capture) {
     let plain = kaido_upf::rules::UsageReport {
         with_packets: false,
         duration: None,
+        first_packet: Some(now.wall),
+        part: Some(Part::After),
+        event_times: vec![now.wall],
+        query_reference: Some(7),
         ..usage(2, 4, UsageReportTrigger::VOLTH.union(UsageReportTrigger::VOLQU), now.wall)
     };
-    let reports = vec![usage(1, 3, UsageReportTrigger::PERIO, now.wall), plain];
+    let start =
+        kaido_upf::rules::UsageReport::new(UrrId(3), 0, UsageReportTrigger::START, now.wall, now.wall);
+    let reports = vec![usage(1, 3, UsageReportTrigger::PERIO, now.wall), plain, start];
     upf.service_mut().events.extend([
         SessionEvent::Usage { seid: up, reports },
         SessionEvent::DownlinkData { seid: up, pdr_id: PdrId(2) },

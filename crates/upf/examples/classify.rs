@@ -52,6 +52,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
             usage: UsageSlots::default(),
             buffer_suggested: None,
         },
+        on_quota: Box::new([]),
     })
 }
 

@@ -139,7 +139,7 @@ impl KernelRecord {
     pub fn of(record: &Record, node: &Node) -> Option<Self> {
         let (qfis, action) = match record.rules(&node.tunnels) {
             Rules::One(action) => (None, action),
-            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, framed: _, action, special: None }])
+            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, action, special: None, .. }])
                 if sdf.is_empty() =>
             {
                 (*qfis, *action)
@@ -163,7 +163,8 @@ impl KernelRecord {
             direction: record.direction(),
             qfis,
             ue,
-            usage: Some(action.usage).filter(|usage| usage.len() <= KERNEL_USAGE_MAX)?,
+            usage: Some(action.usage)
+                .filter(|usage| usage.len() <= KERNEL_USAGE_MAX && !usage.has_quotas())?,
             destination: destination(&action, record.direction(), &node.settings)?,
         })
     }

@@ -202,6 +202,8 @@ pub struct UsageSlots {
     len: u8,
     /// Bit n: slot n counts before QoS enforcement, dropped packets included (MBQE).
     before_qos: u8,
+    /// Bit n: what slot n counts stops when a quota is used up.
+    quotas: u8,
 }
 
 impl UsageSlots {
@@ -213,15 +215,29 @@ impl UsageSlots {
 
     /// Adds a counter; `false` when there is no room.
     #[must_use]
-    pub fn push(&mut self, slot: UsageSlot, before_qos: bool) -> bool {
+    pub fn push(&mut self, slot: UsageSlot, before_qos: bool, quota: bool) -> bool {
         let at = usize::from(self.len);
         if at == USAGE_SLOTS_MAX {
             return false;
         }
         self.slots[at] = slot.0;
         self.before_qos |= u8::from(before_qos) << at;
+        self.quotas |= u8::from(quota) << at;
         self.len += 1;
         true
+    }
+
+    /// Whether any counter has a quota.
+    #[inline]
+    pub fn has_quotas(&self) -> bool {
+        self.quotas != 0
+    }
+
+    /// The counters with a quota.
+    #[inline]
+    pub fn with_quota(&self) -> impl Iterator<Item = UsageSlot> + '_ {
+        let all = self.slots[..usize::from(self.len)].iter().enumerate();
+        all.filter(|(at, _)| self.quotas >> at & 1 != 0).map(|(_, &slot)| UsageSlot(slot))
     }
 
     /// Every counter, and whether it counts before QoS enforcement.
@@ -287,12 +303,23 @@ pub struct FilteredRule {
     pub action: Action,
     /// What is asked for beside it, by few rules.
     pub special: Option<Box<Special>>,
+    /// What is done instead when a quota is used up for which there is a FAR.
+    pub on_quota: Box<[QuotaAction]>,
 }
 
 impl FilteredRule {
     fn needs_ports(&self) -> bool {
         self.sdf.iter().any(|sdf| !(sdf.remote.ports.is_empty() && sdf.local.ports.is_empty()))
     }
+}
+
+/// What becomes of packets when a quota is used up (FAR ID for Quota Action, TS 29.244 7.5.2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaAction {
+    /// The counter with the quota.
+    pub slot: UsageSlot,
+    /// What is done, which that counter does not count.
+    pub action: Action,
 }
 
 /// The rules of a record, as [`Record::rules`] shows them.
@@ -391,7 +418,8 @@ pub struct Record {
     teid: Teid,
     shape: ShapeId,
     buffer_suggested: u8,
-    /// Bits 0 and 1: how many counters; bits 2 to 4: which of them count before QoS enforcement.
+    /// Bits 0 and 1: how many counters; bits 2 to 4: which of them count before QoS enforcement;
+    /// bits 5 to 7: which of them have a quota.
     usage_bits: u8,
 }
 
@@ -407,9 +435,11 @@ impl Record {
         rules: Vec<FilteredRule>,
     ) -> Self {
         let framed = if direction == Direction::Uplink { framed } else { &[] };
-        if let [FilteredRule { qfis: None, sdf, ue: None, framed: _, action, special: None }] = &rules[..]
+        if let [FilteredRule { qfis: None, sdf, ue: None, framed: _, action, special: None, on_quota }] =
+            &rules[..]
             && sdf.is_empty()
             && framed.is_empty()
+            && on_quota.is_empty()
             && let Some(folded) = Self::fold(session, direction, ue, action)
         {
             return folded;
@@ -472,7 +502,8 @@ impl Record {
         for (at, (slot, before_qos)) in action.usage.iter().enumerate() {
             *record.usage.get_mut(at)? = slot;
             record.usage_bits += 1;
-            record.usage_bits |= u8::from(before_qos) << (2 + at);
+            record.usage_bits |=
+                u8::from(before_qos) << (2 + at) | (action.usage.quotas >> at & 1) << (5 + at);
         }
         record.buffer_suggested = action.buffer_suggested.unwrap_or(0);
         if !action.qos.is_none() {
@@ -521,6 +552,12 @@ impl Record {
     #[inline]
     pub(crate) fn folded_usage(&self) -> &[UsageSlot] {
         &self.usage[..usize::from(self.usage_bits & 3).min(FOLDED_USAGE_MAX)]
+    }
+
+    /// Whether a counter of a record that holds its action itself has a quota.
+    #[inline(always)]
+    pub(crate) fn has_folded_quotas(&self) -> bool {
+        self.usage_bits >> 5 != 0
     }
 
     /// Whether ports decide which of its rules a packet matches.
@@ -596,7 +633,8 @@ impl Record {
         let mut usage = UsageSlots::default();
         for (at, &slot) in self.folded_usage().iter().enumerate() {
             // A record folds fewer counters than there is room for.
-            let _ = usage.push(slot, self.usage_bits >> (2 + at) & 1 != 0);
+            let before_qos = self.usage_bits >> (2 + at) & 1 != 0;
+            let _ = usage.push(slot, before_qos, self.usage_bits >> (5 + at) & 1 != 0);
         }
         let tunnel = self.folded_tunnel().and_then(|(id, teid)| {
             Some(Destination::Tunnel(Tunnel { shape: *tunnels.shape(id)?, id: Some(id), teid }))

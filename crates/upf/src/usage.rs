@@ -4,6 +4,7 @@
 //! rules, so nothing is lost when a record is replaced. Counts only grow; a report is a difference.
 
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kaido_table::{Region, RegionError};
@@ -19,7 +20,7 @@ pub struct UsageSlot(pub u32);
 /// No limit set.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// One cache line: four counts, the three counts at which a report is due, and a word to spare.
+/// One cache line: four counts, the three counts at which something is due, and marks.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Cell {
@@ -31,7 +32,11 @@ struct Cell {
     uplink_limit: AtomicU64,
     downlink_limit: AtomicU64,
     total_limit: AtomicU64,
+    marks: AtomicU64,
 }
+
+/// A quota is used up: what the counter counts is not forwarded.
+const EXHAUSTED: u64 = 1;
 
 const _: () = assert!(size_of::<Cell>() == 64);
 
@@ -46,10 +51,42 @@ impl Cell {
         add(packet_count, 1, shared);
         let own = add(byte_count, bytes, shared);
         let total = own.wrapping_add(other.load(Ordering::Relaxed));
-        let crossed =
-            own >= !limit.load(Ordering::Relaxed) || total >= !self.total_limit.load(Ordering::Relaxed);
-        crossed && (reached(limit, own) | reached(&self.total_limit, total))
+        own >= !limit.load(Ordering::Relaxed) || total >= !self.total_limit.load(Ordering::Relaxed)
     }
+
+    /// The limits, uplink, downlink and total, each with its count.
+    fn limits(&self) -> [(&AtomicU64, u64); 3] {
+        let uplink = self.uplink_bytes.load(Ordering::Relaxed);
+        let downlink = self.downlink_bytes.load(Ordering::Relaxed);
+        [
+            (&self.uplink_limit, uplink),
+            (&self.downlink_limit, downlink),
+            (&self.total_limit, uplink.wrapping_add(downlink)),
+        ]
+    }
+}
+
+/// Where counts stop, beside the cells: looked at only when a limit is crossed. Stored complemented.
+type Quotas = [AtomicU64; 4];
+
+/// Memory for the quotas of all counters, which is touched where there are some.
+#[derive(Debug)]
+struct QuotaRegion(Region);
+
+// SAFETY: it is memory of atomics alone, and lives as long as the region that owns it.
+unsafe impl Send for QuotaRegion {}
+// SAFETY: as above.
+unsafe impl Sync for QuotaRegion {}
+
+/// Where counts of bytes make something due, uplink, downlink and in total; [`UNLIMITED`] for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// At these the control plane is told.
+    pub thresholds: [u64; 3],
+    /// At these it is told and the traffic stops.
+    pub quotas: [u64; 3],
+    /// The traffic has stopped already.
+    pub exhausted: bool,
 }
 
 /// All counters of the node.
@@ -57,6 +94,7 @@ impl Cell {
 pub struct UsageCounters {
     cells: NonNull<Cell>,
     len: u32,
+    quotas: OnceLock<QuotaRegion>,
     /// What the cells lie in, unless it was given for good.
     _region: Option<Region>,
 }
@@ -78,11 +116,11 @@ impl UsageCounters {
     /// [`RegionError`] when there is not so much.
     pub fn new(len: u32) -> Result<Self, RegionError> {
         let region = Region::map(len as usize * size_of::<Cell>())?;
-        Ok(Self { cells: region.base().cast(), len, _region: Some(region) })
+        Ok(Self { cells: region.base().cast(), len, quotas: OnceLock::new(), _region: Some(region) })
     }
 
     /// Counters in memory that others count in too: eight words each, uplink bytes and packets, downlink bytes and
-    /// packets, then complements of the uplink, downlink and total byte counts at which a report is due, and one free.
+    /// packets, then complements of the uplink, downlink and total byte counts at which a report is due, and one for marks.
     /// All zero at first.
     ///
     /// # Errors
@@ -94,7 +132,7 @@ impl UsageCounters {
             return Err(UnfitMemory);
         }
         let len = u32::try_from(size_of_val(words) / size_of::<Cell>()).map_err(|_| UnfitMemory)?;
-        Ok(Self { cells, len, _region: None })
+        Ok(Self { cells, len, quotas: OnceLock::new(), _region: None })
     }
 
     /// How many counters there are.
@@ -117,13 +155,13 @@ impl UsageCounters {
         kaido_table::prefetch(self.cell(slot));
     }
 
-    /// Counts a packet. Returns `true` when a threshold was crossed that was not before: exactly one
-    /// packet of all workers' sees that for a threshold set. `shared` says that others may count the same
-    /// direction of the same counter at this moment.
+    /// Counts a packet. Returns `true` when a limit was crossed that was not before: exactly one packet of all
+    /// workers' sees that for a limit set. One that crosses a quota marks the counter. `shared` says that others
+    /// may count the same direction of the same counter at this moment.
     #[inline(always)]
     pub fn count(&self, slot: UsageSlot, direction: Direction, bytes: u64, shared: bool) -> bool {
         let cell = self.cell(slot);
-        match direction {
+        let crossed = match direction {
             Direction::Uplink => cell.count(
                 [&cell.uplink_bytes, &cell.uplink_packets, &cell.uplink_limit, &cell.downlink_bytes],
                 bytes,
@@ -134,7 +172,63 @@ impl UsageCounters {
                 bytes,
                 shared,
             ),
+        };
+        crossed && self.crossed(slot)
+    }
+
+    /// Whether a quota of the counter is used up, and what it counts is to be stopped.
+    #[inline(always)]
+    pub fn is_exhausted(&self, slot: UsageSlot) -> bool {
+        self.cell(slot).marks.load(Ordering::Relaxed) & EXHAUSTED != 0
+    }
+
+    /// Stops what a counter counts.
+    pub fn exhaust(&self, slot: UsageSlot) {
+        self.cell(slot).marks.fetch_or(EXHAUSTED, Ordering::Relaxed);
+    }
+
+    /// Sees to the limits that were reached: each is told of once, and followed by that of the quota, until that is
+    /// reached too.
+    #[cold]
+    fn crossed(&self, slot: UsageSlot) -> bool {
+        let cell = self.cell(slot);
+        let mut told = false;
+        for (at, (limit, count)) in cell.limits().into_iter().enumerate() {
+            let set = limit.load(Ordering::Relaxed);
+            if count < !set {
+                continue;
+            }
+            let quota = self.quotas(slot).map_or(0, |quotas| quotas[at].load(Ordering::Relaxed));
+            let over = quota != 0 && count >= !quota;
+            if over {
+                self.exhaust(slot);
+            }
+            let next = if over { 0 } else { quota };
+            // Who loses this was overtaken by another that crossed, or by new limits, which the next packet meets.
+            told |= limit.compare_exchange(set, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         }
+        told
+    }
+
+    /// Makes room for quotas, once for all counters.
+    ///
+    /// # Errors
+    /// [`RegionError`] when there is not so much memory.
+    pub fn keep_quotas(&self) -> Result<(), RegionError> {
+        if self.quotas.get().is_none() {
+            let region = Region::map(self.len as usize * size_of::<Quotas>())?;
+            // Who came first has made the same room.
+            let _ = self.quotas.set(QuotaRegion(region));
+        }
+        Ok(())
+    }
+
+    fn quotas(&self, slot: UsageSlot) -> Option<&Quotas> {
+        assert!(slot.0 < self.len, "usage slot out of range");
+        let region = self.quotas.get()?;
+        // SAFETY: the region has room for the quotas of every slot, zeroed and aligned to a page; it lives as long as
+        // this value; only atomics are made of it.
+        Some(unsafe { region.0.base().cast::<Quotas>().add(slot.0 as usize).as_ref() })
     }
 
     /// The counts so far.
@@ -148,12 +242,21 @@ impl UsageCounters {
         }
     }
 
-    /// Sets the absolute byte counts at which a report is due; [`UNLIMITED`] sets none.
-    pub fn set_limits(&self, slot: UsageSlot, uplink: u64, downlink: u64, total: u64) {
+    /// Sets the absolute byte counts at which something is due. Quotas need [`UsageCounters::keep_quotas`] before.
+    pub fn set_limits(&self, slot: UsageSlot, limits: &Limits) {
         let cell = self.cell(slot);
-        cell.uplink_limit.store(!uplink, Ordering::Relaxed);
-        cell.downlink_limit.store(!downlink, Ordering::Relaxed);
-        cell.total_limit.store(!total, Ordering::Relaxed);
+        if let Some(quotas) = self.quotas(slot) {
+            for (place, quota) in quotas.iter().zip(limits.quotas) {
+                place.store(!quota, Ordering::Relaxed);
+            }
+        }
+        let nearest =
+            limits.thresholds.iter().zip(limits.quotas).map(|(threshold, quota)| *threshold.min(&quota));
+        for ((limit, _), at) in cell.limits().into_iter().zip(nearest) {
+            limit.store(!at, Ordering::Relaxed);
+        }
+        let marks = if limits.exhausted { EXHAUSTED } else { 0 };
+        cell.marks.store(marks, Ordering::Relaxed);
     }
 
     /// Has the next packet of a counter seen as if it crossed a threshold, until the limits are set again.
@@ -175,9 +278,11 @@ impl UsageCounters {
             &cell.uplink_limit,
             &cell.downlink_limit,
             &cell.total_limit,
+            &cell.marks,
         ] {
             count.store(0, Ordering::Relaxed);
         }
+        self.quotas(slot).into_iter().flatten().for_each(|quota| quota.store(0, Ordering::Relaxed));
     }
 }
 
@@ -196,21 +301,54 @@ fn add(count: &AtomicU64, more: u64, shared: bool) -> u64 {
     sum
 }
 
-/// Whether `count` has reached a limit; the first to see it takes the limit away.
-#[cold]
-fn reached(limit: &AtomicU64, count: u64) -> bool {
-    count >= !limit.load(Ordering::Relaxed) && limit.swap(0, Ordering::Relaxed) != 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn thresholds(thresholds: [u64; 3]) -> Limits {
+        Limits { thresholds, quotas: [UNLIMITED; 3], exhausted: false }
+    }
+
+    #[test]
+    fn a_quota_follows_a_threshold_and_marks_the_counter() {
+        let counters = UsageCounters::new(2).unwrap();
+        counters.keep_quotas().unwrap();
+        let slot = UsageSlot(1);
+        let quotas = [UNLIMITED, UNLIMITED, 1000];
+        let limits = Limits { thresholds: [UNLIMITED, UNLIMITED, 800], quotas, exhausted: false };
+        counters.set_limits(slot, &limits);
+        assert!(!counters.count(slot, Direction::Uplink, 799, true));
+        assert!(counters.count(slot, Direction::Downlink, 1, true), "the threshold");
+        assert!(!counters.is_exhausted(slot));
+        assert!(!counters.count(slot, Direction::Downlink, 199, true));
+        assert!(counters.count(slot, Direction::Uplink, 100, true), "the quota");
+        assert!(counters.is_exhausted(slot) && !counters.is_exhausted(UsageSlot(0)));
+        assert!(!counters.count(slot, Direction::Uplink, 100, true), "told once");
+        counters.set_limits(slot, &Limits { quotas: [UNLIMITED, UNLIMITED, 5000], ..limits });
+        assert!(!counters.is_exhausted(slot), "granted anew");
+        counters.exhaust(slot);
+        assert!(counters.is_exhausted(slot));
+        counters.clear(slot);
+        assert!(!counters.is_exhausted(slot) && !counters.count(slot, Direction::Uplink, 9999, true));
+    }
+
+    #[test]
+    fn one_packet_may_cross_threshold_and_quota() {
+        let counters = UsageCounters::new(1).unwrap();
+        counters.keep_quotas().unwrap();
+        let limits =
+            Limits { thresholds: [10, UNLIMITED, 20], quotas: [UNLIMITED, UNLIMITED, 30], exhausted: false };
+        counters.set_limits(UsageSlot(0), &limits);
+        assert!(counters.count(UsageSlot(0), Direction::Uplink, 100, false));
+        assert!(counters.is_exhausted(UsageSlot(0)));
+        assert!(!counters.count(UsageSlot(0), Direction::Uplink, 100, false));
+    }
 
     #[test]
     fn a_threshold_is_seen_by_one_packet() {
         let counters = UsageCounters::new(4).unwrap();
         let slot = UsageSlot(3);
-        counters.set_limits(slot, UNLIMITED, UNLIMITED, 1000);
+        counters.set_limits(slot, &thresholds([UNLIMITED, UNLIMITED, 1000]));
         assert!(!counters.count(slot, Direction::Uplink, 600, true));
         assert!(!counters.count(slot, Direction::Downlink, 399, true));
         assert!(counters.count(slot, Direction::Downlink, 1, true));
@@ -230,12 +368,12 @@ mod tests {
     fn a_watched_counter_tells_of_its_next_packet() {
         let counters = UsageCounters::new(1).unwrap();
         let slot = UsageSlot(0);
-        counters.set_limits(slot, UNLIMITED, UNLIMITED, 1000);
+        counters.set_limits(slot, &thresholds([UNLIMITED, UNLIMITED, 1000]));
         assert!(!counters.count(slot, Direction::Uplink, 100, true));
         counters.watch(slot);
         assert!(counters.count(slot, Direction::Downlink, 1, true));
         assert!(!counters.count(slot, Direction::Uplink, 1, true), "told once");
-        counters.set_limits(slot, UNLIMITED, UNLIMITED, 103);
+        counters.set_limits(slot, &thresholds([UNLIMITED, UNLIMITED, 103]));
         counters.watch(slot);
         assert!(counters.count(slot, Direction::Uplink, 1, true));
     }
@@ -244,7 +382,7 @@ mod tests {
     fn directions_have_thresholds_of_their_own() {
         let counters = UsageCounters::new(1).unwrap();
         let slot = UsageSlot(0);
-        counters.set_limits(slot, 100, UNLIMITED, UNLIMITED);
+        counters.set_limits(slot, &thresholds([100, UNLIMITED, UNLIMITED]));
         assert!(!counters.count(slot, Direction::Downlink, 500, true));
         assert!(counters.count(slot, Direction::Uplink, 100, true));
     }
@@ -260,7 +398,7 @@ mod tests {
         let counters = UsageCounters::over(&words.0).unwrap();
         assert_eq!(counters.len(), 3);
         let slot = UsageSlot(1);
-        counters.set_limits(slot, UNLIMITED, 100, 200);
+        counters.set_limits(slot, &thresholds([UNLIMITED, 100, 200]));
         counters.count(slot, Direction::Uplink, 60, true);
         // As a program in the kernel counts downlink.
         words.0[8 + 2].fetch_add(99, Ordering::Relaxed);
@@ -274,7 +412,7 @@ mod tests {
     #[test]
     fn concurrent_packets_cross_a_threshold_once() {
         let counters = UsageCounters::new(1).unwrap();
-        counters.set_limits(UsageSlot(0), UNLIMITED, UNLIMITED, 50_000);
+        counters.set_limits(UsageSlot(0), &thresholds([UNLIMITED, UNLIMITED, 50_000]));
         let crossed: u32 = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|_| {

@@ -9,8 +9,9 @@ use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::{DropReason, PortId};
 use kaido_upf::rules::{
-    BitRate, Cause, Establishment, Gate, Modification, PagingPolicyIndicator, Pdr, PdrId, Qer,
-    QerCorrelationId, QerId, Qfi, RuleId, Seid, SessionService, UpdatePdr, UpdateQer, Urr, UrrId, Volume,
+    BitRate, Cause, Establishment, Gate, MeasurementInformation, Modification, PagingPolicyIndicator, Pdr,
+    PdrId, Qer, QerCorrelationId, QerId, Qfi, RuleId, Seid, SessionService, UpdatePdr, UpdateQer, Urr, UrrId,
+    Volume,
 };
 use kaido_wire::PduSession;
 use kaido_wire::gtpu::{GtpuRepr, GtpuView};
@@ -251,7 +252,8 @@ fn zero_limits_nothing_and_lifts_a_limit() {
 }
 
 fn urr(id: u32, before_qos: bool) -> Urr {
-    Urr { id: UrrId(id), before_qos, ..SessionPlan::ipv4(7).urr() }
+    let information = MeasurementInformation { before_qos, ..MeasurementInformation::default() };
+    Urr { id: UrrId(id), information, ..SessionPlan::ipv4(7).urr() }
 }
 
 /// Conformance: TS 29.244 5.2.2.2.1 | MBQE counts what the rate drops, other URRs do not

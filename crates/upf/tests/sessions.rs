@@ -424,7 +424,7 @@ fn updates_without_end_leave_one_periodic_report() {
         let update = Modification {
             update_urrs: vec![kaido_upf::rules::UpdateUrr {
                 id: UrrId(1),
-                measurement_period: Some(Duration::from_secs(60)),
+                measurement_period: kaido_upf::rules::Change::To(Duration::from_secs(60)),
                 ..kaido_upf::rules::UpdateUrr::default()
             }],
             ..Modification::default()

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use kaido_pfcp::{MsgType, SessionTemplate, SmfEvent};
 use kaido_upf::rules::{
-    BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, MeasurementMethod, OuterHeaderCreation,
-    OuterHeaderRemoval, Qfi, ReportingTriggers, Seid, Teid, UeIpAddress, UeIpRole, Urr, UrrId, UsageReport,
+    BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, MeasurementInformation,
+    MeasurementMethod, OuterHeaderCreation, OuterHeaderRemoval, Qfi, ReportingTriggers, Seid, Teid,
+    UeIpAddress, UeIpRole, Urr, UrrId, UsageReport,
 };
 
 use super::fault::SimFault;
@@ -303,12 +304,9 @@ impl ControlPlane {
             id: UrrId(1),
             method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },
             triggers: volth.unwrap_or_default(),
-            measurement_period: None,
             volume_threshold: self.plan.threshold,
-            volume_quota: None,
-            inactive: false,
-            count_packets: true,
-            before_qos: false,
+            information: MeasurementInformation { count_packets: true, ..MeasurementInformation::default() },
+            ..Urr::default()
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use kaido_upf::rules::{
-    BarId, CreatedPdr, FTeid, FarId, PdrId, QerId, Rejection, RuleId, UrrId, UsageReport, UsageReportTrigger,
-    Volume,
+    BarId, CreatedPdr, FTeid, FarId, Part, PdrId, QerId, Rejection, RuleId, UrrId, UsageReport,
+    UsageReportTrigger, Volume,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
@@ -62,10 +62,13 @@ fn usage_report(group: &Group<'_>) -> Result<UsageReport, Rejection> {
     for (to, from) in octets.iter_mut().zip(trigger) {
         *to = *from;
     }
-    let time = |kind| match group.first(kind) {
-        Some(value) => typed(kind, RecoveryTimeStamp::unmarshal(value)).map(|read| read.timestamp),
-        None => Ok(SystemTime::UNIX_EPOCH),
-    };
+    let stamp = |kind, value| typed(kind, RecoveryTimeStamp::unmarshal(value)).map(|read| read.timestamp);
+    let time = |kind| group.first(kind).map_or(Ok(SystemTime::UNIX_EPOCH), |value| stamp(kind, value));
+    let part = group.first(IeType::UsageInformation).map(|value| u8_of(IeType::UsageInformation, value));
+    let events = group.all(IeType::EventTimeStamp).map(|value| stamp(IeType::EventTimeStamp, value));
+    let first = group.first(IeType::TimeOfFirstPacket).map(|value| stamp(IeType::TimeOfFirstPacket, value));
+    let reference = group.first(IeType::QueryUrrReference);
+    let reference = reference.map(|value| u32_of(IeType::QueryUrrReference, value)).transpose()?;
     let measured = group
         .first(IeType::VolumeMeasurement)
         .map(|value| typed(IeType::VolumeMeasurement, VolumeMeasurement::unmarshal(value)))
@@ -88,6 +91,14 @@ fn usage_report(group: &Group<'_>) -> Result<UsageReport, Rejection> {
             downlink_packets: read.downlink_packets.unwrap_or(0),
         }),
         duration,
+        first_packet: first.transpose()?,
+        part: part.transpose()?.and_then(|flags| match flags & 3 {
+            1 => Some(Part::Before),
+            2 => Some(Part::After),
+            _ => None,
+        }),
+        event_times: events.collect::<Result<_, _>>()?,
+        query_reference: reference,
     })
 }
 

@@ -105,6 +105,10 @@ pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modi
         })?,
         query_urrs: ids(group, IeType::QueryUrr, IeType::UrrId, UrrId)?,
         query_all_urrs: flags.contains(PfcpsmReqFlags::QAURR),
+        query_reference: group
+            .first(IeType::QueryUrrReference)
+            .map(|value| u32_of(IeType::QueryUrrReference, value))
+            .transpose()?,
         drop_buffered: flags.contains(PfcpsmReqFlags::DROBU),
         inactivity_timer: inactivity_timer(group)?,
     };

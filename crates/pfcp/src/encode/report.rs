@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use kaido_upf::rules::{Seid, SessionEvent, UsageReport, Volume};
+use kaido_upf::rules::{Part, Seid, SessionEvent, UsageReport, Volume};
 use rs_pfcp::ie::duration_measurement::DurationMeasurement;
 use rs_pfcp::ie::end_time::EndTime;
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::report_type::ReportType;
 use rs_pfcp::ie::start_time::StartTime;
 use rs_pfcp::ie::ur_seqn::UrSeqn;
+use rs_pfcp::ie::usage_information::UsageInformation;
 use rs_pfcp::ie::usage_report_trigger::UsageReportTrigger;
 use rs_pfcp::ie::volume_measurement::VolumeMeasurement;
 use rs_pfcp::ie::{Ie, IeType};
@@ -68,9 +69,12 @@ pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
         number(IeType::UrrId, report.urr_id.0.to_be_bytes()),
         UrSeqn::new(report.ur_seqn).to_ie(),
         UsageReportTrigger::from_octets(report.trigger.octets()).to_ie(),
-        StartTime::new(ntp_seconds(report.start)).to_ie(),
-        EndTime::new(ntp_seconds(report.end)).to_ie(),
     ];
+    // Absent when traffic has started or stopped (table 7.5.8.3-1).
+    if !report.trigger.is_notice() {
+        parts.push(StartTime::new(ntp_seconds(report.start)).to_ie());
+        parts.push(EndTime::new(ntp_seconds(report.end)).to_ie());
+    }
     if let Some(volume) = &report.volume {
         parts.push(volume_measurement(volume, report.with_packets));
     }
@@ -78,6 +82,15 @@ pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
         let seconds = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
         parts.push(DurationMeasurement::new(seconds).to_ie());
     }
+    let stamp = |kind, at| number(kind, ntp_seconds(at).to_be_bytes());
+    parts.extend(report.first_packet.map(|at| stamp(IeType::TimeOfFirstPacket, at)));
+    parts.extend(report.part.map(|part| {
+        let (before, after) = (part == Part::Before, part == Part::After);
+        UsageInformation::new_with_flags(before, after, false, false).to_ie()
+    }));
+    let reference = report.query_reference;
+    parts.extend(reference.map(|number| Ie::new(IeType::QueryUrrReference, number.to_be_bytes().to_vec())));
+    parts.extend(report.event_times.iter().map(|&at| stamp(IeType::EventTimeStamp, at)));
     Ie::new_grouped(kind, parts)
 }
 

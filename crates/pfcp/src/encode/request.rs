@@ -5,15 +5,14 @@ use std::time::Duration;
 use kaido_upf::rules::{
     ApplyAction, BitRate, BufferingRule, Establishment, Far, FramedRoute, Gate, Interface, LocalFTeid,
     Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, Qer, SdfFilter, Seid,
-    TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, VolumeThreshold,
+    TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
 };
 use rs_pfcp::ie::f_teid::Fteid;
-use rs_pfcp::ie::measurement_information::MeasurementInformation;
-use rs_pfcp::ie::measurement_method::MeasurementMethod;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::response::{f_teid, ue_ip_address};
+use super::urr::{create_urr, update_urr};
 use super::{Draft, f_seid, number};
 use crate::node_id::NodeId;
 
@@ -66,6 +65,9 @@ pub(crate) fn modification(to: Seid, request: &Modification, sequence: u32) -> V
     if flags != 0 {
         draft.push(&number(IeType::PfcpsmReqFlags, [flags]));
     }
+    request.query_reference.iter().for_each(|reference| {
+        draft.push(&number(IeType::QueryUrrReference, reference.to_be_bytes()));
+    });
     request.query_urrs.iter().for_each(|id| draft.push(&remove(IeType::QueryUrr, IeType::UrrId, id.0)));
     request.inactivity_timer.iter().for_each(|timer| draft.push(&inactivity_timer(*timer)));
     draft.bytes()
@@ -274,57 +276,6 @@ fn bar(kind: IeType, rule: &BufferingRule) -> Ie {
     let mut parts = vec![number(IeType::BarId, [rule.id.0])];
     parts.extend(rule.suggested_packets.map(|count| number(IeType::SuggestedBufferingPacketsCount, [count])));
     Ie::new_grouped(kind, parts)
-}
-
-fn create_urr(rule: &Urr) -> Ie {
-    let whole = UpdateUrr {
-        id: rule.id,
-        method: Some(rule.method),
-        triggers: Some(rule.triggers),
-        measurement_period: rule.measurement_period,
-        volume_threshold: rule.volume_threshold,
-        volume_quota: rule.volume_quota,
-        information: (rule.inactive || rule.count_packets || rule.before_qos).then_some((
-            rule.inactive,
-            rule.count_packets,
-            rule.before_qos,
-        )),
-    };
-    urr(IeType::CreateUrr, &whole)
-}
-
-fn update_urr(rule: &UpdateUrr) -> Ie {
-    urr(IeType::UpdateUrr, rule)
-}
-
-fn urr(kind: IeType, rule: &UpdateUrr) -> Ie {
-    let mut parts = vec![number(IeType::UrrId, rule.id.0.to_be_bytes())];
-    parts.extend(rule.method.map(|m| MeasurementMethod::new(m.duration, m.volume, m.event).to_ie()));
-    parts.extend(rule.triggers.map(|triggers| number(IeType::ReportingTriggers, triggers.octets())));
-    parts.extend(rule.measurement_period.map(|period| {
-        let seconds = u32::try_from(period.as_secs()).unwrap_or(u32::MAX);
-        number(IeType::MeasurementPeriod, seconds.to_be_bytes())
-    }));
-    parts.extend(rule.volume_threshold.map(|volume| volumes(IeType::VolumeThreshold, &volume)));
-    parts.extend(rule.volume_quota.map(|volume| volumes(IeType::VolumeQuota, &volume)));
-    parts.extend(rule.information.map(|(inactive, packets, before_qos)| {
-        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        let flags = flag(inactive, MeasurementInformation::INAM)
-            | flag(packets, MeasurementInformation::MNOP)
-            | flag(before_qos, MeasurementInformation::MBQE);
-        number(IeType::MeasurementInformation, [flags])
-    }));
-    Ie::new_grouped(kind, parts)
-}
-
-fn volumes(kind: IeType, volume: &VolumeThreshold) -> Ie {
-    let parts = [volume.total, volume.uplink, volume.downlink];
-    let mut value = vec![0];
-    for (bit, octets) in parts.iter().enumerate().filter_map(|(bit, part)| part.map(|octets| (bit, octets))) {
-        value[0] |= 1 << bit;
-        value.extend_from_slice(&octets.to_be_bytes());
-    }
-    Ie::new(kind, value)
 }
 
 fn create_qer(rule: &Qer) -> Ie {

@@ -63,11 +63,6 @@ impl Default for Scripted {
 
 pub fn usage(urr: u32, ur_seqn: u32, trigger: UsageReportTrigger, now: SystemTime) -> UsageReport {
     UsageReport {
-        urr_id: UrrId(urr),
-        ur_seqn,
-        trigger,
-        start: now - Duration::from_secs(30),
-        end: now,
         volume: Some(Volume {
             uplink_bytes: 1000,
             downlink_bytes: 2_000_000_000_000,
@@ -76,6 +71,7 @@ pub fn usage(urr: u32, ur_seqn: u32, trigger: UsageReportTrigger, now: SystemTim
         }),
         with_packets: true,
         duration: Some(Duration::from_secs(30)),
+        ..UsageReport::new(UrrId(urr), ur_seqn, trigger, now - Duration::from_secs(30), now)
     }
 }
 

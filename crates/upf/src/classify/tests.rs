@@ -26,6 +26,7 @@ fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
             usage: UsageSlots::default(),
             buffer_suggested: None,
         },
+        on_quota: Box::new([]),
     }
 }
 

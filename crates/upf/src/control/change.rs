@@ -163,24 +163,28 @@ impl Upf {
         let mut released = Vec::new();
         for id in &request.remove_urrs {
             if let (Some(mut meter), Some(urr)) = (kept.meters.remove(id), kept.rules.urrs.get(id)) {
-                reports.push(meter.report(urr, &node.usage, UsageReportTrigger::TERMR, now));
+                reports.extend(meter.report(urr, &node.usage, UsageReportTrigger::TERMR, now));
                 released.push(meter);
             }
         }
         kept.meters.extend(new_meters);
         for update in &request.update_urrs {
             if let (Some(meter), Some(urr)) = (kept.meters.get_mut(&update.id), rules.urrs.get(&update.id)) {
-                meter.rearm(urr, &node.usage, now);
+                let was_inactive =
+                    kept.rules.urrs.get(&update.id).is_some_and(|old| old.information.inactive);
+                meter.change(urr, update, was_inactive, &node.usage, now);
             }
         }
         for (id, meter) in &mut kept.meters {
             if request.query_all_urrs || request.query_urrs.contains(id) {
                 let Some(urr) = rules.urrs.get(id) else { continue };
-                reports.push(meter.report(urr, &node.usage, UsageReportTrigger::IMMER, now));
+                reports.extend(meter.report_and_go_on(urr, &node.usage, UsageReportTrigger::IMMER, now));
             }
         }
         kept.rules = rules;
         self.release_meters(released.iter());
+        session.report_linked(&mut reports, &node.usage, now);
+        reports.iter_mut().for_each(|report| report.query_reference = request.query_reference);
         reports
     }
 

@@ -8,8 +8,8 @@ use super::special::special;
 use crate::node::{Node, NodeSettings};
 use crate::qos::Enforcement;
 use crate::record::{
-    Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, Record, SessionIndex, SessionKey,
-    TunnelShape, UeAddresses, UsageSlots,
+    Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, QuotaAction, Record, SessionIndex,
+    SessionKey, TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
     BitRate, Cause, ChooseOr, Far, FramedRoute, Interface, LocalFTeid, NetworkInstance, OuterHeaderCreation,
@@ -232,20 +232,47 @@ fn filtered_rule(
         ue: (Some(own) != session_ue && own != UeAddresses::default()).then_some(own),
         special: special(rules, node, pdr)?.map(Box::new),
         framed: pdr.pdi.framed_routes.clone().into(),
-        action: action(rules, node, pdr, slots)?,
+        action: action(rules, node, pdr, own_far(rules, pdr)?, slots, None)?,
+        on_quota: on_quota(rules, node, pdr, slots)?,
     })
 }
 
-fn action(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Action, Rejection> {
+/// What is done when a quota of a rule's URRs is used up, where a FAR says that.
+fn on_quota(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Box<[QuotaAction]>, Rejection> {
+    let urrs = pdr.urr_ids.iter().filter_map(|id| rules.urrs.get(id));
+    let with_far = urrs.filter(|urr| urr.has_quota()).filter_map(|urr| Some((urr, urr.quota_far?)));
+    with_far
+        .map(|(urr, far)| {
+            let absent = || {
+                let detail = format!("URR {} names FAR {far} for its quota, which is not there", urr.id);
+                Rejection::new(Cause::RuleCreationOrModificationFailure, detail).rule(RuleId::Urr(urr.id))
+            };
+            let far = rules.fars.get(&far).ok_or_else(absent)?;
+            let slot = *slots.urrs.get(&urr.id).ok_or_else(absent)?;
+            Ok(QuotaAction { slot, action: action(rules, node, pdr, far, slots, Some(urr.id))? })
+        })
+        .collect()
+}
+
+fn own_far<'r>(rules: &'r RuleSet, pdr: &Pdr) -> Result<&'r Far, Rejection> {
     let far_id = pdr.far_id.ok_or_else(|| {
         Rejection::new(Cause::ConditionalIeMissing, format!("PDR {} has no FAR", pdr.id))
             .ie(ie::FAR_ID)
             .rule(RuleId::Pdr(pdr.id))
     })?;
-    let far = rules
-        .fars
-        .get(&far_id)
-        .ok_or_else(|| reject(pdr, &format!("names FAR {far_id}, which is not there")))?;
+    let far = rules.fars.get(&far_id);
+    far.ok_or_else(|| reject(pdr, &format!("names FAR {far_id}, which is not there")))
+}
+
+/// What `far` does with packets of a rule. Its URRs count, all but `uncounted`.
+fn action(
+    rules: &RuleSet,
+    node: &Node,
+    pdr: &Pdr,
+    far: &Far,
+    slots: &Slots,
+    uncounted: Option<UrrId>,
+) -> Result<Action, Rejection> {
     let qers = pdr
         .qer_ids
         .iter()
@@ -257,9 +284,9 @@ fn action(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Acti
     for id in &pdr.urr_ids {
         let urr = rules.urrs.get(id);
         let urr = urr.ok_or_else(|| reject(pdr, &format!("names URR {id}, which is not there")))?;
-        let counted = urr.method.volume && !urr.inactive;
+        let counted = !urr.information.inactive && Some(*id) != uncounted;
         if let Some(&slot) = slots.urrs.get(id).filter(|_| counted)
-            && !usage.push(slot, urr.before_qos)
+            && !usage.push(slot, urr.information.before_qos, urr.has_quota())
         {
             return Err(Rejection::new(
                 Cause::NoResourcesAvailable,
@@ -270,7 +297,7 @@ fn action(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Acti
     }
     if let Some(slot) = slots.activity.filter(|_| usage.len() == 0) {
         // There is room where nothing is.
-        let _ = usage.push(slot, false);
+        let _ = usage.push(slot, false, false);
     }
     let uplink = direction(pdr) == Direction::Uplink;
     Ok(Action {

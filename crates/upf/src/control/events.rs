@@ -3,12 +3,13 @@
 use std::time::SystemTime;
 
 use super::compile::far_ends;
+use super::meter::Meter;
 use super::paths::{EchoRequest, PathSummary};
 use super::session::Session;
 use super::{Upf, millis};
 use crate::node::{WorkerEvent, WorkerOrder};
 use crate::record::SessionIndex;
-use crate::rules::{SessionEvent, UsageReportTrigger};
+use crate::rules::{SessionEvent, Urr};
 
 /// Most steps of the wheel in one poll.
 const STEPS_PER_POLL: u32 = 65_536;
@@ -17,24 +18,12 @@ impl Upf {
     pub(super) fn event(&mut self, event: WorkerEvent, now: SystemTime, out: &mut Vec<SessionEvent>) {
         match event {
             WorkerEvent::Threshold { session, slot } => {
-                let node = self.node.clone();
                 let Some(mut session) = self.sessions.get(session) else { return };
                 if !session.counters().any(|own| own == slot) {
                     // Said of an earlier session that had the place.
                     return;
                 }
-                let kept = &mut session.kept;
-                for (id, meter) in kept.meters.iter_mut().filter(|(_, meter)| meter.slot == slot) {
-                    let Some(urr) = kept.rules.urrs.get(id) else { continue };
-                    if meter.is_over(urr, &node.usage) {
-                        let report = meter.report(urr, &node.usage, UsageReportTrigger::VOLTH, now);
-                        out.push(SessionEvent::Usage { seid: session.seid, reports: vec![report] });
-                    } else {
-                        // The first packet after a silence, or one of an earlier session's.
-                        meter.rearm(urr, &node.usage, now);
-                    }
-                }
-                self.look_for_silence(&mut session, now, out);
+                self.settle(&mut session, |_, meter| meter.slot == slot, now, out);
                 self.rest(&session);
             }
             WorkerEvent::Buffered { session, pdr } => {
@@ -80,23 +69,39 @@ impl Upf {
         while out.len() < limit
             && let Some(number) = self.wheel.pop(millis(now), &mut steps)
         {
-            let node = self.node.clone();
             let Some(mut session) = self.sessions.get(SessionIndex(number)) else { continue };
-            let kept = &mut session.kept;
-            let mut reports = Vec::new();
-            for (id, meter) in &mut kept.meters {
-                if let Some(urr) = kept.rules.urrs.get(id)
-                    && meter.deadline().is_some_and(|due| due <= millis(now))
-                {
-                    reports.push(meter.report(urr, &node.usage, UsageReportTrigger::PERIO, now));
-                }
-            }
-            if !reports.is_empty() {
-                out.push(SessionEvent::Usage { seid: session.seid, reports });
-            }
-            self.look_for_silence(&mut session, now, out);
+            let at = millis(now);
+            self.settle(
+                &mut session,
+                |urr, meter| meter.deadline(urr).is_some_and(|due| due <= at),
+                now,
+                out,
+            );
             self.rest(&session);
         }
+    }
+
+    /// Reports what is due of the meters that are `concerned`, and of those linked to them.
+    fn settle(
+        &self,
+        session: &mut Session,
+        concerned: impl Fn(&Urr, &Meter) -> bool,
+        now: SystemTime,
+        out: &mut Vec<SessionEvent>,
+    ) {
+        let mut reports = Vec::new();
+        for (id, meter) in &mut session.kept.meters {
+            if let Some(urr) = session.kept.rules.urrs.get_mut(id)
+                && concerned(urr, meter)
+            {
+                reports.extend(meter.settle(urr, &self.node.usage, now));
+            }
+        }
+        session.report_linked(&mut reports, &self.node.usage, now);
+        if !reports.is_empty() {
+            out.push(SessionEvent::Usage { seid: session.seid, reports });
+        }
+        self.look_for_silence(session, now, out);
     }
 
     /// Reports a session that has been silent for as long as its timer says.

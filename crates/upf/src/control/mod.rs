@@ -213,6 +213,10 @@ impl Upf {
         existing: &BTreeMap<UrrId, UsageSlot>,
         now: SystemTime,
     ) -> Result<BTreeMap<UrrId, Meter>, Rejection> {
+        if rules.urrs.values().any(Urr::has_quota) {
+            let kept = self.node.usage.keep_quotas();
+            kept.map_err(|error| Rejection::new(Cause::NoResourcesAvailable, error.to_string()))?;
+        }
         let mut meters = BTreeMap::new();
         for urr in rules.urrs.values().filter(|urr| !existing.contains_key(&urr.id)) {
             let Some(slot) = self.slots.take() else {
@@ -264,21 +268,8 @@ fn no_session(seid: Seid) -> Rejection {
     Rejection::new(Cause::SessionContextNotFound, format!("no session has SEID {seid}"))
 }
 
-/// What this node does not do yet is refused, not ignored.
-fn supported(urrs: &[Urr]) -> Result<(), Rejection> {
-    match urrs.iter().find(|urr| urr.volume_quota.is_some()) {
-        Some(urr) => Err(Rejection::new(
-            Cause::RuleCreationOrModificationFailure,
-            format!("URR {}: volume quotas are not supported", urr.id),
-        )
-        .rule(RuleId::Urr(urr.id))),
-        None => Ok(()),
-    }
-}
-
 impl SessionService for Upf {
     fn establish(&mut self, request: &Establishment, now: SystemTime) -> Result<Established, Rejection> {
-        supported(&request.urrs)?;
         let mut pdrs = request.pdrs.clone();
         let mut endpoints = request.traffic_endpoints.clone();
         let mut chosen = Chosen::default();
@@ -292,7 +283,7 @@ impl SessionService for Upf {
                 rules.name_filters(request.pdrs.iter().map(|pdr| &pdr.pdi))?;
                 request.fars.iter().try_for_each(|rule| rules.add_far(rule.clone()))?;
                 request.qers.iter().try_for_each(|&rule| rules.add_qer(rule))?;
-                request.urrs.iter().try_for_each(|&rule| rules.add_urr(rule))?;
+                request.urrs.iter().try_for_each(|rule| rules.add_urr(rule.clone()))?;
                 request.bars.iter().try_for_each(|&rule| rules.add_bar(rule))?;
                 let timer = request.inactivity_timer.or(self.node.settings.inactivity_timer);
                 self.create(request.cp_fseid, rules, timer, chosen.leases.clone(), now)
@@ -312,14 +303,6 @@ impl SessionService for Upf {
 
     fn modify(&mut self, seid: Seid, request: &Modification, now: SystemTime) -> Result<Modified, Rejection> {
         let index = self.find(seid)?;
-        supported(&request.create_urrs)?;
-        if let Some(update) = request.update_urrs.iter().find(|update| update.volume_quota.is_some()) {
-            return Err(Rejection::new(
-                Cause::RuleCreationOrModificationFailure,
-                format!("URR {}: volume quotas are not supported", update.id),
-            )
-            .rule(RuleId::Urr(update.id)));
-        }
         let mut request = request.clone();
         let mut chosen = Chosen::default();
         let planned = self
@@ -363,6 +346,7 @@ impl SessionService for Upf {
                 let urr = session.rules.urrs.get(id)?;
                 Some(meter.report(urr, &self.node.usage, UsageReportTrigger::TERMR, now))
             })
+            .flatten()
             .collect();
         self.release_meters(session.meters.values());
         self.release_counter(session.activity);

@@ -82,7 +82,7 @@ impl RuleSet {
         request.create_pdrs.iter().try_for_each(|rule| self.add_pdr(rule.clone()))?;
         request.create_fars.iter().try_for_each(|rule| self.add_far(rule.clone()))?;
         request.create_qers.iter().try_for_each(|&rule| self.add_qer(rule))?;
-        request.create_urrs.iter().try_for_each(|&rule| self.add_urr(rule))?;
+        request.create_urrs.iter().try_for_each(|rule| self.add_urr(rule.clone()))?;
         request.create_bars.iter().try_for_each(|&rule| self.add_bar(rule))?;
         request.update_pdrs.iter().try_for_each(|update| self.update_pdr(update))?;
         let updated = request.update_pdrs.iter().filter_map(|update| update.pdi.as_ref());
@@ -131,14 +131,7 @@ impl RuleSet {
     fn update_urr(&mut self, update: &UpdateUrr) -> Result<(), Rejection> {
         let urr =
             self.urrs.get_mut(&update.id).ok_or_else(|| failure(RuleId::Urr(update.id), "is not there"))?;
-        set(&mut urr.method, update.method);
-        set(&mut urr.triggers, update.triggers);
-        set_some(&mut urr.measurement_period, update.measurement_period);
-        set_some(&mut urr.volume_threshold, update.volume_threshold);
-        set_some(&mut urr.volume_quota, update.volume_quota);
-        if let Some((inactive, count_packets, before_qos)) = update.information {
-            (urr.inactive, urr.count_packets, urr.before_qos) = (inactive, count_packets, before_qos);
-        }
+        update.apply(urr);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use super::meter::Meter;
 use super::pool::Lease;
 use super::ruleset::RuleSet;
 use crate::record::{SessionIndex, UeAddresses};
-use crate::rules::{FSeid, Seid, Teid, UrrId, Volume};
+use crate::rules::{FSeid, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume};
 use crate::usage::{UsageCounters, UsageSlot};
 
 /// One session as the control side works on it. At rest it is packed; see [`super::store`].
@@ -43,8 +44,32 @@ impl Session {
 
     /// When the session is to be looked at next, in milliseconds.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        let meters = self.kept.meters.values().filter_map(Meter::deadline);
+        let rules = &self.kept.rules.urrs;
+        let meters = self.kept.meters.iter().filter_map(|(id, meter)| meter.deadline(rules.get(id)?));
         meters.chain(self.kept.inactivity.and_then(|watch| watch.deadline())).min()
+    }
+
+    /// Adds the reports of rules that are linked to those which have reported (LIUSA, TS 29.244 5.2.2.4). What is
+    /// reported for a link alone causes no further one.
+    pub(crate) fn report_linked(
+        &mut self,
+        reports: &mut Vec<UsageReport>,
+        usage: &UsageCounters,
+        now: SystemTime,
+    ) {
+        let own: Vec<UrrId> =
+            reports.iter().filter(|report| !report.trigger.is_notice()).map(|report| report.urr_id).collect();
+        if own.is_empty() {
+            return;
+        }
+        for (id, meter) in &mut self.kept.meters {
+            let Some(urr) = self.kept.rules.urrs.get(id) else { continue };
+            let linked = urr.triggers.contains(ReportingTriggers::LIUSA)
+                && urr.linked.iter().any(|linked| own.contains(linked));
+            if linked && !own.contains(id) {
+                reports.extend(meter.report_and_go_on(urr, usage, UsageReportTrigger::LIUSA, now));
+            }
+        }
     }
 
     /// Every counter of the session.

@@ -45,7 +45,7 @@ impl Rule {
         let shape =
             TunnelShape { qfi: Some(Qfi(9)), tos: 0xb8, ..TunnelShape::plain(ip(peer), EndpointId(local)) };
         let mut usage = UsageSlots::default();
-        assert!(usage.push(UsageSlot(3), false) && usage.push(UsageSlot(5), true));
+        assert!(usage.push(UsageSlot(3), false, false) && usage.push(UsageSlot(5), true, false));
         Self {
             direction: Direction::Downlink,
             apply: ApplyAction { forward: true, ..ApplyAction::default() },
@@ -84,6 +84,7 @@ impl Rule {
             framed: Box::default(),
             action,
             special: None,
+            on_quota: Box::new([]),
         }
     }
 
@@ -143,9 +144,9 @@ fn what_only_workers_can_do_does_not_fit() {
     assert_eq!(Rule::downlink(&node, "10.3.0.2", 0).translated(&node), None, "ends of two families");
     assert_eq!(Rule { destination: Destination::Routed, ..plain() }.translated(&node), None, "routed to UEs");
     let mut usage = plain().usage;
-    assert!(usage.push(UsageSlot(6), false));
+    assert!(usage.push(UsageSlot(6), false, false));
     assert!(Rule { usage, ..plain() }.translated(&node).is_some());
-    assert!(usage.push(UsageSlot(7), false));
+    assert!(usage.push(UsageSlot(7), false, false));
     assert_eq!(Rule { usage, ..plain() }.translated(&node), None, "four counters");
 }
 
@@ -153,7 +154,7 @@ fn what_only_workers_can_do_does_not_fit() {
 fn rates_and_rare_containers_are_the_workers_to_enforce() {
     let node = node();
     let mut usage = UsageSlots::default();
-    assert!(usage.push(UsageSlot(3), false));
+    assert!(usage.push(UsageSlot(3), false, false));
     for usage in [usage, Rule::uplink(&node).usage] {
         let qos = Enforcement::of(PolicerSlot(1));
         assert_eq!(Rule { qos, usage, ..Rule::uplink(&node) }.translated(&node), None);
@@ -178,7 +179,7 @@ fn a_policer_folds_beside_two_counters() {
     assert_eq!((action.qos, action.usage), (qos, rule.usage));
     // With three counters there is no place left, and two policers have none anyway.
     let mut usage = rule.usage;
-    assert!(usage.push(UsageSlot(6), false));
+    assert!(usage.push(UsageSlot(6), false, false));
     let mut two = qos;
     assert!(two.push(PolicerSlot(2)));
     for wide in [Rule { usage, ..rule }, Rule { qos: two, ..rule }] {

@@ -18,7 +18,9 @@ use super::oversize::NarrowWay;
 use super::parse::{Packet, is_not_routed, is_own};
 use crate::fragment::Oversize;
 use crate::node::WorkerEvent;
-use crate::record::{Action, Destination, Direction, Record, Rules, SessionKey, Special, Tunnel};
+use crate::record::{
+    Action, Destination, Direction, QuotaAction, Record, Rules, SessionKey, Special, Tunnel,
+};
 
 /// How a packet came in.
 #[derive(Clone, Copy, Debug)]
@@ -139,16 +141,19 @@ impl Worker {
         buffered_since: Option<Instant>,
         out: &mut Output<'_>,
     ) -> Option<(Complaint, Frame)> {
-        let (action, special) = match record.rules(&self.node.tunnels) {
-            Rules::One(action) => (action, None),
+        let (mut action, on_quota, special) = match record.rules(&self.node.tunnels) {
+            Rules::One(action) => (action, &[][..], None),
             Rules::Filtered(rules) => match matching(rules, record, arrival.qfi, packet, frame.data()) {
-                Some(rule) => (rule.action, rule.special.as_deref()),
+                Some(rule) => (rule.action, &rule.on_quota[..], rule.special.as_deref()),
                 None => {
                     out.drop(arrival.port, frame, DropReason::NoPdr);
                     return None;
                 }
             },
         };
+        if let Some(other) = self.quota_action(&action, on_quota) {
+            action = other;
+        }
         let action = &action;
         if let Some(reason) = arrival.forbidden(action, special, packet) {
             out.drop(arrival.port, frame, reason);
@@ -161,6 +166,10 @@ impl Worker {
             self.count(record, action, packet, true);
             let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
             out.drop(arrival.port, frame, reason);
+            return None;
+        }
+        if action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
+            out.drop(arrival.port, frame, DropReason::QuotaExhausted);
             return None;
         }
         if action.apply.buffer {
@@ -187,6 +196,13 @@ impl Worker {
                 self.tunnel(record, action, &tunnel, arrival.port, packet, frame, out)
             }
         }
+    }
+
+    /// What is done in the place of an action of which a quota is used up and has a FAR.
+    #[inline]
+    fn quota_action(&self, action: &Action, on_quota: &[QuotaAction]) -> Option<Action> {
+        let used_up = on_quota.iter().find(|other| self.node.usage.is_exhausted(other.slot))?;
+        action.usage.with_quota().any(|slot| slot == used_up.slot).then_some(used_up.action)
     }
 
     /// Moves the counters of an action: all for a packet that goes on, those before QoS enforcement for

@@ -29,7 +29,7 @@ impl Worker {
         arrived: &Arrived,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        if !record.is_straight(arrived.way) {
+        if !record.is_straight(arrived.way) || (record.has_folded_quotas() && self.is_used_up(record)) {
             return None;
         }
         let packet = frame.data().get(usize::from(arrived.offset)..)?;
@@ -126,6 +126,11 @@ impl Worker {
                 self.count_others(record, others, direction, total);
             }
         }
+    }
+
+    /// Whether a quota of the record is used up. A counter without one is never marked.
+    fn is_used_up(&self, record: &Record) -> bool {
+        record.folded_usage().iter().any(|&slot| self.node.usage.is_exhausted(slot))
     }
 
     /// The counters behind the first.

@@ -4,6 +4,7 @@
 //! any encoding. `kaido-pfcp` decodes the wire into them; [`crate::control`] plans and applies them;
 //! a REST or gRPC front end could fill them just as well. Names are the standard's.
 
+mod change;
 mod endpoint;
 mod far;
 mod flow_description;
@@ -15,7 +16,9 @@ mod qer;
 mod request;
 mod sdf;
 mod urr;
+mod usage_report;
 
+pub use change::Change;
 pub use endpoint::{CreatedTrafficEndpoint, TrafficEndpoint, TrafficEndpointId, UpdateTrafficEndpoint};
 pub use far::{
     ApplyAction, BufferingRule, Far, ForwardingParameters, Interface, OuterHeaderCreation, UpdateFar,
@@ -35,6 +38,7 @@ pub use request::{
 };
 pub use sdf::{AddressMatch, FlowEnd, SdfFilter};
 pub use urr::{
-    MeasurementMethod, ReportingTriggers, UpdateUrr, Urr, UsageReport, UsageReportTrigger, Volume,
-    VolumeThreshold,
+    MeasurementInformation, MeasurementMethod, MonitoringTime, ReportingTriggers, TimeQuotaMechanism,
+    UpdateUrr, Urr, UsageReportTrigger, VolumeThreshold,
 };
+pub use usage_report::{Part, UsageReport, Volume};

@@ -206,6 +206,8 @@ pub struct Modification {
     pub query_urrs: Vec<UrrId>,
     /// PFCPSMReq-Flags QAURR: report all URRs at once.
     pub query_all_urrs: bool,
+    /// Query URR Reference (8.2.90): stands in the reports that are asked for.
+    pub query_reference: Option<u32>,
     /// PFCPSMReq-Flags DROBU: drop what is buffered.
     pub drop_buffered: bool,
     /// User Plane Inactivity Timer (8.2.83): from now on; zero stops the detection.

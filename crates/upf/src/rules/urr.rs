@@ -1,10 +1,10 @@
-//! Usage Reporting Rules and the reports they cause (TS 29.244 7.5.2.4, 7.5.4.4, 7.5.8.3).
+//! Usage Reporting Rules (TS 29.244 7.5.2.4, 7.5.4.4).
 
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::UrrId;
+use super::{Change, FarId, UrrId};
 
 /// Measurement Method (TS 29.244 8.2.40).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,8 +65,28 @@ flag_set!(
         VOLTH = 5 . 2;
         /// Octet 5 bit 3: time threshold.
         TIMTH = 5 . 3;
+        /// Octet 5 bit 4: quota holding time.
+        QUHTI = 5 . 4;
+        /// Octet 5 bit 5: start of traffic.
+        START = 5 . 5;
+        /// Octet 5 bit 6: stop of traffic.
+        STOPT = 5 . 6;
+        /// Octet 5 bit 7: dropped downlink traffic threshold.
+        DROTH = 5 . 7;
+        /// Octet 5 bit 8: linked usage reporting.
+        LIUSA = 5 . 8;
         /// Octet 6 bit 1: volume quota.
         VOLQU = 6 . 1;
+        /// Octet 6 bit 2: time quota.
+        TIMQU = 6 . 2;
+        /// Octet 6 bit 3: envelope closure.
+        ENVCL = 6 . 3;
+        /// Octet 6 bit 5: event threshold.
+        EVETH = 6 . 5;
+        /// Octet 6 bit 6: event quota.
+        EVEQU = 6 . 6;
+        /// Octet 6 bit 8: quota validity time.
+        QUVTI = 6 . 8;
     }
 );
 
@@ -77,14 +97,45 @@ flag_set!(
         PERIO = 5 . 1;
         /// Octet 5 bit 2: volume threshold.
         VOLTH = 5 . 2;
+        /// Octet 5 bit 3: time threshold.
+        TIMTH = 5 . 3;
+        /// Octet 5 bit 4: quota holding time.
+        QUHTI = 5 . 4;
+        /// Octet 5 bit 5: start of traffic.
+        START = 5 . 5;
+        /// Octet 5 bit 6: stop of traffic.
+        STOPT = 5 . 6;
+        /// Octet 5 bit 7: dropped downlink traffic threshold.
+        DROTH = 5 . 7;
         /// Octet 5 bit 8: immediate report on the control plane's demand.
         IMMER = 5 . 8;
         /// Octet 6 bit 1: volume quota.
         VOLQU = 6 . 1;
+        /// Octet 6 bit 2: time quota.
+        TIMQU = 6 . 2;
+        /// Octet 6 bit 3: linked usage reporting.
+        LIUSA = 6 . 3;
         /// Octet 6 bit 4: termination of the URR or of the session.
         TERMR = 6 . 4;
+        /// Octet 6 bit 5: monitoring time.
+        MONIT = 6 . 5;
+        /// Octet 6 bit 6: envelope closure.
+        ENVCL = 6 . 6;
+        /// Octet 6 bit 8: event threshold.
+        EVETH = 6 . 8;
+        /// Octet 7 bit 1: event quota.
+        EVEQU = 7 . 1;
+        /// Octet 7 bit 4: quota validity time.
+        QUVTI = 7 . 4;
     }
 );
+
+impl UsageReportTrigger {
+    /// Whether the report says that something has happened, and measures nothing.
+    pub fn is_notice(self) -> bool {
+        self == Self::START || self == Self::STOPT
+    }
+}
 
 /// Volume Threshold and Volume Quota (TS 29.244 8.2.13, 8.2.50), in octets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,8 +148,68 @@ pub struct VolumeThreshold {
     pub downlink: Option<u64>,
 }
 
-/// A Usage Reporting Rule, whole (Create URR, TS 29.244 7.5.2.4).
+/// Time Quota Mechanism (TS 29.244 8.2.81): time is used up by intervals, which begin with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeQuotaMechanism {
+    /// Continuous Time Period: one interval follows another as long as each has packets. Else each ends by itself
+    /// (Discrete Time Period).
+    pub continuous: bool,
+    /// Base Time Interval.
+    pub interval: Duration,
+}
+
+/// Monitoring Time with what applies from then on (TS 29.244 8.2.14, table 7.5.2.4-3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MonitoringTime {
+    /// When usage before is told apart from usage after.
+    pub at: SystemTime,
+    /// Subsequent Volume Threshold.
+    pub volume_threshold: Option<VolumeThreshold>,
+    /// Subsequent Time Threshold.
+    pub time_threshold: Option<Duration>,
+    /// Subsequent Event Threshold.
+    pub event_threshold: Option<u32>,
+    /// Subsequent Volume Quota.
+    pub volume_quota: Option<VolumeThreshold>,
+    /// Subsequent Time Quota.
+    pub time_quota: Option<Duration>,
+    /// Subsequent Event Quota.
+    pub event_quota: Option<u32>,
+}
+
+impl MonitoringTime {
+    /// What it changes of a rule when it comes.
+    pub fn subsequent(&self, id: UrrId) -> UpdateUrr {
+        UpdateUrr {
+            id,
+            volume_threshold: self.volume_threshold.into(),
+            time_threshold: self.time_threshold.into(),
+            event_threshold: self.event_threshold.into(),
+            volume_quota: self.volume_quota.into(),
+            time_quota: self.time_quota.into(),
+            event_quota: self.event_quota.into(),
+            ..UpdateUrr::default()
+        }
+    }
+}
+
+/// Measurement Information (TS 29.244 8.2.68).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeasurementInformation {
+    /// MBQE: count before QoS enforcement, dropped packets included.
+    pub before_qos: bool,
+    /// INAM: measurement is inactive.
+    pub inactive: bool,
+    /// RADI: of detected applications only the Application ID is reported.
+    pub reduced_application: bool,
+    /// ISTM: time is measured from the start of the rule, not from the first packet.
+    pub immediate_time: bool,
+    /// MNOP: packets are counted beside octets.
+    pub count_packets: bool,
+}
+
+/// A Usage Reporting Rule, whole (Create URR, TS 29.244 7.5.2.4).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Urr {
     /// Its name within the session.
     pub id: UrrId,
@@ -112,16 +223,43 @@ pub struct Urr {
     pub volume_threshold: Option<VolumeThreshold>,
     /// Volume after which traffic stops.
     pub volume_quota: Option<VolumeThreshold>,
-    /// Measurement Information INAM: measurement is inactive (not counted).
-    pub inactive: bool,
-    /// Measurement Information MNOP: packets are counted beside octets.
-    pub count_packets: bool,
-    /// Measurement Information MBQE: count before QoS enforcement, dropped packets included.
-    pub before_qos: bool,
+    /// Time after which a report is due.
+    pub time_threshold: Option<Duration>,
+    /// Time after which traffic stops.
+    pub time_quota: Option<Duration>,
+    /// Events after which a report is due.
+    pub event_threshold: Option<u32>,
+    /// Events after which traffic stops.
+    pub event_quota: Option<u32>,
+    /// How long a quota may lie unused (8.2.48).
+    pub quota_holding_time: Option<Duration>,
+    /// How long a quota is valid (8.2.132).
+    pub quota_validity_time: Option<Duration>,
+    /// Silence that ends the measured time (8.2.18).
+    pub inactivity_detection_time: Option<Duration>,
+    /// How time is used up.
+    pub time_quota_mechanism: Option<TimeQuotaMechanism>,
+    /// Monitoring times to come, in their order.
+    pub monitoring_times: Vec<MonitoringTime>,
+    /// Linked URR IDs (8.2.57): their reports cause one of this rule.
+    pub linked: Vec<UrrId>,
+    /// FAR ID for Quota Action: what is done with packets when a quota is used up; else they are dropped.
+    pub quota_far: Option<FarId>,
+    /// Number of Reports (8.2.133): after so many there are none.
+    pub number_of_reports: Option<u16>,
+    /// How it is measured.
+    pub information: MeasurementInformation,
 }
 
-/// Update URR (TS 29.244 7.5.4.4): a field that is present replaces the old value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Urr {
+    /// Whether traffic stops at some point.
+    pub fn has_quota(&self) -> bool {
+        self.volume_quota.is_some() || self.time_quota.is_some() || self.event_quota.is_some()
+    }
+}
+
+/// Update URR (TS 29.244 7.5.4.4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateUrr {
     /// The URR to change.
     pub id: UrrId,
@@ -129,59 +267,96 @@ pub struct UpdateUrr {
     pub method: Option<MeasurementMethod>,
     /// New complete set of triggers.
     pub triggers: Option<ReportingTriggers>,
-    /// New interval.
-    pub measurement_period: Option<Duration>,
-    /// New threshold.
-    pub volume_threshold: Option<VolumeThreshold>,
-    /// New quota.
-    pub volume_quota: Option<VolumeThreshold>,
-    /// New Measurement Information: (inactive, count packets, before QoS).
-    pub information: Option<(bool, bool, bool)>,
+    /// Interval of periodic reports.
+    pub measurement_period: Change<Duration>,
+    /// Volume after which a report is due.
+    pub volume_threshold: Change<VolumeThreshold>,
+    /// Volume after which traffic stops.
+    pub volume_quota: Change<VolumeThreshold>,
+    /// Time after which a report is due.
+    pub time_threshold: Change<Duration>,
+    /// Time after which traffic stops.
+    pub time_quota: Change<Duration>,
+    /// Events after which a report is due.
+    pub event_threshold: Change<u32>,
+    /// Events after which traffic stops.
+    pub event_quota: Change<u32>,
+    /// How long a quota may lie unused.
+    pub quota_holding_time: Change<Duration>,
+    /// How long a quota is valid.
+    pub quota_validity_time: Change<Duration>,
+    /// Silence that ends the measured time.
+    pub inactivity_detection_time: Change<Duration>,
+    /// How time is used up.
+    pub time_quota_mechanism: Change<TimeQuotaMechanism>,
+    /// New complete list of monitoring times.
+    pub monitoring_times: Option<Vec<MonitoringTime>>,
+    /// New complete list of linked URRs.
+    pub linked: Option<Vec<UrrId>>,
+    /// What is done when a quota is used up.
+    pub quota_far: Change<FarId>,
+    /// Reports that are made from now on.
+    pub number_of_reports: Change<u16>,
+    /// New Measurement Information.
+    pub information: Option<MeasurementInformation>,
 }
 
-/// Volume Measurement (TS 29.244 8.2.44): octets and packets of the user's own IP packets,
-/// tunnel headers not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Volume {
-    /// Uplink octets.
-    pub uplink_bytes: u64,
-    /// Downlink octets.
-    pub downlink_bytes: u64,
-    /// Uplink packets.
-    pub uplink_packets: u64,
-    /// Downlink packets.
-    pub downlink_packets: u64,
-}
-
-impl Volume {
-    /// Octets of both directions.
-    pub fn total_bytes(&self) -> u64 {
-        self.uplink_bytes.wrapping_add(self.downlink_bytes)
+impl UpdateUrr {
+    /// The update that makes any rule this one.
+    pub fn whole(urr: &Urr) -> Self {
+        Self {
+            id: urr.id,
+            method: Some(urr.method),
+            triggers: Some(urr.triggers),
+            measurement_period: urr.measurement_period.into(),
+            volume_threshold: urr.volume_threshold.into(),
+            volume_quota: urr.volume_quota.into(),
+            time_threshold: urr.time_threshold.into(),
+            time_quota: urr.time_quota.into(),
+            event_threshold: urr.event_threshold.into(),
+            event_quota: urr.event_quota.into(),
+            quota_holding_time: urr.quota_holding_time.into(),
+            quota_validity_time: urr.quota_validity_time.into(),
+            inactivity_detection_time: urr.inactivity_detection_time.into(),
+            time_quota_mechanism: urr.time_quota_mechanism.into(),
+            monitoring_times: (!urr.monitoring_times.is_empty()).then(|| urr.monitoring_times.clone()),
+            linked: (!urr.linked.is_empty()).then(|| urr.linked.clone()),
+            quota_far: urr.quota_far.into(),
+            number_of_reports: urr.number_of_reports.into(),
+            information: (urr.information != MeasurementInformation::default()).then_some(urr.information),
+        }
     }
 
-    /// Packets of both directions.
-    pub fn total_packets(&self) -> u64 {
-        self.uplink_packets.wrapping_add(self.downlink_packets)
+    /// Whether it brings a threshold.
+    pub fn has_thresholds(&self) -> bool {
+        self.volume_threshold.is_change()
+            || self.time_threshold.is_change()
+            || self.event_threshold.is_change()
     }
-}
 
-/// A Usage Report (TS 29.244 7.5.5.2, 7.5.7.2, 7.5.8.3).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsageReport {
-    /// The rule that measured.
-    pub urr_id: UrrId,
-    /// UR-SEQN (8.2.71): without gaps per URR, from 0.
-    pub ur_seqn: u32,
-    /// Why it is sent.
-    pub trigger: UsageReportTrigger,
-    /// When this measurement began.
-    pub start: SystemTime,
-    /// When it ended.
-    pub end: SystemTime,
-    /// Measured volume since the last report; `None` when the rule does not measure volume.
-    pub volume: Option<Volume>,
-    /// Whether packet counts are to be sent (MNOP).
-    pub with_packets: bool,
-    /// Measured time since the last report; `None` when the rule does not measure time.
-    pub duration: Option<Duration>,
+    /// Changes a rule.
+    pub fn apply(&self, urr: &mut Urr) {
+        urr.method = self.method.unwrap_or(urr.method);
+        urr.triggers = self.triggers.unwrap_or(urr.triggers);
+        urr.information = self.information.unwrap_or(urr.information);
+        self.measurement_period.apply(&mut urr.measurement_period);
+        self.volume_threshold.apply(&mut urr.volume_threshold);
+        self.volume_quota.apply(&mut urr.volume_quota);
+        self.time_threshold.apply(&mut urr.time_threshold);
+        self.time_quota.apply(&mut urr.time_quota);
+        self.event_threshold.apply(&mut urr.event_threshold);
+        self.event_quota.apply(&mut urr.event_quota);
+        self.quota_holding_time.apply(&mut urr.quota_holding_time);
+        self.quota_validity_time.apply(&mut urr.quota_validity_time);
+        self.inactivity_detection_time.apply(&mut urr.inactivity_detection_time);
+        self.time_quota_mechanism.apply(&mut urr.time_quota_mechanism);
+        self.quota_far.apply(&mut urr.quota_far);
+        self.number_of_reports.apply(&mut urr.number_of_reports);
+        if let Some(times) = &self.monitoring_times {
+            urr.monitoring_times.clone_from(times);
+        }
+        if let Some(linked) = &self.linked {
+            urr.linked.clone_from(linked);
+        }
+    }
 }

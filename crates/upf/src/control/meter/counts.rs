@@ -1,0 +1,31 @@
+//! Everything that a URR measures, as one value that only grows.
+
+use serde::{Deserialize, Serialize};
+
+use crate::rules::Volume;
+
+/// Volume, time in milliseconds, and events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    pub(super) volume: Volume,
+    pub(super) time: u64,
+    pub(super) events: u64,
+}
+
+impl Counts {
+    /// What came after `earlier`.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        let (now, then) = (&self.volume, &earlier.volume);
+        Self {
+            volume: Volume {
+                uplink_bytes: now.uplink_bytes.wrapping_sub(then.uplink_bytes),
+                downlink_bytes: now.downlink_bytes.wrapping_sub(then.downlink_bytes),
+                uplink_packets: now.uplink_packets.wrapping_sub(then.uplink_packets),
+                downlink_packets: now.downlink_packets.wrapping_sub(then.downlink_packets),
+            },
+            // A clock that was set back measures nothing meanwhile.
+            time: self.time.saturating_sub(earlier.time),
+            events: self.events.saturating_sub(earlier.events),
+        }
+    }
+}

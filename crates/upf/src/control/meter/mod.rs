@@ -1,0 +1,389 @@
+//! A URR at work: its counter, its clock, and what was already reported of both (TS 29.244 5.2.2).
+//!
+//! ```text
+//!   crossed limit ─┐
+//!   deadline      ─┼─▶ settle: observe · split at the monitoring time · triggers ─▶ reports ─▶ arm limits, deadline
+//!   modification  ─┘
+//! ```
+//! Everything measured only grows. A report is the difference to the last one, a threshold a place ahead of the last
+//! report, a quota a place ahead of the report before it was granted. So nothing is lost or counted twice, whatever
+//! happens between two reports.
+
+mod clock;
+mod counts;
+mod quota;
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use self::clock::{Clock, Pace, Seen};
+pub(super) use self::counts::Counts;
+use self::quota::Quota;
+use super::millis;
+use crate::rules::{
+    MonitoringTime, Part, ReportingTriggers, UpdateUrr, Urr, UsageReport, UsageReportTrigger, VolumeThreshold,
+};
+use crate::usage::{Limits, UNLIMITED, UsageCounters, UsageSlot};
+
+/// Times of events kept for a report (Event Time Stamp, 8.2.114).
+const EVENT_TIMES_MAX: usize = 8;
+
+/// The state of one URR.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Meter {
+    pub(crate) slot: UsageSlot,
+    ur_seqn: u32,
+    /// Reports since their number was given.
+    sent: u16,
+    /// What was measured when the last report was made.
+    reported: Counts,
+    /// From where thresholds count: the last report, or the monitoring time.
+    threshold_from: Counts,
+    /// When the running measurement began.
+    since: SystemTime,
+    /// What was measured by the monitoring time, when that is not reported yet.
+    before: Option<(Counts, SystemTime)>,
+    clock: Clock,
+    events: u32,
+    /// Events since the last report, in milliseconds.
+    event_times: Vec<u64>,
+    /// The first packet since the last report, where the clock saw it, in milliseconds.
+    first_packet: Option<u64>,
+    quota: Quota,
+    /// When the next periodic report is due, in milliseconds.
+    period_ends: Option<u64>,
+    /// A change of the rule has something to report at once.
+    urgent: bool,
+}
+
+pub(super) fn millis_of(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Meter {
+    pub(crate) fn new(slot: UsageSlot, urr: &Urr, usage: &UsageCounters, now: SystemTime) -> Self {
+        let mut meter = Self {
+            slot,
+            ur_seqn: 0,
+            sent: 0,
+            reported: Counts::default(),
+            threshold_from: Counts::default(),
+            since: now,
+            before: None,
+            clock: Clock::default(),
+            events: 0,
+            event_times: Vec::new(),
+            first_packet: None,
+            quota: Quota::default(),
+            period_ends: None,
+            urgent: false,
+        };
+        meter.quota.grant(urr, &UpdateUrr::whole(urr), Counts::default(), 0, millis(now));
+        meter.begin_clock(urr, 0, millis(now));
+        meter.renew_period(urr, now);
+        meter.arm(urr, usage, now);
+        meter
+    }
+
+    /// When there is something to do whatever is counted, in milliseconds.
+    pub(crate) fn deadline(&self, urr: &Urr) -> Option<u64> {
+        if self.urgent {
+            return Some(0);
+        }
+        let time = urr.time_threshold.filter(|_| urr.method.duration);
+        let time = time.filter(|_| self.reports(urr, ReportingTriggers::TIMTH));
+        let time = time.map(|time| self.threshold_from.time.saturating_add(millis_of(time)));
+        let clocks = [time, self.quota.time_limit(urr)].into_iter().flatten();
+        let clocks = clocks.filter_map(|total| self.clock.reaches(total));
+        let split = urr.monitoring_times.first().map(|time| millis(time.at));
+        let others = [self.period_ends, self.clock.look(), self.quota.deadline(), split];
+        clocks.chain(others.into_iter().flatten()).min()
+    }
+
+    /// A rule was changed by `update`; `urr` is the new one, `was_inactive` of the old.
+    pub(crate) fn change(
+        &mut self,
+        urr: &Urr,
+        update: &UpdateUrr,
+        was_inactive: bool,
+        usage: &UsageCounters,
+        now: SystemTime,
+    ) {
+        let (at, packets) = (millis(now), usage.read(self.slot).total_packets());
+        if was_inactive != urr.information.inactive || Pace::of(urr).is_none() {
+            self.clock.stop(packets, at);
+        }
+        if let Some(pace) = Pace::of(urr) {
+            self.clock.change(pace, packets, at);
+        }
+        self.begin_clock(urr, packets, at);
+        self.quota.grant(urr, update, self.reported, packets, at);
+        if update.number_of_reports.is_change() {
+            self.sent = 0;
+        }
+        self.renew_period(urr, now);
+        self.arm(urr, usage, now);
+    }
+
+    /// Immediate Start Time Metering (ISTM).
+    fn begin_clock(&mut self, urr: &Urr, packets: u64, now: u64) {
+        if let Some(pace) = Pace::of(urr).filter(|_| urr.information.immediate_time && urr.method.duration) {
+            self.clock.start(pace, packets, now);
+        }
+    }
+
+    /// What was measured by `now`.
+    fn counts(&self, usage: &UsageCounters, now: SystemTime) -> Counts {
+        Counts {
+            volume: usage.read(self.slot),
+            time: self.clock.total(millis(now)),
+            events: self.events.into(),
+        }
+    }
+
+    /// Whether reports with that trigger are wanted still.
+    fn reports(&self, urr: &Urr, trigger: ReportingTriggers) -> bool {
+        urr.triggers.contains(trigger) && urr.number_of_reports.is_none_or(|number| self.sent < number)
+    }
+
+    /// Looks at counter, clock and deadlines, makes the reports that are due and begins the next measurement.
+    pub(crate) fn settle(
+        &mut self,
+        urr: &mut Urr,
+        usage: &UsageCounters,
+        now: SystemTime,
+    ) -> Vec<UsageReport> {
+        let mut reports = Vec::new();
+        let seen = self.observe(urr, usage, now);
+        while let Some(time) =
+            urr.monitoring_times.first().cloned().filter(|time| millis(time.at) <= millis(now))
+        {
+            urr.monitoring_times.remove(0);
+            reports.extend(self.split(urr, &time, usage, now));
+        }
+        for (happened, asked, why) in [
+            (seen.started, ReportingTriggers::START, UsageReportTrigger::START),
+            (seen.stopped, ReportingTriggers::STOPT, UsageReportTrigger::STOPT),
+        ] {
+            if happened && self.reports(urr, asked) {
+                reports.push(self.notice(urr, why, now));
+            }
+        }
+        let why = self.due(urr, seen, usage, now);
+        if !why.is_empty() {
+            reports.extend(self.report(urr, usage, why, now));
+        }
+        self.urgent = false;
+        self.arm(urr, usage, now);
+        reports
+    }
+
+    fn observe(&mut self, urr: &Urr, usage: &UsageCounters, now: SystemTime) -> Seen {
+        let (at, packets) = (millis(now), usage.read(self.slot).total_packets());
+        let Some(pace) = Pace::of(urr) else { return Seen::default() };
+        let seen = self.clock.observe(pace, packets, at);
+        if seen.started {
+            self.first_packet = self.first_packet.or(Some(at));
+            self.events = self.events.wrapping_add(1);
+            if urr.method.event && self.event_times.len() < EVENT_TIMES_MAX {
+                self.event_times.push(at);
+            }
+        }
+        seen
+    }
+
+    /// The triggers that are due. Quotas that are used up stop the traffic here, reported or not.
+    fn due(&mut self, urr: &Urr, seen: Seen, usage: &UsageCounters, now: SystemTime) -> UsageReportTrigger {
+        let counts = self.counts(usage, now);
+        let mut why = UsageReportTrigger::default();
+        let ahead = counts.since(&self.threshold_from);
+        let reached = [
+            (
+                urr.method.volume
+                    && ahead.volume.total_packets() > 0
+                    && is_over(urr.volume_threshold, &ahead),
+                ReportingTriggers::VOLTH,
+                UsageReportTrigger::VOLTH,
+            ),
+            (
+                urr.method.duration
+                    && urr.time_threshold.is_some_and(|time| ahead.time >= millis_of(time).max(1)),
+                ReportingTriggers::TIMTH,
+                UsageReportTrigger::TIMTH,
+            ),
+            (
+                urr.method.event
+                    && urr.event_threshold.is_some_and(|events| ahead.events >= u64::from(events).max(1)),
+                ReportingTriggers::EVETH,
+                UsageReportTrigger::EVETH,
+            ),
+            (seen.stopped, ReportingTriggers::ENVCL, UsageReportTrigger::ENVCL),
+            (
+                self.period_ends.is_some_and(|ends| ends <= millis(now)),
+                ReportingTriggers::PERIO,
+                UsageReportTrigger::PERIO,
+            ),
+        ];
+        let ended = self.quota.settle(urr, &counts, millis(now));
+        for (reached, asked, said) in reached.into_iter().chain(ended) {
+            if reached && self.reports(urr, asked) {
+                why = why.union(said);
+            }
+        }
+        why
+    }
+
+    /// The monitoring time is reached: what was measured so far is told apart from what follows, and the
+    /// subsequent thresholds and quotas count from here (5.2.2.2). A part that still waits to be reported goes first.
+    fn split(
+        &mut self,
+        urr: &mut Urr,
+        time: &MonitoringTime,
+        usage: &UsageCounters,
+        now: SystemTime,
+    ) -> Vec<UsageReport> {
+        let reports = match self.before {
+            Some(_) => self.report(urr, usage, UsageReportTrigger::MONIT, now),
+            None => Vec::new(),
+        };
+        let counts = self.counts(usage, now);
+        self.before = Some((counts, time.at));
+        let update = time.subsequent(urr.id);
+        if update.has_thresholds() {
+            self.threshold_from = counts;
+        }
+        update.apply(urr);
+        let packets = counts.volume.total_packets();
+        self.quota.grant(urr, &update, counts, packets, millis(now));
+        reports
+    }
+
+    /// Sets limits after a report or a change of the rule.
+    fn arm(&mut self, urr: &Urr, usage: &UsageCounters, now: SystemTime) {
+        let threshold = urr.volume_threshold.filter(|_| urr.method.volume);
+        let threshold = threshold.filter(|_| self.reports(urr, ReportingTriggers::VOLTH)).unwrap_or_default();
+        let limits = Limits {
+            thresholds: places(&self.threshold_from, threshold),
+            quotas: self.quota.volume_limits(urr),
+            exhausted: self.quota.is_exhausted(),
+        };
+        usage.set_limits(self.slot, &limits);
+        if self.clock.waits() && Pace::of(urr).is_some() {
+            usage.watch(self.slot);
+        }
+        if !self.reports(urr, ReportingTriggers::PERIO) {
+            self.period_ends = None;
+        }
+        // What was counted since the counts were read last may have crossed a limit that was not set yet.
+        let mut trial = self.clone();
+        let late = trial.due(urr, Seen::default(), usage, now);
+        let ended = trial.quota.is_exhausted() && !self.quota.is_exhausted();
+        if ended {
+            usage.exhaust(self.slot);
+        }
+        let started = Pace::of(urr).is_some()
+            && self.clock.waits()
+            && self.clock.is_moved(usage.read(self.slot).total_packets());
+        self.urgent = !late.is_empty() || ended || started;
+    }
+
+    fn renew_period(&mut self, urr: &Urr, now: SystemTime) {
+        let period = urr.measurement_period.filter(|period| !period.is_zero());
+        let period = period.filter(|_| self.reports(urr, ReportingTriggers::PERIO));
+        self.period_ends = period.map(|period| millis(now + period));
+    }
+
+    /// Ends the running measurement with a report, or two where the monitoring time lies in it, and begins the next.
+    pub(crate) fn report(
+        &mut self,
+        urr: &Urr,
+        usage: &UsageCounters,
+        trigger: UsageReportTrigger,
+        now: SystemTime,
+    ) -> Vec<UsageReport> {
+        let mut reports = Vec::new();
+        let counts = self.counts(usage, now);
+        if let Some((before, at)) = self.before.take() {
+            reports.push(self.part(urr, trigger, before, at, Some(Part::Before)));
+            reports.push(self.part(urr, trigger, counts, now, Some(Part::After)));
+        } else {
+            reports.push(self.part(urr, trigger, counts, now, None));
+        }
+        self.threshold_from = counts;
+        self.event_times.clear();
+        self.first_packet = None;
+        self.sent = self.sent.saturating_add(1);
+        self.renew_period(urr, now);
+        reports
+    }
+
+    /// As [`Meter::report`], for a rule that goes on: sets the limits anew.
+    pub(crate) fn report_and_go_on(
+        &mut self,
+        urr: &Urr,
+        usage: &UsageCounters,
+        trigger: UsageReportTrigger,
+        now: SystemTime,
+    ) -> Vec<UsageReport> {
+        let reports = self.report(urr, usage, trigger, now);
+        self.arm(urr, usage, now);
+        reports
+    }
+
+    /// A report of what was measured since the last one, up to `counts`.
+    fn part(
+        &mut self,
+        urr: &Urr,
+        trigger: UsageReportTrigger,
+        counts: Counts,
+        end: SystemTime,
+        part: Option<Part>,
+    ) -> UsageReport {
+        let measured = counts.since(&self.reported);
+        let time_of = |at: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(at);
+        let report = UsageReport {
+            volume: urr.method.volume.then_some(measured.volume),
+            with_packets: urr.information.count_packets,
+            duration: urr.method.duration.then(|| Duration::from_millis(measured.time)),
+            part,
+            first_packet: self.first_packet.map(time_of),
+            event_times: self.event_times.iter().copied().map(time_of).collect(),
+            ..UsageReport::new(urr.id, self.ur_seqn, trigger, self.since, end)
+        };
+        self.ur_seqn = self.ur_seqn.wrapping_add(1);
+        self.since = end;
+        // Exactly what was reported: what is counted from now on belongs to the next report.
+        self.reported = counts;
+        report
+    }
+
+    /// A report that something has happened, without measurements: they go on.
+    fn notice(&mut self, urr: &Urr, trigger: UsageReportTrigger, now: SystemTime) -> UsageReport {
+        let report = UsageReport::new(urr.id, self.ur_seqn, trigger, now, now);
+        self.ur_seqn = self.ur_seqn.wrapping_add(1);
+        self.sent = self.sent.saturating_add(1);
+        report
+    }
+}
+
+/// Absolute counts ahead of `from`.
+fn places(from: &Counts, threshold: VolumeThreshold) -> [u64; 3] {
+    let VolumeThreshold { total, uplink, downlink } = threshold;
+    let place = |base: u64, ahead: Option<u64>| ahead.map_or(UNLIMITED, |ahead| base.saturating_add(ahead));
+    [
+        place(from.volume.uplink_bytes, uplink),
+        place(from.volume.downlink_bytes, downlink),
+        place(from.volume.total_bytes(), total),
+    ]
+}
+
+/// Whether a volume was measured.
+fn is_over(threshold: Option<VolumeThreshold>, measured: &Counts) -> bool {
+    let over = |threshold: Option<u64>, count| threshold.is_some_and(|threshold| count >= threshold);
+    threshold.is_some_and(|threshold| {
+        over(threshold.total, measured.volume.total_bytes())
+            || over(threshold.uplink, measured.volume.uplink_bytes)
+            || over(threshold.downlink, measured.volume.downlink_bytes)
+    })
+}

@@ -1,0 +1,141 @@
+//! What a URR may use before its traffic stops (TS 29.244 5.2.2.2): volume, time and events, how long a quota may lie
+//! unused, and how long it is valid.
+//!
+//! A quota counts from the report before it was granted, so that what went through meanwhile is used up of it. It
+//! goes on over reports until the next is granted. Once any is used up, the counter carries a mark that workers see
+//! before they forward.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Counts, is_over, millis_of, places};
+use crate::control::inactivity::Inactivity;
+use crate::rules::{ReportingTriggers, UpdateUrr, Urr, UsageReportTrigger};
+use crate::usage::UNLIMITED;
+
+/// Ways in which a quota ends, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Ended(u8);
+
+impl Ended {
+    const VOLUME: u8 = 1 << 0;
+    const TIME: u8 = 1 << 1;
+    const EVENTS: u8 = 1 << 2;
+    const UNUSED: u8 = 1 << 3;
+    const INVALID: u8 = 1 << 4;
+}
+
+/// The quotas of one URR.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Quota {
+    /// From where each counts.
+    from: Counts,
+    ended: Ended,
+    /// Until when they are valid, in milliseconds.
+    valid_until: Option<u64>,
+    /// Quota Holding Time: how long they may lie unused.
+    holding: Option<Inactivity>,
+}
+
+impl Quota {
+    /// Takes over the quotas that an update of the rule brings, which count from `from`.
+    pub(super) fn grant(&mut self, urr: &Urr, update: &UpdateUrr, from: Counts, packets: u64, now: u64) {
+        let granted = [
+            (update.volume_quota.is_change(), Ended::VOLUME),
+            (update.time_quota.is_change(), Ended::TIME),
+            (update.event_quota.is_change(), Ended::EVENTS),
+        ];
+        for (_, way) in granted.iter().filter(|(changed, _)| *changed) {
+            match *way {
+                Ended::VOLUME => self.from.volume = from.volume,
+                Ended::TIME => self.from.time = from.time,
+                _ => self.from.events = from.events,
+            }
+            self.ended.0 &= !(way | Ended::UNUSED | Ended::INVALID);
+        }
+        let any = granted.iter().any(|(changed, _)| *changed);
+        if any || update.quota_validity_time.is_change() {
+            self.ended.0 &= !Ended::INVALID;
+            let validity = urr.quota_validity_time.filter(|_| urr.has_quota());
+            self.valid_until = validity.map(|time| now.saturating_add(millis_of(time)));
+        }
+        if any || update.quota_holding_time.is_change() {
+            self.ended.0 &= !Ended::UNUSED;
+            let holding = urr.quota_holding_time.filter(|_| urr.has_quota());
+            self.holding = holding.and_then(|time| Inactivity::new(time, packets, now));
+        }
+        // A quota of nothing is used up from the start, and there is nothing to report of it.
+        let nothing = [
+            (urr.volume_quota.is_some_and(|quota| is_over(Some(quota), &Counts::default())), Ended::VOLUME),
+            (urr.time_quota.is_some_and(|quota| quota.is_zero()), Ended::TIME),
+            (urr.event_quota == Some(0), Ended::EVENTS),
+        ];
+        self.ended.0 |= nothing.iter().filter(|(nothing, _)| *nothing).fold(0, |bits, (_, way)| bits | way);
+    }
+
+    /// Whether the traffic stops.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.ended != Ended::default()
+    }
+
+    /// Absolute byte counts at which the traffic stops.
+    pub(super) fn volume_limits(&self, urr: &Urr) -> [u64; 3] {
+        match urr.volume_quota.filter(|_| self.ended.0 & Ended::VOLUME == 0) {
+            Some(quota) => places(&self.from, quota),
+            None => [UNLIMITED; 3],
+        }
+    }
+
+    /// The total of the clock at which the traffic stops.
+    pub(super) fn time_limit(&self, urr: &Urr) -> Option<u64> {
+        let quota = urr.time_quota.filter(|_| self.ended.0 & Ended::TIME == 0);
+        quota.map(|quota| self.from.time.saturating_add(millis_of(quota)))
+    }
+
+    /// When to look whatever is counted, in milliseconds.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        let holding = self.holding.and_then(|watch| watch.deadline());
+        [self.valid_until, holding].into_iter().flatten().min()
+    }
+
+    /// Ends what is used up: for each way whether it ended now, the trigger that asks for a report of it, and the one
+    /// that the report says.
+    pub(super) fn settle(
+        &mut self,
+        urr: &Urr,
+        counts: &Counts,
+        now: u64,
+    ) -> [(bool, ReportingTriggers, UsageReportTrigger); 5] {
+        let used = counts.since(&self.from);
+        let packets = counts.volume.total_packets();
+        let unused =
+            !self.is_exhausted() && self.holding.as_mut().is_some_and(|watch| watch.look(packets, now));
+        let invalid = self.valid_until.is_some_and(|until| until <= now);
+        if invalid {
+            self.valid_until = None;
+        }
+        let mut end = |over: bool, way: u8| {
+            let now_over = over && self.ended.0 & way == 0;
+            self.ended.0 |= if over { way } else { 0 };
+            now_over
+        };
+        [
+            (
+                end(is_over(urr.volume_quota, &used), Ended::VOLUME),
+                ReportingTriggers::VOLQU,
+                UsageReportTrigger::VOLQU,
+            ),
+            (
+                end(urr.time_quota.is_some_and(|quota| used.time >= millis_of(quota)), Ended::TIME),
+                ReportingTriggers::TIMQU,
+                UsageReportTrigger::TIMQU,
+            ),
+            (
+                end(urr.event_quota.is_some_and(|quota| used.events >= quota.into()), Ended::EVENTS),
+                ReportingTriggers::EVEQU,
+                UsageReportTrigger::EVEQU,
+            ),
+            (end(unused, Ended::UNUSED), ReportingTriggers::QUHTI, UsageReportTrigger::QUHTI),
+            (end(invalid, Ended::INVALID), ReportingTriggers::QUVTI, UsageReportTrigger::QUVTI),
+        ]
+    }
+}

@@ -1,0 +1,241 @@
+//! What is reported is what went through, to the octet: whatever is changed, asked, granted and taken away between
+//! packets, the reports of each rule add up to the packets that came out while it was there.
+#![allow(clippy::unwrap_used)]
+
+mod fixture;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use fixture::packets::{downlink, udp, uplink};
+use fixture::{N3, N6, Rig, SessionPlan};
+use kaido_upf::rules::{
+    Change, MeasurementMethod, Modification, Pdr, PdrId, ReportingTriggers, Seid, SessionEvent,
+    SessionService, UpdatePdr, UpdateUrr, Urr, UrrId, UsageReport, VolumeThreshold,
+};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Packets of so many octets of payload.
+    Up(u8, u16),
+    Down(u8, u16),
+    /// The control plane looks for events after so many seconds.
+    Poll(u8),
+    Query(u8),
+    QueryAll,
+    Threshold(u8, u16),
+    Grant(u8, u16),
+    Unlimited(u8),
+    /// Takes a rule away.
+    Remove(u8),
+    /// Makes a rule anew, where there is none.
+    Create(u8),
+    /// Whether packets go the careful way.
+    Careful(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let rule = 1u8..=2;
+    prop_oneof![
+        6 => (1u8..6, 0u16..1400).prop_map(|(count, size)| Step::Up(count, size)),
+        6 => (1u8..6, 0u16..1400).prop_map(|(count, size)| Step::Down(count, size)),
+        4 => (0u8..20).prop_map(Step::Poll),
+        1 => rule.clone().prop_map(Step::Query),
+        1 => Just(Step::QueryAll),
+        1 => (rule.clone(), 1u16..).prop_map(|(rule, octets)| Step::Threshold(rule, octets)),
+        2 => (rule.clone(), 1u16..).prop_map(|(rule, octets)| Step::Grant(rule, octets)),
+        1 => rule.clone().prop_map(Step::Unlimited),
+        1 => rule.clone().prop_map(Step::Remove),
+        2 => rule.prop_map(Step::Create),
+        1 => any::<bool>().prop_map(Step::Careful),
+    ]
+}
+
+fn rule(id: u8) -> Urr {
+    let triggers = [
+        ReportingTriggers::PERIO,
+        ReportingTriggers::VOLTH,
+        ReportingTriggers::VOLQU,
+        ReportingTriggers::LIUSA,
+    ];
+    Urr {
+        id: UrrId(id.into()),
+        method: MeasurementMethod { volume: true, duration: true, event: false },
+        triggers: triggers.iter().fold(ReportingTriggers::default(), |all, &one| all.union(one)),
+        measurement_period: Some(Duration::from_secs(30)),
+        volume_threshold: Some(VolumeThreshold { total: Some(10_000), uplink: Some(7000), downlink: None }),
+        linked: vec![UrrId(u32::from(3 - id))],
+        ..Urr::default()
+    }
+}
+
+/// What a rule has measured in packets and octets, up and down, by its reports and by what came out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum([u64; 4]);
+
+struct World {
+    rig: Rig,
+    seid: Seid,
+    now: SystemTime,
+    reported: BTreeMap<u32, Sum>,
+    came_out: BTreeMap<u32, Sum>,
+    next_seqn: BTreeMap<u32, u32>,
+    there: Vec<u8>,
+    careful: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut request = SessionPlan::ipv4(7).establishment();
+        request.urrs = vec![rule(1), rule(2)];
+        request.pdrs.iter_mut().for_each(|pdr| pdr.urr_ids = vec![UrrId(1), UrrId(2)]);
+        let now = SystemTime::now();
+        let mut rig = Rig::new();
+        let seid = rig.upf.establish(&request, now).unwrap().seid;
+        Self {
+            rig,
+            seid,
+            now,
+            reported: BTreeMap::new(),
+            came_out: BTreeMap::new(),
+            next_seqn: BTreeMap::new(),
+            there: vec![1, 2],
+            careful: false,
+        }
+    }
+
+    fn count(&mut self, out: usize, octets: u16, place: usize) {
+        for id in &self.there {
+            let sum = self.came_out.entry((*id).into()).or_default();
+            sum.0[place] += out as u64;
+            sum.0[place + 1] += out as u64 * (28 + u64::from(octets));
+        }
+    }
+
+    fn take(&mut self, reports: &[UsageReport]) {
+        for report in reports {
+            let next = self.next_seqn.entry(report.urr_id.0).or_default();
+            assert_eq!(report.ur_seqn, *next, "without gaps");
+            *next += 1;
+            let volume = report.volume.unwrap();
+            let sum = self.reported.entry(report.urr_id.0).or_default();
+            let more =
+                [volume.uplink_packets, volume.uplink_bytes, volume.downlink_packets, volume.downlink_bytes];
+            sum.0.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+    }
+
+    fn poll(&mut self) {
+        for event in self.rig.upf.poll_events(self.now, 100) {
+            let SessionEvent::Usage { reports, .. } = event else { panic!("{event:?}") };
+            self.take(&reports);
+        }
+    }
+
+    fn modify(&mut self, change: &Modification) {
+        let reports = self.rig.upf.modify(self.seid, change, self.now).unwrap().usage_reports;
+        self.take(&reports);
+    }
+
+    fn update(&mut self, id: u8, update: UpdateUrr) {
+        if self.there.contains(&id) {
+            let update_urrs = vec![UpdateUrr { id: UrrId(id.into()), ..update }];
+            self.modify(&Modification { update_urrs, ..Modification::default() });
+        }
+    }
+
+    /// Every rule of detection names the usage rules that there are.
+    fn bind(&self) -> Vec<UpdatePdr> {
+        let urr_ids: Vec<_> = self.there.iter().map(|&id| UrrId(id.into())).collect();
+        let ids: &[u16] = if self.careful { &[1, 2, 11, 12] } else { &[1, 2] };
+        let update =
+            |&id| UpdatePdr { id: PdrId(id), urr_ids: Some(urr_ids.clone()), ..UpdatePdr::default() };
+        ids.iter().map(update).collect()
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Up(count, octets) => {
+                let frame = uplink(1007, &udp("10.60.0.7", "8.8.8.8", octets.into()));
+                let out: usize = (0..count).map(|_| self.rig.pass(N3, &frame).len()).sum();
+                self.count(out, octets, 0);
+            }
+            Step::Down(count, octets) => {
+                let frame = downlink(&udp("8.8.8.8", "10.60.0.7", octets.into()));
+                let out: usize = (0..count).map(|_| self.rig.pass(N6, &frame).len()).sum();
+                self.count(out, octets, 2);
+            }
+            Step::Poll(seconds) => {
+                self.now += Duration::from_secs(seconds.into());
+                self.poll();
+            }
+            Step::Query(id) if self.there.contains(&id) => {
+                let query_urrs = vec![UrrId(id.into())];
+                self.modify(&Modification { query_urrs, ..Modification::default() });
+            }
+            Step::QueryAll => self.modify(&Modification { query_all_urrs: true, ..Modification::default() }),
+            Step::Threshold(id, octets) => {
+                let threshold = VolumeThreshold { total: Some(octets.into()), ..VolumeThreshold::default() };
+                let volume_threshold = Change::To(threshold);
+                self.update(id, UpdateUrr { volume_threshold, ..UpdateUrr::default() });
+            }
+            Step::Grant(id, octets) => {
+                let quota = VolumeThreshold { total: Some(octets.into()), ..VolumeThreshold::default() };
+                self.update(id, UpdateUrr { volume_quota: Change::To(quota), ..UpdateUrr::default() });
+            }
+            Step::Unlimited(id) => {
+                self.update(id, UpdateUrr { volume_quota: Change::Remove, ..UpdateUrr::default() });
+            }
+            Step::Remove(id) if self.there.contains(&id) => {
+                self.there.retain(|other| *other != id);
+                let remove_urrs = vec![UrrId(id.into())];
+                self.modify(&Modification { remove_urrs, ..Modification::default() });
+                self.next_seqn.remove(&id.into());
+            }
+            Step::Create(id) if !self.there.contains(&id) => {
+                self.there.push(id);
+                let update_pdrs = self.bind();
+                let create_urrs = vec![rule(id)];
+                self.modify(&Modification { create_urrs, update_pdrs, ..Modification::default() });
+            }
+            Step::Careful(careful) if careful != self.careful => {
+                self.careful = careful;
+                let urr_ids: Vec<_> = self.there.iter().map(|&id| UrrId(id.into())).collect();
+                let plan = SessionPlan::ipv4(7);
+                let behind = [plan.uplink_pdr(), plan.downlink_pdr()].map(|pdr| Pdr {
+                    id: PdrId(pdr.id.0 + 10),
+                    precedence: 999,
+                    urr_ids: urr_ids.clone(),
+                    ..pdr
+                });
+                self.modify(&if careful {
+                    Modification { create_pdrs: behind.into(), ..Modification::default() }
+                } else {
+                    Modification { remove_pdrs: vec![PdrId(11), PdrId(12)], ..Modification::default() }
+                });
+            }
+            Step::Query(_) | Step::Remove(_) | Step::Create(_) | Step::Careful(_) => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Conformance: TS 29.244 5.2.2.2 | A modification during traffic loses nothing of the usage
+    /// Conformance: TS 29.244 8.2.71 | UR-SEQN is without gaps
+    #[test]
+    fn reports_add_up_to_what_came_out(steps in proptest::collection::vec(step(), 1..120)) {
+        let mut world = World::new();
+        steps.iter().for_each(|step| world.step(step));
+        world.poll();
+        let last = world.rig.upf.delete(world.seid, world.now).unwrap().usage_reports;
+        world.take(&last);
+        prop_assert!(world.rig.upf.poll_events(world.now + Duration::from_secs(1000), 100).is_empty());
+        for id in [1, 2] {
+            let of = |sums: &BTreeMap<u32, Sum>| sums.get(&id).copied().unwrap_or_default();
+            prop_assert_eq!(of(&world.reported), of(&world.came_out), "rule {}", id);
+        }
+    }
+}
