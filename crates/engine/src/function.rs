@@ -9,6 +9,7 @@ use crate::frame::Frame;
 use crate::pool::PoolCache;
 use crate::port::{KernelPath, Port, PortId};
 use crate::shared::{Departure, Shared};
+use crate::witness::{Fate, Witness};
 
 /// A network function: one value per worker, which shares with the others only what it chooses to.
 pub trait Function: Send {
@@ -49,6 +50,8 @@ pub struct Output<'w> {
     pub(crate) now: Instant,
     /// Where frames wait instead of going out, while a block is processed that leaves in its turn.
     pub(crate) departures: Option<&'w mut Vec<Departure>>,
+    /// Writes down what is done, while a function asks for that.
+    pub(crate) witness: Option<Witness>,
 }
 
 impl<'w> Output<'w> {
@@ -59,7 +62,7 @@ impl<'w> Output<'w> {
         counters: &'w WorkerCounters,
         now: Instant,
     ) -> Self {
-        Self { ports, pool, counters, now, departures: None }
+        Self { ports, pool, counters, now, departures: None, witness: None }
     }
 
     /// When the worker's round began.
@@ -83,6 +86,9 @@ impl<'w> Output<'w> {
     /// Sends a frame, Ethernet header and all.
     #[inline]
     pub fn transmit(&mut self, port: PortId, frame: Frame) {
+        if let Some(witness) = &mut self.witness {
+            witness.sent(port, &frame);
+        }
         if let Some(departures) = &mut self.departures {
             departures.push(Departure { port, frame });
             return;
@@ -109,16 +115,36 @@ impl<'w> Output<'w> {
     #[inline]
     pub fn drop(&mut self, port: PortId, frame: Frame, reason: DropReason) {
         self.counters.port(port).dropped(reason);
+        if let Some(witness) = &mut self.witness {
+            witness.dropped(reason);
+        }
         self.pool.release(frame);
+    }
+
+    /// Has it written down what is done with frames from here on, with up to `snap` octets of those that are sent. For a
+    /// function that traces a packet: it costs allocations.
+    pub fn witness(&mut self, snap: usize) {
+        self.witness = Some(Witness::new(snap));
+    }
+
+    /// What was done since [`Output::witness`]; nothing more is written down.
+    pub fn take_fates(&mut self) -> Vec<Fate> {
+        self.witness.take().map(Witness::into_fates).unwrap_or_default()
     }
 
     /// Counts a drop of a packet that has no frame any more.
     pub fn count_drop(&mut self, port: PortId, reason: DropReason) {
         self.counters.port(port).dropped(reason);
+        if let Some(witness) = &mut self.witness {
+            witness.dropped(reason);
+        }
     }
 
     /// Leaves a frame that came in on `port` to the kernel, unchanged.
     pub fn to_kernel(&mut self, port: PortId, frame: Frame) {
+        if let Some(witness) = &mut self.witness {
+            witness.left_to_kernel();
+        }
         match self.ports[port.index()].kernel {
             KernelPath::Shared => {
                 self.counters.port(port).left_to_kernel();

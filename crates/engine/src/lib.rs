@@ -24,6 +24,7 @@ mod routes;
 pub mod shared;
 pub mod steer;
 mod sync;
+mod witness;
 mod worker;
 
 pub use batch::{BATCH_MAX, Batch};
@@ -36,4 +37,5 @@ pub use polling::{PollState, PollTotals, WorkerSettings};
 pub use pool::{FRAME_SIZE, FramePool, HEADROOM, PoolCache, PoolError};
 pub use port::{KernelPath, Port, PortId};
 pub use routes::{NextHop, NextHops, Resolution, Route, Routes, Wanted};
+pub use witness::{Fate, front_of};
 pub use worker::{Worker, WorkerHandle};

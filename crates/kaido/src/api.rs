@@ -1,7 +1,13 @@
 //! What `kaido status` and its like ask a running node: one JSON object a line, one answer a line, over
 //! a Unix socket.
 
+mod trace;
+
 use serde::{Deserialize, Serialize};
+
+pub(crate) use self::trace::{
+    TraceOf, TraceQuestion, TraceRead, TracedFate, TracedFrame, TracedPacket, TracedRule,
+};
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +24,8 @@ pub(crate) enum Question {
     },
     /// Dropped packets.
     Drops,
+    /// About a trace.
+    Trace(TraceQuestion),
 }
 
 /// An answer.
@@ -38,6 +46,17 @@ pub(crate) enum Answer {
         /// Drops by port and reason.
         drops: Vec<Drop>,
     },
+    /// To [`TraceQuestion::Begin`].
+    TraceBegun {
+        /// Its number.
+        id: u32,
+        /// The node's ports.
+        ports: Vec<String>,
+    },
+    /// To [`TraceQuestion::Read`].
+    Trace(Box<TraceRead>),
+    /// To [`TraceQuestion::End`].
+    TraceEnded,
     /// The question was not understood.
     Error {
         /// Why.

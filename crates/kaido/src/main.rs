@@ -1,6 +1,6 @@
 //! Kaido: a fast, measurable user plane.
 //!
-//! `kaido run` is the node; `check`, `status`, `sessions` and `drops` look at it, `doctor` at the machine; `sim` is a small
+//! `kaido run` is the node; `check`, `status`, `sessions`, `drops`, `trace` and `capture` look at it, `doctor` at the machine; `sim` is a small
 //! control plane, gNB and UEs to exercise it with; `bench` measures it.
 
 mod api;
@@ -55,6 +55,21 @@ enum Command {
     },
     /// Count the packets that did not come out, by port and reason.
     Drops(Where),
+    /// Show the way of each packet of a session: rules, verdict and time.
+    Trace {
+        #[command(flatten)]
+        at: Where,
+        #[command(flatten)]
+        trace: show::TraceArgs,
+    },
+    /// Write the packets of a session to a pcapng file, before and after, with the rule in the comment.
+    Capture {
+        /// The node's control socket.
+        #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+        socket: PathBuf,
+        #[command(flatten)]
+        capture: show::CaptureArgs,
+    },
     /// Say what this machine and its NICs can do for a node, and how to improve it. Changes nothing.
     Doctor(doctor::DoctorArgs),
     /// Print the configuration reference as Markdown.
@@ -103,6 +118,8 @@ fn execute(command: &Command) -> miette::Result<ExitCode> {
         Command::Status(at) => show::status(&at.socket, at.json),
         Command::Sessions { at, skip, limit } => show::sessions(&at.socket, at.json, *skip, *limit),
         Command::Drops(at) => show::drops(&at.socket, at.json),
+        Command::Trace { at, trace } => show::trace(&at.socket, at.json, trace),
+        Command::Capture { socket, capture } => show::capture(socket, capture),
         Command::Reference => {
             print!("{}", config::reference());
             Ok(())

@@ -154,6 +154,9 @@ impl KernelRecord {
             // Rates are the workers' to enforce.
             return None;
         }
+        if node.tracer.is_traced(record.session()) {
+            return None;
+        }
         let ue = record.ue();
         if ue.ipv6.is_some_and(|prefix| prefix.len != 64) || !record.framed().is_empty() {
             return None;

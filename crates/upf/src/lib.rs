@@ -15,6 +15,7 @@
 //! - [`echo`]: what control and workers share of GTP-U path management;
 //! - [`fragment`]: fragments of IP packets;
 //! - [`node`]: settings, and what control and workers share;
+//! - [`trace`]: what becomes of the packets of chosen sessions;
 //! - [`mod@path`]: the packet path of a worker;
 //! - [`mod@usage`] has the counters, [`qos`] the rates.
 
@@ -30,5 +31,6 @@ pub mod qos;
 pub mod record;
 pub mod rules;
 pub mod special;
+pub mod trace;
 mod tunnels;
 pub mod usage;

@@ -17,6 +17,7 @@ use crate::path::MssClamp;
 use crate::qos::{Policers, WINDOW_DEFAULT};
 use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels, UeToUe};
 use crate::rules::{PdrId, Teid};
+use crate::trace::Tracer;
 use crate::usage::{UsageCounters, UsageSlot};
 
 /// A network instance: a UE address space behind one or more ports.
@@ -274,6 +275,8 @@ pub struct Node {
     pub usage: UsageCounters,
     /// Echo Responses that are waited for.
     pub echoes: AwaitedEchoes,
+    /// Sessions whose packets are traced.
+    pub tracer: Tracer,
     /// Fragments that wait for their rest.
     pub fragments: Fragments,
     /// When the node came up, as a Recovery Time Stamp.
@@ -311,6 +314,7 @@ impl Node {
         let table = Table::new(&domain, keys_max(settings.sessions_max))?;
         let (events, heard) = sync_channel(EVENTS_MAX);
         let node = Self {
+            tracer: Tracer::default(),
             fragments: Fragments::new(&settings.fragments),
             domain,
             table,

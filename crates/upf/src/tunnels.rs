@@ -4,9 +4,9 @@
 //! and named by a number that fits into a record. Workers read without a lock; entries are added by the
 //! control plane and stay, for a network has no more peers than the numbers reach.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use kaido_wire::PduSession;
 
@@ -15,6 +15,9 @@ use crate::rules::{PagingPolicyIndicator, Qfi, Teid};
 
 /// Shapes that have numbers; tunnels of further ones carry their shape with them.
 const SHAPES_MAX: u16 = u16::MAX;
+
+/// Peers that are known as such.
+const PEERS_MAX: usize = 65_536;
 
 /// The number of a [`TunnelShape`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,11 +95,17 @@ pub struct Tunnel {
 pub struct Tunnels {
     shapes: Box<[OnceLock<TunnelShape>]>,
     known: Mutex<HashMap<TunnelShape, ShapeId>>,
+    /// Far ends of tunnels, now or before; at most [`PEERS_MAX`].
+    peers: RwLock<HashSet<IpAddr>>,
 }
 
 impl Default for Tunnels {
     fn default() -> Self {
-        Self { shapes: (0..SHAPES_MAX).map(|_| OnceLock::new()).collect(), known: Mutex::default() }
+        Self {
+            shapes: (0..SHAPES_MAX).map(|_| OnceLock::new()).collect(),
+            known: Mutex::default(),
+            peers: RwLock::default(),
+        }
     }
 }
 
@@ -108,9 +117,18 @@ impl Tunnels {
             let id = ShapeId(u16::try_from(known.len()).ok().filter(|&id| id < SHAPES_MAX)?);
             self.shapes[id.index()].set(shape).ok()?;
             known.insert(shape, id);
+            let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
+            if peers.len() < PEERS_MAX {
+                peers.insert(shape.peer);
+            }
             Some(id)
         });
         Tunnel { shape, id, teid }
+    }
+
+    /// Whether tunnels lead to a peer, or did.
+    pub fn leads_to(&self, peer: IpAddr) -> bool {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).contains(&peer)
     }
 
     /// The shape of a number; `None` for a number that was not given out.
@@ -138,5 +156,7 @@ mod tests {
         assert_ne!(first.id, other.id);
         assert_eq!(tunnels.shape(other.id.unwrap()), Some(&shape(1, 5)));
         assert_eq!(tunnels.shape(ShapeId::NONE), None);
+        assert!(tunnels.leads_to(IpAddr::from([10, 0, 0, 1])));
+        assert!(!tunnels.leads_to(IpAddr::from([10, 0, 0, 2])));
     }
 }

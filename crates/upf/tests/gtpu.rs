@@ -8,7 +8,9 @@ use std::time::Duration;
 use fixture::{GNB_MAC, N3, N3_MAC, Rig, SessionPlan, ip, now, settings, v4};
 use kaido_engine::DropReason;
 use kaido_upf::echo::EchoSettings;
-use kaido_upf::rules::{PathChange, PathEvent, SessionService};
+use kaido_upf::rules::{
+    FTeid, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, PathChange, PathEvent, SessionService, Teid,
+};
 use kaido_wire::gtpu::{Message, UDP_PORT};
 use kaido_wire::{IpProtocol, Ipv4Repr, UdpRepr};
 
@@ -28,10 +30,20 @@ fn from_gnb(message: &Message<'_>, src_port: u16) -> Vec<u8> {
     from_gnb_raw(&payload, src_port)
 }
 
+fn from(src: &str, message: &Message<'_>) -> Vec<u8> {
+    let mut payload = vec![0; message.len()];
+    message.emit(&mut payload).unwrap();
+    from_raw(src, &payload, UDP_PORT)
+}
+
 fn from_gnb_raw(payload: &[u8], src_port: u16) -> Vec<u8> {
+    from_raw("10.100.3.2", payload, src_port)
+}
+
+fn from_raw(src: &str, payload: &[u8], src_port: u16) -> Vec<u8> {
     let mut packet = vec![0; 28];
     Ipv4Repr {
-        src: v4("10.100.3.2"),
+        src: v4(src),
         dst: v4("10.100.3.1"),
         protocol: IpProtocol::UDP,
         ttl: 64,
@@ -145,6 +157,28 @@ fn an_error_indication_names_the_port_that_carries_entropy() {
         let indication = Message::ErrorIndication { sequence: 0, teid: 0xdead, peer, udp_port: told };
         assert_eq!(sent(&out), (indication, UDP_PORT));
     }
+}
+
+/// Conformance: TS 29.281 7.3.2 | An End Marker is sent on into the tunnel that the packets before it went into
+#[test]
+fn an_end_marker_goes_where_the_packets_went() {
+    let mut rig = rig();
+    let mut request = SessionPlan::ipv4(7).establishment();
+    // The other user plane's end of N9, in both directions.
+    let far_end = OuterHeaderCreation { teid: Teid(4007), ipv4: Some(v4("10.100.3.9")), ipv6: None };
+    request.fars[0].forwarding.as_mut().unwrap().outer_header_creation = Some(far_end);
+    let own_end = FTeid { teid: Teid(3007), ipv4: Some(v4("10.100.3.1")), ipv6: None };
+    request.pdrs[1].pdi.local_fteid = Some(LocalFTeid::Given(own_end));
+    request.pdrs[1].pdi.ue_ip.clear();
+    request.pdrs[1].outer_header_removal = Some(OuterHeaderRemoval::GtpUUdpIpv4);
+    rig.upf.establish(&request, now()).unwrap();
+    let marker = |src: &str, teid| from(src, &Message::EndMarker { teid });
+    let out = rig.pass(N3, &marker("10.100.3.9", 3007));
+    assert_eq!(sent(&out), (Message::EndMarker { teid: 2007 }, UDP_PORT));
+    assert_eq!(out[0].1[30..34], [10, 100, 3, 2]);
+    assert!(rig.pass(N3, &marker("10.100.3.77", 3007)).is_empty(), "no peer of ours");
+    assert!(rig.pass(N3, &marker("10.100.3.9", 3008)).is_empty(), "no tunnel of ours");
+    assert_eq!(rig.drops(N3, DropReason::EndMarker), 3);
 }
 
 /// Conformance: TS 29.281 7.3.3 | A Tunnel Status message is read and asks for nothing

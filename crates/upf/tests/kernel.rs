@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use fixture::{GNB_MAC, N3, Rig, SessionPlan, now, v4};
 use kaido_engine::Wanted;
 use kaido_table::Reader;
+use kaido_upf::control::TraceFilter;
 use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
 use kaido_upf::node::{Node, WorkerEvent};
 use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
@@ -189,6 +190,22 @@ fn a_new_session_is_in_the_table_before_the_kernel_has_it() {
     }
     assert_eq!(bench.rig.upf.kernel_records(), Some(2));
     assert_eq!(bench.record(TUNNEL).unwrap().destination, KernelDestination::Routed);
+}
+
+#[test]
+fn a_traced_session_is_the_workers_alone() {
+    let mut bench = Bench::new();
+    let (seid, start) = (bench.seid, bench.start);
+    let id = bench.rig.upf.begin_trace(TraceFilter::Session(seid), 0, start).unwrap();
+    assert_eq!(bench.rig.upf.kernel_records(), Some(0));
+    bench.modify(&gate(true));
+    bench.after(30);
+    assert_eq!(bench.rig.upf.kernel_records(), Some(0));
+    bench.rig.upf.end_trace(id, start + Duration::from_millis(30));
+    bench.after(40);
+    assert_eq!(bench.rig.upf.kernel_records(), Some(0), "not before what the workers hold has gone");
+    bench.after(50);
+    assert_eq!(bench.rig.upf.kernel_records(), Some(2));
 }
 
 #[test]

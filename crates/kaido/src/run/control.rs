@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::fastpath;
 use super::ports::KernelCounters;
 use super::server::Server;
+use super::trace;
 use super::workers;
 use crate::api::{self, Answer, Question};
 use crate::config::{Datapath, Prefix};
@@ -93,8 +94,23 @@ impl Control {
         server.serve(|question| {
             let in_kernel = kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
             let (started, strangers) = (*started, *strangers);
-            View { endpoint, node_id, started, pool, ports, datapath, in_kernel, workers, strangers }
-                .answer(question)
+            let view = |endpoint| View {
+                endpoint,
+                node_id,
+                started,
+                pool,
+                ports,
+                datapath,
+                in_kernel,
+                workers,
+                strangers,
+            };
+            match question {
+                Question::Status => Answer::Status(Box::new(view(endpoint).status())),
+                Question::Sessions { skip, limit } => view(endpoint).sessions(skip, limit),
+                Question::Drops => Answer::Drops { drops: view(endpoint).drops() },
+                Question::Trace(question) => trace::answer(endpoint.service_mut(), ports, question),
+            }
         });
     }
 
@@ -166,16 +182,10 @@ struct View<'c> {
 }
 
 impl View<'_> {
-    fn answer(&self, question: Question) -> Answer {
-        match question {
-            Question::Status => Answer::Status(Box::new(self.status())),
-            Question::Sessions { skip, limit } => {
-                let upf = self.endpoint.service();
-                let found = upf.sessions(skip, limit.min(SESSIONS_LISTED_MAX));
-                Answer::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() }
-            }
-            Question::Drops => Answer::Drops { drops: self.drops() },
-        }
+    fn sessions(&self, skip: usize, limit: usize) -> Answer {
+        let upf = self.endpoint.service();
+        let found = upf.sessions(skip, limit.min(SESSIONS_LISTED_MAX));
+        Answer::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() }
     }
 
     fn totals(&self, at: usize) -> PortTotals {

@@ -7,6 +7,7 @@ mod fastpath;
 mod ports;
 mod queues;
 mod server;
+mod trace;
 mod workers;
 
 use std::io::IsTerminal;

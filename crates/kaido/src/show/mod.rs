@@ -1,5 +1,7 @@
-//! `kaido status`, `kaido sessions`, `kaido drops`: questions to a running node, answers as tables.
+//! `kaido status`, `sessions`, `drops`, `trace` and `capture`: questions to a running node, answers as tables.
 
+mod pcapng;
+mod trace;
 mod workers;
 
 use std::io::{BufRead, BufReader, Write};
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+pub(crate) use self::trace::{CaptureArgs, TraceArgs, capture, trace};
 use crate::api::{Answer, GtpuPath, Question};
 
 /// Longest wait for an answer.

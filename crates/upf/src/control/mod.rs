@@ -19,6 +19,7 @@ mod ruleset;
 mod session;
 mod special;
 mod store;
+mod trace;
 mod wheel;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,7 @@ use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
 use self::store::Sessions;
+pub use self::trace::{MatchedRules, TraceBatch, TraceFilter, TracedPacket};
 use self::wheel::Wheel;
 use crate::node::{BufferChange, Node, WorkerEvent};
 use crate::qos::PolicerSlots;
@@ -73,6 +75,8 @@ pub struct Upf {
     wheel: Wheel,
     /// The datapath in the kernel, where there is one.
     kernel: Option<Kernel>,
+    /// Who reads traces.
+    traces: Vec<trace::Reader>,
 }
 
 impl Upf {
@@ -98,6 +102,7 @@ impl Upf {
             ue_pools: UePools::new(ue_pools),
             wheel: Wheel::new(),
             kernel: None,
+            traces: Vec::new(),
         })
     }
 
@@ -381,6 +386,7 @@ impl SessionService for Upf {
         }
         self.turn_kernel(now);
         self.turn_paths(now);
+        self.turn_traces(now);
         self.look_at_due(now, limit, &mut out);
         out
     }

@@ -53,7 +53,6 @@ impl Worker {
             MessageType::SUPPORTED_EXTENSION_HEADERS | MessageType::TUNNEL_STATUS => {
                 out.drop(port, frame, DropReason::GtpuSignalling);
             }
-            MessageType::END_MARKER => out.drop(port, frame, DropReason::EndMarker),
             MessageType::ERROR_INDICATION => {
                 let message = frame.data().get(outer.gtpu_offset..).unwrap_or_default();
                 match Message::parse(message) {

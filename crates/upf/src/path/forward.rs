@@ -155,6 +155,7 @@ impl Worker {
             action = other;
         }
         let action = &action;
+        self.note_match(action);
         if let Some(reason) = arrival.forbidden(action, special, packet) {
             out.drop(arrival.port, frame, reason);
             return None;

@@ -88,7 +88,7 @@ impl Worker {
                     Parsed::Tunnel(key, _) => node.table.get(guard, &key),
                     _ => None,
                 };
-                self.handle_parsed(&node, guard, parsed, record, port, frame, out);
+                self.handle_read(&node, guard, parsed, record, port, frame, out);
             }
         }
     }

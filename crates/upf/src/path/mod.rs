@@ -13,6 +13,7 @@
 mod answer;
 mod detect;
 mod emit;
+mod end_marker;
 mod forward;
 mod fragments;
 mod hold;
@@ -26,6 +27,7 @@ mod rate;
 mod read;
 mod relay;
 mod straight;
+mod trace;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,6 +44,7 @@ use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};
 use self::read::{Arrived, Kind, Ports};
 use self::relay::Stored;
+use self::trace::Tracing;
 use crate::node::{BufferChange, Node, WorkerEvent, WorkerOrder};
 use crate::record::{Record, SessionIndex, SessionKey};
 
@@ -78,6 +81,7 @@ struct Worker {
     untold: Vec<WorkerEvent>,
     /// Extension headers of the tunnelled packet at hand.
     stored: Stored,
+    tracing: Tracing,
     /// Whether TCP SYNs are looked at.
     clamps_mss: bool,
     /// When the worker's round began.
@@ -103,6 +107,7 @@ impl Path {
             icmp_errors: limit(),
             untold: Vec::new(),
             stored: Stored::default(),
+            tracing: Tracing::default(),
             clamps_mss: settings.mss_clamp.is_some(),
             now: Instant::now(),
             ports: Ports::new(settings),
@@ -211,6 +216,7 @@ impl Function for Path {
         let stages = node.table.stages(&guard);
         worker.next_hops.refresh();
         worker.prepared.renew(worker.next_hops.generation());
+        worker.follow_traces();
         let quiet = worker.is_quiet();
         let mut groups = [Group::default(); GROUPS];
         let mut unusual = Unusual::new();
@@ -247,9 +253,9 @@ impl Function for Path {
                 out.transmit(exit, frame);
             } else if arrived.kind == Kind::Usual {
                 let parsed = parse(&node.settings, port, &frame);
-                worker.handle_parsed(node, &guard, parsed, record, port, frame, out);
+                worker.handle_read(node, &guard, parsed, record, port, frame, out);
             } else if let Some(parsed) = unusual.next() {
-                worker.handle_parsed(node, &guard, parsed, record, port, frame, out);
+                worker.handle_read(node, &guard, parsed, record, port, frame, out);
             }
         }
     }
@@ -282,6 +288,33 @@ impl Function for Path {
 impl Worker {
     /// A frame whose headers were read completely, and the record of its key, if it has one.
     #[allow(clippy::too_many_arguments)] // What the stages before have found.
+    fn handle_read(
+        &mut self,
+        node: &Node,
+        guard: &Guard<'_>,
+        parsed: Parsed,
+        record: Option<&Record>,
+        port: PortId,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        if !self.tracing.is_empty() {
+            let framed = match parsed {
+                Parsed::ToUe(key, packet, _) if record.is_none() => {
+                    node.framed.find(&node.table, guard, key.instance(), packet.dst)
+                }
+                _ => None,
+            };
+            let of_session = record.or(framed.map(|(_, record)| record));
+            if let Some(of_session) = of_session.filter(|record| self.tracing.has(record.session())) {
+                return self.handle_traced(node, guard, parsed, (of_session, record), port, frame, out);
+            }
+        }
+        self.handle_parsed(node, guard, parsed, record, port, frame, out);
+    }
+
+    /// As [`Worker::handle_read`], whether the packet is traced or not.
+    #[allow(clippy::too_many_arguments)] // What the stages before have found.
     fn handle_parsed(
         &mut self,
         node: &Node,
@@ -297,6 +330,9 @@ impl Worker {
             Parsed::Drop(reason) => out.drop(port, frame, reason),
             Parsed::OuterFragment(endpoint, packet_len, offset) => {
                 self.outer_fragment(guard, endpoint, (packet_len, offset), port, frame, out);
+            }
+            Parsed::Signalling(outer) if outer.is_end_marker() => {
+                self.end_marker_came(guard, &outer, port, frame, out);
             }
             Parsed::Signalling(outer) => self.signalling(&outer, port, frame, out),
             Parsed::Tunnel(key, outer) => match record {

@@ -113,6 +113,13 @@ pub(super) struct Outer {
     pub(super) gtpu_offset: usize,
 }
 
+impl Outer {
+    /// Whether it ends a tunnel, and is understood.
+    pub(super) fn is_end_marker(&self) -> bool {
+        self.header.message_type == MessageType::END_MARKER && self.header.unknown_mandatory.is_none()
+    }
+}
+
 /// What a frame is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Parsed {

@@ -156,16 +156,17 @@ impl Worker {
         }
     }
 
-    /// Whether no packet waits that another could overtake: for the control plane to release it, or for a next hop that
-    /// may be known by now.
+    /// Whether no packet waits that another could overtake, for the control plane to release it or for a next hop that may
+    /// be known by now; and none is traced.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
-        self.buffers.is_empty() && !self.is_pending_known()
+        self.buffers.is_empty() && !self.is_pending_known() && self.tracing.is_empty()
     }
 
-    /// Whether a packet of this session could overtake one that waits.
+    /// Whether a packet of this session could overtake one that waits, or is traced.
     pub(super) fn may_overtake(&self, record: &Record) -> bool {
-        self.buffers.holds(record.session()) || self.is_pending_known()
+        let session = record.session();
+        self.buffers.holds(session) || self.is_pending_known() || self.tracing.has(session)
     }
 }
 

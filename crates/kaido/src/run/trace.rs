@@ -1,0 +1,133 @@
+//! Questions about traces, which change what the node does, unlike the others.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kaido_engine::{Fate, PortId};
+use kaido_upf::control::{TraceBatch, TraceFilter, TracedPacket, Upf};
+use kaido_upf::node::NodeSettings;
+use kaido_upf::record::{Direction, KeyParts, SessionKey};
+use kaido_upf::rules::Seid;
+use kaido_upf::trace::WatchId;
+
+use super::control::ShownPort;
+use crate::api::{self, Answer, TraceOf, TraceQuestion};
+
+/// Packets in one answer, and about how many octets of them.
+const READ_MAX: (usize, usize) = (512, 1 << 20);
+/// Octets of a frame that are kept at most: longer than any.
+const SNAP_MAX: usize = 65_536;
+
+/// The answer to a question about traces.
+pub(super) fn answer(upf: &mut Upf, ports: &[ShownPort], question: TraceQuestion) -> Answer {
+    let now = SystemTime::now();
+    match question {
+        TraceQuestion::Begin { of, snap } => {
+            let filter = match of {
+                TraceOf::Ue(address) => TraceFilter::Ue(address),
+                TraceOf::Seid(seid) => TraceFilter::Session(Seid(seid)),
+            };
+            match upf.begin_trace(filter, snap.min(SNAP_MAX), now) {
+                Some(WatchId(id)) => {
+                    let ports = ports.iter().map(|port| port.name.clone()).collect();
+                    Answer::TraceBegun { id, ports }
+                }
+                None => Answer::Error { message: "there are too many traces already".to_owned() },
+            }
+        }
+        TraceQuestion::Read { id } => match upf.read_trace(WatchId(id), READ_MAX, now) {
+            Some(batch) => Answer::Trace(Box::new(read(&batch, ports, &upf.node().settings))),
+            None => {
+                Answer::Error { message: "the trace has ended: nobody had read it for a while".to_owned() }
+            }
+        },
+        TraceQuestion::End { id } => {
+            upf.end_trace(WatchId(id), now);
+            Answer::TraceEnded
+        }
+    }
+}
+
+fn read(batch: &TraceBatch, ports: &[ShownPort], settings: &NodeSettings) -> api::TraceRead {
+    api::TraceRead {
+        sessions: batch.sessions.iter().map(|&seid| shown(seid)).collect(),
+        lost: batch.lost,
+        packets: batch.packets.iter().map(|packet| traced(packet, ports, settings)).collect(),
+    }
+}
+
+fn shown(seid: Seid) -> String {
+    format!("{:#018x}", seid.0)
+}
+
+fn traced(packet: &TracedPacket, ports: &[ShownPort], settings: &NodeSettings) -> api::TracedPacket {
+    let record = &packet.record;
+    let rule = record.matched.map(|(pdr, _)| {
+        let rules = packet.rules.as_ref();
+        api::TracedRule {
+            pdr: pdr.0.into(),
+            precedence: rules.map(|rules| rules.precedence),
+            far: rules.and_then(|rules| rules.far).map(|far| far.0),
+            qers: rules.map(|rules| rules.qers.iter().map(|qer| qer.0).collect()).unwrap_or_default(),
+            urrs: rules.map(|rules| rules.urrs.iter().map(|urr| urr.0).collect()).unwrap_or_default(),
+        }
+    });
+    let verdict = match record.fates.last() {
+        Some(Fate::Sent { .. }) => "sent",
+        Some(Fate::Dropped(_)) => "dropped",
+        Some(Fate::ToKernel) => "kernel",
+        None if record.buffered => "buffered",
+        None => "waits",
+    };
+    api::TracedPacket {
+        time_ns: nanoseconds(record.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
+        seid: packet.seid.map(shown).unwrap_or_default(),
+        direction: if record.direction == Direction::Uplink { "uplink" } else { "downlink" }.to_owned(),
+        port: name(ports, record.port),
+        key: key(&record.key, settings),
+        qfi: record.qfi,
+        rule,
+        matched_ns: record.matched.map(|(_, after)| nanoseconds(after)),
+        took_ns: nanoseconds(record.took),
+        verdict: verdict.to_owned(),
+        frame: frame(record.len, &record.front),
+        fates: record.fates.iter().map(|fate| shown_fate(fate, ports)).collect(),
+    }
+}
+
+fn nanoseconds(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn name(ports: &[ShownPort], port: PortId) -> String {
+    ports.get(port.index()).map_or_else(|| format!("port {}", port.0), |port| port.name.clone())
+}
+
+fn key(key: &SessionKey, settings: &NodeSettings) -> String {
+    match key.parts() {
+        KeyParts::Tunnel(endpoint, teid) => match settings.endpoints.get(usize::from(endpoint.0)) {
+            Some(address) => format!("{teid}@{address}"),
+            None => teid.to_string(),
+        },
+        KeyParts::Ipv4(_, address) => address.to_string(),
+        KeyParts::Ipv6(_, address) => format!("{address}/64"),
+    }
+}
+
+fn frame(len: usize, front: &[u8]) -> api::TracedFrame {
+    let mut octets = String::with_capacity(2 * front.len());
+    for octet in front {
+        octets
+            .extend([octet >> 4, octet & 0xf].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('?')));
+    }
+    api::TracedFrame { len, octets }
+}
+
+fn shown_fate(fate: &Fate, ports: &[ShownPort]) -> api::TracedFate {
+    match fate {
+        Fate::Sent { port, len, front } => {
+            api::TracedFate::Sent { port: name(ports, *port), frame: frame(*len, front) }
+        }
+        Fate::Dropped(reason) => api::TracedFate::Dropped { reason: reason.name().to_owned() },
+        Fate::ToKernel => api::TracedFate::Kernel,
+    }
+}

@@ -1,0 +1,273 @@
+//! `kaido trace` and `kaido capture`: what becomes of the packets of a session, as text and as a file.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use super::pcapng::Pcapng;
+use super::{ask, unexpected};
+use crate::api::{Answer, Question, TraceOf, TraceQuestion, TraceRead, TracedFate, TracedPacket};
+
+/// How often the node is asked.
+const PACE: Duration = Duration::from_millis(100);
+
+/// Whose packets, and how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceArgs {
+    #[command(flatten)]
+    of: Of,
+    /// Packets after which it ends; without it and without --seconds it goes on until interrupted.
+    #[arg(long, value_name = "N")]
+    count: Option<usize>,
+    /// Seconds after which it ends.
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Of {
+    /// A UE's address; the session that has it, both ways.
+    #[arg(long, value_name = "ADDRESS")]
+    ue: Option<IpAddr>,
+    /// A session's SEID, as `kaido sessions` shows it.
+    #[arg(long, value_parser = seid)]
+    seid: Option<u64>,
+}
+
+/// Where to, and how much.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CaptureArgs {
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// The pcapng file to write.
+    #[arg(short, long, value_name = "FILE")]
+    write: PathBuf,
+    /// Octets of each frame that are kept.
+    #[arg(long, value_name = "OCTETS", default_value_t = 65_535)]
+    snap: usize,
+}
+
+fn seid(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("`{text}` is no SEID; write 0x8000000000000001 or a decimal number"))
+}
+
+impl Of {
+    fn wanted(&self) -> Option<TraceOf> {
+        self.ue.map(TraceOf::Ue).or_else(|| self.seid.map(TraceOf::Seid))
+    }
+}
+
+/// A trace on a node, ended when dropped.
+struct Trace<'s> {
+    socket: &'s Path,
+    id: u32,
+    ports: Vec<String>,
+}
+
+impl<'s> Trace<'s> {
+    fn begin(socket: &'s Path, of: &Of, snap: usize) -> miette::Result<Self> {
+        let of = of.wanted().ok_or_else(|| miette!("neither --ue nor --seid"))?;
+        match ask(socket, Question::Trace(TraceQuestion::Begin { of, snap }))? {
+            Answer::TraceBegun { id, ports } => Ok(Self { socket, id, ports }),
+            answer => Err(unexpected(&answer)),
+        }
+    }
+
+    fn read(&self) -> miette::Result<TraceRead> {
+        match ask(self.socket, Question::Trace(TraceQuestion::Read { id: self.id }))? {
+            Answer::Trace(read) => Ok(*read),
+            answer => Err(unexpected(&answer)),
+        }
+    }
+}
+
+impl Drop for Trace<'_> {
+    fn drop(&mut self) {
+        // If it cannot be told, the node ends it by itself.
+        let _ = ask(self.socket, Question::Trace(TraceQuestion::End { id: self.id }));
+    }
+}
+
+/// Hands the packets of a trace on, until there are enough of them or the time is over; returns how many there were and how
+/// many were lost.
+fn follow(
+    trace: &Trace<'_>,
+    args: &TraceArgs,
+    mut each: impl FnMut(&TracedPacket) -> miette::Result<()>,
+    mut after_each_read: impl FnMut() -> miette::Result<()>,
+) -> miette::Result<(usize, u64)> {
+    let ends = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let (mut seen, mut lost, mut told) = (0, 0, None);
+    loop {
+        let read = trace.read()?;
+        if told != Some(read.sessions.len()) {
+            told = Some(read.sessions.len());
+            match &read.sessions[..] {
+                [] => eprintln!("no session matches now; waiting for one"),
+                sessions => eprintln!("tracing {}", sessions.join(" ")),
+            }
+        }
+        lost += read.lost;
+        for packet in &read.packets {
+            each(packet)?;
+            seen += 1;
+            if args.count.is_some_and(|count| seen >= count) {
+                after_each_read()?;
+                return Ok((seen, lost));
+            }
+        }
+        after_each_read()?;
+        if ends.is_some_and(|ends| Instant::now() >= ends) {
+            return Ok((seen, lost));
+        }
+        std::thread::sleep(PACE);
+    }
+}
+
+fn tell_lost(lost: u64) {
+    if lost > 0 {
+        eprintln!("{lost} packets came faster than they were read, and are not shown");
+    }
+}
+
+/// `kaido trace`.
+pub(crate) fn trace(socket: &Path, json: bool, args: &TraceArgs) -> miette::Result<()> {
+    let trace = Trace::begin(socket, &args.of, if json { 65_535 } else { 0 })?;
+    let print = |packet: &TracedPacket| {
+        if json {
+            println!("{}", serde_json::to_string(packet).into_diagnostic()?);
+        } else {
+            print!("{}", described(packet));
+        }
+        Ok(())
+    };
+    let (_, lost) = follow(&trace, args, print, || std::io::stdout().flush().into_diagnostic())?;
+    tell_lost(lost);
+    Ok(())
+}
+
+/// `kaido capture`.
+pub(crate) fn capture(socket: &Path, args: &CaptureArgs) -> miette::Result<()> {
+    let trace = Trace::begin(socket, &args.trace.of, args.snap)?;
+    let failed = || format!("cannot write {}", args.write.display());
+    let file = File::create(&args.write).into_diagnostic().wrap_err_with(failed)?;
+    let writer = Pcapng::new(BufWriter::new(file), &trace.ports).into_diagnostic().wrap_err_with(failed)?;
+    let writer = std::cell::RefCell::new(writer);
+    let write =
+        |packet: &TracedPacket| writer.borrow_mut().packet(packet).into_diagnostic().wrap_err_with(failed);
+    let flush = || writer.borrow_mut().flush().into_diagnostic().wrap_err_with(failed);
+    let (seen, lost) = follow(&trace, &args.trace, write, flush)?;
+    tell_lost(lost);
+    eprintln!("{seen} packets in {}", args.write.display());
+    Ok(())
+}
+
+/// A packet's way in lines.
+fn described(packet: &TracedPacket) -> String {
+    let (seconds, ns) = (packet.time_ns / 1_000_000_000, packet.time_ns % 1_000_000_000);
+    let qfi = packet.qfi.map(|qfi| format!(" qfi {qfi}")).unwrap_or_default();
+    let mut text = format!(
+        "{seconds}.{ns:09} {} {} in {} B by {}{qfi}, session {}\n",
+        packet.direction, packet.port, packet.frame.len, packet.key, packet.seid
+    );
+    match (&packet.rule, packet.matched_ns) {
+        (Some(_), Some(ns)) => {
+            text.push_str(&format!("  {:>9}  match  {}\n", after(ns), rule_of(packet)));
+        }
+        _ => text.push_str("             match  no rule\n"),
+    }
+    for fate in &packet.fates {
+        let what = match fate {
+            TracedFate::Sent { port, frame } => format!("send   {port} {} B", frame.len),
+            TracedFate::Dropped { reason } => format!("drop   {reason}"),
+            TracedFate::Kernel => "leave  to the kernel".to_owned(),
+        };
+        text.push_str(&format!("  {:>9}  {what}\n", after(packet.took_ns)));
+    }
+    let waits = match &packet.verdict[..] {
+        "buffered" => Some("keep   in the session's buffer"),
+        "waits" => Some("wait   for the next hop, or for the rest of its packet"),
+        _ => None,
+    };
+    if let Some(what) = waits {
+        text.push_str(&format!("  {:>9}  {what}\n", after(packet.took_ns)));
+    }
+    text
+}
+
+fn after(ns: u64) -> String {
+    format!("+{}.{:03} us", ns / 1000, ns % 1000)
+}
+
+/// The rules in words; `no rule` for a packet that met none.
+pub(super) fn rule_of(packet: &TracedPacket) -> String {
+    let Some(rule) = &packet.rule else { return "no rule".to_owned() };
+    let mut text = format!("PDR {}", rule.pdr);
+    let list = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+    for (name, value) in [
+        ("precedence", rule.precedence.map(|precedence| precedence.to_string())),
+        ("FAR", rule.far.map(|far| far.to_string())),
+        ("QER", Some(list(&rule.qers))),
+        ("URR", Some(list(&rule.urrs))),
+    ] {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            text.push_str(&format!(", {name} {value}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{TracedFrame, TracedRule};
+
+    #[test]
+    fn a_packets_way_reads_well() {
+        let frame = |len| TracedFrame { len, octets: String::new() };
+        let mut packet = TracedPacket {
+            time_ns: 1_000_000_000_000_000_005,
+            seid: "0x8000000000000001".to_owned(),
+            direction: "uplink".to_owned(),
+            port: "n3".to_owned(),
+            key: "0x000003ef@10.100.3.1".to_owned(),
+            qfi: Some(9),
+            rule: Some(TracedRule {
+                pdr: 1,
+                precedence: Some(255),
+                far: Some(1),
+                qers: vec![1, 2],
+                urrs: vec![],
+            }),
+            matched_ns: Some(1234),
+            took_ns: 5006,
+            verdict: "sent".to_owned(),
+            frame: frame(178),
+            fates: vec![TracedFate::Sent { port: "n6".to_owned(), frame: frame(142) }],
+        };
+        assert_eq!(
+            described(&packet),
+            "1000000000.000000005 uplink n3 in 178 B by 0x000003ef@10.100.3.1 qfi 9, session 0x8000000000000001\n  \
+             +1.234 us  match  PDR 1, precedence 255, FAR 1, QER 1 2\n  +5.006 us  send   n6 142 B\n"
+        );
+        packet.rule = None;
+        packet.fates = vec![TracedFate::Dropped { reason: "no_pdr".to_owned() }];
+        assert!(described(&packet).ends_with("match  no rule\n  +5.006 us  drop   no_pdr\n"));
+    }
+
+    #[test]
+    fn seids_are_read_as_they_are_shown() {
+        assert_eq!(seid("0x8000000000000001"), Ok(0x8000_0000_0000_0001));
+        assert_eq!(seid("17"), Ok(17));
+        assert!(seid("0xsession").is_err());
+    }
+}
