@@ -98,6 +98,8 @@ fn is_within(addr: IpAddr, network: IpAddr, len: u8) -> bool {
 pub struct NodeSettings {
     /// Local GTP-U addresses; their places are the [`EndpointId`]s.
     pub endpoints: Vec<IpAddr>,
+    /// Addresses that PFCP listens on, which packets out of tunnels never go to.
+    pub control: Vec<IpAddr>,
     /// Network instances; their places are the [`InstanceId`]s.
     pub instances: Vec<Instance>,
     /// Ports, in the order of their numbers.
@@ -136,6 +138,7 @@ impl Default for NodeSettings {
     fn default() -> Self {
         Self {
             endpoints: Vec::new(),
+            control: Vec::new(),
             instances: vec![Instance { name: None }],
             ports: Vec::new(),
             outer_source_port: OuterSourcePort::default(),
@@ -157,6 +160,12 @@ impl Default for NodeSettings {
 }
 
 impl NodeSettings {
+    /// Every address of the node that a UE must not reach: of ports, GTP-U and PFCP.
+    pub fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let of_ports = self.ports.iter().flat_map(|port| &port.addresses);
+        of_ports.chain(&self.endpoints).chain(&self.control).copied()
+    }
+
     /// The endpoint with that address.
     #[inline]
     pub fn endpoint(&self, addr: IpAddr) -> Option<EndpointId> {

@@ -320,6 +320,7 @@ fn a_ue_reaches_neither_the_node_nor_what_no_router_forwards_to() {
     for (dst, reason) in [
         ("10.100.3.1", DropReason::TunnelToSelf),
         ("10.100.6.1", DropReason::TunnelToSelf),
+        ("10.100.4.1", DropReason::TunnelToSelf),
         ("224.0.0.251", DropReason::NotRouted),
         ("255.255.255.255", DropReason::NotRouted),
         ("127.0.0.1", DropReason::NotRouted),

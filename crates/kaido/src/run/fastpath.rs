@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use kaido_engine::{DropReason, NextHop, NextHops, PortTotals, Resolution};
 use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
-use kaido_upf::node::{NodeSettings, WorkerEvent, keys_max, usage_cells};
+use kaido_upf::node::{WorkerEvent, keys_max, usage_cells};
 use kaido_upf::record::{Direction, SessionIndex, TunnelShape};
 use kaido_upf::usage::UsageSlot;
 use kaido_xdp::fastpath::{
@@ -66,12 +66,6 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Every address of the node that packets may be sent to.
-    pub(super) fn own_addresses(settings: &NodeSettings) -> Vec<IpAddr> {
-        let of_ports = settings.ports.iter().flat_map(|port| &port.addresses);
-        of_ports.chain(&settings.endpoints).copied().collect()
-    }
-
     fn is_taken(&self, key: &KernelKey) -> bool {
         let (instance, address) = match *key {
             KernelKey::Tunnel { .. } => return true,

@@ -181,8 +181,11 @@ impl Opened {
                 instance,
             });
         }
+        let listening = config.pfcp.listen.get_ref().iter();
         Ok(NodeSettings {
             endpoints: self.endpoints.clone(),
+            // Where PFCP listens on every address, those of ports are known anyway.
+            control: listening.map(|listen| listen.0.ip()).filter(|addr| !addr.is_unspecified()).collect(),
             instances,
             ports,
             outer_source_port: match config.gtpu.source_port {
@@ -232,7 +235,7 @@ impl Opened {
     pub(super) fn take_kernel(&mut self, settings: &NodeSettings) -> Result<Option<InKernel>, StartFault> {
         let Some(mut fast) = self.fast.take() else { return Ok(None) };
         let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
-        fast.set_own_addresses(&Surroundings::own_addresses(settings)).map_err(fault)?;
+        fast.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()).map_err(fault)?;
         let mut around = Surroundings {
             exits: vec![None; self.devices.len()],
             ue_prefixes: vec![Vec::new(); settings.instances.len()],

@@ -231,5 +231,5 @@ pub(super) const fn is_not_routed_v6(addr: u128) -> bool {
 
 /// Whether an address is this node's.
 pub(super) fn is_own(settings: &NodeSettings, addr: IpAddr) -> bool {
-    settings.ports.iter().any(|port| port.addresses.contains(&addr)) || settings.endpoints.contains(&addr)
+    settings.own_addresses().any(|own| own == addr)
 }

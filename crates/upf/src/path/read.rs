@@ -163,8 +163,7 @@ impl HeadOf16 {
 
 impl Ports {
     pub(super) fn new(settings: &NodeSettings) -> Self {
-        let port_addresses = settings.ports.iter().flat_map(|port| &port.addresses);
-        let own: Box<[IpAddr]> = port_addresses.chain(&settings.endpoints).copied().collect();
+        let own: Box<[IpAddr]> = settings.own_addresses().collect();
         let tunnel_heads = |port: &PortRole| {
             let endpoints = (0u8..).zip(&settings.endpoints).filter(|_| port.gtpu);
             let heads = endpoints.filter_map(|(at, addr)| match addr {
