@@ -266,8 +266,8 @@ impl KernelDatapath for InKernel {
 fn fast_key(key: &KernelKey) -> FastKey {
     match *key {
         KernelKey::Tunnel { local, teid } => FastKey::Tunnel { local, teid: teid.0 },
-        KernelKey::Ipv4 { instance, address } => FastKey::Ipv4 { instance: instance.0.into(), address },
-        KernelKey::Ipv6 { instance, address } => FastKey::Ipv6 { instance: instance.0.into(), address },
+        KernelKey::Ipv4 { instance, address } => FastKey::Ipv4 { instance: instance.0, address },
+        KernelKey::Ipv6 { instance, address } => FastKey::Ipv6 { instance: instance.0, address },
     }
 }
 
