@@ -110,6 +110,8 @@ fn key(key: &SessionKey, settings: &NodeSettings) -> String {
         },
         KeyParts::Ipv4(_, address) => address.to_string(),
         KeyParts::Ipv6(_, address) => format!("{address}/64"),
+        KeyParts::Member(instance) => format!("member of instance {}", instance.0),
+        KeyParts::Framed(_, route) => route.to_string(),
     }
 }
 

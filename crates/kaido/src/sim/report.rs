@@ -320,15 +320,11 @@ mod tests {
     use super::*;
 
     fn usage_report(ur_seqn: u32, trigger: UsageReportTrigger, uplink_bytes: u64) -> UsageReport {
+        let at = SystemTime::UNIX_EPOCH;
         UsageReport {
-            urr_id: UrrId(1),
-            ur_seqn,
-            trigger,
-            start: SystemTime::UNIX_EPOCH,
-            end: SystemTime::UNIX_EPOCH,
             volume: Some(Volume { uplink_bytes, downlink_bytes: 10, uplink_packets: 2, downlink_packets: 1 }),
             with_packets: true,
-            duration: None,
+            ..UsageReport::new(UrrId(1), ur_seqn, trigger, at, at)
         }
     }
 

@@ -382,7 +382,7 @@ mod tests {
         let request = request(plan());
         assert_eq!((request.pdrs.len(), request.fars.len()), (2, 2));
         assert_eq!((request.qers.len(), request.urrs.len()), (2, 1));
-        assert!(request.urrs[0].count_packets && request.urrs[0].triggers.is_empty());
+        assert!(request.urrs[0].information.count_packets && request.urrs[0].triggers.is_empty());
         let uplink = &request.pdrs[0];
         assert_eq!(uplink.pdi.qfis, [Qfi(9)]);
         assert_eq!(uplink.outer_header_removal, Some(OuterHeaderRemoval::GtpUUdpIpv4));
