@@ -22,6 +22,8 @@ const UP_OCTETS_MIN: usize = 4;
 const UP_FEATURES: &[UpFeature] = &[
     // FTUP: F-TEIDs are chosen when asked for.
     UpFeature { octet: 5, bit: 5, done: |features| features.allocates_f_teids },
+    // PFDM: PFDs are provisioned.
+    UpFeature { octet: 5, bit: 6, done: |_| true },
     // EMPU: End Markers are made on handover.
     UpFeature { octet: 6, bit: 1, done: |features| features.sends_end_markers },
     // PDIU: traffic endpoints.
@@ -30,6 +32,8 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 6, bit: 4, done: |_| true },
     // FRRT: framed routes.
     UpFeature { octet: 6, bit: 6, done: |_| true },
+    // PFDE: several values of a kind in a PFD.
+    UpFeature { octet: 6, bit: 7, done: |_| true },
     // EPFAR: all usage is reported before an association is released (5.18).
     UpFeature { octet: 6, bit: 8, done: |_| true },
     // UEIP: UE addresses are chosen when asked for.

@@ -152,6 +152,8 @@ fn is_group(kind: u16) -> bool {
             | T::RemoveBar
             | T::QueryUrr
             | T::CreateTrafficEndpoint
+            | T::ApplicationIdsPfds
+            | T::PfdContext
             | T::UpdateTrafficEndpoint
             | T::RemoveTrafficEndpoint
             | T::CreatedTrafficEndpoint
@@ -201,6 +203,43 @@ pub(crate) fn typed<T>(kind: IeType, decoded: Result<T, PfcpError>) -> Result<T,
 /// The first `N` octets of an element; later releases may add more behind them (8.1.1).
 pub(crate) fn octets<const N: usize>(kind: IeType, value: &[u8]) -> Result<[u8; N], Rejection> {
     value.first_chunk().copied().ok_or_else(|| too_short(kind, N, value.len()))
+}
+
+/// The parts of an element, one behind the other.
+pub(crate) struct Parts<'a> {
+    kind: IeType,
+    rest: &'a [u8],
+    whole: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// The parts from an octet on.
+    pub(crate) fn of(kind: IeType, value: &'a [u8], from: usize) -> Self {
+        Self { kind, rest: value.get(from..).unwrap_or_default(), whole: value.len() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// A part of a fixed length.
+    pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N], Rejection> {
+        let Some((part, rest)) = self.rest.split_first_chunk::<N>() else { return Err(self.short(N)) };
+        self.rest = rest;
+        Ok(*part)
+    }
+
+    /// A part with its length in two octets before it.
+    pub(crate) fn counted(&mut self) -> Result<&'a [u8], Rejection> {
+        let length = usize::from(u16::from_be_bytes(self.take()?));
+        let Some((part, rest)) = self.rest.split_at_checked(length) else { return Err(self.short(length)) };
+        self.rest = rest;
+        Ok(part)
+    }
+
+    fn short(&self, wanted: usize) -> Rejection {
+        too_short(self.kind, self.whole - self.rest.len() + wanted, self.whole)
+    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    AddressMatch, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr, Establishment, FSeid, FTeid,
-    Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid,
-    MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
+    AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr, Establishment,
+    FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix,
+    LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
     OuterHeaderCreation, OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId, Qer, QerCorrelationId,
     QerId, Qfi, ReportingTriggers, SdfFilter, Seid, Teid, TimeQuotaMechanism, TrafficEndpoint,
     TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
@@ -105,6 +105,7 @@ fn pdi() -> impl Strategy<Value = Pdi> {
             sdf_filter_ids: sdf_filters.iter().filter_map(|filter| filter.id).collect(),
             sdf_filters,
             framed_routes,
+            application_id: Some(ApplicationId("video".into())),
             ..Pdi::default()
         },
     );

@@ -42,6 +42,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
         sdf: Box::new([SdfFilter::parse(&text)?]),
         special: None,
         ue: None,
+        app: None,
         framed: Box::default(),
         action: Action {
             pdr: PdrId(number),

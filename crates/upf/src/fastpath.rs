@@ -137,15 +137,14 @@ impl KernelRecord {
     /// The kernel's form of a record. `None` where there are several rules, or filters of flows, where packets are buffered,
     /// and where they need headers that only the workers write.
     pub fn of(record: &Record, node: &Node) -> Option<Self> {
-        let (qfis, action) = match record.rules(&node.tunnels) {
-            Rules::One(action) => (None, action),
-            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, action, special: None, .. }])
-                if sdf.is_empty() =>
-            {
-                (*qfis, *action)
-            }
-            Rules::Filtered(_) => return None,
-        };
+        let (qfis, action) =
+            match record.rules(&node.tunnels) {
+                Rules::One(action) => (None, action),
+                Rules::Filtered(
+                    [FilteredRule { qfis, sdf, ue: None, app: None, action, special: None, .. }],
+                ) if sdf.is_empty() => (*qfis, *action),
+                Rules::Filtered(_) => return None,
+            };
         if node.settings.mss_clamp.is_some() {
             // The kernel does not look at TCP.
             return None;
@@ -158,7 +157,7 @@ impl KernelRecord {
             return None;
         }
         let ue = record.ue();
-        if ue.ipv6.is_some_and(|prefix| prefix.len != 64) || !record.framed().is_empty() {
+        if ue.ipv6.is_some_and(|prefix| prefix.len != 64) || !record.framed().is_empty() || record.listens() {
             return None;
         }
         Some(Self {

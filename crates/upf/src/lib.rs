@@ -19,6 +19,7 @@
 //! - [`mod@path`]: the packet path of a worker;
 //! - [`mod@usage`] has the counters, [`qos`] the rates.
 
+pub mod apps;
 pub mod classify;
 pub mod control;
 pub mod echo;

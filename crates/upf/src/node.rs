@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use kaido_engine::PortId;
 use kaido_table::{Domain, RegionError, Table};
 
+use crate::apps::Applications;
 use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
 use crate::fragment::{FragmentSettings, Fragments};
 use crate::framed::FramedLengths;
@@ -276,6 +277,8 @@ pub struct Node {
     pub domain: Domain,
     /// The one table: tunnels and UE addresses to records.
     pub table: Table<SessionKey, Record>,
+    /// What applications are known by.
+    pub(crate) applications: Applications,
     /// Lengths of the framed routes in the table.
     pub(crate) framed: FramedLengths,
     /// The far ends that records name by number.
@@ -327,6 +330,7 @@ impl Node {
             fragments: Fragments::new(&settings.fragments),
             domain,
             table,
+            applications: Applications::default(),
             framed: FramedLengths::default(),
             tunnels: Tunnels::default(),
             usage,

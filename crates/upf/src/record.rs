@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_table::Key;
 
+use crate::apps::AppNumber;
 use crate::classify::Classifier;
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, SdfFilter, Teid};
@@ -297,6 +298,8 @@ pub struct FilteredRule {
     pub sdf: Box<[SdfFilter]>,
     /// UE addresses of the rule's own PDI, where they are narrower than the session's.
     pub ue: Option<UeAddresses>,
+    /// The application that packets belong to.
+    pub app: Option<AppNumber>,
     /// Networks behind the UE, whose addresses are as good as those.
     pub framed: Box<[FramedRoute]>,
     /// What is done then.
@@ -309,7 +312,8 @@ pub struct FilteredRule {
 
 impl FilteredRule {
     fn needs_ports(&self) -> bool {
-        self.sdf.iter().any(|sdf| !(sdf.remote.ports.is_empty() && sdf.local.ports.is_empty()))
+        self.app.is_some()
+            || self.sdf.iter().any(|sdf| !(sdf.remote.ports.is_empty() && sdf.local.ports.is_empty()))
     }
 }
 
@@ -331,12 +335,25 @@ pub enum Rules<'r> {
     Filtered(&'r [FilteredRule]),
 }
 
+/// What a record says of its session beside the rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SessionFacts<'s> {
+    /// The UE's addresses.
+    pub(crate) ue: UeAddresses,
+    /// Networks behind the UE.
+    pub(crate) framed: &'s [FramedRoute],
+    /// A rule of the session asks for an application.
+    pub(crate) listens: bool,
+}
+
 /// Rules that do not fold into the record itself.
 #[derive(Clone, Debug)]
 struct Wide {
     ue: UeAddresses,
     /// Networks behind the UE: sources uplink.
     framed: Box<[FramedRoute]>,
+    /// Packets are listened to, to know their applications by.
+    listens: bool,
     rules: Box<[FilteredRule]>,
     /// A rule asks for ports, which only the first fragment of a packet has.
     needs_ports: bool,
@@ -431,15 +448,17 @@ impl Record {
     pub(crate) fn new(
         session: SessionIndex,
         direction: Direction,
-        (ue, framed): (UeAddresses, &[FramedRoute]),
+        SessionFacts { ue, framed, listens }: SessionFacts<'_>,
         rules: Vec<FilteredRule>,
     ) -> Self {
         let framed = if direction == Direction::Uplink { framed } else { &[] };
-        if let [FilteredRule { qfis: None, sdf, ue: None, framed: _, action, special: None, on_quota }] =
-            &rules[..]
+        if let [
+            FilteredRule { qfis: None, sdf, ue: None, framed: _, app: None, action, special: None, on_quota },
+        ] = &rules[..]
             && sdf.is_empty()
             && framed.is_empty()
             && on_quota.is_empty()
+            && !listens
             && let Some(folded) = Self::fold(session, direction, ue, action)
         {
             return folded;
@@ -449,6 +468,7 @@ impl Record {
                 ue,
                 needs_ports: rules.iter().any(FilteredRule::needs_ports),
                 framed: framed.into(),
+                listens,
                 classifier: Classifier::new(&rules).map(Box::new),
                 rules: rules.into(),
             })),
@@ -579,6 +599,12 @@ impl Record {
         self.ue().admits(addr)
             || self.wide.as_ref().is_some_and(|wide| wide.names(addr))
             || self.framed().iter().any(|route| route.contains(addr))
+    }
+
+    /// Whether packets are listened to, to know their applications by.
+    #[inline]
+    pub(crate) fn listens(&self) -> bool {
+        self.wide.as_ref().is_some_and(|wide| wide.listens)
     }
 
     /// Networks behind the UE from which packets may come.

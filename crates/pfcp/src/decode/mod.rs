@@ -9,6 +9,7 @@ mod far;
 mod leaf;
 mod node;
 mod pdr;
+mod pfd;
 mod qer;
 mod report;
 mod session;
@@ -17,6 +18,7 @@ mod urr;
 
 pub(crate) use leaf::{cp_entity_addresses, f_seid, u16_of};
 pub(crate) use node::{ControlPlane, alternative_addresses, control_plane};
+pub(crate) use pfd::pfd_management;
 pub(crate) use report::{created_pdrs, failed_rule, session_report, usage_reports};
 pub(crate) use session::{establishment, modification};
 pub(crate) use set::{Csid, SetChange, csids, groups, set_changes};

@@ -9,7 +9,8 @@ use rs_pfcp::ie::IeType;
 use super::Features;
 use super::endpoint::{Common, endpoint_id_of};
 use super::leaf::{interface, network_instance, u8_of, u16_of, u32_of};
-use crate::walk::{Group, incorrect, octets, too_short, unsupported};
+use super::pfd::application_id;
+use crate::walk::{Group, Parts, incorrect, octets, unsupported};
 
 /// What a PDR may ask for and we do not do: predefined rules, steering, redundancy, multicast, deferral.
 const UNSUPPORTED: [IeType; 6] = [
@@ -21,9 +22,8 @@ const UNSUPPORTED: [IeType; 6] = [
     IeType::IpMulticastAddressingInfo,
 ];
 
-/// What a PDI may match on and we cannot: applications, Ethernet, more.
-const UNSUPPORTED_MATCHES: [IeType; 6] = [
-    IeType::ApplicationId,
+/// What a PDI may match on and we cannot: Ethernet, redundancy, more.
+const UNSUPPORTED_MATCHES: [IeType; 5] = [
     IeType::EthernetPduSessionInformation,
     IeType::EthernetPacketFilter,
     IeType::RedundantTransmissionParameters,
@@ -115,6 +115,7 @@ impl PdrReader {
             sdf_filter_ids,
             framed_routes,
             traffic_endpoints,
+            application_id: group.first(IeType::ApplicationId).map(application_id).transpose()?,
         })
     }
 }
@@ -146,13 +147,8 @@ enum SdfGiven {
 fn sdf_filter(value: &[u8]) -> Result<SdfGiven, Rejection> {
     const KIND: IeType = IeType::SdfFilter;
     let [flags, _spare] = octets::<2>(KIND, value)?;
-    let mut parts = Parts { rest: &value[2..], whole: value.len() };
-    let text = if flags & 1 != 0 {
-        let [high, low] = parts.take::<2>()?;
-        Some(parts.take_slice(usize::from(u16::from_be_bytes([high, low])))?)
-    } else {
-        None
-    };
+    let mut parts = Parts::of(KIND, value, 2);
+    let text = if flags & 1 != 0 { Some(parts.counted()?) } else { None };
     let tos = if flags & 2 != 0 { Some(parts.take::<2>()?) } else { None };
     let spi = if flags & 4 != 0 { Some(parts.take::<4>()?) } else { None };
     let label = if flags & 8 != 0 { Some(parts.take::<3>()?) } else { None };
@@ -171,30 +167,6 @@ fn sdf_filter(value: &[u8]) -> Result<SdfGiven, Rejection> {
         id,
         ..filter
     }))
-}
-
-/// The parts of an SDF filter, one behind the other.
-struct Parts<'a> {
-    rest: &'a [u8],
-    whole: usize,
-}
-
-impl<'a> Parts<'a> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Rejection> {
-        let Some((part, rest)) = self.rest.split_first_chunk::<N>() else { return Err(self.short(N)) };
-        self.rest = rest;
-        Ok(*part)
-    }
-
-    fn take_slice(&mut self, length: usize) -> Result<&'a [u8], Rejection> {
-        let Some((part, rest)) = self.rest.split_at_checked(length) else { return Err(self.short(length)) };
-        self.rest = rest;
-        Ok(part)
-    }
-
-    fn short(&self, wanted: usize) -> Rejection {
-        too_short(IeType::SdfFilter, self.whole - self.rest.len() + wanted, self.whole)
-    }
 }
 
 fn parse_flow(text: &[u8]) -> Result<SdfFilter, Rejection> {

@@ -113,6 +113,8 @@ fn pdi(pdi: &Pdi) -> Ie {
     parts.extend(pdi.sdf_filter_ids.iter().map(|&id| sdf_filter_id(id)));
     parts.extend(pdi.traffic_endpoints.iter().map(|id| number(IeType::TrafficEndpointId, [id.0])));
     parts.extend(pdi.framed_routes.iter().map(framed_route));
+    let application = pdi.application_id.as_ref();
+    parts.extend(application.map(|id| Ie::new(IeType::ApplicationId, id.0.as_bytes().to_vec())));
     parts.extend(pdi.qfis.iter().map(|qfi| number(IeType::Qfi, [qfi.0])));
     Ie::new_grouped(IeType::Pdi, parts)
 }

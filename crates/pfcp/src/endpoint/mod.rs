@@ -13,6 +13,7 @@ mod heartbeat;
 mod load;
 mod node;
 mod paths;
+mod pfd;
 mod release;
 mod report;
 mod session;
@@ -348,7 +349,7 @@ impl<S: SessionService> Endpoint<S> {
             MsgType::SessionDeletionRequest => self.session_deletion(now, from, frame, &mut to),
             MsgType::SessionSetDeletionRequest => self.session_set_deletion(now, from, frame),
             MsgType::SessionSetModificationRequest => self.session_set_modification(from, frame),
-            // PFD management is not advertised (PFDM).
+            MsgType::PfdManagementRequest => self.pfd_management(from, frame),
             _ => Err(Rejection::new(Cause::ServiceNotSupported, "procedure not supported")),
         };
         done.unwrap_or_else(|why| self.refuse(from, frame, to, &why))

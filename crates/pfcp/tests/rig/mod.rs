@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use kaido_pfcp::{Config, Endpoint, Features, Moment, NodeId, Retransmission, Smf, SmfConfig, Transmit};
 use kaido_upf::rules::{
     Cause, ChooseOr, CreatedPdr, Deleted, Established, Establishment, FSeid, FTeid, LocalFTeid, Modification,
-    Modified, PathEvent, Pdr, Rejection, RuleId, Seid, SessionEvent, SessionService, Teid, UeIpAddress,
-    UrrId, UsageReport, UsageReportTrigger, Volume,
+    Modified, PathEvent, Pdr, PfdManagement, Rejection, RuleId, Seid, SessionEvent, SessionService, Teid,
+    UeIpAddress, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
 
 pub const UPF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8805);
@@ -39,6 +39,7 @@ pub struct Scripted {
     pub establishments: Vec<Establishment>,
     pub modifications: Vec<(Seid, Modification)>,
     pub deletions: Vec<Seid>,
+    pub provisioned: Vec<PfdManagement>,
     pub paths: VecDeque<PathEvent>,
     pub load: u8,
 }
@@ -55,6 +56,7 @@ impl Default for Scripted {
             establishments: Vec::new(),
             modifications: Vec::new(),
             deletions: Vec::new(),
+            provisioned: Vec::new(),
             paths: VecDeque::new(),
             load: 0,
         }
@@ -182,6 +184,11 @@ impl SessionService for Scripted {
         let term = UsageReportTrigger::TERMR;
         let usage_reports = urrs.into_iter().map(|id| Self::report(&mut kept, id, term, now)).collect();
         Ok(Deleted { usage_reports })
+    }
+
+    fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {
+        self.provisioned.push(request.clone());
+        Ok(())
     }
 
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid> {

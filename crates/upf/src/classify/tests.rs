@@ -16,6 +16,7 @@ fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
         sdf: sdf.into(),
         special: None,
         ue: None,
+        app: None,
         framed: Box::default(),
         action: Action {
             pdr: PdrId(1),

@@ -5,20 +5,22 @@ use std::net::IpAddr;
 
 use super::ruleset::RuleSet;
 use super::special::special;
+use crate::apps::AppNumber;
 use crate::node::{Node, NodeSettings};
 use crate::qos::Enforcement;
 use crate::record::{
-    Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, QuotaAction, Record, SessionIndex,
-    SessionKey, TunnelShape, UeAddresses, UsageSlots,
+    Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, QuotaAction, Record, SessionFacts,
+    SessionIndex, SessionKey, TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
-    BitRate, Cause, ChooseOr, Far, FramedRoute, Interface, LocalFTeid, NetworkInstance, OuterHeaderCreation,
-    OuterHeaderRemoval, Pdr, Qer, Rejection, RuleId, Teid, UrrId,
+    ApplicationId, BitRate, Cause, ChooseOr, Far, Interface, LocalFTeid, NetworkInstance,
+    OuterHeaderCreation, OuterHeaderRemoval, Pdr, Qer, Rejection, RuleId, Teid, UrrId,
 };
 use crate::usage::UsageSlot;
 
 /// IE types named as offending (TS 29.244 8.1.1).
 mod ie {
+    pub(super) const APPLICATION_ID: u16 = 24;
     pub(super) const FAR_ID: u16 = 108;
     pub(super) const OUTER_HEADER_CREATION: u16 = 84;
     pub(super) const OUTER_HEADER_REMOVAL: u16 = 95;
@@ -45,6 +47,8 @@ pub(crate) fn compile(
     let detecting: Vec<_> = rules.detecting().collect();
     let (session_ue, several) = session_addresses(rules);
     let framed = rules.framed_routes();
+    let listens = rules.pdrs.values().any(|pdr| pdr.pdi.application_id.is_some());
+    let facts = SessionFacts { ue: session_ue, framed: &framed, listens };
     let mut by_key: BTreeMap<SessionKey, Vec<(&Pdr, FilteredRule)>> = BTreeMap::new();
     for pdr in detecting.iter().map(AsRef::as_ref) {
         let rule = filtered_rule(rules, node, pdr, (!several).then_some(session_ue), slots)?;
@@ -57,14 +61,14 @@ pub(crate) fn compile(
         .map(|(key, mut found)| {
             // Stable: rules of equal precedence stay in the order of their IDs.
             found.sort_by_key(|(pdr, _)| pdr.precedence);
-            Ok((key, record(session, (session_ue, &framed), found)?))
+            Ok((key, record(session, facts, found)?))
         })
         .collect()
 }
 
 fn record(
     session: SessionIndex,
-    ue: (UeAddresses, &[FramedRoute]),
+    facts: SessionFacts<'_>,
     found: Vec<(&Pdr, FilteredRule)>,
 ) -> Result<Record, Rejection> {
     let (first, _) = found[0];
@@ -77,7 +81,7 @@ fn record(
         }
     }
     let direction = direction(first);
-    Ok(Record::new(session, direction, ue, found.into_iter().map(|(_, rule)| rule).collect()))
+    Ok(Record::new(session, direction, facts, found.into_iter().map(|(_, rule)| rule).collect()))
 }
 
 pub(super) fn reject(pdr: &Pdr, detail: &str) -> Rejection {
@@ -216,6 +220,14 @@ pub(crate) fn instance_named(
     })
 }
 
+/// The number of an application, whose PFDs must have been provisioned before (TS 29.244 8.2.1, cause 81).
+fn application(node: &Node, pdr: &Pdr, id: &ApplicationId) -> Result<AppNumber, Rejection> {
+    node.applications.number(id).ok_or_else(|| {
+        let detail = format!("PDR {}: nothing is known of application `{id}`", pdr.id);
+        Rejection::new(Cause::UnknownApplicationId, detail).ie(ie::APPLICATION_ID).rule(RuleId::Pdr(pdr.id))
+    })
+}
+
 fn filtered_rule(
     rules: &RuleSet,
     node: &Node,
@@ -231,6 +243,7 @@ fn filtered_rule(
         sdf: rules.sdf_filters(&pdr.pdi).into(),
         ue: (Some(own) != session_ue && own != UeAddresses::default()).then_some(own),
         special: special(rules, node, pdr)?.map(Box::new),
+        app: pdr.pdi.application_id.as_ref().map(|id| application(node, pdr, id)).transpose()?,
         framed: pdr.pdi.framed_routes.clone().into(),
         action: action(rules, node, pdr, own_far(rules, pdr)?, slots, None)?,
         on_quota: on_quota(rules, node, pdr, slots)?,

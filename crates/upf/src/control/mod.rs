@@ -49,7 +49,8 @@ use crate::qos::PolicerSlots;
 use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified,
-    PathEvent, Rejection, RuleId, Seid, SessionEvent, SessionService, Urr, UrrId, UsageReportTrigger, Volume,
+    PathEvent, PfdManagement, Rejection, RuleId, Seid, SessionEvent, SessionService, Urr, UrrId,
+    UsageReportTrigger, Volume,
 };
 use crate::usage::UsageSlot;
 
@@ -360,6 +361,10 @@ impl SessionService for Upf {
         self.wheel.set(index.0, None);
         self.node.buffer_changed(BufferChange { session: index, discard: true });
         Ok(Deleted { usage_reports })
+    }
+
+    fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {
+        self.node.applications.provision(request)
     }
 
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid> {

@@ -114,10 +114,10 @@ mod tests {
     use super::*;
     use crate::control::inactivity::Inactivity;
     use crate::rules::{
-        ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters, FramedRoute, Gate,
-        Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval,
-        PagingPolicyIndicator, Pdi, Pdr, PdrId, Qer, QerCorrelationId, QerId, Qfi, SdfFilter, Teid,
-        TrafficEndpointId, UeIpAddress, UeIpRole, UrrId,
+        ApplicationId, ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters,
+        FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation,
+        OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId, Qer, QerCorrelationId, QerId, Qfi,
+        SdfFilter, Teid, TrafficEndpointId, UeIpAddress, UeIpRole, UrrId,
     };
 
     /// A session with something in every kind of field.
@@ -151,6 +151,7 @@ mod tests {
                 sdf_filter_ids: vec![7],
                 framed_routes: vec![FramedRoute::of([192, 168, 1, 0].into(), 24)],
                 traffic_endpoints: vec![TrafficEndpointId(3)],
+                application_id: Some(ApplicationId("video".into())),
             },
             outer_header_removal: Some(OuterHeaderRemoval::GtpUUdpIp),
             deletes_container: false,

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::node::{Instance, UdpChecksums};
 use crate::qos::{Enforcement, PolicerSlot};
+use crate::record::SessionFacts;
 use crate::record::{EndpointId, Tunnel};
 use crate::rules::{
     AddressMatch, ApplyAction, FlowEnd, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
@@ -64,7 +65,12 @@ impl Rule {
     }
 
     fn record(&self) -> Record {
-        Record::new(SessionIndex(4), self.direction, (self.ue, &[]), vec![self.filtered()])
+        Record::new(
+            SessionIndex(4),
+            self.direction,
+            SessionFacts { ue: self.ue, ..SessionFacts::default() },
+            vec![self.filtered()],
+        )
     }
 
     fn filtered(&self) -> FilteredRule {
@@ -81,6 +87,7 @@ impl Rule {
             qfis: self.qfis,
             sdf: Box::new([]),
             ue: None,
+            app: None,
             framed: Box::default(),
             action,
             special: None,
@@ -193,14 +200,20 @@ fn a_policer_folds_beside_two_counters() {
 #[test]
 fn rules_that_look_into_packets_do_not_fit() {
     let node = node();
-    let of = |framed: &[FramedRoute], rules| {
-        KernelRecord::of(&Record::new(SessionIndex(4), Direction::Uplink, (UE, framed), rules), &node)
+    let of = |facts, rules| {
+        KernelRecord::of(&Record::new(SessionIndex(4), Direction::Uplink, facts, rules), &node)
     };
-    let record = |rules| of(&[], rules);
+    let facts = SessionFacts { ue: UE, ..SessionFacts::default() };
+    let record = |rules| of(facts, rules);
     let plain = Rule::uplink(&node).filtered();
     assert!(record(vec![plain.clone()]).is_some());
     let behind = FramedRoute::of([192, 168, 1, 0].into(), 24);
-    assert_eq!(of(&[behind], vec![plain.clone()]), None, "sources of a framed route");
+    let routed = SessionFacts { framed: &[behind], ..facts };
+    assert_eq!(of(routed, vec![plain.clone()]), None, "sources of a framed route");
+    let listening = SessionFacts { listens: true, ..facts };
+    assert_eq!(of(listening, vec![plain.clone()]), None, "a session that listens");
+    let app = Some(crate::apps::AppNumber(0));
+    assert_eq!(record(vec![FilteredRule { app, ..plain.clone() }]), None, "an application");
     let any = FlowEnd { address: AddressMatch::Any, ports: Vec::new() };
     let sdf = SdfFilter {
         protocol: None,

@@ -12,6 +12,7 @@ use kaido_wire::icmpv6::{self, Icmpv6ErrorPacket, Icmpv6Reason};
 use super::Worker;
 use super::emit::{self, Ends, HOPS};
 use super::parse::{Outer, Packet};
+use crate::apps::Apps;
 use crate::node::WorkerEvent;
 use crate::record::{Direction, InstanceId, Record, Rules, SessionKey, Tunnel};
 use crate::rules::Teid;
@@ -227,8 +228,15 @@ impl Worker {
         let (Some(record), Ok(packet)) = (found, packet) else { return out.release(frame) };
         let tunnel = match record.rules(&node.tunnels) {
             Rules::One(action) => action.open_tunnel(),
-            Rules::Filtered(rules) => super::detect::matching(rules, record, None, &packet, frame.data())
-                .and_then(|rule| rule.action.open_tunnel()),
+            Rules::Filtered(rules) => super::detect::matching(
+                rules,
+                record,
+                None,
+                &packet,
+                frame.data(),
+                &self.flows.verdict(Apps::new()),
+            )
+            .and_then(|rule| rule.action.open_tunnel()),
         };
         let Some(tunnel) = tunnel else { return out.release(frame) };
         if !self.outer(&tunnel).is_some_and(|outer| outer.put_before(tunnel.teid, &mut frame)) {

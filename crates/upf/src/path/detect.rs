@@ -2,10 +2,32 @@
 
 use kaido_wire::IpProtocol;
 
+use super::Worker;
+use super::applications::Verdict;
 use super::parse::Packet;
+use crate::apps::Apps;
 use crate::classify::Flow;
 use crate::record::{Direction, FilteredRule, Record, UeAddresses};
 use crate::rules::{FramedRoute, SdfFilter};
+
+impl Worker {
+    /// The applications that a packet's flow belongs to by name, in a session whose rules ask for any.
+    #[inline]
+    pub(super) fn applications_of(
+        &mut self,
+        record: &Record,
+        qfi: Option<u8>,
+        packet: &Packet,
+        data: &[u8],
+    ) -> Apps {
+        if !record.listens() {
+            return Apps::new();
+        }
+        let direction = record.direction();
+        let flow = flow(direction, qfi, packet, data);
+        self.flows.listen(&self.node.applications, (record.session(), direction), &flow, packet, data)
+    }
+}
 
 /// The first rule, by precedence, that a packet matches.
 pub(super) fn matching<'r>(
@@ -14,6 +36,7 @@ pub(super) fn matching<'r>(
     qfi: Option<u8>,
     packet: &Packet,
     data: &[u8],
+    verdict: &Verdict<'_>,
 ) -> Option<&'r FilteredRule> {
     let flow = flow(record.direction(), qfi, packet, data);
     match record.classifier() {
@@ -21,13 +44,13 @@ pub(super) fn matching<'r>(
             let found = classifier.find(&flow, |candidate| {
                 let rule = &rules[candidate.rule];
                 let filter = candidate.filter.and_then(|at| rule.sdf.get(at));
-                is_own(rule, record, packet, &flow)
+                is_own(rule, record, packet, &flow, verdict)
                     && filter.is_none_or(|sdf| sdf_matches(sdf, &flow, packet, data))
             });
             found.map(|candidate| &rules[candidate.rule])
         }
         None => rules.iter().find(|rule| {
-            is_own(rule, record, packet, &flow)
+            is_own(rule, record, packet, &flow, verdict)
                 && (rule.sdf.is_empty() || rule.sdf.iter().any(|sdf| sdf_matches(sdf, &flow, packet, data)))
         }),
     }
@@ -44,8 +67,9 @@ fn flow(direction: Direction, qfi: Option<u8>, packet: &Packet, data: &[u8]) -> 
 }
 
 /// Whether a packet satisfies what a rule asks for beside its filters.
-fn is_own(rule: &FilteredRule, record: &Record, packet: &Packet, flow: &Flow) -> bool {
+fn is_own(rule: &FilteredRule, record: &Record, packet: &Packet, flow: &Flow, verdict: &Verdict<'_>) -> bool {
     rule.qfis.is_none_or(|qfis| flow.qfi.is_some_and(|qfi| qfis >> (qfi & 63) & 1 != 0))
+        && rule.app.is_none_or(|app| verdict.is(app, flow))
         && rule.ue.is_none_or(|ue| is_ue(&ue, &rule.framed, record.direction(), packet))
 }
 

@@ -141,15 +141,19 @@ impl Worker {
         buffered_since: Option<Instant>,
         out: &mut Output<'_>,
     ) -> Option<(Complaint, Frame)> {
+        let apps = self.applications_of(record, arrival.qfi, packet, frame.data());
+        let verdict = self.flows.verdict(apps);
         let (mut action, on_quota, special) = match record.rules(&self.node.tunnels) {
             Rules::One(action) => (action, &[][..], None),
-            Rules::Filtered(rules) => match matching(rules, record, arrival.qfi, packet, frame.data()) {
-                Some(rule) => (rule.action, &rule.on_quota[..], rule.special.as_deref()),
-                None => {
-                    out.drop(arrival.port, frame, DropReason::NoPdr);
-                    return None;
+            Rules::Filtered(rules) => {
+                match matching(rules, record, arrival.qfi, packet, frame.data(), &verdict) {
+                    Some(rule) => (rule.action, &rule.on_quota[..], rule.special.as_deref()),
+                    None => {
+                        out.drop(arrival.port, frame, DropReason::NoPdr);
+                        return None;
+                    }
                 }
-            },
+            }
         };
         if let Some(other) = self.quota_action(&action, on_quota) {
             action = other;

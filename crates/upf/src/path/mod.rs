@@ -11,6 +11,7 @@
 //! ```
 
 mod answer;
+mod applications;
 mod detect;
 mod emit;
 mod end_marker;
@@ -36,6 +37,7 @@ use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PortId};
 use kaido_table::{Guard, Probe, Reader, Stages, TooManyReaders};
 
+use self::applications::Flows;
 use self::forward::Arrival;
 use self::hold::{Buffers, PendingQueue};
 use self::limit::RateLimit;
@@ -79,6 +81,8 @@ struct Worker {
     extension_notices: RateLimit,
     icmp_errors: RateLimit,
     untold: Vec<WorkerEvent>,
+    /// Which applications flows belong to.
+    flows: Flows,
     /// Extension headers of the tunnelled packet at hand.
     stored: Stored,
     tracing: Tracing,
@@ -106,6 +110,7 @@ impl Path {
             extension_notices: limit(),
             icmp_errors: limit(),
             untold: Vec::new(),
+            flows: Flows::new(&node.applications),
             stored: Stored::default(),
             tracing: Tracing::default(),
             clamps_mss: settings.mss_clamp.is_some(),

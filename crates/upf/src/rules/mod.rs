@@ -12,6 +12,7 @@ mod framed;
 mod id;
 mod path;
 mod pdr;
+mod pfd;
 mod qer;
 mod request;
 mod sdf;
@@ -31,6 +32,7 @@ pub use path::{PathChange, PathEvent};
 pub use pdr::{
     ChooseOr, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, UeIpAddress, UeIpRole, UpdatePdr,
 };
+pub use pfd::{ApplicationId, DomainPattern, DomainSource, Pfd, PfdManagement, UrlPattern};
 pub use qer::{BitRate, Gate, PagingPolicyIndicator, Qer, QerCorrelationId, UpdateQer};
 pub use request::{
     Cause, CreatedPdr, Deleted, Established, Establishment, FSeid, Modification, Modified, Rejection,

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FarId, FramedRoute, Interface, NetworkInstance, PdrId, QerId, Qfi, SdfFilter, Teid, TrafficEndpointId,
-    UrrId,
+    ApplicationId, FarId, FramedRoute, Interface, NetworkInstance, PdrId, QerId, Qfi, SdfFilter, Teid,
+    TrafficEndpointId, UrrId,
 };
 
 /// A value that the control plane gives, or asks us to choose.
@@ -116,6 +116,8 @@ pub struct Pdi {
     pub sdf_filters: Vec<SdfFilter>,
     /// Bidirectional filters named by the SDF Filter ID of one that the session has (TS 29.244 8.2.5).
     pub sdf_filter_ids: Vec<u32>,
+    /// The application that packets belong to (TS 29.244 5.4.11), by its PFDs.
+    pub application_id: Option<ApplicationId>,
     /// Networks behind the UE (TS 29.244 5.16): packets of theirs match as the UE's do.
     pub framed_routes: Vec<FramedRoute>,
     /// Traffic endpoints, any of which matches. They say what this PDI leaves unsaid: tunnel, UE address, network instance,

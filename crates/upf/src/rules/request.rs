@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BarId, BufferingRule, CreatedTrafficEndpoint, FTeid, Far, FarId, PathEvent, Pdr, PdrId, Qer, QerId,
-    RuleId, Seid, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdateFar, UpdatePdr, UpdateQer,
-    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, UsageReport,
+    BarId, BufferingRule, CreatedTrafficEndpoint, FTeid, Far, FarId, PathEvent, Pdr, PdrId, PfdManagement,
+    Qer, QerId, RuleId, Seid, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdateFar, UpdatePdr,
+    UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, UsageReport,
 };
 
 /// F-SEID (TS 29.244 8.2.37).
@@ -57,6 +57,8 @@ pub enum Cause {
     RedirectionRequested,
     /// 79.
     AllDynamicAddressesOccupied,
+    /// 81.
+    UnknownApplicationId,
 }
 
 impl Cause {
@@ -79,6 +81,7 @@ impl Cause {
             Self::SystemFailure => 77,
             Self::RedirectionRequested => 78,
             Self::AllDynamicAddressesOccupied => 79,
+            Self::UnknownApplicationId => 81,
         }
     }
 }
@@ -297,6 +300,16 @@ pub trait SessionService {
     /// # Errors
     /// [`Cause::SessionContextNotFound`] when there is none.
     fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection>;
+
+    /// Provisions what applications are known by (TS 29.244 6.2.5), for all nodes' sessions.
+    ///
+    /// # Errors
+    /// A [`Rejection`] with the standard's cause, where nothing is provisioned; as always from a user plane that detects
+    /// no applications.
+    fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {
+        let _ = request;
+        Err(Rejection::new(Cause::ServiceNotSupported, "no applications are detected"))
+    }
 
     /// The control plane's F-SEID of a session, to address reports and answers.
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid>;

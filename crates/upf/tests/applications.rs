@@ -1,0 +1,175 @@
+//! Applications by their PFDs, end to end: the usual session, and before its rules two that drop what belongs to the
+//! application `video`.
+#![allow(clippy::unwrap_used)]
+
+mod fixture;
+mod packets;
+
+use fixture::{N3, N6, Rig, SessionPlan, now};
+use kaido_engine::DropReason;
+use kaido_upf::rules::{
+    ApplicationId, ApplyAction, Cause, DomainPattern, DomainSource, Establishment, Far, FarId, Pdi, Pdr,
+    PdrId, Pfd, PfdManagement, RuleId, SdfFilter, SessionService, UrlPattern,
+};
+use kaido_wire::IpProtocol;
+use packets::{downlink, ipv4, udp_with, uplink};
+
+const UE: &str = "10.60.0.7";
+const SERVER: &str = "192.0.2.1";
+
+fn video() -> ApplicationId {
+    ApplicationId("video".into())
+}
+
+fn session() -> Establishment {
+    let plan = SessionPlan::ipv4(7);
+    let mut request = plan.establishment();
+    let of_app = |id, pdr: Pdr| Pdr {
+        id: PdrId(id),
+        precedence: 10,
+        pdi: Pdi { application_id: Some(video()), ..pdr.pdi.clone() },
+        far_id: Some(FarId(9)),
+        ..pdr
+    };
+    request.pdrs.push(of_app(11, plan.uplink_pdr()));
+    request.pdrs.push(of_app(12, plan.downlink_pdr()));
+    request.fars.push(Far {
+        id: FarId(9),
+        apply_action: ApplyAction { drop: true, ..ApplyAction::default() },
+        forwarding: None,
+        ..plan.uplink_far()
+    });
+    request
+}
+
+fn known_by(pfd: Pfd) -> PfdManagement {
+    PfdManagement { applications: vec![(video(), vec![pfd])] }
+}
+
+fn domain(name: &str, source: DomainSource) -> Pfd {
+    Pfd { domains: vec![DomainPattern::parse(name, source).unwrap()], ..Pfd::default() }
+}
+
+fn rig(pfd: Pfd) -> Rig {
+    let mut rig = Rig::new();
+    rig.upf.provision_pfds(&known_by(pfd)).unwrap();
+    rig.upf.establish(&session(), now()).unwrap();
+    rig
+}
+
+fn tcp(from: (&str, u16), to: (&str, u16), data: &[u8]) -> Vec<u8> {
+    let mut segment = [from.1.to_be_bytes(), to.1.to_be_bytes()].concat();
+    segment.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    segment.extend_from_slice(data);
+    ipv4(from.0, to.0, IpProtocol::TCP, &segment)
+}
+
+/// Whether data from that port of the UE passes to the server.
+fn up(rig: &mut Rig, port: u16, data: &[u8]) -> bool {
+    !rig.pass(N3, &uplink(1007, &tcp((UE, port), (SERVER, 443), data))).is_empty()
+}
+
+/// Whether data from the server passes to that port of the UE.
+fn down(rig: &mut Rig, port: u16) -> bool {
+    !rig.pass(N6, &downlink(&tcp((SERVER, 443), (UE, port), b"data"))).is_empty()
+}
+
+/// A ClientHello with nothing but a server name.
+fn client_hello(name: &str) -> Vec<u8> {
+    let counted = |octets: &[u8]| [&u16::try_from(octets.len()).unwrap().to_be_bytes()[..], octets].concat();
+    let list = counted(&[&[0][..], &counted(name.as_bytes())].concat());
+    let extensions = counted(&[&[0, 0][..], &counted(&list)].concat());
+    let body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0], &extensions].concat();
+    [&[0x16, 3, 1][..], &counted(&[&[1, 0][..], &counted(&body)].concat())].concat()
+}
+
+/// Conformance: TS 29.244 5.4.11 | Application detection by the server name in TLS, for both directions of the flow
+#[test]
+fn a_flow_is_known_by_its_server_name() {
+    let mut rig = rig(domain("*.video.example", DomainSource::TlsSni));
+    assert!(up(&mut rig, 4000, b"") && down(&mut rig, 4000), "undetermined before it says anything");
+    assert!(!up(&mut rig, 4000, &client_hello("cdn.video.example")));
+    assert!(!up(&mut rig, 4000, b"more") && !down(&mut rig, 4000), "the verdict stays");
+    assert!(up(&mut rig, 4001, &client_hello("mail.example")) && down(&mut rig, 4001), "another flow");
+    assert_eq!(rig.drops(N3, DropReason::FarDrop) + rig.drops(N6, DropReason::FarDrop), 3);
+}
+
+/// Conformance: TS 29.244 5.4.11 | Application detection by URL and Host of HTTP
+#[test]
+fn a_flow_is_known_by_what_it_asks_for() {
+    let mut rig =
+        rig(Pfd { urls: vec![UrlPattern::parse("http://www.example/videos").unwrap()], ..Pfd::default() });
+    assert!(up(&mut rig, 4000, b"GET /news HTTP/1.1\r\nHost: www.example\r\n\r\n"));
+    assert!(!up(&mut rig, 4001, b"GET /videos/7 HTTP/1.1\r\nHost: www.example\r\n\r\n"));
+    assert!(!down(&mut rig, 4001) && down(&mut rig, 4000));
+}
+
+/// Conformance: TS 29.244 5.4.11 | Application detection by flow description
+#[test]
+fn a_flow_is_known_by_its_description() {
+    let flow = SdfFilter::parse("permit out 6 from 192.0.2.0/24 443 to assigned").unwrap();
+    let mut rig = rig(Pfd { flows: vec![flow], ..Pfd::default() });
+    assert!(!up(&mut rig, 4000, b"") && !down(&mut rig, 4000));
+    assert!(!rig.pass(N3, &uplink(1007, &tcp((UE, 4000), ("198.51.100.1", 443), b""))).is_empty());
+}
+
+/// Conformance: TS 29.244 5.4.11 | Application detection by the addresses that DNS gave for a name
+#[test]
+fn a_server_is_known_by_what_dns_said() {
+    let mut rig = rig(domain("video.example", DomainSource::Dns));
+    assert!(up(&mut rig, 4000, b"") && down(&mut rig, 4000));
+    let mut answer = vec![0, 1, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
+    answer.extend_from_slice(b"\x05video\x07example\x00\x00\x01\x00\x01");
+    answer.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, 1]);
+    let packet = udp_with(("8.8.8.8", 53), (UE, 5353), &answer);
+    assert!(!rig.pass(N6, &downlink(&packet)).is_empty());
+    assert!(!up(&mut rig, 4000, b"") && !down(&mut rig, 4000));
+    // What was said to one UE says nothing of another's packets.
+    let mut other = SessionPlan::ipv4(8).establishment();
+    let mut of_app = other.pdrs[0].clone();
+    (of_app.id, of_app.precedence, of_app.pdi.application_id) = (PdrId(11), 10, Some(video()));
+    other.pdrs.push(of_app);
+    rig.upf.establish(&other, now()).unwrap();
+    assert!(!rig.pass(N3, &uplink(1008, &tcp(("10.60.0.8", 4000), (SERVER, 443), b""))).is_empty());
+}
+
+/// Conformance: TS 29.244 6.2.5 | PFDs are changed without touching sessions, whose flows are judged anew
+#[test]
+fn new_pfds_count_at_once() {
+    let mut rig = rig(domain("video.example", DomainSource::Any));
+    assert!(!up(&mut rig, 4000, &client_hello("video.example")));
+    rig.upf.provision_pfds(&known_by(domain("other.example", DomainSource::Any))).unwrap();
+    assert!(up(&mut rig, 4000, b"more"));
+    assert!(!up(&mut rig, 4001, &client_hello("other.example")));
+    rig.upf.provision_pfds(&PfdManagement::default()).unwrap();
+    assert!(up(&mut rig, 4001, &client_hello("other.example")));
+}
+
+/// Conformance: TS 29.244 8.2.1 | Unknown Application ID is cause 81, with the element and the rule
+#[test]
+fn an_application_that_nobody_described_is_refused() {
+    let mut rig = Rig::new();
+    let why = rig.upf.establish(&session(), now()).unwrap_err();
+    assert_eq!((why.cause, why.offending_ie), (Cause::UnknownApplicationId, Some(24)));
+    assert_eq!(why.failed_rule, Some(RuleId::Pdr(PdrId(11))));
+    assert!(rig.upf.is_empty());
+}
+
+/// Hostile: a name that never ends, segments cut anywhere, flows by the thousand.
+#[test]
+fn strange_segments_leave_flows_undetermined() {
+    let mut rig = rig(domain("video.example", DomainSource::Any));
+    let hello = client_hello("video.example");
+    for (port, end) in (5000u16..).zip(0..hello.len()) {
+        assert!(up(&mut rig, port, &hello[..end]), "{end}");
+    }
+    for port in 10_000..40_000 {
+        assert!(up(&mut rig, port, b"GET"));
+    }
+    assert!(!up(&mut rig, 4000, &hello));
+    // After four packets with data nothing more is listened to.
+    for _ in 0..4 {
+        assert!(up(&mut rig, 4001, b"data"));
+    }
+    assert!(up(&mut rig, 4001, &hello));
+}
