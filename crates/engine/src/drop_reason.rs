@@ -106,6 +106,8 @@ drop_reasons! {
     NoFrame = "no_frame",
     /// The transmit queue is full.
     TxFull = "tx_full",
+    /// The transmit queue is full, and so is the room for packets that are preferred over others.
+    TxFullPreferred = "tx_full_preferred",
     /// The device cannot send the frame.
     TxError = "tx_error",
     /// The path to the kernel is full or failed.

@@ -1,8 +1,9 @@
 //! A network function, and what it may do with a packet.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::batch::Batch;
+use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
@@ -38,9 +39,14 @@ pub(crate) struct Attached {
     pub(crate) incoming: Batch,
     /// Frames on their way out, sent together.
     pub(crate) outgoing: Batch,
+    /// Frames that leave before those, and wait where the device has no room.
+    pub(crate) preferred: VecDeque<Frame>,
     /// Of a queue that other workers share.
     pub(crate) shared: Option<Shared>,
 }
+
+/// Preferred frames of a port that wait for room in its device: as many as it takes for a round or two at full speed.
+pub(crate) const PREFERRED_MAX: usize = 256;
 
 /// The ways out of a function.
 pub struct Output<'w> {
@@ -52,6 +58,8 @@ pub struct Output<'w> {
     pub(crate) departures: Option<&'w mut Vec<Departure>>,
     /// Writes down what is done, while a function asks for that.
     pub(crate) witness: Option<Witness>,
+    /// What is sent now is preferred.
+    preferred: bool,
 }
 
 impl<'w> Output<'w> {
@@ -62,7 +70,7 @@ impl<'w> Output<'w> {
         counters: &'w WorkerCounters,
         now: Instant,
     ) -> Self {
-        Self { ports, pool, counters, now, departures: None, witness: None }
+        Self { ports, pool, counters, now, departures: None, witness: None, preferred: false }
     }
 
     /// When the worker's round began.
@@ -83,14 +91,25 @@ impl<'w> Output<'w> {
         &self.ports[port.index()].incoming
     }
 
+    /// Has frames sent from now on be preferred, or no longer; whether they were before. Preferred frames leave before
+    /// all others of their round, and where a device has no room they wait for it, up to a bound, while others are
+    /// dropped. Among themselves they stay in order.
+    #[inline]
+    pub fn prefer(&mut self, preferred: bool) -> bool {
+        std::mem::replace(&mut self.preferred, preferred)
+    }
+
     /// Sends a frame, Ethernet header and all.
     #[inline]
     pub fn transmit(&mut self, port: PortId, frame: Frame) {
         if let Some(witness) = &mut self.witness {
             witness.sent(port, &frame);
         }
+        if self.preferred {
+            return self.transmit_preferred(port, frame);
+        }
         if let Some(departures) = &mut self.departures {
-            departures.push(Departure { port, frame });
+            departures.push(Departure { port, frame, preferred: false });
             return;
         }
         let outgoing = &mut self.ports[port.index()].outgoing;
@@ -100,11 +119,36 @@ impl<'w> Output<'w> {
         }
     }
 
+    #[inline(never)]
+    fn transmit_preferred(&mut self, port: PortId, frame: Frame) {
+        if let Some(departures) = &mut self.departures {
+            departures.push(Departure { port, frame, preferred: true });
+            return;
+        }
+        if self.ports[port.index()].preferred.len() >= PREFERRED_MAX {
+            self.flush_preferred(port);
+        }
+        let waiting = &mut self.ports[port.index()].preferred;
+        if waiting.len() >= PREFERRED_MAX {
+            self.counters.port(port).dropped(DropReason::TxFullPreferred);
+            self.pool.release(frame);
+        } else {
+            waiting.push_back(frame);
+        }
+    }
+
+    /// Sends what left a block in its turn.
+    pub(crate) fn depart(&mut self, Departure { port, frame, preferred }: Departure) {
+        let before = self.prefer(preferred);
+        self.transmit(port, frame);
+        self.preferred = before;
+    }
+
     /// Sends all frames of a batch from one port, in their order and behind what waits there already.
     #[inline]
     pub fn transmit_all(&mut self, port: PortId, batch: &mut Batch) {
         if let Some(departures) = &mut self.departures {
-            departures.extend(batch.drain(..).map(|frame| Departure { port, frame }));
+            departures.extend(batch.drain(..).map(|frame| Departure { port, frame, preferred: false }));
             return;
         }
         self.flush(port);
@@ -173,16 +217,48 @@ impl<'w> Output<'w> {
     /// Sends what waits for every port.
     pub(crate) fn flush_all(&mut self) {
         for index in 0..self.ports.len() {
-            if !self.ports[index].outgoing.is_empty() {
+            let port = &self.ports[index];
+            if !port.outgoing.is_empty() || !port.preferred.is_empty() {
                 #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
                 self.flush(PortId(index as u8));
             }
         }
     }
 
+    /// Sends the preferred frames that wait for `port`, as far as its device has room.
+    #[cold]
+    fn flush_preferred(&mut self, port: PortId) {
+        let attached = &mut self.ports[port.index()];
+        let counters = self.counters.port(port);
+        while !attached.preferred.is_empty() {
+            let some = attached.preferred.len().min(BATCH_MAX);
+            let mut batch: Batch = attached.preferred.drain(..some).collect();
+            let (packets, bytes) = sum(&batch);
+            let failed = attached.queue.transmit(self.pool, &mut batch);
+            let (left, left_bytes) = sum(&batch);
+            counters.sent(packets - left - failed, bytes - left_bytes);
+            if failed > 0 {
+                counters.lost(DropReason::TxError, failed as u64);
+            }
+            if left > 0 {
+                batch.drain(..).rev().for_each(|frame| attached.preferred.push_front(frame));
+                return;
+            }
+        }
+    }
+
     /// Sends what waits for `port`.
     fn flush(&mut self, port: PortId) {
+        if !self.ports[port.index()].preferred.is_empty() {
+            self.flush_preferred(port);
+        }
         let attached = &mut self.ports[port.index()];
+        if !attached.preferred.is_empty() {
+            // What room there is going to be is theirs.
+            let dropped = attached.outgoing.len() as u64;
+            self.counters.port(port).lost(DropReason::TxFull, dropped);
+            return attached.outgoing.drain(..).for_each(|frame| self.pool.release(frame));
+        }
         let (packets, bytes) = sum(&attached.outgoing);
         let failed = attached.queue.transmit(self.pool, &mut attached.outgoing);
         let counters = self.counters.port(port);

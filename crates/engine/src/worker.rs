@@ -1,5 +1,6 @@
 //! Workers: a pinned thread each, with one queue of every port.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -10,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
 use crate::frame::Frame;
-use crate::function::{Attached, Function, Output};
+use crate::function::{Attached, Function, Output, PREFERRED_MAX};
 use crate::polling::{Pause, PollClock, PollState, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
@@ -52,7 +53,14 @@ impl Worker {
             .into_iter()
             .map(|(queue, kernel)| {
                 let shared = queue.shared();
-                Attached { queue, kernel, incoming: Batch::new(), outgoing: Batch::new(), shared }
+                Attached {
+                    queue,
+                    kernel,
+                    incoming: Batch::new(),
+                    outgoing: Batch::new(),
+                    preferred: VecDeque::with_capacity(PREFERRED_MAX),
+                    shared,
+                }
             })
             .collect();
         let shared = ports.iter().map(|port| port.shared.as_ref().map(|shared| shared.counters.clone()));
@@ -159,7 +167,7 @@ impl Worker {
         let drained = match &shared.commit {
             Some(ring) => {
                 let leave = |out: &mut Output<'_>, departures: &mut Vec<Departure>| {
-                    departures.drain(..).for_each(|Departure { port, frame }| out.transmit(port, frame));
+                    departures.drain(..).for_each(|departure| out.depart(departure));
                 };
                 ring.finish(claimed.block, &mut self.departures, &mut out, leave, Output::flush_all)
             }
@@ -199,7 +207,7 @@ impl Worker {
         let mut empty_rounds = 0u32;
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();
-            if self.round(now) > 0 {
+            if self.round(now) > 0 || self.is_backlogged() {
                 empty_rounds = 0;
                 clock.enter(PollState::Busy, now, self.counters.poll_counters());
                 continue;
@@ -214,6 +222,11 @@ impl Worker {
             self.pause(pause);
         }
         clock.stop(Instant::now(), self.counters.poll_counters());
+    }
+
+    /// Whether preferred frames wait for room in a device.
+    fn is_backlogged(&self) -> bool {
+        self.ports.iter().any(|port| !port.preferred.is_empty())
     }
 
     /// Whether every port that may still receive can wake the worker.

@@ -371,3 +371,39 @@ fn policers_are_bounded_and_come_back() {
         clock.rig.upf.delete(seid, now()).unwrap();
     }
 }
+
+/// Conformance: TS 29.244 5.4.3 | Packets within a guaranteed bit rate go first where a port is full
+#[test]
+fn what_is_guaranteed_waits_for_a_full_port_while_others_are_dropped() {
+    let mut clock = Clock::new();
+    let guaranteed = Qer { gbr: kbps(8_000, 0), ..qer(1, 80_000, 80_000) };
+    let seid = clock.rig.upf.establish(&session(7, vec![guaranteed]), now()).unwrap().seid;
+    clock.rig.upf.establish(&session(8, Vec::new()), now()).unwrap();
+    let fill = |clock: &mut Clock, n, packets: usize| {
+        for _ in 0..packets {
+            assert!(clock.rig.n3.send(up(n, 1000).1));
+            while clock.rig.worker.step_at(clock.now) > 0 {}
+        }
+    };
+    // Nobody takes packets from the port, which has room for 4096.
+    fill(&mut clock, 8, 4096);
+    assert_eq!(clock.rig.drops(N6, DropReason::TxFull), 0);
+    fill(&mut clock, 7, 20);
+    fill(&mut clock, 8, 20);
+    // Ten milliseconds of the guarantee are ten packets; the others of both sessions are alike.
+    assert_eq!(clock.rig.drops(N6, DropReason::TxFull), 30);
+    assert_eq!(clock.rig.drops(N6, DropReason::TxFullPreferred), 0);
+    assert_eq!(clock.rig.drain().len(), 4096);
+    assert_eq!(clock.rig.drain().len(), 10, "those that waited");
+    // Where there is room, what is beyond the guarantee passes all the same.
+    clock.now += SECOND;
+    assert_eq!((0..40).filter(|_| clock.passes(&up(7, 1000))).count(), 40);
+    // The guarantee goes with the QER, and both of its policers come back.
+    let update = UpdateQer { id: QerId(1), gbr: kbps(0, 0), ..UpdateQer::default() };
+    let change = Modification { update_qers: vec![update], ..Modification::default() };
+    clock.rig.upf.modify(seid, &change, now()).unwrap();
+    fill(&mut clock, 8, 4096);
+    fill(&mut clock, 7, 5);
+    assert_eq!(clock.rig.drops(N6, DropReason::TxFull), 35);
+    clock.rig.upf.delete(seid, now()).unwrap();
+}

@@ -109,6 +109,8 @@ pub struct Departure {
     pub port: PortId,
     /// The frame.
     pub frame: Frame,
+    /// It leaves before others that are ready with it.
+    pub preferred: bool,
 }
 
 /// What a worker's port of a shared queue has beside other ports.

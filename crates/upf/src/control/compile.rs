@@ -342,6 +342,11 @@ fn enforcement(rules: &RuleSet, pdr: &Pdr, qers: &[&Qer]) -> Result<Enforcement,
             .rule(RuleId::Pdr(pdr.id)));
         }
     }
+    for qer in qers.iter().filter(|qer| qer.gbr.is_some_and(limited)) {
+        if let Some(&slot) = rules.guarantees.get(&qer.id) {
+            asked.guarantee(slot);
+        }
+    }
     Ok(asked)
 }
 

@@ -356,7 +356,7 @@ impl SessionService for Upf {
             .collect();
         self.release_meters(session.meters.values());
         self.release_counter(session.activity);
-        self.release_policers(session.rules.policers.values().copied());
+        self.release_policers(session.rules.all_policers());
         self.give_back(&session.leases);
         self.wheel.set(index.0, None);
         self.node.buffer_changed(BufferChange { session: index, discard: true });

@@ -1,9 +1,11 @@
 //! The rates of a session's QERs: which policers enforce them, through all changes.
 
+use std::collections::BTreeMap;
+
 use super::Upf;
 use super::ruleset::RuleSet;
 use crate::qos::{Correlation, PolicerSlot};
-use crate::rules::{BitRate, Cause, FSeid, Qer, Rejection, RuleId};
+use crate::rules::{BitRate, Cause, FSeid, Qer, QerId, Rejection, RuleId};
 
 /// How a planned change uses policers otherwise than before.
 #[derive(Debug, Default)]
@@ -21,43 +23,89 @@ impl PolicerChange {
     }
 }
 
-/// Rates of a QER that are to be enforced.
-fn rate(qer: &Qer) -> Option<BitRate> {
-    qer.mbr.filter(|rate| rate.uplink_kbps != 0 || rate.downlink_kbps != 0)
+/// The two rates of a QER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Maximum,
+    Guaranteed,
+}
+
+impl Kind {
+    /// The rate that is to be enforced, if any.
+    fn of(self, qer: &Qer) -> Option<BitRate> {
+        let rate = match self {
+            Self::Maximum => qer.mbr,
+            Self::Guaranteed => qer.gbr,
+        };
+        rate.filter(|rate| rate.uplink_kbps != 0 || rate.downlink_kbps != 0)
+    }
+
+    fn policers(self, rules: &mut RuleSet) -> &mut BTreeMap<QerId, PolicerSlot> {
+        match self {
+            Self::Maximum => &mut rules.policers,
+            Self::Guaranteed => &mut rules.guarantees,
+        }
+    }
+}
+
+impl RuleSet {
+    /// Everything that enforces or measures a rate of the session.
+    pub(super) fn all_policers(&self) -> impl Iterator<Item = PolicerSlot> + '_ {
+        self.policers.values().chain(self.guarantees.values()).copied()
+    }
 }
 
 impl Upf {
     /// Gives every QER with a rate its policer: that it had, or that of its correlation, or a new one, whose rate is
-    /// set already. Rates of policers in use stay as they are until [`Upf::set_rates`].
+    /// set already. Rates of policers in use stay as they are until [`Upf::finish_policers`].
     pub(super) fn plan_policers(
         &mut self,
         owner: &FSeid,
         rules: &mut RuleSet,
     ) -> Result<PolicerChange, Rejection> {
         let mut change = PolicerChange::default();
-        let before = std::mem::take(&mut rules.policers);
-        for (id, qer) in rules.qers.iter().filter(|(_, qer)| rate(qer).is_some()) {
-            let correlation = qer.correlation.and_then(|id| Correlation::new(owner, id));
+        for kind in [Kind::Maximum, Kind::Guaranteed] {
+            if let Err(rejection) = self.plan_kind(kind, owner, rules, &mut change) {
+                self.undo_policers(change);
+                return Err(rejection);
+            }
+        }
+        Ok(change)
+    }
+
+    fn plan_kind(
+        &mut self,
+        kind: Kind,
+        owner: &FSeid,
+        rules: &mut RuleSet,
+        change: &mut PolicerChange,
+    ) -> Result<(), Rejection> {
+        let before = std::mem::take(kind.policers(rules));
+        let mut after = BTreeMap::new();
+        for (id, qer) in &rules.qers {
+            let Some(rate) = kind.of(qer) else { continue };
+            // A guarantee is its flow's own; what sessions share is a maximum.
+            let shared = qer.correlation.filter(|_| kind == Kind::Maximum);
+            let correlation = shared.and_then(|id| Correlation::new(owner, id));
             let own = before.get(id).copied();
             if let Some(slot) = own.filter(|&slot| self.policers.correlation(slot) == correlation) {
-                rules.policers.insert(*id, slot);
+                after.insert(*id, slot);
                 continue;
             }
             let Some((slot, new)) = self.policers.take(correlation) else {
-                self.undo_policers(change);
-                return Err(
-                    Rejection::new(Cause::NoResourcesAvailable, "no policer is free").rule(RuleId::Qer(*id))
-                );
+                let full = Rejection::new(Cause::NoResourcesAvailable, "no policer is free");
+                return Err(full.rule(RuleId::Qer(*id)));
             };
             if new {
-                self.set_rate(slot, qer);
+                self.set_rate(slot, rate, qer);
             }
             change.taken.push(slot);
-            rules.policers.insert(*id, slot);
+            after.insert(*id, slot);
         }
-        let kept = |id, slot| rules.policers.get(id) == Some(slot);
+        let kept = |id, slot| after.get(id) == Some(slot);
         change.dropped.extend(before.iter().filter(|(id, slot)| !kept(*id, *slot)).map(|(_, &slot)| slot));
-        Ok(change)
+        *kind.policers(rules) = after;
+        Ok(())
     }
 
     /// The change was refused.
@@ -65,9 +113,14 @@ impl Upf {
         self.release_policers(change.taken.into_iter());
     }
 
-    /// The change was made, and workers have let go of what [`PolicerChange::drops_any`] speaks of.
+    /// The change was made, and workers have let go of what [`PolicerChange::drops_any`] speaks of: sets all rates.
     pub(super) fn finish_policers(&mut self, change: PolicerChange, rules: &RuleSet) {
-        self.set_rates(rules);
+        for (kind, policers) in [(Kind::Maximum, &rules.policers), (Kind::Guaranteed, &rules.guarantees)] {
+            for (id, &slot) in policers {
+                let Some(qer) = rules.qers.get(id) else { continue };
+                self.set_rate(slot, kind.of(qer).unwrap_or_default(), qer);
+            }
+        }
         self.release_policers(change.dropped.into_iter());
     }
 
@@ -80,16 +133,8 @@ impl Upf {
         }
     }
 
-    fn set_rates(&self, rules: &RuleSet) {
-        for (id, &slot) in &rules.policers {
-            if let Some(qer) = rules.qers.get(id) {
-                self.set_rate(slot, qer);
-            }
-        }
-    }
-
-    fn set_rate(&self, slot: PolicerSlot, qer: &Qer) {
+    fn set_rate(&self, slot: PolicerSlot, rate: BitRate, qer: &Qer) {
         let window = qer.averaging_window.unwrap_or(self.node.settings.policer_window);
-        self.node.policers.set(slot, rate(qer).unwrap_or_default(), window);
+        self.node.policers.set(slot, rate, window);
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct RuleSet {
     pub(crate) endpoints: BTreeMap<TrafficEndpointId, TrafficEndpoint>,
     /// What enforces the rates of the QERs that have any.
     pub(crate) policers: BTreeMap<QerId, PolicerSlot>,
+    /// What measures the guarantees of the QERs that have any.
+    pub(crate) guarantees: BTreeMap<QerId, PolicerSlot>,
 }
 
 /// Most rules of each kind in a session.

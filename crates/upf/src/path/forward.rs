@@ -186,7 +186,8 @@ impl Worker {
             out.drop(arrival.port, frame, DropReason::MbrExceeded);
             return None;
         }
-        match action.destination {
+        let preferred = out.prefer(self.is_guaranteed(record, action));
+        let left = match action.destination {
             Destination::Routed => match special.and_then(|special| special.local) {
                 Some(local) if arrival.origin == Origin::Port => {
                     self.switch_locally(guard, record, action, local, arrival, packet, frame, out)
@@ -200,7 +201,9 @@ impl Worker {
             Destination::Tunnel(tunnel) => {
                 self.tunnel(record, action, &tunnel, arrival.port, packet, frame, out)
             }
-        }
+        };
+        out.prefer(preferred);
+        left
     }
 
     /// What is done in the place of an action of which a quota is used up and has a FAR.
@@ -431,6 +434,7 @@ impl Worker {
     /// Tries the packets again whose next hops were not known.
     pub(super) fn retry_pending(&mut self, out: &mut Output<'_>) {
         self.pending_tried = self.next_hops.generation();
+        let preferred = out.prefer(false);
         for packet in self.pending.take() {
             match self.next_hops.resolve(packet.destination) {
                 Resolution::Pending if packet.is_overdue(out.now()) => {
@@ -442,5 +446,6 @@ impl Worker {
                 }
             }
         }
+        out.prefer(preferred);
     }
 }

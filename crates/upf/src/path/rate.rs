@@ -40,6 +40,12 @@ impl Worker {
         action.qos.is_none() || action.qos.admits(&self.node.policers, record.direction(), self.ticks())
     }
 
+    /// Whether a packet is within a guaranteed rate.
+    pub(super) fn is_guaranteed(&self, record: &Record, action: &Action) -> bool {
+        !action.qos.is_none()
+            && action.qos.is_guaranteed(&self.node.policers, record.direction(), self.ticks())
+    }
+
     /// Takes from every rate what a packet of `octets` costs that went on.
     pub(super) fn spend(&self, record: &Record, action: &Action, octets: usize) {
         if !action.qos.is_none() {

@@ -13,18 +13,25 @@ pub const POLICERS_MAX: usize = 4;
 pub struct Enforcement {
     policers: [u32; POLICERS_MAX],
     len: u8,
+    /// What measures the guaranteed rate.
+    guarantee: Option<PolicerSlot>,
 }
 
 impl Enforcement {
     /// One policer.
     pub fn of(slot: PolicerSlot) -> Self {
-        Self { policers: [slot.0, 0, 0, 0], len: 1 }
+        Self { policers: [slot.0, 0, 0, 0], len: 1, guarantee: None }
     }
 
     /// Whether every packet passes as it is.
     #[inline]
     pub fn is_none(&self) -> bool {
-        self.len == 0
+        self.len == 0 && self.guarantee.is_none()
+    }
+
+    /// Sets the guaranteed rate, if none is set.
+    pub fn guarantee(&mut self, slot: PolicerSlot) {
+        self.guarantee = self.guarantee.or(Some(slot));
     }
 
     /// Adds a policer, once; `false` when there is no room.
@@ -47,7 +54,7 @@ impl Enforcement {
 
     /// The one policer of an enforcement that asks for nothing else.
     pub fn only_policer(&self) -> Option<PolicerSlot> {
-        (self.len == 1).then_some(PolicerSlot(self.policers[0]))
+        (self.len == 1 && self.guarantee.is_none()).then_some(PolicerSlot(self.policers[0]))
     }
 
     /// Whether every policer lets a packet pass; takes nothing.
@@ -56,9 +63,18 @@ impl Enforcement {
         self.policers().all(|slot| policers.admits(slot, direction, now))
     }
 
-    /// Takes from every policer what a packet of `bytes` costs that passes.
+    /// Whether a packet is within the guaranteed rate, and so to be preferred; takes nothing.
+    #[inline]
+    pub fn is_guaranteed(&self, policers: &Policers, direction: Direction, now: Ticks) -> bool {
+        self.guarantee.is_some_and(|slot| policers.admits(slot, direction, now))
+    }
+
+    /// Takes from every policer what a packet of `bytes` costs that passes, and from the guarantee if it is within.
     #[inline]
     pub fn take(&self, policers: &Policers, direction: Direction, now: Ticks, bytes: u64, shared: bool) {
+        if let Some(slot) = self.guarantee.filter(|&slot| policers.admits(slot, direction, now)) {
+            policers.take(slot, direction, now, bytes, shared);
+        }
         self.policers().for_each(|slot| policers.take(slot, direction, now, bytes, shared));
     }
 }

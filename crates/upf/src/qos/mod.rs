@@ -4,6 +4,7 @@
 //! |---|---|
 //! | gate (8.2.7) | a flag of the record |
 //! | MBR (8.2.8): session-AMBR, MFBR, APN-AMBR | a token bucket a direction, shared by all PDRs that name the QER |
+//! | GBR (8.2.9) | a token bucket that says which packets are preferred at a full port |
 //! | QER Correlation ID (8.2.10) | one bucket for the QERs of several sessions |
 //! | Averaging Window (8.2.115) | the bucket's depth |
 //! | QFI, RQI, PPI | the shape of the tunnel; see [`crate::record::TunnelShape`] |
