@@ -77,7 +77,10 @@ pub enum BenchError {
     /// The shared queue's workers could not run.
     #[error("shared queue: {0}")]
     Shared(std::io::Error),
+    /// Session requests could not be measured.
+    #[error("session requests: {0}")]
+    Control(String),
     /// A thread could not be made or panicked.
-    #[error("a thread of the table's measurement failed")]
+    #[error("a thread of the measurement failed")]
     Thread,
 }

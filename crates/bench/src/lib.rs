@@ -6,10 +6,13 @@
 //!            └ XDP map chain under BPF_PROG_TEST_RUN, packet restored   ┘
 //!   before: sessions made by the session service     after: the session table by itself
 //! ```
+//! [`measure_control`] is a run of its own: session requests over a UDP socket, while packets are forwarded.
+//!
 //! Figures of one run stand beside each other; figures of two runs do not. Method and limits: `docs/benchmarks.md`.
 
 mod chain;
 mod clock;
+mod control;
 mod error;
 mod floor;
 mod frames;
@@ -27,6 +30,7 @@ mod shared;
 mod stats;
 mod table;
 
+pub use control::{ControlPlan, ControlReport, PhaseResult, TrafficResult, measure_control};
 pub use error::BenchError;
 pub use frames::{Direction, FRAME_BYTES_MAX, SESSIONS_MAX};
 pub use machine::{HugePages, Machine, Pmu};

@@ -47,28 +47,24 @@ pub(crate) fn cold_line_names() -> Vec<String> {
 pub(crate) struct UpfNode {
     node: Arc<Node>,
     upf: Upf,
+    pub(crate) forwarder: Forwarder,
+    seids: Vec<Seid>,
+}
+
+/// A worker, and what its ports are joined to.
+pub(crate) struct Forwarder {
     worker: Worker,
     /// The far ends of the N3 and of the N6 port.
     feeds: [Feed; 2],
-    seids: Vec<Seid>,
 }
 
 impl UpfNode {
     /// An empty node for so many sessions, whose ports take up to `frames` frames at once.
     pub(crate) fn new(sessions: u32, pool: &'static FramePool, frames: usize) -> Result<Self, BenchError> {
-        let settings = NodeSettings {
-            endpoints: vec![N3.into()],
-            ports: vec![role(N3_MAC, N3, None), role(N6_MAC, N6, Some(InstanceId(0)))],
-            sessions_max: sessions,
-            ..NodeSettings::default()
-        };
-        let (node, events) = Node::new(settings)?;
+        let (node, events) = Node::new(settings(sessions))?;
         let upf = Upf::new(node.clone(), events, Vec::new())?;
-        let ((n3, n3_port), (n6, n6_port)) = (Feed::new(frames), Feed::new(frames));
-        let ports = [n3_port, n6_port].map(|port| (Box::new(port) as Box<dyn Port>, KernelPath::None));
-        let path = Box::new(Path::new(&node, routes().next_hops())?);
-        let worker = Worker::new(pool, ports.into(), path, WorkerSettings::default());
-        Ok(Self { node, upf, worker, feeds: [n3, n6], seids: Vec::with_capacity(sessions as usize) })
+        let forwarder = Forwarder::new(&node, pool, frames)?;
+        Ok(Self { node, upf, forwarder, seids: Vec::with_capacity(sessions as usize) })
     }
 
     /// Establishes the sessions from the last one there up to `sessions`; the time that took.
@@ -131,6 +127,17 @@ impl UpfNode {
         let pages = self.node.table.memory().pages;
         pages.to_string()
     }
+}
+
+impl Forwarder {
+    /// A worker for a node, whose ports take up to `frames` frames at once.
+    pub(crate) fn new(node: &Arc<Node>, pool: &'static FramePool, frames: usize) -> Result<Self, BenchError> {
+        let ((n3, n3_port), (n6, n6_port)) = (Feed::new(frames), Feed::new(frames));
+        let ports = [n3_port, n6_port].map(|port| (Box::new(port) as Box<dyn Port>, KernelPath::None));
+        let path = Box::new(Path::new(node, routes().next_hops())?);
+        let worker = Worker::new(pool, ports.into(), path, WorkerSettings::default());
+        Ok(Self { worker, feeds: [n3, n6] })
+    }
 
     /// Where packets of a direction go in, and where they come out.
     pub(crate) fn feeds(&self, direction: Direction) -> (&Feed, &Feed) {
@@ -151,6 +158,16 @@ impl UpfNode {
     pub(crate) fn drops(&self) -> Vec<(DropReason, u64)> {
         let counters = self.worker.counters();
         [N3_PORT, N6_PORT].into_iter().flat_map(|port| PortTotals::of([&*counters], port).drops).collect()
+    }
+}
+
+/// The node that all measurements are about.
+pub(crate) fn settings(sessions: u32) -> NodeSettings {
+    NodeSettings {
+        endpoints: vec![N3.into()],
+        ports: vec![role(N3_MAC, N3, None), role(N6_MAC, N6, Some(InstanceId(0)))],
+        sessions_max: sessions,
+        ..NodeSettings::default()
     }
 }
 

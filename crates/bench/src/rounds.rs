@@ -7,7 +7,7 @@ use kaido_engine::{Frame, FramePool};
 use crate::BenchError;
 use crate::clock::{Taken, timed};
 use crate::frames::Template;
-use crate::node::{UpfNode, stopped};
+use crate::node::{Forwarder, stopped};
 use crate::permutation::Permutation;
 
 /// Steps after which packets that have not come out are lost.
@@ -51,7 +51,7 @@ impl Order {
 
 /// Sends every frame through the node once.
 pub(crate) fn round(
-    node: &mut UpfNode,
+    node: &mut Forwarder,
     frames: &mut Frames,
     template: &Template,
     order: &mut Order,
@@ -115,6 +115,7 @@ mod tests {
     use super::*;
     use crate::floor::LINE;
     use crate::frames::Direction;
+    use crate::node::UpfNode;
 
     #[test]
     fn every_packet_comes_out_right_or_is_told_lost() {
@@ -130,12 +131,13 @@ mod tests {
                 let mut order = Order::new(15, 1);
                 let template = Template::new(direction, len);
                 for _ in 0..3 {
-                    round(&mut node, &mut frames, &template, &mut order, &stop).unwrap();
+                    round(&mut node.forwarder, &mut frames, &template, &mut order, &stop).unwrap();
                 }
             }
         }
         let template = Template::new(Direction::Downlink, 128);
-        let lost = round(&mut node, &mut frames, &template, &mut Order::new(20, 1), &stop).unwrap_err();
+        let lost =
+            round(&mut node.forwarder, &mut frames, &template, &mut Order::new(20, 1), &stop).unwrap_err();
         assert!(matches!(lost, BenchError::Lost { sent: 200, lost: 50, .. }), "{lost}");
         assert!(lost.to_string().contains("UeUnknown"), "{lost}");
     }

@@ -195,7 +195,7 @@ impl Case {
     fn round(&mut self, plan: &Plan, frames: &mut Frames, stop: &AtomicBool) -> Result<(), BenchError> {
         for ((template, _), (.., samples)) in self.paths.iter().zip(&mut self.path_samples.cases) {
             let order = &mut self.orders[usize::from(template.direction == Direction::Downlink)];
-            let taken = round(&mut self.node, frames, template, order, stop)?;
+            let taken = round(&mut self.node.forwarder, frames, template, order, stop)?;
             samples.push(taken.ns / frames.count() as f64);
             self.path_samples.page_faults += taken.page_faults;
         }

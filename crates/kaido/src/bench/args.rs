@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use kaido_bench::{FRAME_BYTES_MAX, Plan, SESSIONS_MAX};
+use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, Plan, SESSIONS_MAX};
 
 /// Measure Kaido on this machine.
 #[derive(Args, Clone, Debug)]
@@ -17,6 +17,29 @@ pub(super) enum Benchmark {
     /// The user plane in memory, on one core: nanoseconds a packet beside the memory's floor and a map-chain XDP
     /// program, sessions and table operations a second
     Micro(MicroArgs),
+    /// Session establishments, modifications and deletions a second over UDP loopback, with packets of other sessions
+    /// forwarded meanwhile
+    Control(ControlArgs),
+}
+
+/// Prints a table. One CPU serves, the next one asks. Method and limits: docs/benchmarks.md.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ControlArgs {
+    /// Sessions set up, changed and deleted
+    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    sessions: u32,
+    /// Requests under way at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    window: u32,
+    /// Write the report as JSON; `-` is standard output, and the table then goes to stderr
+    #[arg(long, value_name = "FILE|-")]
+    pub(super) json: Option<PathBuf>,
+}
+
+impl ControlArgs {
+    pub(super) fn plan(&self) -> ControlPlan {
+        ControlPlan { sessions: self.sessions, window: self.window }
+    }
 }
 
 /// Prints tables; progress goes to stderr. Method and limits: docs/benchmarks.md.

@@ -1,0 +1,216 @@
+//! Session requests a second: a control plane over UDP loopback on one CPU, the node's control thread on another, and
+//! packets of other sessions forwarded all the while.
+//!
+//! ```text
+//!  client ── UDP, a window of requests ──▶ control thread: Endpoint ─▶ Upf ─▶ session table
+//!  traffic: Worker::step in bursts ───────────────────────────────────────────┘ every packet judged
+//! ```
+
+mod client;
+mod server;
+mod traffic;
+mod wire;
+
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+
+use kaido_engine::FramePool;
+use kaido_upf::control::Upf;
+use kaido_upf::node::Node;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+
+use self::client::Client;
+use self::server::Server;
+use self::traffic::{BURST, Traffic};
+use self::wire::Request;
+use crate::BenchError;
+use crate::machine::{Before, Machine};
+
+/// Sessions whose packets are forwarded.
+const FORWARDED: u32 = 1024;
+/// Sequence numbers are of 24 bits, and name the session here.
+const SESSIONS_MAX: u32 = (1 << 24) - 2 - FORWARDED;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlPlan {
+    /// Sessions set up, changed, and deleted.
+    pub sessions: u32,
+    /// Requests under way at once.
+    pub window: u32,
+}
+
+impl Default for ControlPlan {
+    fn default() -> Self {
+        Self { sessions: 500_000, window: 64 }
+    }
+}
+
+/// One kind of request.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseResult {
+    /// Its name.
+    pub request: &'static str,
+    /// How many were answered.
+    pub count: u32,
+    /// Requests a second, by the clock.
+    pub per_second: f64,
+    /// CPU time of the control thread for one, in microseconds: what others do on its CPU is not in it.
+    pub cpu_us: f64,
+    /// Requests a second that one CPU can serve.
+    pub per_cpu_second: f64,
+    /// Requests that had no answer in time and were sent again.
+    pub repeated: u64,
+    /// Packets forwarded meanwhile.
+    pub packets: u64,
+}
+
+/// Packets forwarded meanwhile. There is none that was lost or came out wrong: that ends the run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TrafficResult {
+    /// Sessions that they belong to.
+    pub sessions: u32,
+    /// Packets in all.
+    pub packets: u64,
+    /// Packets lost.
+    pub lost: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct ControlReport {
+    /// The machine.
+    pub machine: Machine,
+    /// Requests under way at once.
+    pub window: u32,
+    /// CPUs of the control thread, and of client and traffic; none where the kernel chose.
+    pub cpus: Option<[usize; 2]>,
+    /// Establishment, modification, deletion.
+    pub phases: Vec<PhaseResult>,
+    /// Packets forwarded meanwhile.
+    pub traffic: TrafficResult,
+}
+
+/// Measures session requests a second.
+///
+/// # Errors
+/// [`BenchError`] when the node refuses a request, or when a packet is lost or comes out wrong.
+pub fn measure_control(
+    plan: &ControlPlan,
+    stop: &AtomicBool,
+    progress: &dyn Fn(&str),
+) -> Result<ControlReport, BenchError> {
+    let before = Before::now();
+    let sessions = plan.sessions.min(SESSIONS_MAX);
+    let all = sessions + FORWARDED;
+    let pool = FramePool::leak(4 * BURST)?;
+    let (node, events) = Node::new(crate::node::settings(all))?;
+    let upf = Upf::new(node.clone(), events, Vec::new())?;
+    let cpus = two_cpus();
+    let server = Server::start(upf, cpus.map(|[first, _]| first))?;
+    pin(cpus.map(|[_, second]| second));
+    let mut client = Client::new(server.address, all, plan.window)?;
+    client.associate()?;
+    client.run(Request::Establish, [0, FORWARDED], stop)?;
+    let traffic = Traffic::start(&node, pool, FORWARDED, cpus.map(|[_, second]| second))?;
+    let mut phases = Vec::new();
+    for request in [Request::Establish, Request::Modify, Request::Delete] {
+        progress(&format!("{request:?}: {sessions} sessions"));
+        let (cpu_ns, packets) = (server.cpu_ns(), traffic.packets());
+        let run = client.run(request, [FORWARDED, all], stop)?;
+        let cpu_us = (server.cpu_ns() - cpu_ns) as f64 / 1e3 / f64::from(sessions);
+        phases.push(PhaseResult {
+            request: match request {
+                Request::Establish => "establishment",
+                Request::Modify => "modification",
+                Request::Delete => "deletion",
+            },
+            count: sessions,
+            per_second: f64::from(sessions) / run.wall.as_secs_f64(),
+            cpu_us,
+            per_cpu_second: 1e6 / cpu_us,
+            repeated: run.repeated,
+            packets: traffic.packets() - packets,
+        });
+    }
+    let packets = traffic.stop()?;
+    let left = server.sessions();
+    server.stop()?;
+    if left != u64::from(FORWARDED) {
+        return Err(BenchError::Control(format!("{left} sessions are left, not {FORWARDED}")));
+    }
+    Ok(ControlReport {
+        machine: Machine::describe(&before, Vec::new()),
+        window: plan.window,
+        cpus,
+        phases,
+        traffic: TrafficResult { sessions: FORWARDED, packets, lost: 0 },
+    })
+}
+
+/// The first two CPUs that this process may use, if it may use as many.
+fn two_cpus() -> Option<[usize; 2]> {
+    let allowed = sched_getaffinity(None).ok()?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    Some([cpus.next()?, cpus.next()?])
+}
+
+/// Keeps this thread on a CPU, if the kernel lets it.
+fn pin(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        let _ = sched_setaffinity(None, &only);
+    }
+}
+
+impl fmt::Display for ControlReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "PFCP over UDP loopback: two PDRs, two FARs, one QER, one URR; {} requests under way",
+            self.window
+        )?;
+        writeln!(
+            f,
+            "{:<14} {:>9} {:>12} {:>12} {:>14} {:>9} {:>10}",
+            "request", "count", "per second", "CPU us each", "per CPU second", "repeated", "packets"
+        )?;
+        for phase in &self.phases {
+            writeln!(
+                f,
+                "{:<14} {:>9} {:>12.0} {:>12.2} {:>14.0} {:>9} {:>10}",
+                phase.request,
+                phase.count,
+                phase.per_second,
+                phase.cpu_us,
+                phase.per_cpu_second,
+                phase.repeated,
+                phase.packets
+            )?;
+        }
+        let TrafficResult { sessions, packets, lost } = self.traffic;
+        writeln!(f, "forwarded meanwhile, for {sessions} other sessions: {packets} packets, {lost} lost")?;
+        let Machine { cpu, cores, kernel, load_average: [first, last], .. } = &self.machine;
+        let steal = self.machine.steal_percent.map_or("unknown".to_owned(), |steal| format!("{steal:.1} %"));
+        writeln!(
+            f,
+            "{cpu}, {cores} cores, Linux {kernel}; load average {first:.2} before, {last:.2} after; steal {steal}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_is_answered_and_no_packet_lost() {
+        let plan = ControlPlan { sessions: 2000, window: 16 };
+        let report = measure_control(&plan, &AtomicBool::new(false), &|_| ()).unwrap();
+        assert_eq!(report.phases.iter().map(|phase| phase.count).collect::<Vec<_>>(), [2000; 3]);
+        assert!(report.traffic.packets > 0);
+        assert!(report.to_string().contains("establishment"));
+    }
+}
