@@ -22,6 +22,7 @@ mod features;
 mod frame;
 mod node_id;
 mod transaction;
+mod udp;
 mod walk;
 
 pub use client::{SessionTemplate, Smf, SmfConfig, SmfError, SmfEvent};
@@ -32,3 +33,4 @@ pub use frame::{BUNDLED_MAX, DATAGRAM_MAX};
 pub use node_id::{NodeId, NodeIdError};
 pub use rs_pfcp::message::MsgType;
 pub use transaction::{Moment, Retransmission, Transmit};
+pub use udp::send_all;

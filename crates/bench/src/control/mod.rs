@@ -109,7 +109,7 @@ pub fn measure_control(
     let upf = Upf::new(node.clone(), events, Vec::new())?;
     let cpus = two_cpus();
     let server = Server::start(upf, cpus.map(|[first, _]| first))?;
-    pin(cpus.map(|[_, second]| second));
+    let pinned = Pinned::to(cpus.map(|[_, second]| second));
     let mut client = Client::new(server.address, all, plan.window)?;
     client.associate()?;
     client.run(Request::Establish, [0, FORWARDED], stop)?;
@@ -134,6 +134,7 @@ pub fn measure_control(
             packets: traffic.packets() - packets,
         });
     }
+    drop(pinned);
     let packets = traffic.stop()?;
     let left = server.sessions();
     server.stop()?;
@@ -154,6 +155,25 @@ fn two_cpus() -> Option<[usize; 2]> {
     let allowed = sched_getaffinity(None).ok()?;
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
     Some([cpus.next()?, cpus.next()?])
+}
+
+/// This thread on a CPU, until dropped.
+struct Pinned(Option<CpuSet>);
+
+impl Pinned {
+    fn to(cpu: Option<usize>) -> Self {
+        let before = sched_getaffinity(None).ok();
+        pin(cpu);
+        Self(before)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
 }
 
 /// Keeps this thread on a CPU, if the kernel lets it.

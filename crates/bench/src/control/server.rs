@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use kaido_pfcp::{Config, Endpoint, Features, Moment, PeerPort};
+use kaido_pfcp::{Config, Endpoint, Features, Moment, PeerPort, Transmit, send_all};
 use kaido_upf::control::Upf;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -18,6 +18,8 @@ use crate::clock::CpuTime;
 
 /// Datagrams of one turn.
 const DATAGRAMS_A_TURN: usize = 256;
+/// Messages that wait to be sent together.
+const ANSWERS_HELD: usize = 32;
 /// Longest wait for a datagram, in nanoseconds: the pace of `kaido run`.
 const WAIT_NS: i64 = 10_000_000;
 /// Wished for; the kernel caps it.
@@ -50,7 +52,7 @@ impl Server {
         let shared = Arc::new(Shared::default());
         let seen = shared.clone();
         let thread = std::thread::Builder::new()
-            .name("control".to_owned())
+            .name("pfcp".to_owned())
             .spawn(move || {
                 pin(cpu);
                 serve(&socket, address, upf, &seen);
@@ -95,7 +97,9 @@ fn serve(socket: &UdpSocket, address: SocketAddr, upf: Upf, shared: &Shared) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => continue,
             }
-            send(socket, &mut out);
+            if out.len() >= ANSWERS_HELD {
+                send(socket, &mut out);
+            }
         }
         endpoint.poll(Moment::now(), &mut out);
         send(socket, &mut out);
@@ -105,9 +109,8 @@ fn serve(socket: &UdpSocket, address: SocketAddr, upf: Upf, shared: &Shared) {
     }
 }
 
-fn send(socket: &UdpSocket, out: &mut Vec<kaido_pfcp::Transmit>) {
-    for transmit in out.drain(..) {
-        // What is lost here the client sends again, and counts.
-        let _ = socket.send_to(&transmit.bytes, transmit.to);
-    }
+fn send(socket: &UdpSocket, out: &mut Vec<Transmit>) {
+    // What is lost here the client sends again, and counts.
+    send_all(socket, &*out, |_, _| ());
+    out.clear();
 }

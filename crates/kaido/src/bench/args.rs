@@ -129,7 +129,7 @@ mod tests {
     fn args(text: &str) -> Result<MicroArgs, String> {
         let words = ["bench", "micro"].into_iter().chain(text.split_ascii_whitespace());
         let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
-        let Benchmark::Micro(args) = cli.bench.benchmark;
+        let Benchmark::Micro(args) = cli.bench.benchmark else { panic!("another benchmark") };
         Ok(args)
     }
 

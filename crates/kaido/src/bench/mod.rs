@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde::Serialize;
 use miette::{Context, IntoDiagnostic};
+use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 pub(crate) use self::args::BenchArgs;

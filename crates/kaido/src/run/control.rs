@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{FramePool, PortId, PortTotals, WorkerCounters};
-use kaido_pfcp::{Endpoint, Moment, Transmit};
+use kaido_pfcp::{Endpoint, Moment, Transmit, send_all};
 use kaido_upf::control::{PathSummary, SessionSummary, Upf};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::fastpath;
+use super::lag::Lag;
 use super::ports::KernelCounters;
 use super::server::Server;
 use super::trace;
@@ -25,6 +26,8 @@ use crate::config::{Datapath, Prefix};
 const PACE: Duration = Duration::from_millis(10);
 /// Datagrams taken from one socket before the others have their turn.
 const DATAGRAMS_A_TURN: usize = 256;
+/// Messages that wait to be sent together.
+const ANSWERS_HELD: usize = 32;
 /// Most sessions in one answer.
 const SESSIONS_LISTED_MAX: usize = 10_000;
 /// Most GTP-U paths in one answer.
@@ -44,6 +47,7 @@ pub(super) struct ShownPort {
 pub(super) struct Control {
     pub(super) endpoint: Endpoint<Upf>,
     pub(super) sockets: Vec<UdpSocket>,
+    pub(super) lag: Lag,
     pub(super) server: Server,
     pub(super) node_id: String,
     pub(super) started: Instant,
@@ -83,6 +87,9 @@ impl Control {
 
     fn turn(&mut self) {
         self.wait();
+        if let Some(percent) = self.lag.look(Instant::now()) {
+            self.endpoint.set_lag(percent);
+        }
         for at in 0..self.sockets.len() {
             self.receive(at);
         }
@@ -126,10 +133,11 @@ impl Control {
     }
 
     fn receive(&mut self, at: usize) {
+        let mut out = Vec::new();
         for _ in 0..DATAGRAMS_A_TURN {
             let (len, from) = match self.sockets[at].recv_from(&mut self.buffer) {
                 Ok(received) => received,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
                     // ICMP errors of earlier datagrams come out here; the retries handle their loss.
                     tracing::debug!(%error, "PFCP socket");
@@ -140,28 +148,32 @@ impl Control {
                 self.strangers += 1;
                 continue;
             }
-            let mut out = Vec::new();
             self.endpoint.handle(Moment::now(), from, &self.buffer[..len], &mut out);
-            self.send(&out, Some(at));
+            if out.len() >= ANSWERS_HELD {
+                self.send(&out, Some(at));
+                out.clear();
+            }
         }
+        self.send(&out, Some(at));
     }
 
     /// Sends from the socket that was spoken to, or the first of the receiver's family.
     fn send(&self, out: &[Transmit], from: Option<usize>) {
+        let lost = |transmit: &Transmit, error: std::io::Error| {
+            tracing::debug!(to = %transmit.to, %error, "a PFCP message could not be sent; it will be retried");
+        };
+        if let Some(socket) = from.and_then(|at| self.sockets.get(at)) {
+            return send_all(socket, out, lost);
+        }
         for transmit in out {
             let of_family = |socket: &&UdpSocket| {
                 socket.local_addr().is_ok_and(|own| own.is_ipv4() == transmit.to.is_ipv4())
             };
-            let socket = match from {
-                Some(at) => self.sockets.get(at),
-                None => self.sockets.iter().find(of_family),
-            };
-            let Some(socket) = socket else {
-                tracing::warn!(to = %transmit.to, "no listening address of the family of this control plane");
-                continue;
-            };
-            if let Err(error) = socket.send_to(&transmit.bytes, transmit.to) {
-                tracing::debug!(to = %transmit.to, %error, "a PFCP message could not be sent; it will be retried");
+            match self.sockets.iter().find(of_family) {
+                Some(socket) => send_all(socket, [transmit], lost),
+                None => {
+                    tracing::warn!(to = %transmit.to, "no listening address of the family of this control plane");
+                }
             }
         }
     }

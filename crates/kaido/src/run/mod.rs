@@ -4,6 +4,7 @@ mod control;
 #[cfg_attr(not(feature = "dpdk"), path = "no_dpdk.rs")]
 mod dpdk;
 mod fastpath;
+mod lag;
 mod ports;
 mod queues;
 mod server;
@@ -29,6 +30,7 @@ use self::control::{Control, datagram_buffer, listen};
 pub(crate) use self::ports::receive_queues;
 pub(crate) use self::queues::Plan;
 
+use self::lag::Lag;
 use self::ports::Opened;
 use self::server::Server;
 use crate::config::{Config, Datapath, LogFormat};
@@ -126,6 +128,7 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
     );
     let mut control = Control {
         endpoint,
+        lag: Lag::of(&sockets),
         sockets,
         server,
         node_id,

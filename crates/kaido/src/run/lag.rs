@@ -1,0 +1,92 @@
+//! How far behind the node is with PFCP: how full the kernel's queues of its sockets are, and whether they overflow.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+/// How often the queues are looked at.
+const PACE: Duration = Duration::from_millis(250);
+/// Where the kernel shows them.
+const SOCKETS: [&str; 2] = ["/proc/net/udp", "/proc/net/udp6"];
+
+/// The queues of the PFCP sockets.
+#[derive(Debug)]
+pub(super) struct Lag {
+    /// Inode and length of the queue in bytes, for each socket.
+    sockets: Vec<(u64, usize)>,
+    /// Datagrams that found no room so far.
+    overflowed: u64,
+    next: Instant,
+}
+
+impl Lag {
+    /// The queues of these sockets. A socket that cannot be told apart is left out.
+    pub(super) fn of(sockets: &[UdpSocket]) -> Self {
+        let queue = |socket: &UdpSocket| {
+            let inode = rustix::fs::fstat(socket).ok()?.st_ino;
+            Some((inode, rustix::net::sockopt::socket_recv_buffer_size(socket).ok()?))
+        };
+        Self { sockets: sockets.iter().filter_map(queue).collect(), overflowed: 0, next: Instant::now() }
+    }
+
+    /// The fill of the fullest queue in percent, when it is time to look: 100 if one has overflowed since.
+    pub(super) fn look(&mut self, now: Instant) -> Option<u8> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + PACE;
+        let shown = SOCKETS.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+        Some(self.judge(&shown.collect::<String>()))
+    }
+
+    fn judge(&mut self, shown: &str) -> u8 {
+        let (mut fullest, mut overflowed) = (0, 0);
+        for (inode, waiting, dropped) in shown.lines().filter_map(queue) {
+            let Some(&(_, room)) = self.sockets.iter().find(|socket| socket.0 == inode) else { continue };
+            fullest = fullest.max(waiting * 100 / room.max(1));
+            overflowed += dropped;
+        }
+        let more = overflowed > std::mem::replace(&mut self.overflowed, overflowed);
+        if more { 100 } else { u8::try_from(fullest).unwrap_or(100).min(100) }
+    }
+}
+
+/// Inode, waiting bytes and dropped datagrams of a line of `/proc/net/udp`.
+fn queue(line: &str) -> Option<(u64, usize, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (_, waiting) = fields.nth(4)?.split_once(':')?;
+    let inode = fields.nth(4)?;
+    let dropped = fields.nth(2)?;
+    Some((inode.parse().ok()?, usize::from_str_radix(waiting, 16).ok()?, dropped.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHOWN: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+ 1111: 0100007F:2265 00000000:0000 07 00000000:00000400 00:00000000 00000000     0        0 4711 2 0000000000000000 7
+ 2222: 0200007F:2265 00000000:0000 07 00000000:00000010 00:00000000 00000000     0        0 4712 2 0000000000000000 9";
+
+    #[test]
+    fn the_fullest_own_queue_counts() {
+        let mut lag = Lag { sockets: vec![(4711, 2048)], overflowed: 7, next: Instant::now() };
+        assert_eq!(lag.judge(SHOWN), 50);
+        assert_eq!(lag.judge(&SHOWN.replace(" 7\n", " 8\n")), 100, "one had no room");
+        assert_eq!(lag.judge(&SHOWN.replace(" 7\n", " 8\n")), 50);
+        assert_eq!(lag.judge("nonsense\n"), 0);
+    }
+
+    #[test]
+    fn the_kernel_shows_what_waits() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        let mut lag = Lag::of(std::slice::from_ref(&socket));
+        let now = Instant::now() + PACE;
+        assert_eq!(lag.look(now), Some(0));
+        assert_eq!(lag.look(now), None);
+        for _ in 0..50 {
+            socket.send_to(&[0; 1000], to).unwrap();
+        }
+        assert!(lag.look(now + PACE).unwrap() > 0);
+    }
+}
