@@ -77,6 +77,9 @@ pub enum BenchError {
     /// The shared queue's workers could not run.
     #[error("shared queue: {0}")]
     Shared(std::io::Error),
+    /// A socket of the measurement failed.
+    #[error("socket: {0}")]
+    Socket(#[from] std::io::Error),
     /// Session requests could not be measured.
     #[error("session requests: {0}")]
     Control(String),

@@ -35,24 +35,20 @@ pub(crate) struct Client {
     buffer: Vec<u8>,
 }
 
-fn failed(error: std::io::Error) -> BenchError {
-    BenchError::Control(error.to_string())
-}
-
 impl Client {
     pub(crate) fn new(server: SocketAddr, sessions: u32, window: u32) -> Result<Self, BenchError> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        socket.connect(server).map_err(failed)?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        let requests = Requests::new(socket.local_addr().map_err(failed)?)?;
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect(server)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let requests = Requests::new(socket.local_addr()?)?;
         let seids = vec![0; sessions as usize];
         Ok(Self { socket, requests, window, seids, buffer: vec![0; 65_535] })
     }
 
     /// Sets up the association.
     pub(crate) fn associate(&mut self) -> Result<(), BenchError> {
-        self.socket.send(&self.requests.associate).map_err(failed)?;
-        let length = self.socket.recv(&mut self.buffer).map_err(failed)?;
+        self.socket.send(&self.requests.associate)?;
+        let length = self.socket.recv(&mut self.buffer)?;
         match self.buffer[..length] {
             [_, 6, ..] => Ok(()),
             _ => Err(BenchError::Control("the association was not answered".to_owned())),
@@ -97,7 +93,7 @@ impl Client {
                         }
                     }
                 }
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         stopped(stop)?;
@@ -111,7 +107,8 @@ impl Client {
             Request::Delete => (self.seids[session as usize], 0),
         };
         let bytes = self.requests.stencil(request).fill(session, seid, remote);
-        self.socket.send(bytes).map(drop).map_err(failed)
+        self.socket.send(bytes)?;
+        Ok(())
     }
 
     /// The session that an answer is about.

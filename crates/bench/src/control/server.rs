@@ -43,21 +43,17 @@ struct Shared {
 impl Server {
     /// Serves a user plane on a CPU, or wherever the kernel likes.
     pub(crate) fn start(upf: Upf, cpu: Option<usize>) -> Result<Self, BenchError> {
-        let failed = |error: std::io::Error| BenchError::Control(error.to_string());
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.set_nonblocking(true)?;
         // Without room for a burst the client's window is too wide, which it notices.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
-        let address = socket.local_addr().map_err(failed)?;
+        let address = socket.local_addr()?;
         let shared = Arc::new(Shared::default());
         let seen = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name("pfcp".to_owned())
-            .spawn(move || {
-                pin(cpu);
-                serve(&socket, address, upf, &seen);
-            })
-            .map_err(failed)?;
+        let thread = std::thread::Builder::new().name("pfcp".to_owned()).spawn(move || {
+            pin(cpu);
+            serve(&socket, address, upf, &seen);
+        })?;
         Ok(Self { address, shared, thread })
     }
 

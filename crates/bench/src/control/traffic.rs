@@ -39,13 +39,10 @@ impl Traffic {
         let mut forwarder = Forwarder::new(node, pool, BURST)?;
         let (stop, packets) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, counted) = (stop.clone(), packets.clone());
-        let thread = std::thread::Builder::new()
-            .name("traffic".to_owned())
-            .spawn(move || {
-                pin(cpu);
-                forward(&mut forwarder, &mut Frames::new(pool, BURST), sessions, &stopped, &counted)
-            })
-            .map_err(|error| BenchError::Control(error.to_string()))?;
+        let thread = std::thread::Builder::new().name("traffic".to_owned()).spawn(move || {
+            pin(cpu);
+            forward(&mut forwarder, &mut Frames::new(pool, BURST), sessions, &stopped, &counted)
+        })?;
         Ok(Self { stop, packets, thread })
     }
 

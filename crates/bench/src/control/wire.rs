@@ -2,12 +2,12 @@
 //! writing them over.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use kaido_pfcp::{Moment, Retransmission, SessionTemplate, Smf, SmfConfig};
 use kaido_upf::rules::{
-    BitRate, FTeid, LocalFTeid, MeasurementMethod, OuterHeaderCreation, OuterHeaderRemoval, Qfi,
-    ReportingTriggers, Teid, Urr, UrrId, VolumeThreshold,
+    BitRate, FTeid, LocalFTeid, MeasurementInformation, MeasurementMethod, OuterHeaderCreation,
+    OuterHeaderRemoval, Qfi, ReportingTriggers, Teid, Urr, UrrId, VolumeThreshold,
 };
 
 use crate::BenchError;
@@ -169,12 +169,9 @@ fn session() -> SessionTemplate {
             id: UrrId(1),
             method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },
             triggers: ReportingTriggers::VOLTH,
-            measurement_period: None::<Duration>,
             volume_threshold: Some(VolumeThreshold { total: Some(1 << 40), uplink: None, downlink: None }),
-            volume_quota: None,
-            inactive: false,
-            count_packets: true,
-            before_qos: false,
+            information: MeasurementInformation { count_packets: true, ..MeasurementInformation::default() },
+            ..Urr::default()
         }],
     }
 }
