@@ -246,6 +246,7 @@ fn far(id: u32, interface: Interface, tunnel: Option<OuterHeaderCreation>) -> Fa
             network_instance: None,
             outer_header_creation: tunnel,
             transport_level_marking: None,
+            steering: None,
         }),
         bar_id: None,
     }

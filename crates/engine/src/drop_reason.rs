@@ -86,6 +86,8 @@ drop_reasons! {
     TunnelToSelf = "tunnel_to_self",
     /// From a UE to another, and UEs are kept apart.
     UeToUe = "ue_to_ue",
+    /// To a server in whose place the user plane answers.
+    Redirected = "redirected",
     /// No route to the destination through one of our ports.
     NoRoute = "no_route",
     /// The next hop did not answer ARP or neighbour discovery in time.

@@ -24,6 +24,8 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 5, bit: 5, done: |features| features.allocates_f_teids },
     // PFDM: PFDs are provisioned.
     UpFeature { octet: 5, bit: 6, done: |_| true },
+    // TREU: plain HTTP is redirected to a URL (5.4.7).
+    UpFeature { octet: 5, bit: 8, done: |_| true },
     // EMPU: End Markers are made on handover.
     UpFeature { octet: 6, bit: 1, done: |features| features.sends_end_markers },
     // PDIU: traffic endpoints.

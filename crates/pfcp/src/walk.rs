@@ -135,6 +135,8 @@ fn is_group(kind: u16) -> bool {
             | T::Pdi
             | T::CreateFar
             | T::ForwardingParameters
+            | T::DuplicatingParameters
+            | T::UpdateDuplicatingParameters
             | T::CreateUrr
             | T::CreateQer
             | T::CreateBar

@@ -166,7 +166,8 @@ fn tunnel() -> impl Strategy<Value = OuterHeaderCreation> {
 }
 
 fn action() -> impl Strategy<Value = ApplyAction> {
-    let action = |drop, forward, buffer, notify_cp| ApplyAction { drop, forward, buffer, notify_cp };
+    let action =
+        |drop, forward, buffer, notify_cp| ApplyAction { drop, forward, buffer, notify_cp, duplicate: false };
     select(vec![
         action(true, false, false, false),
         action(false, true, false, false),
@@ -183,6 +184,7 @@ fn forwarding() -> impl Strategy<Value = ForwardingParameters> {
                 network_instance,
                 outer_header_creation,
                 transport_level_marking,
+                steering: None,
             }
         },
     )
@@ -358,6 +360,7 @@ prop_compose! {
                     network_instance: forwarding.network_instance,
                     outer_header_creation: forwarding.outer_header_creation,
                     transport_level_marking: forwarding.transport_level_marking,
+                    steering: forwarding.steering,
                     send_end_marker: end_marker,
                 }),
                 bar_id: far.bar_id,

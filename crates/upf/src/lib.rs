@@ -16,6 +16,7 @@
 //! - [`fragment`]: fragments of IP packets;
 //! - [`node`]: settings, and what control and workers share;
 //! - [`trace`]: what becomes of the packets of chosen sessions;
+//! - [`lan`]: network instances behind VLANs;
 //! - [`mod@path`]: the packet path of a worker;
 //! - [`mod@usage`] has the counters, [`qos`] the rates.
 
@@ -26,6 +27,7 @@ pub mod echo;
 pub mod fastpath;
 pub mod fragment;
 mod framed;
+pub mod lan;
 pub mod node;
 pub mod path;
 pub mod qos;

@@ -14,6 +14,7 @@ use crate::apps::Applications;
 use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
 use crate::fragment::{FragmentSettings, Fragments};
 use crate::framed::FramedLengths;
+use crate::lan::{LanNeighbours, Lans};
 use crate::path::MssClamp;
 use crate::qos::{Policers, WINDOW_DEFAULT};
 use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels, UeToUe};
@@ -82,7 +83,8 @@ impl UdpChecksums {
     }
 }
 
-fn is_within(addr: IpAddr, network: IpAddr, len: u8) -> bool {
+/// Whether an address lies in a network.
+pub(crate) fn is_within(addr: IpAddr, network: IpAddr, len: u8) -> bool {
     match (addr, network) {
         (IpAddr::V4(addr), IpAddr::V4(network)) => {
             (addr.to_bits() ^ network.to_bits()).checked_shr(32 - u32::from(len.min(32))).unwrap_or(0) == 0
@@ -92,6 +94,24 @@ fn is_within(addr: IpAddr, network: IpAddr, len: u8) -> bool {
         }
         _ => false,
     }
+}
+
+/// A way out that control planes name (Forwarding Policy Identifier, TS 29.244 8.2.23).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardingPolicy {
+    /// Its name.
+    pub name: String,
+    /// Where packets go.
+    pub way: PolicyWay,
+}
+
+/// Where a forwarding policy leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyWay {
+    /// By the way to that address.
+    NextHop(IpAddr),
+    /// Out of that network instance.
+    Instance(InstanceId),
 }
 
 /// How the node is set up. Does not change while it runs.
@@ -113,6 +133,10 @@ pub struct NodeSettings {
     pub workers_share_sessions: bool,
     /// What becomes of packets from UE to UE.
     pub ue_to_ue: UeToUe,
+    /// Network instances behind VLANs.
+    pub lans: Lans,
+    /// What control planes may name by Forwarding Policy.
+    pub forwarding_policies: Vec<ForwardingPolicy>,
     /// Most sessions.
     pub sessions_max: u32,
     /// Most packets buffered for one session, unless its BAR suggests fewer.
@@ -146,6 +170,8 @@ impl Default for NodeSettings {
             udp_checksums: UdpChecksums::default(),
             workers_share_sessions: true,
             ue_to_ue: UeToUe::default(),
+            lans: Lans::default(),
+            forwarding_policies: Vec::new(),
             sessions_max: 65_536,
             buffer_packets_per_session: 64,
             buffer_packets_max: 4096,
@@ -285,6 +311,8 @@ pub struct Node {
     pub tunnels: Tunnels,
     /// Usage counters.
     pub usage: UsageCounters,
+    /// Neighbours in the LANs.
+    pub lan_neighbours: LanNeighbours,
     /// Echo Responses that are waited for.
     pub echoes: AwaitedEchoes,
     /// Sessions whose packets are traced.
@@ -334,6 +362,7 @@ impl Node {
             framed: FramedLengths::default(),
             tunnels: Tunnels::default(),
             usage,
+            lan_neighbours: LanNeighbours::default(),
             echoes: AwaitedEchoes::default(),
             recovery: recovery_time_stamp(SystemTime::now()),
             policers: Policers::new(policer_cells(settings.sessions_max))?,

@@ -13,7 +13,7 @@ use crate::apps::AppNumber;
 use crate::classify::Classifier;
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, SdfFilter, Teid};
-pub use crate::special::{Local, Special, UeToUe};
+pub use crate::special::{Egress, Exit, Local, PlainHeader, Special, UeToUe};
 pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
 use crate::usage::UsageSlot;
 
@@ -318,12 +318,14 @@ impl FilteredRule {
 }
 
 /// What becomes of packets when a quota is used up (FAR ID for Quota Action, TS 29.244 7.5.2.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaAction {
     /// The counter with the quota.
     pub slot: UsageSlot,
     /// What is done, which that counter does not count.
     pub action: Action,
+    /// What is asked for beside it.
+    pub special: Option<Box<Special>>,
 }
 
 /// The rules of a record, as [`Record::rules`] shows them.
@@ -495,6 +497,9 @@ impl Record {
     /// A record that holds its one action itself; `None` where that does not fit.
     fn fold(session: SessionIndex, direction: Direction, ue: UeAddresses, action: &Action) -> Option<Self> {
         let apply = action.apply;
+        if apply.duplicate {
+            return None;
+        }
         let straight = action.gate_open && apply.forward && !apply.drop && !apply.buffer;
         let flags = Flags(0)
             .with(Flags::UPLINK, direction == Direction::Uplink)
@@ -672,6 +677,7 @@ impl Record {
                 forward: self.flags.has(Flags::FORWARD),
                 buffer: self.flags.has(Flags::BUFFER),
                 notify_cp: self.flags.has(Flags::NOTIFY_CP),
+                duplicate: false,
             },
             gate_open: self.flags.has(Flags::GATE_OPEN),
             qos: self.folded_policer().map_or_else(Enforcement::default, Enforcement::of),

@@ -2,7 +2,13 @@
 //!
 //! A rule that asks for any of it does not fold into its record, so that sessions without it pay nothing.
 
+use std::net::IpAddr;
+
+use kaido_wire::{ipv4, ipv6, udp};
+
+use crate::lan::LanId;
 use crate::record::InstanceId;
+use crate::tunnels::Tunnel;
 
 /// What becomes of a packet from one UE to another of the same network instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +36,48 @@ pub enum Local {
     VirtualNetwork(InstanceId),
 }
 
+/// An IP header without GTP-U, with UDP behind it where there is a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainHeader {
+    /// Its source.
+    pub own: IpAddr,
+    /// Its destination.
+    pub peer: IpAddr,
+    /// UDP port of both ends.
+    pub port: Option<u16>,
+    /// ToS or Traffic Class octet.
+    pub tos: u8,
+}
+
+impl PlainHeader {
+    /// Octets of the headers.
+    #[allow(clippy::len_without_is_empty)] // There always is one.
+    pub fn len(&self) -> usize {
+        let ip = if self.peer.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        ip + if self.port.is_some() { udp::HEADER_LEN } else { 0 }
+    }
+}
+
+/// By what a packet leaves that goes into no tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By the node's routes.
+    Routes,
+    /// By the way to that address, wherever it is going (Forwarding Policy, TS 29.244 5.2.3.1).
+    Via(IpAddr),
+    /// Into a LAN.
+    Lan(LanId),
+}
+
+/// How a packet leaves that goes into no tunnel, where not simply by the routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// A header before it.
+    pub header: Option<PlainHeader>,
+    /// The way out.
+    pub exit: Exit,
+}
+
 /// What a rule asks for beside its action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Special {
@@ -40,6 +88,12 @@ pub struct Special {
     pub to_control_plane: bool,
     /// The PDU session container is not forwarded into the next tunnel (TS 29.244 8.2.64).
     pub deletes_container: bool,
+    /// How packets leave that go into no tunnel.
+    pub egress: Option<Egress>,
+    /// Tunnels into which copies go.
+    pub copies: Box<[Tunnel]>,
+    /// The answer to plain HTTP, which goes no further.
+    pub redirect: Option<Box<[u8]>>,
 }
 
 impl Special {

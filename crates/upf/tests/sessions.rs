@@ -27,8 +27,10 @@ fn far_update(id: u32, apply_action: ApplyAction) -> Modification {
     }
 }
 
-const FORWARD: ApplyAction = ApplyAction { drop: false, forward: true, buffer: false, notify_cp: false };
-const BUFFER: ApplyAction = ApplyAction { drop: false, forward: false, buffer: true, notify_cp: true };
+const FORWARD: ApplyAction =
+    ApplyAction { drop: false, forward: true, buffer: false, notify_cp: false, duplicate: false };
+const BUFFER: ApplyAction =
+    ApplyAction { drop: false, forward: false, buffer: true, notify_cp: true, duplicate: false };
 
 #[test]
 fn volume_is_counted_both_ways_and_reported_at_deletion() {

@@ -19,10 +19,11 @@ const SESSIONS_MAX: u32 = 1 << 26;
 /// Longest interface name (IFNAMSIZ less its end).
 const INTERFACE_NAME_MAX: usize = 15;
 
-struct Findings(Vec<Fault>);
+/// What is wrong, as it is found.
+pub(super) struct Findings(Vec<Fault>);
 
 impl Findings {
-    fn add(
+    pub(super) fn add(
         &mut self,
         at: Range<usize>,
         field: impl Into<String>,
@@ -77,6 +78,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
     datapath(config, &mut findings);
     pfcp(config, &mut findings);
     pools(config, &mut findings);
+    super::lan::check(config, &mut findings);
     if tracing_subscriber::EnvFilter::try_new(config.log.level.get_ref()).is_err() {
         findings.add(
             config.log.level.span(),

@@ -5,6 +5,7 @@
 
 mod check;
 mod fault;
+mod lan;
 mod qos;
 mod reference;
 
@@ -20,6 +21,7 @@ use toml::Spanned;
 use self::qos::QosConfig;
 
 pub(crate) use fault::ConfigFault;
+pub(crate) use lan::{ForwardingPolicyConfig, NetworkInstanceConfig};
 pub(crate) use reference::reference;
 
 /// The whole file.
@@ -46,6 +48,12 @@ pub(crate) struct Config {
     /// Pools from which UE addresses are chosen when the control plane asks for it.
     #[serde(default, rename = "ue_pool")]
     pub(crate) ue_pools: Vec<Spanned<UePoolConfig>>,
+    /// Network instances behind VLANs.
+    #[serde(default, rename = "network_instance")]
+    pub(crate) network_instances: Vec<Spanned<NetworkInstanceConfig>>,
+    /// Ways out that control planes name.
+    #[serde(default, rename = "forwarding_policy")]
+    pub(crate) forwarding_policies: Vec<Spanned<ForwardingPolicyConfig>>,
     /// Downlink buffering.
     #[serde(default)]
     pub(crate) buffer: BufferConfig,

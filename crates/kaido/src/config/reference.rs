@@ -326,6 +326,51 @@ const FIELDS: &[Field] = &[
         "15000",
         "Longest wait for the rest of a packet, in milliseconds.",
     ),
+    ("[network_instance]", "name", "text", "required", "Its name, as FARs and PDRs give it."),
+    ("[network_instance]", "port", "text", "required", "Name of the `n6` port that it is behind."),
+    (
+        "[network_instance]",
+        "vlan",
+        "number, or two numbers",
+        "required",
+        "Its VLAN identifier on that port, or `[outer, inner]` behind two tags (IEEE 802.1ad).",
+    ),
+    (
+        "[network_instance]",
+        "addresses",
+        "list of addresses with prefix length",
+        "[]",
+        "The node's own addresses in it. What is within is on the link; address spaces of instances may overlap.",
+    ),
+    (
+        "[network_instance]",
+        "gateways",
+        "list of addresses",
+        "[]",
+        "Where all else goes, one of each family. Neighbours are asked for by the node itself.",
+    ),
+    (
+        "[network_instance]",
+        "gateway_mac",
+        "Ethernet address",
+        "none",
+        "That of the gateways, which are not asked for then. Required behind `af_xdp` ports, where ARP is left to the kernel.",
+    ),
+    ("[forwarding_policy]", "name", "text", "required", "The Forwarding Policy Identifier that a FAR gives."),
+    (
+        "[forwarding_policy]",
+        "next_hop",
+        "address",
+        "none",
+        "Packets go by the way to that address, wherever they are going.",
+    ),
+    (
+        "[forwarding_policy]",
+        "network_instance",
+        "text",
+        "none",
+        "Packets leave by that network instance. Either this or `next_hop` is given.",
+    ),
     ("buffer", "packets_per_session", "number", "64", "Most downlink packets kept for one idle UE."),
     (
         "buffer",
@@ -365,7 +410,8 @@ pub(crate) fn reference() -> String {
         "# Configuration reference\n\n\
          Written by `kaido reference` from the code; do not edit.\n\n\
          One TOML file, given with `kaido run -c FILE`. `kaido check -c FILE` reads it without starting\n\
-         anything. `[[port]]` and `[[ue_pool]]` are lists of tables; the rest are single tables.\n",
+         anything. `[[port]]`, `[[ue_pool]]`, `[[network_instance]]` and\n\
+         `[[forwarding_policy]]` are lists of tables; the rest are single tables.\n",
     );
     let mut section = "";
     for (found, name, kind, default, meaning) in FIELDS {

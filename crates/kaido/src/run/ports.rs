@@ -181,11 +181,15 @@ impl Opened {
                 instance,
             });
         }
+        let lans = config.lans(&mut instances);
+        let forwarding_policies = config.forwarding_policies(&instances);
         let listening = config.pfcp.listen.get_ref().iter();
         Ok(NodeSettings {
             endpoints: self.endpoints.clone(),
             // Where PFCP listens on every address, those of ports are known anyway.
             control: listening.map(|listen| listen.0.ip()).filter(|addr| !addr.is_unspecified()).collect(),
+            lans,
+            forwarding_policies,
             instances,
             ports,
             outer_source_port: match config.gtpu.source_port {

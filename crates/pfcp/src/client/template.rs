@@ -40,9 +40,12 @@ pub struct SessionTemplate {
     pub urrs: Vec<Urr>,
 }
 
-const FORWARD: ApplyAction = ApplyAction { drop: false, forward: true, buffer: false, notify_cp: false };
-const DROP: ApplyAction = ApplyAction { drop: true, forward: false, buffer: false, notify_cp: false };
-const BUFFER: ApplyAction = ApplyAction { drop: false, forward: false, buffer: true, notify_cp: true };
+const FORWARD: ApplyAction =
+    ApplyAction { drop: false, forward: true, buffer: false, notify_cp: false, duplicate: false };
+const DROP: ApplyAction =
+    ApplyAction { drop: true, forward: false, buffer: false, notify_cp: false, duplicate: false };
+const BUFFER: ApplyAction =
+    ApplyAction { drop: false, forward: false, buffer: true, notify_cp: true, duplicate: false };
 
 impl SessionTemplate {
     /// The uplink PDR.
@@ -112,6 +115,7 @@ impl SessionTemplate {
             network_instance: self.core.clone(),
             outer_header_creation: None,
             transport_level_marking: None,
+            steering: None,
         };
         Far { id: Self::UPLINK_FAR, apply_action: FORWARD, forwarding: Some(forwarding), bar_id: None }
     }
@@ -122,6 +126,7 @@ impl SessionTemplate {
             network_instance: self.access.clone(),
             outer_header_creation: self.gnb,
             transport_level_marking: None,
+            steering: None,
         };
         let apply_action = if self.gnb.is_some() { FORWARD } else { DROP };
         Far { id: Self::DOWNLINK_FAR, apply_action, forwarding: Some(forwarding), bar_id: None }

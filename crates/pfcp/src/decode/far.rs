@@ -1,30 +1,23 @@
 //! Forwarding Action Rules and Buffering Action Rules (TS 29.244 7.5.2.3, 7.5.2.6, 7.5.4.3, 7.5.4.11).
 
 use kaido_upf::rules::{
-    ApplyAction, BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, OuterHeaderCreation,
-    Rejection, RuleId, Teid, UpdateFar, UpdateForwardingParameters,
+    ApplyAction, BarId, BufferingRule, Far, FarId, ForwardingParameters, OuterHeaderCreation, Rejection,
+    RuleId, Steering, Teid, UpdateFar, UpdateForwardingParameters,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
 
 use super::leaf::{interface, network_instance, u8_of, u32_of};
+use super::steering;
 use crate::walk::{Group, incorrect, octets, typed, unsupported};
 
-/// Duplication and redundant transmission.
-const UNSUPPORTED: [IeType; 3] = [
-    IeType::DuplicatingParameters,
-    IeType::UpdateDuplicatingParameters,
-    IeType::RedundantTransmissionForwardingParameters,
-];
+/// Redundant transmission.
+const UNSUPPORTED: [IeType; 1] = [IeType::RedundantTransmissionForwardingParameters];
 
-/// Redirection, header enrichment, proxying, address translation. A Linked Traffic Endpoint says of the other direction what
-/// its own rules say, and is stepped over.
-const UNSUPPORTED_FORWARDING: [IeType; 4] = [
-    IeType::RedirectInformation,
-    IeType::HeaderEnrichment,
-    IeType::Proxying,
-    IeType::IpAddressAndPortNumberReplacement,
-];
+/// Header enrichment, proxying, address translation. A Linked Traffic Endpoint says of the other direction what its own
+/// rules say, and is stepped over.
+const UNSUPPORTED_FORWARDING: [IeType; 3] =
+    [IeType::HeaderEnrichment, IeType::Proxying, IeType::IpAddressAndPortNumberReplacement];
 
 pub(super) fn create(value: &[u8]) -> Result<Far, Rejection> {
     let group = Group::of(IeType::CreateFar, value)?;
@@ -40,7 +33,15 @@ fn create_body(id: FarId, group: &Group<'_>) -> Result<Far, Rejection> {
     } else {
         group.first(IeType::ForwardingParameters)
     };
-    let forwarding = parameters.map(|value| forwarding(value, action.forward)).transpose()?;
+    let mut forwarding = parameters.map(|value| forwarding(value, action.forward)).transpose()?;
+    if action.duplicate {
+        const KIND: IeType = IeType::DuplicatingParameters;
+        group.conditional(KIND)?;
+        let Some(forwarding) = forwarding.as_mut() else {
+            return Err(unsupported(IeType::ApplyAction, "copies are made of what is forwarded"));
+        };
+        steering::duplicates(&mut forwarding.steering, KIND, group)?;
+    }
     Ok(Far { id, apply_action: action, forwarding, bar_id: bar_id_of(group)? })
 }
 
@@ -54,22 +55,28 @@ fn update_body(id: FarId, group: &Group<'_>) -> Result<UpdateFar, Rejection> {
     group.refuse(&UNSUPPORTED)?;
     let action = group.first(IeType::ApplyAction).map(apply_action).transpose()?;
     let forwards = action.is_none_or(|action| action.forward);
-    let forwarding = group
+    let mut forwarding = group
         .first(IeType::UpdateForwardingParameters)
         .map(|value| update_forwarding(value, forwards))
         .transpose()?;
+    if group.first(IeType::UpdateDuplicatingParameters).is_some() {
+        let forwarding = forwarding.get_or_insert_default();
+        steering::duplicates(&mut forwarding.steering, IeType::UpdateDuplicatingParameters, group)?;
+    }
     Ok(UpdateFar { id, apply_action: action, forwarding, bar_id: bar_id_of(group)? })
 }
 
 fn forwarding(value: &[u8], forwards: bool) -> Result<ForwardingParameters, Rejection> {
     let group = Group::of(IeType::ForwardingParameters, value)?;
-    refuse_forwarding(&group)?;
+    group.refuse(&UNSUPPORTED_FORWARDING)?;
+    let steering = steering::forwarding(&group)?;
     let destination = group.mandatory(IeType::DestinationInterface)?;
     Ok(ForwardingParameters {
         destination_interface: interface(IeType::DestinationInterface, destination)?,
         network_instance: group.first(IeType::NetworkInstance).map(network_instance).transpose()?,
-        outer_header_creation: tunnel(&group, forwards)?,
+        outer_header_creation: tunnel(&group, forwards, steering.as_deref())?,
         transport_level_marking: marking(&group)?,
+        steering,
     })
 }
 
@@ -77,7 +84,8 @@ fn update_forwarding(value: &[u8], forwards: bool) -> Result<UpdateForwardingPar
     const DESTINATION: IeType = IeType::DestinationInterface;
     const FLAGS: IeType = IeType::PfcpsmReqFlags;
     let group = Group::of(IeType::UpdateForwardingParameters, value)?;
-    refuse_forwarding(&group)?;
+    group.refuse(&UNSUPPORTED_FORWARDING)?;
+    let steering = steering::forwarding(&group)?;
     let flags = group.first(FLAGS).map(|value| typed(FLAGS, PfcpsmReqFlags::unmarshal(value))).transpose()?;
     Ok(UpdateForwardingParameters {
         destination_interface: group
@@ -85,20 +93,11 @@ fn update_forwarding(value: &[u8], forwards: bool) -> Result<UpdateForwardingPar
             .map(|value| interface(DESTINATION, value))
             .transpose()?,
         network_instance: group.first(IeType::NetworkInstance).map(network_instance).transpose()?,
-        outer_header_creation: tunnel(&group, forwards)?,
+        outer_header_creation: tunnel(&group, forwards, steering.as_deref())?,
         transport_level_marking: marking(&group)?,
+        steering,
         send_end_marker: flags.is_some_and(|flags| flags.contains(PfcpsmReqFlags::SNDEM)),
     })
-}
-
-/// A Forwarding Policy names something configured in the UP function (8.2.23); there is none: cause 70.
-fn refuse_forwarding(group: &Group<'_>) -> Result<(), Rejection> {
-    group.refuse(&UNSUPPORTED_FORWARDING)?;
-    if group.first(IeType::ForwardingPolicy).is_some() {
-        let fault = Rejection::new(Cause::InvalidForwardingPolicy, "no forwarding policy is configured");
-        return Err(fault.ie(IeType::ForwardingPolicy as u16));
-    }
-    Ok(())
 }
 
 /// Apply Action (8.2.26): one octet, or two since release 16. One of DROP, FORW and BUFF.
@@ -111,9 +110,10 @@ fn apply_action(value: &[u8]) -> Result<ApplyAction, Rejection> {
         forward: first & 2 != 0,
         buffer: first & 4 != 0,
         notify_cp: first & 8 != 0,
+        duplicate: first & 0x10 != 0,
     };
-    // DUPL, IPMA, IPMD, DFRT; EDRT, BDPN, DDPN, FSSM, MBSU.
-    if first & 0xf0 != 0 || second & 0x1f != 0 {
+    // IPMA, IPMD, DFRT; EDRT, BDPN, DDPN, FSSM, MBSU.
+    if first & 0xe0 != 0 || second & 0x1f != 0 {
         return Err(unsupported(KIND, format!("apply action {first:#04x} {second:#04x}")));
     }
     if u8::from(action.drop) + u8::from(action.forward) + u8::from(action.buffer) != 1 {
@@ -127,9 +127,16 @@ fn apply_action(value: &[u8]) -> Result<ApplyAction, Rejection> {
 
 /// The tunnel of a FAR. Some control planes fill it with zeros until they know the far end; that is no
 /// tunnel, and an error only if packets are to be sent into it.
-fn tunnel(group: &Group<'_>, forwards: bool) -> Result<Option<OuterHeaderCreation>, Rejection> {
+fn tunnel(
+    group: &Group<'_>,
+    forwards: bool,
+    steering: Option<&Steering>,
+) -> Result<Option<OuterHeaderCreation>, Rejection> {
     let Some(value) = group.first(IeType::OuterHeaderCreation) else { return Ok(None) };
-    let tunnel = outer_header_creation(value)?;
+    if steering.is_some_and(|steering| steering.header.is_some()) {
+        return Ok(None);
+    }
+    let tunnel = gtp_header(value)?;
     let unset = tunnel.teid.0 == 0;
     if unset && forwards {
         return Err(incorrect(IeType::OuterHeaderCreation, "TEID 0 is reserved"));
@@ -137,8 +144,8 @@ fn tunnel(group: &Group<'_>, forwards: bool) -> Result<Option<OuterHeaderCreatio
     Ok((!unset).then_some(tunnel))
 }
 
-/// Outer Header Creation (8.2.56): description in two octets, then TEID and addresses.
-fn outer_header_creation(value: &[u8]) -> Result<OuterHeaderCreation, Rejection> {
+/// Outer Header Creation (8.2.56) with GTP-U: description in two octets, then TEID and addresses.
+pub(super) fn gtp_header(value: &[u8]) -> Result<OuterHeaderCreation, Rejection> {
     const KIND: IeType = IeType::OuterHeaderCreation;
     let [description, _indications] = octets::<2>(KIND, value)?;
     if description == 0 {
@@ -159,7 +166,7 @@ fn outer_header_creation(value: &[u8]) -> Result<OuterHeaderCreation, Rejection>
 }
 
 /// Transport Level Marking (8.2.12): the octet and its mask.
-fn marking(group: &Group<'_>) -> Result<Option<u8>, Rejection> {
+pub(super) fn marking(group: &Group<'_>) -> Result<Option<u8>, Rejection> {
     const KIND: IeType = IeType::TransportLevelMarking;
     let Some(value) = group.first(KIND) else { return Ok(None) };
     let [octet, mask] = octets::<2>(KIND, value)?;
@@ -185,6 +192,8 @@ pub(super) fn bar(kind: IeType, value: &[u8]) -> Result<BufferingRule, Rejection
 
 #[cfg(test)]
 mod tests {
+    use kaido_upf::rules::Cause;
+
     use super::*;
 
     #[test]
@@ -198,7 +207,7 @@ mod tests {
             (&[0], Cause::MandatoryIeIncorrect),
             (&[3], Cause::MandatoryIeIncorrect),
             (&[0x0a], Cause::MandatoryIeIncorrect),
-            (&[0x12], Cause::ServiceNotSupported),
+            (&[0x22], Cause::ServiceNotSupported),
             (&[2, 1], Cause::ServiceNotSupported),
         ] {
             assert_eq!(apply_action(value).unwrap_err().cause, cause, "{value:?}");
@@ -208,12 +217,12 @@ mod tests {
     #[test]
     fn outer_headers() {
         let v4 = [1, 0, 0, 0, 0, 9, 10, 0, 0, 1];
-        assert_eq!(outer_header_creation(&v4).unwrap().ipv4, Some([10, 0, 0, 1].into()));
+        assert_eq!(gtp_header(&v4).unwrap().ipv4, Some([10, 0, 0, 1].into()));
         for end in 0..v4.len() {
-            assert_eq!(outer_header_creation(&v4[..end]).unwrap_err().cause, Cause::InvalidLength, "{end}");
+            assert_eq!(gtp_header(&v4[..end]).unwrap_err().cause, Cause::InvalidLength, "{end}");
         }
-        assert_eq!(outer_header_creation(&[0, 0]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
-        assert_eq!(outer_header_creation(&[4, 0]).unwrap_err().cause, Cause::ServiceNotSupported);
-        assert!(outer_header_creation(&[1, 0, 0, 0, 0, 9, 0, 0, 0, 0]).is_err());
+        assert_eq!(gtp_header(&[0, 0]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
+        assert_eq!(gtp_header(&[4, 0]).unwrap_err().cause, Cause::ServiceNotSupported);
+        assert!(gtp_header(&[1, 0, 0, 0, 0, 9, 0, 0, 0, 0]).is_err());
     }
 }

@@ -14,6 +14,7 @@ mod qer;
 mod report;
 mod session;
 mod set;
+mod steering;
 mod urr;
 
 pub(crate) use leaf::{cp_entity_addresses, f_seid, u16_of};

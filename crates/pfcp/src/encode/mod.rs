@@ -3,6 +3,7 @@
 mod report;
 mod request;
 mod response;
+mod steering;
 mod urr;
 
 pub(crate) use report::{session_ended, session_report, usage_report};

@@ -12,6 +12,7 @@ use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::response::{f_teid, ue_ip_address};
+use super::steering;
 use super::urr::{create_urr, update_urr};
 use super::{Draft, f_seid, number};
 use crate::node_id::NodeId;
@@ -223,7 +224,8 @@ fn apply_action(action: ApplyAction) -> Ie {
     let flags = u8::from(action.drop)
         | u8::from(action.forward) << 1
         | u8::from(action.buffer) << 2
-        | u8::from(action.notify_cp) << 3;
+        | u8::from(action.notify_cp) << 3
+        | u8::from(action.duplicate) << 4;
     number(IeType::ApplyAction, [flags, 0])
 }
 
@@ -235,7 +237,9 @@ fn create_far(rule: &Far) -> Ie {
         inner.extend(forwarding.network_instance.as_ref().map(network_instance));
         inner.extend(forwarding.outer_header_creation.as_ref().map(header_creation));
         inner.extend(forwarding.transport_level_marking.map(marking));
+        inner.extend(steering::forwarding(forwarding.steering.as_deref()));
         parts.push(Ie::new_grouped(IeType::ForwardingParameters, inner));
+        parts.extend(steering::duplicates(IeType::DuplicatingParameters, forwarding.steering.as_deref()));
     }
     parts.extend(rule.bar_id.map(|id| number(IeType::BarId, [id.0])));
     Ie::new_grouped(IeType::CreateFar, parts)
@@ -254,13 +258,16 @@ fn update_far(rule: &UpdateFar) -> Ie {
         if forwarding.send_end_marker {
             inner.push(number(IeType::PfcpsmReqFlags, [2]));
         }
+        inner.extend(steering::forwarding(forwarding.steering.as_deref()));
         parts.push(Ie::new_grouped(IeType::UpdateForwardingParameters, inner));
+        let kind = IeType::UpdateDuplicatingParameters;
+        parts.extend(steering::duplicates(kind, forwarding.steering.as_deref()));
     }
     parts.extend(rule.bar_id.map(|id| number(IeType::BarId, [id.0])));
     Ie::new_grouped(IeType::UpdateFar, parts)
 }
 
-fn header_creation(tunnel: &OuterHeaderCreation) -> Ie {
+pub(super) fn header_creation(tunnel: &OuterHeaderCreation) -> Ie {
     let mut element = rs_pfcp::ie::outer_header_creation::OuterHeaderCreation::new(Default::default());
     element.description.gtpu_udp_ipv4 = tunnel.ipv4.is_some();
     element.description.gtpu_udp_ipv6 = tunnel.ipv6.is_some();
@@ -270,7 +277,7 @@ fn header_creation(tunnel: &OuterHeaderCreation) -> Ie {
     Ie::new(IeType::OuterHeaderCreation, element.marshal())
 }
 
-fn marking(octet: u8) -> Ie {
+pub(super) fn marking(octet: u8) -> Ie {
     number(IeType::TransportLevelMarking, [octet, 0xff])
 }
 

@@ -242,7 +242,7 @@ fn filtered_rule(
         qfis,
         sdf: rules.sdf_filters(&pdr.pdi).into(),
         ue: (Some(own) != session_ue && own != UeAddresses::default()).then_some(own),
-        special: special(rules, node, pdr)?.map(Box::new),
+        special: special(rules, node, pdr, own_far(rules, pdr)?)?.map(Box::new),
         app: pdr.pdi.application_id.as_ref().map(|id| application(node, pdr, id)).transpose()?,
         framed: pdr.pdi.framed_routes.clone().into(),
         action: action(rules, node, pdr, own_far(rules, pdr)?, slots, None)?,
@@ -262,7 +262,8 @@ fn on_quota(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Bo
             };
             let far = rules.fars.get(&far).ok_or_else(absent)?;
             let slot = *slots.urrs.get(&urr.id).ok_or_else(absent)?;
-            Ok(QuotaAction { slot, action: action(rules, node, pdr, far, slots, Some(urr.id))? })
+            let special = special(rules, node, pdr, far)?.map(Box::new);
+            Ok(QuotaAction { slot, action: action(rules, node, pdr, far, slots, Some(urr.id))?, special })
         })
         .collect()
 }

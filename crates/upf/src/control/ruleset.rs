@@ -153,6 +153,7 @@ impl RuleSet {
                 network_instance: change.network_instance.clone(),
                 outer_header_creation: change.outer_header_creation,
                 transport_level_marking: change.transport_level_marking,
+                steering: change.steering.clone(),
             });
             return Ok(None);
         };
@@ -161,6 +162,17 @@ impl RuleSet {
         set_some(&mut forwarding.network_instance, change.network_instance.clone());
         set_some(&mut forwarding.outer_header_creation, change.outer_header_creation);
         set_some(&mut forwarding.transport_level_marking, change.transport_level_marking);
+        if let Some(steering) = &change.steering {
+            forwarding.steering.get_or_insert_default().update(steering);
+            if steering.header.is_some() {
+                forwarding.outer_header_creation = None;
+            }
+        }
+        if change.outer_header_creation.is_some()
+            && let Some(steering) = &mut forwarding.steering
+        {
+            steering.header = None;
+        }
         Ok(before.filter(|_| change.send_end_marker))
     }
 }

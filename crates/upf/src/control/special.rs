@@ -1,26 +1,42 @@
 //! What few rules ask for beside an action, compiled.
 
-use super::compile::{direction, instance, named_instance, reject};
+use std::net::IpAddr;
+
+use super::compile::{direction, instance, named_instance, reject, tunnel_ends};
 use super::ruleset::RuleSet;
 use crate::node::Node;
-use crate::record::{Direction, InstanceId, Local, Special, UeToUe};
-use crate::rules::{ChooseOr, Far, Interface, Pdr, Rejection, UeIpAddress};
+use crate::node::PolicyWay;
+use crate::record::{
+    Direction, Egress, Exit, InstanceId, Local, PlainHeader, Special, Tunnel, TunnelShape, UeToUe,
+};
+use crate::rules::{
+    Cause, ChooseOr, Far, ForwardingParameters, Interface, Pdr, Rejection, RuleId, Steering, UeIpAddress,
+};
 
 /// IE types named as offending (TS 29.244 8.1.1).
 mod ie {
     pub(super) const NETWORK_INSTANCE: u16 = 22;
+    pub(super) const REDIRECT_INFORMATION: u16 = 38;
+    pub(super) const FORWARDING_POLICY: u16 = 41;
+    pub(super) const OUTER_HEADER_CREATION: u16 = 84;
+    pub(super) const DUPLICATING_PARAMETERS: u16 = 5;
 }
 
 /// What a rule asks for beside its action; `None` where that is nothing.
-pub(super) fn special(rules: &RuleSet, node: &Node, pdr: &Pdr) -> Result<Option<Special>, Rejection> {
-    let far = pdr.far_id.and_then(|id| rules.fars.get(&id));
-    let to = |interface| {
-        far.and_then(|far| far.forwarding.as_ref()).is_some_and(|to| to.destination_interface == interface)
-    };
+pub(super) fn special(
+    rules: &RuleSet,
+    node: &Node,
+    pdr: &Pdr,
+    far: &Far,
+) -> Result<Option<Special>, Rejection> {
+    let to = |interface| far.forwarding.as_ref().is_some_and(|to| to.destination_interface == interface);
     let special = Special {
-        local: far.map(|far| local(rules, node, pdr, far)).transpose()?.flatten(),
+        local: local(rules, node, pdr, far)?,
         to_control_plane: to(Interface::CpFunction),
         deletes_container: pdr.deletes_container,
+        egress: egress(rules, node, pdr, far)?,
+        copies: copies(node, far)?,
+        redirect: redirect(far)?,
     };
     Ok(Some(special).filter(|special| !special.is_empty()))
 }
@@ -35,12 +51,7 @@ fn local(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<Lo
     if !is_routed || !wanted {
         return Ok(None);
     }
-    let instance = match &forwarding.network_instance {
-        Some(name) => {
-            named_instance(&node.settings, pdr, Some(name)).map_err(|fault| fault.ie(ie::NETWORK_INSTANCE))?
-        }
-        None => own_instance(rules, node, pdr)?,
-    };
+    let instance = exit_instance(rules, node, pdr, forwarding)?;
     Ok(Some(match virtual_network {
         true => Local::VirtualNetwork(instance),
         false => Local::Neighbours { instance, how },
@@ -59,4 +70,116 @@ fn own_instance(rules: &RuleSet, node: &Node, pdr: &Pdr) -> Result<InstanceId, R
         Some(downlink) => instance(&node.settings, downlink),
         None => node.settings.instance(None).ok_or_else(|| reject(pdr, "the node has no network instance")),
     }
+}
+
+/// The network instance that a FAR leads out of: the one it names, or else the UE's own.
+fn exit_instance(
+    rules: &RuleSet,
+    node: &Node,
+    pdr: &Pdr,
+    forwarding: &ForwardingParameters,
+) -> Result<InstanceId, Rejection> {
+    match &forwarding.network_instance {
+        Some(name) => {
+            let found = named_instance(&node.settings, pdr, Some(name));
+            found.map_err(|fault| fault.ie(ie::NETWORK_INSTANCE))
+        }
+        None => own_instance(rules, node, pdr),
+    }
+}
+
+fn refuse(far: &Far, cause: Cause, ie: u16, detail: &str) -> Rejection {
+    Rejection::new(cause, format!("FAR {}: {detail}", far.id)).ie(ie).rule(RuleId::Far(far.id))
+}
+
+fn steering(far: &Far) -> Option<&Steering> {
+    far.forwarding.as_ref()?.steering.as_deref()
+}
+
+/// How packets of a rule leave that go into no tunnel; `None` where simply by the routes.
+fn egress(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<Egress>, Rejection> {
+    let Some(forwarding) = &far.forwarding else { return Ok(None) };
+    let steering = forwarding.steering.as_deref();
+    let policy = steering.and_then(|steering| steering.policy.as_ref());
+    let way = policy.map(|name| {
+        let known = node.settings.forwarding_policies.iter().find(|policy| *policy.name == **name);
+        known.map(|policy| policy.way).ok_or_else(|| {
+            let detail = format!("forwarding policy `{name}` is not configured");
+            refuse(far, Cause::InvalidForwardingPolicy, ie::FORWARDING_POLICY, &detail)
+        })
+    });
+    let way = way.transpose()?;
+    let leaves = matches!(forwarding.destination_interface, Interface::Core | Interface::N6Lan);
+    if !leaves || forwarding.outer_header_creation.is_some() || !far.apply_action.forward {
+        return Ok(None);
+    }
+    let lan_of = |instance| node.settings.lans.of_instance(instance).map_or(Exit::Routes, Exit::Lan);
+    let exit = match way {
+        Some(PolicyWay::NextHop(next_hop)) => Exit::Via(next_hop),
+        Some(PolicyWay::Instance(instance)) => lan_of(instance),
+        None if node.settings.lans.is_empty() => Exit::Routes,
+        None => lan_of(exit_instance(rules, node, pdr, forwarding)?),
+    };
+    let header = steering.and_then(|steering| steering.header);
+    let header = header.map(|header| {
+        let own = own_address(node, exit, header.peer).ok_or_else(|| {
+            let detail = "the node has no address of the header's family there";
+            refuse(far, Cause::RuleCreationOrModificationFailure, ie::OUTER_HEADER_CREATION, detail)
+        })?;
+        let tos = forwarding.transport_level_marking.unwrap_or(0);
+        Ok(PlainHeader { own, peer: header.peer, port: header.port, tos })
+    });
+    let egress = Egress { header: header.transpose()?, exit };
+    Ok((egress.header.is_some() || egress.exit != Exit::Routes).then_some(egress))
+}
+
+/// The node's own address where a packet leaves.
+fn own_address(node: &Node, exit: Exit, family: IpAddr) -> Option<IpAddr> {
+    let settings = &node.settings;
+    match exit {
+        Exit::Lan(id) => settings.lans.get(id)?.address(family),
+        Exit::Routes | Exit::Via(_) => {
+            let n6 = settings.ports.iter().filter(|port| port.instance.is_some());
+            n6.flat_map(|port| &port.addresses).find(|own| own.is_ipv4() == family.is_ipv4()).copied()
+        }
+    }
+}
+
+/// The tunnels into which copies of a rule's packets go.
+fn copies(node: &Node, far: &Far) -> Result<Box<[Tunnel]>, Rejection> {
+    let Some(steering) = steering(far).filter(|_| far.apply_action.duplicate) else {
+        return Ok(Box::default());
+    };
+    let tunnels = steering.duplicates.iter().map(|copy| {
+        let Some((peer, local)) = tunnel_ends(&node.settings, copy.tunnel) else {
+            let detail = "copies go to an address of a family in which this node has none";
+            let cause = Cause::RuleCreationOrModificationFailure;
+            return Err(refuse(far, cause, ie::DUPLICATING_PARAMETERS, detail));
+        };
+        let tos = copy.transport_level_marking.unwrap_or(0);
+        let shape = TunnelShape { tos, ..TunnelShape::plain(peer, local) };
+        Ok(node.tunnels.tunnel(shape, copy.tunnel.teid))
+    });
+    tunnels.collect()
+}
+
+/// Longest URL that fits into a segment with the rest of the answer.
+const URL_MAX: usize = 1000;
+
+/// The answer to plain HTTP (RFC 9110 15.4.3).
+fn redirect(far: &Far) -> Result<Option<Box<[u8]>>, Rejection> {
+    let url = steering(far).and_then(|steering| steering.redirect.as_ref());
+    let Some(url) = url.filter(|_| far.apply_action.forward) else { return Ok(None) };
+    // Nothing in it may end the header field early.
+    let is_url = (url.starts_with("http://") || url.starts_with("https://"))
+        && url.len() <= URL_MAX
+        && url.bytes().all(|octet| octet.is_ascii_graphic());
+    if !is_url {
+        let detail = "redirects to what is no URL of HTTP";
+        return Err(refuse(far, Cause::MandatoryIeIncorrect, ie::REDIRECT_INFORMATION, detail));
+    }
+    let response = format!(
+        "HTTP/1.1 302 Found\r\nLocation: {url}\r\nCache-Control: no-store\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    Ok(Some(response.into_bytes().into()))
 }

@@ -171,6 +171,7 @@ mod tests {
                     ipv6: Some("2001:db8::9".parse().unwrap()),
                 }),
                 transport_level_marking: Some(0xb8),
+                steering: None,
             }),
             bar_id: None,
         };

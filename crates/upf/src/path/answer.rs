@@ -30,7 +30,7 @@ pub(super) enum Complaint {
 }
 
 impl Complaint {
-    fn reason(self) -> DropReason {
+    pub(super) fn reason(self) -> DropReason {
         match self {
             Self::TimeExceeded => DropReason::TtlExpired,
             Self::TooBig(_) => DropReason::TooBig,
@@ -208,7 +208,7 @@ impl Worker {
 
     /// Sends a packet of our own into the downlink tunnel of the session. It is not the user's, so it is
     /// not counted.
-    fn back_to_ue(
+    pub(super) fn back_to_ue(
         &mut self,
         guard: &Guard<'_>,
         uplink: &Record,
@@ -254,7 +254,7 @@ impl Worker {
 }
 
 /// Writes an ICMP error about `offending` into an empty frame; `false` when none may be sent.
-fn write_icmp_error(
+pub(super) fn write_icmp_error(
     frame: &mut Frame,
     src: IpAddr,
     dst: IpAddr,

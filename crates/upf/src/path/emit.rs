@@ -41,8 +41,8 @@ pub(super) fn datagram(
         fill_checksum(frame, 0, ends);
     }
     match (ends.src, ends.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => prepend_ipv4(src, dst, tos, frame),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => prepend_ipv6(src, dst, tos, frame),
+        (IpAddr::V4(src), IpAddr::V4(dst)) => prepend_ipv4(src, dst, IpProtocol::UDP, tos, frame),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => prepend_ipv6(src, dst, IpProtocol::UDP, tos, frame),
         _ => Err(Error::Version),
     }
 }
@@ -68,11 +68,18 @@ pub(super) fn fill_checksum(frame: &mut Frame, offset: usize, ends: Ends) {
     frame.data_mut()[offset + 6..offset + 8].copy_from_slice(&checksum::udp_sent(!sum).to_be_bytes());
 }
 
-fn prepend_ipv4(src: Ipv4Addr, dst: Ipv4Addr, tos: u8, frame: &mut Frame) -> Result<(), Error> {
+/// Puts an IPv4 header before what the frame holds.
+pub(super) fn prepend_ipv4(
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    protocol: IpProtocol,
+    tos: u8,
+    frame: &mut Frame,
+) -> Result<(), Error> {
     let header = Ipv4Repr {
         src,
         dst,
-        protocol: IpProtocol::UDP,
+        protocol,
         ttl: HOPS,
         tos,
         // An atomic datagram: never fragmented, so its identification means nothing (RFC 6864).
@@ -87,11 +94,18 @@ fn prepend_ipv4(src: Ipv4Addr, dst: Ipv4Addr, tos: u8, frame: &mut Frame) -> Res
     Ok(())
 }
 
-fn prepend_ipv6(src: Ipv6Addr, dst: Ipv6Addr, traffic_class: u8, frame: &mut Frame) -> Result<(), Error> {
+/// Puts an IPv6 header before what the frame holds.
+pub(super) fn prepend_ipv6(
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    next_header: IpProtocol,
+    traffic_class: u8,
+    frame: &mut Frame,
+) -> Result<(), Error> {
     let header = Ipv6Repr {
         src,
         dst,
-        next_header: IpProtocol::UDP,
+        next_header,
         hop_limit: HOPS,
         traffic_class,
         flow_label: 0,

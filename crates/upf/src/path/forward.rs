@@ -12,6 +12,7 @@ use super::answer::Complaint;
 use super::detect::matching;
 use super::emit;
 use super::hold::Buffered;
+use super::lan::lan_of;
 use super::mss;
 use super::outer::OuterTemplate;
 use super::oversize::NarrowWay;
@@ -19,7 +20,7 @@ use super::parse::{Packet, is_not_routed, is_own};
 use crate::fragment::Oversize;
 use crate::node::WorkerEvent;
 use crate::record::{
-    Action, Destination, Direction, QuotaAction, Record, Rules, SessionKey, Special, Tunnel,
+    Action, Destination, Direction, Exit, QuotaAction, Record, Rules, SessionKey, Special, Tunnel,
 };
 
 /// How a packet came in.
@@ -60,6 +61,10 @@ impl Arrival {
         let permitted = match reason {
             // In a tunnel nobody routes it: router solicitations and DHCP reach whom they are for.
             DropReason::NotRouted => self.is_relayed(action),
+            // In a LAN the address may be another's.
+            DropReason::TunnelToSelf => special.is_some_and(|special| {
+                special.egress.is_some_and(|egress| matches!(egress.exit, Exit::Lan(_)))
+            }),
             // An address is yet to be had.
             DropReason::UeSpoofed => to_control_plane && packet.src.is_unspecified(),
             _ => false,
@@ -123,7 +128,10 @@ impl Worker {
             self.release(guard, record.session(), out);
         }
         if let Some((complaint, frame)) = self.apply(guard, record, arrival, packet, frame, None, out) {
-            self.complain(guard, record, arrival.port, complaint, packet, frame, out);
+            match lan_of(&self.node.settings, &arrival.key) {
+                Some(lan) => self.complain_to_lan(lan, arrival.port, complaint, packet, frame, out),
+                None => self.complain(guard, record, arrival.port, complaint, packet, frame, out),
+            }
         }
     }
 
@@ -143,7 +151,7 @@ impl Worker {
     ) -> Option<(Complaint, Frame)> {
         let apps = self.applications_of(record, arrival.qfi, packet, frame.data());
         let verdict = self.flows.verdict(apps);
-        let (mut action, on_quota, special) = match record.rules(&self.node.tunnels) {
+        let (mut action, on_quota, mut special) = match record.rules(&self.node.tunnels) {
             Rules::One(action) => (action, &[][..], None),
             Rules::Filtered(rules) => {
                 match matching(rules, record, arrival.qfi, packet, frame.data(), &verdict) {
@@ -156,7 +164,7 @@ impl Worker {
             }
         };
         if let Some(other) = self.quota_action(&action, on_quota) {
-            action = other;
+            (action, special) = (other.action, other.special.as_deref());
         }
         let action = &action;
         self.note_match(action);
@@ -166,6 +174,11 @@ impl Worker {
         }
         if packet.ttl <= 1 && !arrival.is_relayed(action) {
             return Some((Complaint::TimeExceeded, frame));
+        }
+        if let Some(special) =
+            special.filter(|special| !special.copies.is_empty() && buffered_since.is_none())
+        {
+            self.duplicate(&special.copies, arrival.port, &frame, out);
         }
         if !action.gate_open || action.apply.drop {
             self.count(record, action, packet, true);
@@ -188,11 +201,9 @@ impl Worker {
         }
         let preferred = out.prefer(self.is_guaranteed(record, action));
         let left = match action.destination {
-            Destination::Routed => match special.and_then(|special| special.local) {
-                Some(local) if arrival.origin == Origin::Port => {
-                    self.switch_locally(guard, record, action, local, arrival, packet, frame, out)
-                }
-                _ => self.route(record, action, arrival.port, packet, frame, out),
+            Destination::Routed => match special {
+                Some(special) => self.steer(guard, record, action, special, arrival, packet, frame, out),
+                None => self.route(record, action, arrival.port, packet, frame, out),
             },
             Destination::Tunnel(tunnel) if arrival.key.is_tunnel() => {
                 let deletes_container = special.is_some_and(|special| special.deletes_container);
@@ -208,9 +219,9 @@ impl Worker {
 
     /// What is done in the place of an action of which a quota is used up and has a FAR.
     #[inline]
-    fn quota_action(&self, action: &Action, on_quota: &[QuotaAction]) -> Option<Action> {
+    fn quota_action<'r>(&self, action: &Action, on_quota: &'r [QuotaAction]) -> Option<&'r QuotaAction> {
         let used_up = on_quota.iter().find(|other| self.node.usage.is_exhausted(other.slot))?;
-        action.usage.with_quota().any(|slot| slot == used_up.slot).then_some(used_up.action)
+        action.usage.with_quota().any(|slot| slot == used_up.slot).then_some(used_up)
     }
 
     /// Moves the counters of an action: all for a packet that goes on, those before QoS enforcement for
@@ -366,7 +377,7 @@ impl Worker {
 
     /// The MTU of the way out, where `len` octets exceed it.
     #[inline]
-    fn exceeded(&self, resolution: Resolution, len: usize) -> Option<usize> {
+    pub(super) fn exceeded(&self, resolution: Resolution, len: usize) -> Option<usize> {
         match resolution {
             Resolution::Ready(hop) => Some(self.node.role(hop.port).mtu).filter(|&mtu| len > mtu),
             _ => None,

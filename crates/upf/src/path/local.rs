@@ -8,7 +8,7 @@ use super::Worker;
 use super::answer::Complaint;
 use super::forward::{Arrival, Origin};
 use super::parse::Packet;
-use crate::record::{Action, Direction, Local, Record, SessionKey, UeToUe};
+use crate::record::{Action, Direction, Local, Record, SessionKey, Special, UeToUe};
 
 impl Worker {
     /// Hands a packet to the session that its destination belongs to, or has it routed if it is nobody's here.
@@ -20,7 +20,7 @@ impl Worker {
         guard: &Guard<'_>,
         record: &Record,
         action: &Action,
-        local: Local,
+        (special, local): (&Special, Local),
         arrival: Arrival,
         packet: &Packet,
         frame: Frame,
@@ -51,7 +51,7 @@ impl Worker {
                 return refused;
             }
             (None, Local::Neighbours { .. }) => {
-                return self.route(record, action, arrival.port, packet, frame, out);
+                return self.onward(record, action, special, arrival.port, packet, frame, out);
             }
         };
         self.count(record, action, packet, true);

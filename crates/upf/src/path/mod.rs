@@ -12,12 +12,15 @@
 
 mod answer;
 mod applications;
+mod copy;
 mod detect;
+mod egress;
 mod emit;
 mod end_marker;
 mod forward;
 mod fragments;
 mod hold;
+mod lan;
 mod limit;
 mod local;
 mod mss;
@@ -26,6 +29,7 @@ mod oversize;
 mod parse;
 mod rate;
 mod read;
+mod redirect;
 mod relay;
 mod straight;
 mod trace;
@@ -35,11 +39,12 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PortId};
-use kaido_table::{Guard, Probe, Reader, Stages, TooManyReaders};
+use kaido_table::{Guard, Probe, Reader, Seed, Stages, TooManyReaders};
 
 use self::applications::Flows;
 use self::forward::Arrival;
 use self::hold::{Buffers, PendingQueue};
+use self::lan::LanHops;
 use self::limit::RateLimit;
 pub use self::mss::MssClamp;
 use self::outer::PreparedTunnels;
@@ -52,6 +57,8 @@ use crate::record::{Record, SessionIndex, SessionKey};
 
 /// How often what waits too long is looked for.
 const SWEEP: Duration = Duration::from_millis(100);
+/// Segments answered in place of servers, per second and worker.
+const REDIRECTIONS_PER_SECOND: u32 = 10_000;
 /// Events kept for a control plane that has no room for them now.
 const UNTOLD_MAX: usize = 65_536;
 
@@ -83,6 +90,10 @@ struct Worker {
     untold: Vec<WorkerEvent>,
     /// Which applications flows belong to.
     flows: Flows,
+    lan_hops: LanHops,
+    redirections: RateLimit,
+    /// Makes sequence numbers that nobody guesses.
+    secret: Seed,
     /// Extension headers of the tunnelled packet at hand.
     stored: Stored,
     tracing: Tracing,
@@ -111,6 +122,9 @@ impl Path {
             icmp_errors: limit(),
             untold: Vec::new(),
             flows: Flows::new(&node.applications),
+            lan_hops: LanHops::new(),
+            redirections: RateLimit::new(REDIRECTIONS_PER_SECOND),
+            secret: Seed::random(),
             stored: Stored::default(),
             tracing: Tracing::default(),
             clamps_mss: settings.mss_clamp.is_some(),
@@ -336,6 +350,7 @@ impl Worker {
             Parsed::OuterFragment(endpoint, packet_len, offset) => {
                 self.outer_fragment(guard, endpoint, (packet_len, offset), port, frame, out);
             }
+            Parsed::Lan(lan, offset) => self.lan_control(guard, lan, offset, port, frame, out),
             Parsed::Signalling(outer) if outer.is_end_marker() => {
                 self.end_marker_came(guard, &outer, port, frame, out);
             }
@@ -431,6 +446,9 @@ impl Worker {
         if !self.pending.is_empty() {
             // Asks again for what nobody answered, and gives up on what is overdue.
             self.retry_pending(out);
+        }
+        if self.lan_hops.is_waiting() {
+            self.retry_lans(out);
         }
     }
 

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use kaido_engine::{DropReason, Frame, PortId};
 use kaido_wire::{Error, EtherType, GtpuHeader, IpProtocol, MessageType, gtpu, ipv4, ipv6, udp, vlan};
 
+use super::lan::parse_tagged;
+use crate::lan::LanId;
 use crate::node::NodeSettings;
 use crate::record::{EndpointId, SessionKey};
 use crate::rules::Teid;
@@ -133,6 +135,8 @@ pub(super) enum Parsed {
     Signalling(Outer),
     /// A fragment of a UDP datagram to one of our tunnel endpoints: octets of it, and of the frame before it.
     OuterFragment(EndpointId, usize, usize),
+    /// About neighbours in a LAN, so many octets into the frame.
+    Lan(LanId, usize),
     /// A packet towards a UE, `offset` octets into the frame.
     ToUe(SessionKey, Packet, usize),
 }
@@ -143,6 +147,9 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
     let data = frame.data();
     let Ok(link) = vlan::link(data) else { return Parsed::Drop(DropReason::EthernetMalformed) };
     let role = &settings.ports[port.index()];
+    if link.tag_count > 0 && !settings.lans.is_empty() {
+        return parse_tagged(settings, port, &link, frame);
+    }
     let is_ip = matches!(link.ethertype, EtherType::IPV4 | EtherType::IPV6);
     if link.tag_count > 0 || !is_ip || link.dst.0 != role.mac {
         return Parsed::Kernel;

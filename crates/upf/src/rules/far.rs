@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{BarId, FarId, NetworkInstance, Teid};
+use super::{BarId, FarId, NetworkInstance, Steering, Teid};
 
 /// Source and Destination Interface values (TS 29.244 8.2.2, 8.2.24).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub struct ApplyAction {
     pub buffer: bool,
     /// NOCP: report the first buffered downlink packet to the control plane.
     pub notify_cp: bool,
+    /// DUPL: copies go where the duplicating parameters say.
+    pub duplicate: bool,
 }
 
 /// Outer Header Creation (TS 29.244 8.2.56) of the GTP-U kinds.
@@ -57,6 +59,8 @@ pub struct ForwardingParameters {
     pub outer_header_creation: Option<OuterHeaderCreation>,
     /// Transport Level Marking (8.2.12): the ToS / Traffic Class octet of the outer header.
     pub transport_level_marking: Option<u8>,
+    /// What few ask for.
+    pub steering: Option<Box<Steering>>,
 }
 
 /// A Forwarding Action Rule, whole (Create FAR, TS 29.244 7.5.2.3).
@@ -83,6 +87,8 @@ pub struct UpdateForwardingParameters {
     pub outer_header_creation: Option<OuterHeaderCreation>,
     /// New marking.
     pub transport_level_marking: Option<u8>,
+    /// New values of what few ask for.
+    pub steering: Option<Box<Steering>>,
     /// PFCPSMReq-Flags SNDEM: send an End Marker down the old tunnel before the change.
     pub send_end_marker: bool,
 }

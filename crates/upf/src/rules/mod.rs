@@ -16,6 +16,7 @@ mod pfd;
 mod qer;
 mod request;
 mod sdf;
+mod steering;
 mod urr;
 mod usage_report;
 
@@ -39,6 +40,7 @@ pub use request::{
     SessionEvent, SessionService,
 };
 pub use sdf::{AddressMatch, FlowEnd, SdfFilter};
+pub use steering::{Duplicate, PlainHeaderCreation, Steering};
 pub use urr::{
     MeasurementInformation, MeasurementMethod, MonitoringTime, ReportingTriggers, TimeQuotaMechanism,
     UpdateUrr, Urr, UsageReportTrigger, VolumeThreshold,

@@ -1,0 +1,193 @@
+//! Network instances behind VLANs, and the ways out that control planes name.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use kaido_upf::lan::{Lan, Lans, VlanTags};
+use kaido_upf::node::{ForwardingPolicy, Instance, PolicyWay};
+use kaido_upf::record::InstanceId;
+use kaido_wire::MacAddr;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::check::Findings;
+use super::{Config, Driver, Prefix, Role};
+
+/// Most network instances behind VLANs.
+const LANS_MAX: usize = 65_000;
+
+/// A network instance behind a VLAN.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NetworkInstanceConfig {
+    /// Its name.
+    pub(crate) name: Spanned<String>,
+    /// Name of the `n6` port that it is behind.
+    pub(crate) port: Spanned<String>,
+    /// Its tag, or its outer and inner tag.
+    pub(crate) vlan: Spanned<Vlan>,
+    /// The node's own addresses in it, with prefix length.
+    #[serde(default)]
+    pub(crate) addresses: Vec<Prefix>,
+    /// Where all goes that is not on the link: one address of each family.
+    #[serde(default)]
+    pub(crate) gateways: Vec<IpAddr>,
+    /// Ethernet address of the gateways, where they are not to be asked for.
+    pub(crate) gateway_mac: Option<Mac>,
+}
+
+/// One tag, or two.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Vlan {
+    /// IEEE 802.1Q.
+    One(u16),
+    /// The service tag of IEEE 802.1ad, and the customer's within.
+    Two([u16; 2]),
+}
+
+impl From<Vlan> for VlanTags {
+    fn from(vlan: Vlan) -> Self {
+        match vlan {
+            Vlan::One(outer) => Self { outer, inner: None },
+            Vlan::Two([outer, inner]) => Self { outer, inner: Some(inner) },
+        }
+    }
+}
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Mac(pub(crate) [u8; 6]);
+
+impl TryFrom<String> for Mac {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let read: Result<MacAddr, _> = text.parse();
+        read.map(|mac| Self(mac.0))
+            .map_err(|_| format!("`{text}` is no Ethernet address; write \"02:00:00:00:00:01\""))
+    }
+}
+
+/// A way out that control planes name by Forwarding Policy.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ForwardingPolicyConfig {
+    /// Its name.
+    pub(crate) name: Spanned<String>,
+    /// By the way to that address.
+    pub(crate) next_hop: Option<IpAddr>,
+    /// Out of that network instance.
+    pub(crate) network_instance: Option<Spanned<String>>,
+}
+
+/// Everything that is wrong with either.
+pub(super) fn check(config: &Config, findings: &mut Findings) {
+    if config.network_instances.len() > LANS_MAX {
+        let found = format!("{} of them", config.network_instances.len());
+        findings.add(0..0, "network_instance", found, format!("at most {LANS_MAX}"));
+    }
+    let (mut names, mut tags) = (HashSet::new(), HashSet::new());
+    let of_ports = config.ports.iter().filter_map(|port| port.get_ref().network_instance.as_deref());
+    names.extend(of_ports);
+    for lan in &config.network_instances {
+        let (place, lan) = (lan.span(), lan.get_ref());
+        if !names.insert(lan.name.get_ref()) {
+            let message = format!("`{}` is used twice", lan.name.get_ref());
+            findings.add(lan.name.span(), "network_instance.name", message, "give each a name of its own");
+        }
+        let name = lan.port.get_ref();
+        let port = config.ports.iter().map(Spanned::get_ref).find(|port| port.name.get_ref() == name);
+        if port.is_none_or(|port| !port.roles.get_ref().contains(&Role::N6)) {
+            let message = format!("`{name}` is no port with the role \"n6\"");
+            findings.add(
+                lan.port.span(),
+                "network_instance.port",
+                message,
+                "name one of the [[port]] tables",
+            );
+        }
+        let VlanTags { outer, inner } = (*lan.vlan.get_ref()).into();
+        if ![Some(outer), inner].into_iter().flatten().all(|vid| (1..=4094).contains(&vid)) {
+            let help = "VLAN identifiers are 1 to 4094; write 100, or [100, 200] for two tags";
+            findings.add(lan.vlan.span(), "network_instance.vlan", "out of range", help);
+        }
+        if !tags.insert((name, outer, inner)) {
+            let help = "give each network instance of a port a VLAN of its own";
+            findings.add(lan.vlan.span(), "network_instance.vlan", "used twice on the port", help);
+        }
+        if lan.addresses.is_empty() && lan.gateway_mac.is_none() {
+            let help = "give the node an address in it, or the gateway_mac";
+            findings.add(place.clone(), "network_instance.addresses", "no neighbour can be asked for", help);
+        }
+        // ARP and neighbour discovery in VLANs are the kernel's there.
+        if lan.gateway_mac.is_none() && port.is_some_and(|port| *port.driver.get_ref() == Driver::AfXdp) {
+            let help = "give the gateway_mac, or use another driver";
+            let message = "behind an af_xdp port no neighbour can be asked for";
+            findings.add(place, "network_instance.gateway_mac", message, help);
+        }
+    }
+    policies(config, &names, findings);
+}
+
+fn policies(config: &Config, instances: &HashSet<&str>, findings: &mut Findings) {
+    let mut names = HashSet::new();
+    for policy in &config.forwarding_policies {
+        let (place, policy) = (policy.span(), policy.get_ref());
+        let name = policy.name.get_ref();
+        if !names.insert(name) || name.is_empty() || name.len() > 255 {
+            let help = "1 to 255 characters, each name once";
+            findings.add(policy.name.span(), "forwarding_policy.name", format!("`{name}`"), help);
+        }
+        if policy.next_hop.is_some() == policy.network_instance.is_some() {
+            let help = "give either next_hop or network_instance";
+            findings.add(place, "forwarding_policy", "leads nowhere, or to two places", help);
+        }
+        if let Some(instance) = &policy.network_instance
+            && !instances.contains(instance.get_ref().as_str())
+        {
+            let message = format!("`{}` is not configured", instance.get_ref());
+            let help = "name a [[network_instance]], or that of a port";
+            findings.add(instance.span(), "forwarding_policy.network_instance", message, help);
+        }
+    }
+}
+
+impl Config {
+    /// The network instances behind VLANs, added to those of the ports.
+    pub(crate) fn lans(&self, instances: &mut Vec<Instance>) -> Lans {
+        let lans = self.network_instances.iter().map(Spanned::get_ref).filter_map(|lan| {
+            let port =
+                self.ports.iter().position(|port| port.get_ref().name.get_ref() == lan.port.get_ref())?;
+            instances.push(Instance { name: Some(lan.name.get_ref().clone()) });
+            let mac = lan.gateway_mac.iter();
+            let neighbours = mac.flat_map(|mac| lan.gateways.iter().map(|&gateway| (gateway, mac.0)));
+            Some(Lan {
+                instance: InstanceId(u16::try_from(instances.len() - 1).ok()?),
+                port: kaido_engine::PortId(u8::try_from(port).ok()?),
+                tags: (*lan.vlan.get_ref()).into(),
+                addresses: lan.addresses.iter().map(|own| (own.addr, own.len)).collect(),
+                gateways: lan.gateways.clone(),
+                neighbours: neighbours.collect(),
+            })
+        });
+        Lans::new(lans.collect())
+    }
+
+    /// The ways out that control planes may name.
+    pub(crate) fn forwarding_policies(&self, instances: &[Instance]) -> Vec<ForwardingPolicy> {
+        let policies = self.forwarding_policies.iter().map(Spanned::get_ref).filter_map(|policy| {
+            let way = match (policy.next_hop, &policy.network_instance) {
+                (Some(next_hop), _) => PolicyWay::NextHop(next_hop),
+                (None, Some(name)) => {
+                    let named = |own: &Instance| own.name.as_deref() == Some(name.get_ref());
+                    PolicyWay::Instance(InstanceId(u16::try_from(instances.iter().position(named)?).ok()?))
+                }
+                (None, None) => return None,
+            };
+            Some(ForwardingPolicy { name: policy.name.get_ref().clone(), way })
+        });
+        policies.collect()
+    }
+}

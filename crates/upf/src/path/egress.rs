@@ -1,0 +1,135 @@
+//! Ways out that are not simply the node's routes: behind a header without GTP-U, by a policy, into a LAN.
+
+use std::net::IpAddr;
+
+use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_table::Guard;
+use kaido_wire::{Error, IpProtocol};
+
+use super::Worker;
+use super::answer::Complaint;
+use super::emit::{self, Ends};
+use super::forward::{Arrival, Origin};
+use super::parse::Packet;
+use crate::node::NodeSettings;
+use crate::record::{Action, Record};
+use crate::special::{Egress, Exit, PlainHeader, Special};
+
+/// The protocol of an IPv4 packet behind an IP header (RFC 2003).
+const INNER_IPV4: IpProtocol = IpProtocol(4);
+/// That of an IPv6 packet (RFC 2473).
+const INNER_IPV6: IpProtocol = IpProtocol(41);
+
+impl Worker {
+    /// Does with a packet that goes into no tunnel what few rules ask for.
+    #[cold]
+    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
+    pub(super) fn steer(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        action: &Action,
+        special: &Special,
+        arrival: Arrival,
+        packet: &Packet,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(Complaint, Frame)> {
+        if let Some(response) = &special.redirect {
+            self.redirect(guard, record, response, arrival.port, packet, frame, out);
+            return None;
+        }
+        match special.local {
+            Some(local) if arrival.origin == Origin::Port => {
+                self.switch_locally(guard, record, action, (special, local), arrival, packet, frame, out)
+            }
+            _ => self.onward(record, action, special, arrival.port, packet, frame, out),
+        }
+    }
+
+    /// Sends a packet on that goes into no tunnel, as its rule says or by the routes.
+    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
+    pub(super) fn onward(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        special: &Special,
+        from: PortId,
+        packet: &Packet,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(Complaint, Frame)> {
+        match &special.egress {
+            Some(egress) => self.leave(record, action, egress, from, packet, frame, out),
+            None => self.route(record, action, from, packet, frame, out),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // As above.
+    fn leave(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        egress: &Egress,
+        from: PortId,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(Complaint, Frame)> {
+        let destination = egress.header.map_or(packet.dst, |header| header.peer);
+        let overhead = egress.header.map_or(0, |header| header.len());
+        let resolution = match egress.exit {
+            Exit::Routes => Some(self.next_hops.resolve(destination)),
+            Exit::Via(next_hop) => Some(self.next_hops.resolve(next_hop)),
+            Exit::Lan(_) => None,
+        };
+        let len = frame.packet_len() + overhead;
+        let exceeded = match (resolution, egress.exit) {
+            (Some(resolution), _) => self.exceeded(resolution, len),
+            (None, Exit::Lan(id)) => {
+                let lan = self.node.settings.lans.get(id);
+                lan.map(|lan| self.node.role(lan.port).mtu).filter(|&mtu| len > mtu)
+            }
+            (None, _) => None,
+        };
+        if let Some(mtu) = exceeded {
+            return Some((Complaint::TooBig(mtu.saturating_sub(overhead)), frame));
+        }
+        emit::take_hop(frame.data_mut());
+        if let Some(header) = egress.header
+            && put_before(&header, &self.node.settings, &mut frame).is_err()
+        {
+            out.drop(from, frame, DropReason::NoHeadroom);
+            return None;
+        }
+        let sent = match (resolution, egress.exit) {
+            (_, Exit::Lan(id)) => self.send_to_lan(id, destination, from, frame, out),
+            (Some(resolution), Exit::Via(next_hop)) => self.send(resolution, next_hop, from, frame, out),
+            (Some(resolution), _) => self.send(resolution, destination, from, frame, out),
+            (None, _) => false,
+        };
+        if sent {
+            self.count(record, action, packet, false);
+        }
+        None
+    }
+}
+
+/// Puts an IP header, and UDP behind it where there is a port, before a packet.
+fn put_before(header: &PlainHeader, settings: &NodeSettings, frame: &mut Frame) -> Result<(), Error> {
+    let ends = Ends { src: header.own, dst: header.peer };
+    match header.port {
+        Some(port) => emit::datagram(settings, ends, (port, port), header.tos, frame),
+        None => {
+            let inner = match frame.data().first().map(|octet| octet >> 4) {
+                Some(6) => INNER_IPV6,
+                _ => INNER_IPV4,
+            };
+            match (ends.src, ends.dst) {
+                (IpAddr::V4(src), IpAddr::V4(dst)) => emit::prepend_ipv4(src, dst, inner, header.tos, frame),
+                (IpAddr::V6(src), IpAddr::V6(dst)) => emit::prepend_ipv6(src, dst, inner, header.tos, frame),
+                _ => Err(Error::Version),
+            }
+        }
+    }
+}
