@@ -29,8 +29,12 @@ TITLES = {
     "TS 29.281": "GTP-U",
     "TS 38.415": "PDU session user plane protocol",
     "RFC 791": "Internet Protocol",
+    "RFC 1122": "Hosts on the Internet",
+    "RFC 1812": "IPv4 routers",
+    "RFC 4459": "MTU and fragmentation with tunnels",
     "RFC 5722": "Overlapping IPv6 fragments",
     "RFC 6733": "Diameter: IPFilterRule",
+    "RFC 6946": "Atomic fragments",
     "RFC 8200": "IPv6",
 }
 

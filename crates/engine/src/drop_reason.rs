@@ -56,7 +56,7 @@ drop_reasons! {
     EndMarker = "end_marker",
     /// An Error Indication: acted on when TEID and peer match a session.
     ErrorIndication = "error_indication",
-    /// An echo response, or a notification, that asks for nothing more.
+    /// An echo response that was not asked for, or a notification, that asks for nothing more.
     GtpuSignalling = "gtpu_signalling",
     /// The packet in the tunnel is not valid IP.
     InnerMalformed = "inner_malformed",

@@ -114,21 +114,23 @@ impl Tunnels {
     pub fn tunnel(&self, shape: TunnelShape, teid: Teid) -> Tunnel {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let id = known.get(&shape).copied().or_else(|| {
-            let id = ShapeId(u16::try_from(known.len()).ok().filter(|&id| id < SHAPES_MAX)?);
-            self.shapes[id.index()].set(shape).ok()?;
-            known.insert(shape, id);
             let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
             if peers.len() < PEERS_MAX {
                 peers.insert(shape.peer);
             }
+            drop(peers);
+            let id = ShapeId(u16::try_from(known.len()).ok().filter(|&id| id < SHAPES_MAX)?);
+            self.shapes[id.index()].set(shape).ok()?;
+            known.insert(shape, id);
             Some(id)
         });
         Tunnel { shape, id, teid }
     }
 
-    /// Whether tunnels lead to a peer, or did.
+    /// Whether tunnels lead to a peer, or did. Of more peers than can be kept any may be one.
     pub fn leads_to(&self, peer: IpAddr) -> bool {
-        self.peers.read().unwrap_or_else(PoisonError::into_inner).contains(&peer)
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        peers.contains(&peer) || peers.len() == PEERS_MAX
     }
 
     /// The shape of a number; `None` for a number that was not given out.

@@ -9,7 +9,8 @@ use fixture::{GNB_MAC, N3, N3_MAC, Rig, SessionPlan, ip, now, settings, v4};
 use kaido_engine::DropReason;
 use kaido_upf::echo::EchoSettings;
 use kaido_upf::rules::{
-    FTeid, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, PathChange, PathEvent, SessionService, Teid,
+    FTeid, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, PathChange, PathEvent, SessionEvent,
+    SessionService, Teid,
 };
 use kaido_wire::gtpu::{Message, UDP_PORT};
 use kaido_wire::{IpProtocol, Ipv4Repr, UdpRepr};
@@ -93,7 +94,7 @@ fn a_peer_is_asked_and_its_answer_is_matched() {
     let path = rig.upf.paths(9)[0];
     assert_eq!((path.peer, path.up, path.tunnels, path.responses), (ip("10.100.3.2"), Some(true), 1, 1));
     assert!(rig.upf.poll_paths(9).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::GtpuSignalling), 3);
+    assert_eq!(rig.drops(N3, DropReason::GtpuSignalling), 2, "what nobody asked for");
     // A minute later the peer has restarted.
     rig.upf.poll_events(start + INTERVAL, 10);
     let out = rig.drain();
@@ -179,6 +180,25 @@ fn an_end_marker_goes_where_the_packets_went() {
     assert!(rig.pass(N3, &marker("10.100.3.77", 3007)).is_empty(), "no peer of ours");
     assert!(rig.pass(N3, &marker("10.100.3.9", 3008)).is_empty(), "no tunnel of ours");
     assert_eq!(rig.drops(N3, DropReason::EndMarker), 3);
+}
+
+/// Conformance: TS 29.281 7.3.1 | An Error Indication is acted on only if its sender is the peer of the tunnel it names
+#[test]
+fn strangers_errors_are_not_listened_to() {
+    let mut rig = rig();
+    let seid = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap().seid;
+    let error = |teid, peer| Message::ErrorIndication { sequence: 0, teid, peer: ip(peer), udp_port: None };
+    for (src, teid, peer) in [
+        ("10.100.3.77", 2007, "10.100.3.77"),
+        ("10.100.3.77", 2007, "10.100.3.2"),
+        ("10.100.3.2", 2008, "10.100.3.2"),
+    ] {
+        assert!(rig.pass(N3, &from(src, &error(teid, peer))).is_empty());
+    }
+    assert!(rig.upf.poll_events(now(), 10).is_empty());
+    rig.pass(N3, &from("10.100.3.2", &error(2007, "10.100.3.2")));
+    let told = SessionEvent::ErrorIndication { seid, teid: Teid(2007), peer: ip("10.100.3.2") };
+    assert_eq!(rig.upf.poll_events(now(), 10), [told]);
 }
 
 /// Conformance: TS 29.281 7.3.3 | A Tunnel Status message is read and asks for nothing

@@ -57,8 +57,10 @@ impl Worker {
             MessageType::ERROR_INDICATION => {
                 let message = frame.data().get(outer.gtpu_offset..).unwrap_or_default();
                 match Message::parse(message) {
-                    // Who speaks for another address is not believed.
-                    Ok(Message::ErrorIndication { teid, peer, .. }) if peer == outer.src => {
+                    // Who speaks for another address is not believed, and a stranger not listened to.
+                    Ok(Message::ErrorIndication { teid, peer, .. })
+                        if peer == outer.src && self.node.tunnels.leads_to(peer) =>
+                    {
                         self.tell(WorkerEvent::ErrorIndication { teid: Teid(teid), peer });
                         out.drop(port, frame, DropReason::ErrorIndication);
                     }
@@ -121,8 +123,10 @@ impl Worker {
                 let peer = outer.src;
                 if self.node.echoes.take(peer, sequence) {
                     self.tell(WorkerEvent::EchoResponse { peer, sequence, restarted });
+                    out.release(frame);
+                } else {
+                    out.drop(port, frame, DropReason::GtpuSignalling);
                 }
-                out.drop(port, frame, DropReason::GtpuSignalling);
             }
             _ => out.drop(port, frame, DropReason::GtpuMalformed),
         }
