@@ -38,6 +38,8 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 6, bit: 7, done: |_| true },
     // EPFAR: all usage is reported before an association is released (5.18).
     UpFeature { octet: 6, bit: 8, done: |_| true },
+    // ADPDP: predefined rules are switched on and off by name (5.19).
+    UpFeature { octet: 7, bit: 2, done: |_| true },
     // UEIP: UE addresses are chosen when asked for.
     UpFeature { octet: 7, bit: 3, done: |features| features.allocates_ue_addresses },
     // SSET: one association for a set of SMFs, any of which may speak of the sessions (5.22.2).

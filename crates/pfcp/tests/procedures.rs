@@ -83,12 +83,12 @@ fn pair_with_session() -> (Smf, Endpoint<Scripted>, Moment, Seid) {
 fn features_are_advertised_as_they_are() {
     let (mut upf, now) = associated();
     let reply = ask(&mut upf, now, &setup(2));
-    // FTUP, PFDM; EMPU, PDIU, QUOAC, FRRT, PFDE, EPFAR; UEIP, SSET, MNOP, MTE, BUNDL; MPAS, VTIME, NORP;
+    // FTUP, PFDM; EMPU, PDIU, QUOAC, FRRT, PFDE, EPFAR; ADPDP, UEIP, SSET, MNOP, MTE, BUNDL; MPAS, VTIME, NORP;
     // RESPS. Not IP6PL: prefixes other than /64 are refused.
-    assert_eq!(reply.value(43), Some(&[0x30, 0xeb, 0x7c, 0x0d, 0, 0x20][..]));
+    assert_eq!(reply.value(43), Some(&[0x30, 0xeb, 0x7e, 0x0d, 0, 0x20][..]));
     let plain = Config { features: Features::default(), ..config() };
     let mut upf = Endpoint::new(plain, Scripted::default(), now);
-    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0x20, 0xea, 0x78, 0x0d, 0, 0x20][..]));
+    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0x20, 0xea, 0x7a, 0x0d, 0, 0x20][..]));
     let pdi = |inner: Vec<u8>| {
         let mut parts = rig::pdr_parts(1, 1);
         parts[2].1 = [ie(20, &[0]), inner].concat();

@@ -10,10 +10,10 @@ use kaido_upf::rules::{
     AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr, Establishment,
     FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix,
     LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
-    OuterHeaderCreation, OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId, Qer, QerCorrelationId,
-    QerId, Qfi, ReportingTriggers, SdfFilter, Seid, Teid, TimeQuotaMechanism, TrafficEndpoint,
-    TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
-    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
+    OuterHeaderCreation, OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId, PredefinedName, Qer,
+    QerCorrelationId, QerId, Qfi, ReportingTriggers, SdfFilter, Seid, Teid, TimeQuotaMechanism,
+    TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
+    UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -297,6 +297,7 @@ fn pdr(id: u16) -> impl Strategy<Value = Pdr> {
             far_id: Some(FarId(1)),
             urr_ids: urrs.into_iter().map(UrrId).collect(),
             qer_ids: qers.into_iter().map(QerId).collect(),
+            predefined: vec![PredefinedName("free".into()), PredefinedName("base".into())],
         },
     )
 }
@@ -351,6 +352,8 @@ prop_compose! {
                 far_id: pdr.far_id,
                 urr_ids: list(pdr.urr_ids),
                 qer_ids: (!pdr.qer_ids.is_empty()).then_some(pdr.qer_ids),
+                activate_predefined: pdr.predefined.clone(),
+                deactivate_predefined: pdr.predefined,
             }],
             update_fars: vec![UpdateFar {
                 id: far.id,

@@ -18,7 +18,7 @@ use crate::lan::{LanNeighbours, Lans};
 use crate::path::MssClamp;
 use crate::qos::{Policers, WINDOW_DEFAULT};
 use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels, UeToUe};
-use crate::rules::{PdrId, Teid};
+use crate::rules::{PdrId, PredefinedRule, Teid};
 use crate::trace::Tracer;
 use crate::usage::{UsageCounters, UsageSlot};
 
@@ -125,6 +125,8 @@ pub struct NodeSettings {
     pub instances: Vec<Instance>,
     /// Ports, in the order of their numbers.
     pub ports: Vec<PortRole>,
+    /// Rules that control planes switch on by name.
+    pub predefined: Vec<PredefinedRule>,
     /// Choice of the outer source port.
     pub outer_source_port: OuterSourcePort,
     /// Whether outer UDP checksums are computed or zero.
@@ -166,6 +168,7 @@ impl Default for NodeSettings {
             control: Vec::new(),
             instances: vec![Instance { name: None }],
             ports: Vec::new(),
+            predefined: Vec::new(),
             outer_source_port: OuterSourcePort::default(),
             udp_checksums: UdpChecksums::default(),
             workers_share_sessions: true,

@@ -102,6 +102,7 @@ impl SessionTemplate {
             far_id: Some(far),
             urr_ids: self.urrs.iter().map(|urr| urr.id).collect(),
             qer_ids: self.qers().iter().map(|qer| qer.id).collect(),
+            ..Pdr::default()
         }
     }
 

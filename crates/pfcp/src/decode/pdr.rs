@@ -1,8 +1,8 @@
 //! Packet Detection Rules: Create PDR, Update PDR and the PDI (TS 29.244 7.5.2.2, 7.5.4.2).
 
 use kaido_upf::rules::{
-    FarId, OuterHeaderRemoval, Pdi, Pdr, PdrId, QerId, Rejection, RuleId, SdfFilter, TrafficEndpointId,
-    UpdatePdr, UrrId,
+    FarId, OuterHeaderRemoval, Pdi, Pdr, PdrId, PredefinedName, QerId, Rejection, RuleId, SdfFilter,
+    TrafficEndpointId, UpdatePdr, UrrId,
 };
 use rs_pfcp::ie::IeType;
 
@@ -12,15 +12,9 @@ use super::leaf::{interface, network_instance, u8_of, u16_of, u32_of};
 use super::pfd::application_id;
 use crate::walk::{Group, Parts, incorrect, octets, unsupported};
 
-/// What a PDR may ask for and we do not do: predefined rules, steering, redundancy, multicast, deferral.
-const UNSUPPORTED: [IeType; 6] = [
-    IeType::ActivatePredefinedRules,
-    IeType::DeactivatePredefinedRules,
-    IeType::ActivationTime,
-    IeType::DeactivationTime,
-    IeType::MarId,
-    IeType::IpMulticastAddressingInfo,
-];
+/// What a PDR may ask for and we do not do: steering, redundancy, multicast, deferral.
+const UNSUPPORTED: [IeType; 4] =
+    [IeType::ActivationTime, IeType::DeactivationTime, IeType::MarId, IeType::IpMulticastAddressingInfo];
 
 /// What a PDI may match on and we cannot: Ethernet, redundancy, more.
 const UNSUPPORTED_MATCHES: [IeType; 5] = [
@@ -53,7 +47,7 @@ impl PdrReader {
         let pdi = self.pdi(group.mandatory(IeType::Pdi)?)?;
         let removed = group.first(IeType::OuterHeaderRemoval);
         let removal = removed.map(outer_header_removal).transpose()?;
-        // Only a predefined rule could stand in for it (table 7.5.2.2-1), and those are refused above.
+        // Predefined rules could stand in for it (table 7.5.2.2-1), but none here has a FAR of its own.
         let far_id = FarId(u32_of(IeType::FarId, group.conditional(IeType::FarId)?)?);
         Ok(Pdr {
             id,
@@ -64,6 +58,7 @@ impl PdrReader {
             far_id: Some(far_id),
             urr_ids: urr_ids(group)?,
             qer_ids: qer_ids(group)?,
+            predefined: predefined(group, IeType::ActivatePredefinedRules)?,
         })
     }
 
@@ -89,6 +84,8 @@ impl PdrReader {
             far_id: number(IeType::FarId)?.map(FarId),
             urr_ids: (!urr_ids.is_empty()).then_some(urr_ids),
             qer_ids: (!qer_ids.is_empty()).then_some(qer_ids),
+            activate_predefined: predefined(group, IeType::ActivatePredefinedRules)?,
+            deactivate_predefined: predefined(group, IeType::DeactivatePredefinedRules)?,
         })
     }
 
@@ -199,6 +196,15 @@ fn pdr_id(group: &Group<'_>) -> Result<PdrId, Rejection> {
 
 fn urr_ids(group: &Group<'_>) -> Result<Vec<UrrId>, Rejection> {
     group.all(IeType::UrrId).map(|value| u32_of(IeType::UrrId, value).map(UrrId)).collect()
+}
+
+/// Predefined Rules Names (8.2.72, 8.2.73): text.
+fn predefined(group: &Group<'_>, kind: IeType) -> Result<Vec<PredefinedName>, Rejection> {
+    let name = |value| match std::str::from_utf8(value) {
+        Ok(text) if !text.is_empty() => Ok(PredefinedName(text.into())),
+        _ => Err(incorrect(kind, "a predefined rule's name is text")),
+    };
+    group.all(kind).map(name).collect()
 }
 
 fn qer_ids(group: &Group<'_>) -> Result<Vec<QerId>, Rejection> {

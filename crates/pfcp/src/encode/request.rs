@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kaido_upf::rules::{
     ApplyAction, BitRate, BufferingRule, Establishment, Far, FramedRoute, Gate, Interface, LocalFTeid,
-    Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, Qer, SdfFilter, Seid,
-    TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
+    Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PredefinedName, Qer,
+    SdfFilter, Seid, TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
 };
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::{Ie, IeType};
@@ -89,6 +89,7 @@ fn create_pdr(rule: &Pdr) -> Ie {
     parts.extend(rule.far_id.map(|id| number(IeType::FarId, id.0.to_be_bytes())));
     parts.extend(rule.urr_ids.iter().map(|id| number(IeType::UrrId, id.0.to_be_bytes())));
     parts.extend(rule.qer_ids.iter().map(|id| number(IeType::QerId, id.0.to_be_bytes())));
+    parts.extend(rule.predefined.iter().map(|name| predefined(IeType::ActivatePredefinedRules, name)));
     Ie::new_grouped(IeType::CreatePdr, parts)
 }
 
@@ -102,6 +103,9 @@ fn update_pdr(rule: &UpdatePdr) -> Ie {
     let (urrs, qers) = (rule.urr_ids.iter().flatten(), rule.qer_ids.iter().flatten());
     parts.extend(urrs.map(|id| number(IeType::UrrId, id.0.to_be_bytes())));
     parts.extend(qers.map(|id| number(IeType::QerId, id.0.to_be_bytes())));
+    let (on, off) = (IeType::ActivatePredefinedRules, IeType::DeactivatePredefinedRules);
+    parts.extend(rule.activate_predefined.iter().map(|name| predefined(on, name)));
+    parts.extend(rule.deactivate_predefined.iter().map(|name| predefined(off, name)));
     Ie::new_grouped(IeType::UpdatePdr, parts)
 }
 
@@ -118,6 +122,10 @@ fn pdi(pdi: &Pdi) -> Ie {
     parts.extend(application.map(|id| Ie::new(IeType::ApplicationId, id.0.as_bytes().to_vec())));
     parts.extend(pdi.qfis.iter().map(|qfi| number(IeType::Qfi, [qfi.0])));
     Ie::new_grouped(IeType::Pdi, parts)
+}
+
+fn predefined(kind: IeType, name: &PredefinedName) -> Ie {
+    Ie::new(kind, name.0.as_bytes().to_vec())
 }
 
 fn framed_route(route: &FramedRoute) -> Ie {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
 use super::special::special;
 use crate::apps::AppNumber;
@@ -36,6 +37,9 @@ pub(crate) struct Slots {
     pub(crate) activity: Option<UsageSlot>,
 }
 
+/// A rule under a key: its precedence, the PDR that it comes from, and what it is compiled to.
+type Found<'p> = (u32, &'p Pdr, FilteredRule);
+
 /// Compiles the rules of a session. Every F-TEID and UE address in them is given by now.
 pub(crate) fn compile(
     rules: &RuleSet,
@@ -47,20 +51,23 @@ pub(crate) fn compile(
     let detecting: Vec<_> = rules.detecting().collect();
     let (session_ue, several) = session_addresses(rules);
     let framed = rules.framed_routes();
-    let listens = rules.pdrs.values().any(|pdr| pdr.pdi.application_id.is_some());
+    let asks = |pdr: &Pdr| pdr.pdi.application_id.is_some() || asks_for_application(node, pdr);
+    let listens = rules.pdrs.values().any(asks);
     let facts = SessionFacts { ue: session_ue, framed: &framed, listens };
-    let mut by_key: BTreeMap<SessionKey, Vec<(&Pdr, FilteredRule)>> = BTreeMap::new();
+    let mut by_key: BTreeMap<SessionKey, Vec<Found<'_>>> = BTreeMap::new();
     for pdr in detecting.iter().map(AsRef::as_ref) {
         let rule = filtered_rule(rules, node, pdr, (!several).then_some(session_ue), slots)?;
-        for key in keys(&node.settings, pdr)? {
-            by_key.entry(key).or_default().push((pdr, rule.clone()));
+        for (precedence, rule) in expand(node, pdr, rule)? {
+            for key in keys(&node.settings, pdr)? {
+                by_key.entry(key).or_default().push((precedence, pdr, rule.clone()));
+            }
         }
     }
     by_key
         .into_iter()
         .map(|(key, mut found)| {
             // Stable: rules of equal precedence stay in the order of their IDs.
-            found.sort_by_key(|(pdr, _)| pdr.precedence);
+            found.sort_by_key(|(precedence, ..)| *precedence);
             Ok((key, record(session, facts, found)?))
         })
         .collect()
@@ -69,10 +76,10 @@ pub(crate) fn compile(
 fn record(
     session: SessionIndex,
     facts: SessionFacts<'_>,
-    found: Vec<(&Pdr, FilteredRule)>,
+    found: Vec<Found<'_>>,
 ) -> Result<Record, Rejection> {
-    let (first, _) = found[0];
-    for (pdr, _) in &found {
+    let (_, first, _) = found[0];
+    for (_, pdr, _) in &found {
         if direction(pdr) != direction(first) {
             return Err(reject(pdr, "shares its key with a rule of the other direction"));
         }
@@ -81,7 +88,7 @@ fn record(
         }
     }
     let direction = direction(first);
-    Ok(Record::new(session, direction, facts, found.into_iter().map(|(_, rule)| rule).collect()))
+    Ok(Record::new(session, direction, facts, found.into_iter().map(|(.., rule)| rule).collect()))
 }
 
 pub(super) fn reject(pdr: &Pdr, detail: &str) -> Rejection {
@@ -221,7 +228,7 @@ pub(crate) fn instance_named(
 }
 
 /// The number of an application, whose PFDs must have been provisioned before (TS 29.244 8.2.1, cause 81).
-fn application(node: &Node, pdr: &Pdr, id: &ApplicationId) -> Result<AppNumber, Rejection> {
+pub(super) fn application(node: &Node, pdr: &Pdr, id: &ApplicationId) -> Result<AppNumber, Rejection> {
     node.applications.number(id).ok_or_else(|| {
         let detail = format!("PDR {}: nothing is known of application `{id}`", pdr.id);
         Rejection::new(Cause::UnknownApplicationId, detail).ie(ie::APPLICATION_ID).rule(RuleId::Pdr(pdr.id))

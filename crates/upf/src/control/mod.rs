@@ -14,6 +14,7 @@ mod kernel;
 mod meter;
 mod paths;
 mod pool;
+mod predefined;
 mod rates;
 mod ruleset;
 mod session;

@@ -113,6 +113,17 @@ impl RuleSet {
         set_some(&mut pdr.far_id, update.far_id);
         set(&mut pdr.urr_ids, update.urr_ids.clone());
         set(&mut pdr.qer_ids, update.qer_ids.clone());
+        for name in &update.deactivate_predefined {
+            let Some(at) = pdr.predefined.iter().position(|active| active == name) else {
+                return Err(failure(RuleId::Pdr(update.id), "has no such predefined rule active"));
+            };
+            pdr.predefined.remove(at);
+        }
+        for name in &update.activate_predefined {
+            if !pdr.predefined.contains(name) {
+                pdr.predefined.push(name.clone());
+            }
+        }
         Ok(())
     }
 

@@ -116,8 +116,8 @@ mod tests {
     use crate::rules::{
         ApplicationId, ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters,
         FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation,
-        OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId, Qer, QerCorrelationId, QerId, Qfi,
-        SdfFilter, Teid, TrafficEndpointId, UeIpAddress, UeIpRole, UrrId,
+        OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId, PredefinedName, Qer, QerCorrelationId,
+        QerId, Qfi, SdfFilter, Teid, TrafficEndpointId, UeIpAddress, UeIpRole, UrrId,
     };
 
     /// A session with something in every kind of field.
@@ -158,6 +158,7 @@ mod tests {
             far_id: Some(FarId(1)),
             urr_ids: vec![UrrId(1)],
             qer_ids: vec![QerId(1)],
+            predefined: vec![PredefinedName("free".into())],
         };
         let far = Far {
             id: FarId(1),

@@ -13,6 +13,7 @@ mod id;
 mod path;
 mod pdr;
 mod pfd;
+mod predefined;
 mod qer;
 mod request;
 mod sdf;
@@ -34,6 +35,7 @@ pub use pdr::{
     ChooseOr, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, UeIpAddress, UeIpRole, UpdatePdr,
 };
 pub use pfd::{ApplicationId, DomainPattern, DomainSource, Pfd, PfdManagement, UrlPattern};
+pub use predefined::{PredefinedName, PredefinedRule};
 pub use qer::{BitRate, Gate, PagingPolicyIndicator, Qer, QerCorrelationId, UpdateQer};
 pub use request::{
     Cause, CreatedPdr, Deleted, Established, Establishment, FSeid, Modification, Modified, Rejection,

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApplicationId, FarId, FramedRoute, Interface, NetworkInstance, PdrId, QerId, Qfi, SdfFilter, Teid,
-    TrafficEndpointId, UrrId,
+    ApplicationId, FarId, FramedRoute, Interface, NetworkInstance, PdrId, PredefinedName, QerId, Qfi,
+    SdfFilter, Teid, TrafficEndpointId, UrrId,
 };
 
 /// A value that the control plane gives, or asks us to choose.
@@ -144,6 +144,8 @@ pub struct Pdr {
     pub urr_ids: Vec<UrrId>,
     /// QoS to enforce.
     pub qer_ids: Vec<QerId>,
+    /// Predefined rules that are active, in the place of what the PDI would match alone.
+    pub predefined: Vec<PredefinedName>,
 }
 
 /// Update PDR (TS 29.244 7.5.4.2): a field that is present replaces the old value whole.
@@ -165,4 +167,8 @@ pub struct UpdatePdr {
     pub urr_ids: Option<Vec<UrrId>>,
     /// New complete list of QERs; `None` leaves it.
     pub qer_ids: Option<Vec<QerId>>,
+    /// Predefined rules to switch on.
+    pub activate_predefined: Vec<PredefinedName>,
+    /// Predefined rules to switch off.
+    pub deactivate_predefined: Vec<PredefinedName>,
 }

@@ -57,6 +57,8 @@ pub enum Cause {
     RedirectionRequested,
     /// 79.
     AllDynamicAddressesOccupied,
+    /// 80.
+    UnknownPredefinedRule,
     /// 81.
     UnknownApplicationId,
 }
@@ -81,6 +83,7 @@ impl Cause {
             Self::SystemFailure => 77,
             Self::RedirectionRequested => 78,
             Self::AllDynamicAddressesOccupied => 79,
+            Self::UnknownPredefinedRule => 80,
             Self::UnknownApplicationId => 81,
         }
     }

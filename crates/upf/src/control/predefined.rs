@@ -1,0 +1,60 @@
+//! Predefined rules at work: a PDR that has some active says whose packets they are about and what becomes of them, they say
+//! which packets.
+
+use super::compile::{application, reject};
+use crate::node::Node;
+use crate::record::FilteredRule;
+use crate::rules::{ApplyAction, Cause, Pdr, PredefinedName, PredefinedRule, Rejection, RuleId};
+
+/// The type of Activate Predefined Rules (TS 29.244 8.1.1).
+const ACTIVATE_PREDEFINED_RULES: u16 = 106;
+
+/// The rules that a PDR stands for, each with its precedence: itself, or its predefined rules in its place.
+pub(super) fn expand(
+    node: &Node,
+    pdr: &Pdr,
+    own: FilteredRule,
+) -> Result<Vec<(u32, FilteredRule)>, Rejection> {
+    if pdr.predefined.is_empty() {
+        return Ok(vec![(pdr.precedence, own)]);
+    }
+    if !own.sdf.is_empty() || own.app.is_some() {
+        return Err(reject(pdr, "has filters of its own beside predefined rules"));
+    }
+    let mut active: Vec<&PredefinedRule> = Vec::new();
+    for name in &pdr.predefined {
+        let named = node.settings.predefined.iter().filter(|rule| rule.is_named(name));
+        let before = active.len();
+        active.extend(named);
+        if active.len() == before {
+            return Err(unknown(pdr, name));
+        }
+    }
+    active.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
+    active.dedup_by(|a, b| a.name == b.name);
+    let expanded = active.into_iter().map(|rule| {
+        let mut expanded = FilteredRule {
+            sdf: rule.flows.clone().into(),
+            app: rule.application.as_ref().map(|id| application(node, pdr, id)).transpose()?,
+            ..own.clone()
+        };
+        if rule.drop {
+            expanded.action.apply = ApplyAction { drop: true, ..ApplyAction::default() };
+        }
+        Ok((rule.precedence, expanded))
+    });
+    expanded.collect()
+}
+
+/// Whether a PDR's predefined rules ask for an application.
+pub(super) fn asks_for_application(node: &Node, pdr: &Pdr) -> bool {
+    let rules = || node.settings.predefined.iter().filter(|rule| rule.application.is_some());
+    pdr.predefined.iter().any(|name| rules().any(|rule| rule.is_named(name)))
+}
+
+fn unknown(pdr: &Pdr, name: &PredefinedName) -> Rejection {
+    let detail = format!("PDR {}: no predefined rule or base is named `{name}`", pdr.id);
+    Rejection::new(Cause::UnknownPredefinedRule, detail)
+        .ie(ACTIVATE_PREDEFINED_RULES)
+        .rule(RuleId::Pdr(pdr.id))
+}
