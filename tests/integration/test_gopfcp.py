@@ -26,17 +26,23 @@ GTPU = "\n[gtpu]\necho_t3_ms = 200\n"
 #: What the peer looks at, by procedure.
 CHECKS = {
     "heartbeat": "answered one-recovery-time-stamp asked-by-the-user-plane",
-    "association": "needed setup setup-tells-who features update restart-ends-sessions release released",
+    "association": "needed setup setup-tells-who features update restart-ends-sessions prepared-release "
+    "all-usage-said release released",
     "version": "not-supported",
-    "session": "establishment answer-goes-to-our-seid f-teid-chosen ue-address-chosen forwards qfi-marked "
-    "gate-shut gate-open end-marker handover filter-added precedence-changed rule-removed absent-rule "
-    "deletion error-indication-when-gone choose-id",
+    "session": "establishment load-told answer-goes-to-our-seid f-teid-chosen ue-address-chosen forwards "
+    "qfi-marked gate-shut gate-open end-marker handover filter-added precedence-changed rule-removed "
+    "absent-rule deletion error-indication-when-gone choose-id",
+    "endpoint": "created forwards framed-route removed",
     "refusal": "unknown-seid mandatory-missing incorrect-filter",
     "retransmission": "same-octets",
     "bundle": "each-answered",
     "unexpected": "response unknown still-alive",
-    "report": "volume-threshold sent-again-unchanged query periodic final sum numbered-without-gap "
-    "downlink-data downlink-data-once buffered-in-order forged-error-indication error-indication",
+    "report": "volume-threshold sent-again-unchanged query query-reference periodic final sum "
+    "numbered-without-gap time-threshold inactivity downlink-data downlink-data-once buffered-in-order "
+    "forged-error-indication error-indication",
+    "quota": "reported stops renewed",
+    "rate": "limits lifted",
+    "set": "deletion deletion-of-all modification others-stay",
     "node-report": "path-failure",
 }
 
@@ -98,6 +104,7 @@ def test_an_association_is_set_up_updated_and_released(seen: Seen) -> None:
     Conformance: TS 29.244 6.2.6 | Association setup tells Node ID, features and time of start (go-pfcp)
     Conformance: TS 29.244 6.2.7 | Association update by a control plane (go-pfcp)
     Conformance: TS 29.244 6.2.8 | Association release by a control plane (go-pfcp)
+    Conformance: TS 29.244 5.18 | A prepared release reports all usage first (go-pfcp)
     Conformance: TS 23.527 4.2 | Sessions of a control plane that restarted are deleted (go-pfcp)
     """
     seen.all_right("association")
@@ -115,6 +122,7 @@ def test_a_session_lives(seen: Seen) -> None:
     """Establishment with F-TEID and UE address chosen by us, traffic, changes of every rule, deletion.
 
     Conformance: TS 29.244 6.3.2 | Session establishment, F-TEID and UE address chosen by us (go-pfcp)
+    Conformance: TS 29.244 6.2.3 | Load Control Information for a control plane that says LOAD (go-pfcp)
     Conformance: TS 29.244 6.3.3 | Rules are added, changed and removed in a session (go-pfcp)
     Conformance: TS 29.244 6.3.4 | A session is deleted, and its tunnel with it (go-pfcp)
     Conformance: TS 29.244 5.5.3 | F-TEIDs are allocated by us, one for each CHOOSE ID (go-pfcp)
@@ -123,6 +131,41 @@ def test_a_session_lives(seen: Seen) -> None:
     Conformance: TS 29.281 7.3.2 | End Marker to the old tunnel at a handover (go-pfcp)
     """
     seen.all_right("session")
+
+
+def test_traffic_endpoints_and_framed_routes(seen: Seen) -> None:
+    """PDRs that name traffic endpoints; packets of a network behind the UE.
+
+    Conformance: TS 29.244 7.5.2.7 | Create Traffic Endpoint with what was chosen in the answer (go-pfcp)
+    Conformance: TS 29.244 7.5.4.14 | Removing a traffic endpoint removes its tunnel (go-pfcp)
+    Conformance: TS 29.244 5.16 | Packets to and from a network behind the UE (go-pfcp)
+    """
+    seen.all_right("endpoint")
+
+
+def test_a_quota_stops_traffic_until_it_is_renewed(seen: Seen) -> None:
+    """Reported when it is used up.
+
+    Conformance: TS 29.244 5.2.2.2 | A volume quota that is used up is reported, and stops packets (go-pfcp)
+    """
+    seen.all_right("quota")
+
+
+def test_a_rate_is_enforced(seen: Seen) -> None:
+    """A burst above the maximum bit rate is cut.
+
+    Conformance: TS 29.244 5.4.4 | Packets above the maximum bit rate are dropped (go-pfcp)
+    """
+    seen.all_right("rate")
+
+
+def test_sets_of_sessions(seen: Seen) -> None:
+    """Deletion and modification of all sessions of an FQ-CSID.
+
+    Conformance: TS 29.244 7.4.6 | The sessions of an FQ-CSID are deleted together (go-pfcp)
+    Conformance: TS 29.244 7.4.7 | The reports of an FQ-CSID's sessions are moved (go-pfcp)
+    """
+    seen.all_right("set")
 
 
 def test_what_cannot_be_done_is_refused(seen: Seen) -> None:
@@ -162,6 +205,7 @@ def test_reports(seen: Seen) -> None:
 
     Conformance: TS 29.244 6.3.5 | Session reports of usage, downlink data and error indications (go-pfcp)
     Conformance: TS 29.244 5.2.2 | Usage by threshold, period, query and at deletion adds up (go-pfcp)
+    Conformance: TS 29.244 5.11.3 | A session without traffic is reported (go-pfcp)
     Conformance: TS 29.244 5.2.3 | An idle UE's packets are buffered, reported, and sent in order (go-pfcp)
     """
     seen.all_right("report")

@@ -198,7 +198,10 @@ def test_a_ue_cannot_send_as_another_nor_to_the_node(node: Node, net: Topology, 
 
 
 def test_a_hop_limit_that_ends_here_is_answered(node: Node, net: Topology, attach: Attach) -> None:
-    """traceroute sees the user plane as a router."""
+    """traceroute sees the user plane as a router.
+
+    Conformance: RFC 1812 5.3.1 | The time to live is decremented, and its end told
+    """
     attach("--ues 1 --tuns 1")
     for address, router in (("10.100.6.2", "10.100.6.1"), ("fd00:6::2", "fd00:6::1")):
         done = net.ran.run("ping", "-I", "ue0", "-t", "1", "-c", "1", "-W", "2", address, check=False)

@@ -43,7 +43,10 @@ def test_nothing_is_left_and_it_starts_again(binary: Path, net: Topology, tmp_pa
 
 
 def test_sessions_end_with_the_node_in_good_order(node: Node, net: Topology, attach: Attach) -> None:
-    """On SIGTERM the node asks its control plane to release, and the sessions end with final reports."""
+    """On SIGTERM the node asks its control plane to release, and the sessions end with final reports.
+
+    Conformance: TS 29.244 6.2.8.3 | On SIGTERM the control plane is asked to release
+    """
     sim = attach("--ues 20")
     assert node.ask("status") is not None
     assert node.stop() == 0
@@ -83,7 +86,10 @@ def test_many_restarts_of_the_ran_leave_no_session(node: Node, attach: Attach) -
 
 
 def test_a_killed_ran_is_replaced(node: Node, attach: Attach) -> None:
-    """A control plane that died without a word and comes back has no sessions: it restarted."""
+    """A control plane that died without a word and comes back has no sessions: it restarted.
+
+    Conformance: TS 23.527 4.2 | The sessions of a control plane that died and is back are gone
+    """
     sim = attach("--ues 50")
     assert sim.process is not None
     sim.process.send_signal(signal.SIGKILL)

@@ -108,7 +108,11 @@ SMF = SMF_BASE + textwrap.dedent("""
 
 
 def test_scapy_sets_up_changes_and_ends_a_session(node: Node, net: Topology) -> None:
-    """Every answer has the cause the standard wants, and a repeated request gets the same octets."""
+    """Every answer has the cause the standard wants, and a repeated request gets the same octets.
+
+    Conformance: TS 29.244 6.4 | A repeated request is answered with the same octets (scapy)
+    Conformance: TS 29.244 6.3.2 | Session establishment and the causes of its refusal (scapy)
+    """
     done = net.ran.run(sys.executable, "-c", SMF, check=False)
     assert done.returncode == 0, done.stderr + node.log.read_text()
     said = json.loads(done.stdout)
@@ -153,7 +157,10 @@ PAGING = SMF_BASE + textwrap.dedent("""
 
 
 def test_an_idle_ue_is_paged_and_gets_its_packets_in_order(node: Node, net: Topology) -> None:
-    """Buffering, one downlink data report, and release, over real sockets."""
+    """Buffering, one downlink data report, and release, over real sockets.
+
+    Conformance: TS 29.244 5.2.4 | An idle UE is paged, and gets its packets in order (scapy)
+    """
     smf = net.ran.start(
         sys.executable,
         "-c",

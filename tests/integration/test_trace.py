@@ -69,7 +69,9 @@ def test_a_capture_has_the_rule_in_the_comment(
     capturing.communicate(timeout=20)
     assert capturing.returncode == 0
     fields = ["frame.interface_name", "frame.comment", "gtp.message", "icmp.type", "_ws.malformed"]
-    shown = run("tshark", "-r", str(file), "-T", "fields", "-E", "separator=|", *(f"-e{name}" for name in fields))
+    shown = run(
+        "tshark", "-r", str(file), "-T", "fields", "-E", "separator=|", *(f"-e{name}" for name in fields)
+    )
     packets = [line.split("|") for line in shown.stdout.splitlines()]
     assert len(packets) == 12
     for interface, comment, message, _, malformed in packets:

@@ -26,7 +26,10 @@ def ping(net: Topology, device: str, address: str, *options: str) -> bool:
 @pytest.mark.parametrize("base", [OVER_IPV4, OVER_IPV6], ids=["outer-ipv4", "outer-ipv6"])
 @pytest.mark.parametrize("flow", ["--qfi 9", "--no-qfi"], ids=["5g", "lte"])
 def test_ping_through_the_tunnel(node: Node, net: Topology, attach: Attach, base: str, flow: str) -> None:
-    """IPv4 and IPv6 inside, small and full-size."""
+    """IPv4 and IPv6 inside, small and full-size.
+
+    Conformance: TS 29.281 4.4.2 | GTP-U over IPv4 and IPv6, with and without containers, towards real sockets
+    """
     attach(f"--ues 2 --tuns 2 {flow}", base)
     for device in ("ue0", "ue1"):
         assert ping(net, device, "10.100.6.2")
@@ -88,7 +91,10 @@ def test_a_tap_device_makes_this_host_the_data_network(
 
 
 def test_pfcp_works_over_ipv6(node: Node, net: Topology, attach: Attach) -> None:
-    """IPv6 node IDs and F-SEIDs."""
+    """IPv6 node IDs and F-SEIDs.
+
+    Conformance: TS 29.244 8.2.38 | Node IDs and F-SEIDs that are IPv6 addresses
+    """
     base = OVER_IPV6.replace("10.100.4.1", "fd00:4::1").replace("10.100.4.2", "fd00:4::2")
     attach("--ues 1 --tuns 1 --choose", base.replace("--upf-gtpu fd00:3::1", ""))
     assert ping(net, "ue0", "10.100.6.2")
@@ -110,7 +116,10 @@ def test_the_nodes_own_addresses_answer(node: Node, net: Topology) -> None:
 def test_usage_is_what_the_data_network_counted(
     node: Node, net: Topology, attach: Attach, tmp_path: Path
 ) -> None:
-    """Every UE's reports, added up, equal an independent count, to the byte."""
+    """Every UE's reports, added up, equal an independent count, to the byte.
+
+    Conformance: TS 29.244 5.2.2.2 | All reports of a session add up to what was sent, to the byte
+    """
     out = tmp_path / "count.json"
     counting = net.dn.start(sys.executable, "-m", "rig.count", "eth0", UE_IPV4, UE_IPV6, "--out", str(out))
     wait_until(out.with_suffix(".ready").exists, "the counter starts")

@@ -359,6 +359,7 @@ fn class_21_repeated_malformed_establishment() {
     assert_eq!(ask(&mut upf, now, &sound_establishment(5000)).cause(), 1);
 }
 
+/// Conformance: TS 29.244 8.2.1 | What is not advertised is refused: cause 76
 #[test]
 fn features_not_advertised_are_refused() {
     let forwarding = |extra: Vec<u8>| far_with(4, &[ie(42, &[1]), extra].concat());

@@ -56,6 +56,7 @@ fn restarts_are_reported_to_those_who_understand() {
     assert_eq!(elements(report.value(102).unwrap())[0].1.len(), 17);
 }
 
+/// Conformance: TS 29.244 6.2.9 | Path changes that a control plane missed are reported when it is back
 #[test]
 fn what_an_absent_control_plane_missed_is_said_when_it_is_back() {
     let (mut upf, mut now) = associated();

@@ -230,6 +230,7 @@ fn a_repeated_request_is_answered_alike_and_done_once() {
     assert_eq!(ask(&mut upf, now.after(Duration::from_secs(60)), &release).cause(), 72);
 }
 
+/// Conformance: TS 29.244 6.4 | A request is a repetition only if all of it is
 #[test]
 fn another_request_of_the_same_sequence_is_another() {
     let (mut upf, now, seid) = with_session();
@@ -504,6 +505,7 @@ fn peers_may_be_spoken_to_where_they_were_seen() {
     assert_eq!(out[0].to, from);
 }
 
+/// Conformance: TS 29.244 8.2.37 | F-SEIDs and Node IDs over IPv6
 #[test]
 fn ipv6_endpoints() {
     let now = Moment::now();

@@ -82,6 +82,7 @@ pub(crate) fn recovery_time_stamp(time: SystemTime) -> u32 {
 mod tests {
     use super::*;
 
+    /// Conformance: TS 29.281 7.2.2 | An Echo Response that nobody asked for is not believed
     #[test]
     fn only_what_was_asked_for_is_taken_and_once() {
         let awaited = AwaitedEchoes::default();

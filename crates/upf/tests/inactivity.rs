@@ -71,6 +71,7 @@ fn a_session_without_urr_is_watched_too_and_a_modification_is_no_activity() {
     rig.upf.delete(seid, start).unwrap();
 }
 
+/// Conformance: TS 29.244 5.11.3 | An inactivity timer for all sessions of a node
 #[test]
 fn a_node_may_watch_all_sessions() {
     let mut rig = Rig::with(NodeSettings { inactivity_timer: Some(T), ..fixture::settings() });

@@ -319,6 +319,7 @@ fn a_refused_request_changes_nothing_in_the_kernel() {
     assert_eq!(bench.calls(), []);
 }
 
+/// Conformance: TS 29.244 5.3.2 | An End Marker follows the last packet that the kernel forwarded
 #[test]
 fn an_end_marker_follows_when_the_kernels_queues_are_empty() {
     let mut bench = Bench::new();

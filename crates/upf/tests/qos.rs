@@ -84,7 +84,7 @@ fn assert_near(passed: u64, expected: u64, tolerance: u64) {
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Conformance: TS 29.244 5.4.3 | Maximum bit rate is enforced per direction, within 1 % over a second
+/// Conformance: TS 29.244 5.4.4 | Maximum bit rate is enforced per direction, within 1 % over a second
 #[test]
 fn each_direction_passes_at_its_own_rate() {
     let mut clock = Clock::new();
@@ -116,7 +116,7 @@ fn eight_kilobits_pass_as_eight_kilobits() {
     }
 }
 
-/// Conformance: TS 29.244 5.4.3 | Session-AMBR: one QER limits all PDRs that name it together
+/// Conformance: TS 29.244 5.4.4 | Session-AMBR: one QER limits all PDRs that name it together
 #[test]
 fn rules_that_name_one_qer_share_its_rate() {
     let mut clock = Clock::new();
@@ -141,7 +141,7 @@ fn rules_that_name_one_qer_share_its_rate() {
     assert_near(two, 1000, 10);
 }
 
-/// Conformance: TS 29.244 5.4.3 | A packet is held to the session's and to its flow's rate
+/// Conformance: TS 29.244 5.4.4 | A packet is held to the session's and to its flow's rate
 #[test]
 fn the_narrower_of_two_rates_counts_and_the_wider_is_not_wasted() {
     let mut clock = Clock::new();
@@ -284,7 +284,7 @@ fn what_a_rate_drops_is_counted_before_qos_alone() {
     }
 }
 
-/// Conformance: TS 29.244 5.4.2 | A closed gate drops everything and takes from no rate
+/// Conformance: TS 29.244 5.4.3 | A closed gate drops everything and takes from no rate
 #[test]
 fn a_closed_gate_takes_nothing_from_the_rate() {
     let mut clock = Clock::new();

@@ -86,6 +86,7 @@ fn a_later_request_may_name_a_filter_or_change_it() {
     assert_eq!(passes(&mut rig, 80), (true, true), "nothing of it was applied");
 }
 
+/// Conformance: TS 29.244 8.2.5 | An SDF Filter ID that was never given is refused
 #[test]
 fn a_filter_that_was_never_given_is_refused() {
     let mut rig = Rig::new();

@@ -32,6 +32,7 @@ const FORWARD: ApplyAction =
 const BUFFER: ApplyAction =
     ApplyAction { drop: false, forward: false, buffer: true, notify_cp: true, duplicate: false };
 
+/// Conformance: TS 29.244 5.2.2.2 | Volume is measured per direction and reported at deletion
 #[test]
 fn volume_is_counted_both_ways_and_reported_at_deletion() {
     let mut rig = Rig::new();
@@ -56,6 +57,7 @@ fn volume_is_counted_both_ways_and_reported_at_deletion() {
     assert!(rig.upf.delete(session.seid, now()).is_err());
 }
 
+/// Conformance: TS 29.244 5.2.2.3.1 | A volume threshold gives one report, and counting begins anew
 #[test]
 fn a_threshold_gives_one_report_and_counts_anew() {
     let mut rig = Rig::new();
@@ -87,6 +89,7 @@ fn periodic() -> kaido_upf::rules::Establishment {
     request
 }
 
+/// Conformance: TS 29.244 5.2.2.3.1 | Periodic reports come when due, and a query is answered at once
 #[test]
 fn periodic_reports_come_when_due_and_a_query_at_once() {
     let mut rig = Rig::new();
@@ -112,6 +115,7 @@ fn periodic_reports_come_when_due_and_a_query_at_once() {
     assert!(rig.upf.poll_events(start + Duration::from_secs(500), 10).is_empty());
 }
 
+/// Conformance: TS 29.244 5.2.4 | Buffered packets give one downlink data report and go in order
 #[test]
 fn a_buffering_session_reports_once_and_releases_in_order() {
     let mut rig = Rig::new();
@@ -132,6 +136,7 @@ fn a_buffering_session_reports_once_and_releases_in_order() {
     assert_eq!(report.volume.unwrap().downlink_packets, 9, "what was dropped is not charged");
 }
 
+/// Conformance: TS 29.244 7.5.2.6 | Suggested Buffering Packets Count bounds what a BAR buffers
 #[test]
 fn a_bar_suggests_how_many_packets_are_worth_keeping() {
     let mut rig = Rig::new();
@@ -150,6 +155,7 @@ fn a_bar_suggests_how_many_packets_are_worth_keeping() {
     assert_eq!(rig.drops(N6, DropReason::BufferFull), 2);
 }
 
+/// Conformance: TS 29.244 8.2.32 | Buffered packets are dropped when the control plane says DROBU
 #[test]
 fn buffered_packets_are_dropped_when_told_when_late_and_with_their_session() {
     let mut rig = Rig::new();
@@ -171,6 +177,8 @@ fn buffered_packets_are_dropped_when_told_when_late_and_with_their_session() {
     assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 3);
 }
 
+/// Conformance: TS 29.244 5.3.2 | SNDEM: an End Marker follows the last packet in the old tunnel
+/// Conformance: TS 29.281 7.3.2 | End Marker
 #[test]
 fn a_handover_ends_the_old_tunnel_with_an_end_marker() {
     let mut rig = Rig::new();
@@ -220,6 +228,8 @@ fn error_indication(teid: u32, peer: &str) -> Vec<u8> {
     ethernet(N3_MAC, GNB_MAC, &packet)
 }
 
+/// Conformance: TS 29.244 5.5.3 | F-TEIDs are allocated by the user plane
+/// Conformance: TS 29.244 5.21 | UE addresses are allocated by the user plane
 #[test]
 fn what_is_left_to_us_is_chosen_and_given_back() {
     let mut rig = Rig::new();
@@ -272,6 +282,7 @@ fn rules_of_a_session_that_ask_for_an_address_share_it() {
     assert_eq!(rig.pass(N3, &uplink(1001, &udp(&addr.to_string(), "8.8.8.8", 10))).len(), 1);
 }
 
+/// Conformance: TS 29.244 6.3.3 | A request that is refused changes nothing
 #[test]
 fn a_refused_request_changes_nothing() {
     let mut rig = Rig::new();
@@ -315,6 +326,7 @@ fn a_refused_request_changes_nothing() {
     assert!(rig.upf.node().table.is_empty());
 }
 
+/// Conformance: RFC 1812 5.3.7 | Packets to and from addresses that no router forwards are dropped
 #[test]
 fn a_ue_reaches_neither_the_node_nor_what_no_router_forwards_to() {
     let mut rig = Rig::new();
@@ -334,6 +346,7 @@ fn a_ue_reaches_neither_the_node_nor_what_no_router_forwards_to() {
     }
 }
 
+/// Conformance: TS 29.244 8.2.1 | One session too many: cause 75, and nothing is kept
 #[test]
 fn the_session_limit_is_kept_and_leaves_nothing() {
     let mut rig = Rig::with(kaido_upf::node::NodeSettings { sessions_max: 3, ..fixture::settings() });
@@ -372,6 +385,7 @@ fn a_packet_waits_for_its_next_hop_and_is_then_sent() {
     assert_eq!(rig.drops(N3, DropReason::NoRoute), 1);
 }
 
+/// Conformance: RFC 1191 4 | A packet too big for the tunnel is answered with the MTU that fits
 #[test]
 fn a_packet_too_big_for_the_tunnel_is_answered_and_jumbos_pass_as_chains() {
     let mut settings = fixture::settings();
@@ -440,6 +454,7 @@ fn updates_without_end_leave_one_periodic_report() {
     assert!(rig.upf.poll_events(start + Duration::from_secs(100_000), 10).is_empty());
 }
 
+/// Conformance: TS 29.244 7.5.4.8 | Removing a URR brings its last report
 #[test]
 fn a_urr_removed_and_created_in_one_request_counts_anew() {
     let mut rig = Rig::new();

@@ -105,6 +105,7 @@ fn endpoints_get_what_they_leave_to_choose() {
     assert_eq!(passes(&mut rig, moved.teid.0, &ue.to_string()), (true, true));
 }
 
+/// Conformance: TS 29.244 8.2.92 | A traffic endpoint that is not there is refused
 #[test]
 fn an_endpoint_that_is_not_there_is_refused() {
     let mut rig = Rig::new();

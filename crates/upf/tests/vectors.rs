@@ -266,6 +266,9 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Conformance: TS 29.244 8.2.56 | Outer Header Creation: GTP-U over IPv4 and IPv6, octet by octet
+/// Conformance: TS 29.244 8.2.64 | Outer Header Removal: GTP-U over IPv4 and IPv6, octet by octet
+/// Conformance: TS 29.244 5.4.3 | A closed gate drops, octet by octet
 #[test]
 fn every_vector_gives_the_same_bytes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/upf");

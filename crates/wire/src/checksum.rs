@@ -121,6 +121,7 @@ pub fn update_udp(checksum: u16, change: impl FnOnce(u16) -> u16) -> u16 {
 mod tests {
     use super::*;
 
+    /// Conformance: RFC 1071 3 | The Internet checksum
     #[test]
     fn sums_the_example_of_rfc_1071() {
         assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
@@ -143,6 +144,7 @@ mod tests {
         assert_eq!(checksum(&header), 0);
     }
 
+    /// Conformance: RFC 1624 3 | The checksum is updated for changed fields
     #[test]
     fn updates_the_example_of_rfc_1624() {
         // Section 4: HC = 0xDD2F, m = 0x5555, m' = 0x3285, HC' must be 0x0000 and not 0xFFFF.

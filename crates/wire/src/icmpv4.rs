@@ -298,6 +298,7 @@ mod tests {
         packet
     }
 
+    /// Conformance: RFC 1812 4.3.2.3 | ICMP errors quote as much as fits into 576 octets
     #[test]
     fn quotes_up_to_576_octets_and_no_padding() {
         for (len, expected) in [(40, 68), (547, 575), (548, 576), (549, 576), (1500, 576)] {
@@ -321,6 +322,7 @@ mod tests {
         }
     }
 
+    /// Conformance: RFC 1812 4.3.2.7 | No ICMP error about errors, later fragments and groups
     #[test]
     fn keeps_silent_where_rfc_1812_says_so() {
         let with = |at: usize, value: u8| {

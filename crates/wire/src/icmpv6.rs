@@ -277,6 +277,7 @@ mod tests {
         assert_eq!(Icmpv6Repr::parse(&view), Ok(repr));
     }
 
+    /// Conformance: RFC 4443 2.4 | ICMPv6 errors quote as much as fits into 1280 octets
     #[test]
     fn quotes_up_to_1280_octets_and_no_padding() {
         for (payload_len, expected) in [(8, 96), (1191, 1279), (1192, 1280), (1193, 1280), (4000, 1280)] {
@@ -300,6 +301,7 @@ mod tests {
         }
     }
 
+    /// Conformance: RFC 4443 2.4 | No ICMPv6 error about errors, groups and unspecified sources
     #[test]
     fn keeps_silent_where_rfc_4443_says_so() {
         let time = Icmpv6Reason::TimeExceeded { code: 0 };

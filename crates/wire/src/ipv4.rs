@@ -373,6 +373,7 @@ mod tests {
         assert_eq!(Ipv4View::new_checked(udp()).unwrap().payload().len(), 0x73 - 20);
     }
 
+    /// Conformance: RFC 791 3.1 | Lengths that contradict each other are refused
     #[test]
     fn refuses_lengths_that_lie() {
         let broken = |at: usize, value: u8| {

@@ -370,6 +370,7 @@ mod tests {
         );
     }
 
+    /// Conformance: RFC 8200 4.1 | Extension headers in any order are walked to the upper layer
     #[test]
     fn walks_every_kind_of_extension_header() {
         let chain = "3c00000000000000 2b00000000000000 33000000000000 00 2c04000000000000 \
@@ -389,6 +390,7 @@ mod tests {
         assert_eq!(header(&packet(59, "0102")).unwrap().protocol, IpProtocol::NO_NEXT_HEADER);
     }
 
+    /// Conformance: RFC 8200 4 | Headers and lengths that contradict each other are refused
     #[test]
     fn refuses_what_rfc_8200_forbids() {
         let option = "3c00000000000000";

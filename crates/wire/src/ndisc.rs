@@ -177,6 +177,7 @@ mod tests {
         assert_eq!(multicast_mac(group).to_string(), "33:33:ff:28:9c:5a");
     }
 
+    /// Conformance: RFC 4861 7.1 | Neighbour discovery messages are validated
     #[test]
     fn refuses_what_rfc_4861_calls_invalid() {
         let parse = |text: &str| NdiscRepr::parse(&Icmpv6View::new_checked(hex(text)).unwrap());

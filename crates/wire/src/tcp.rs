@@ -290,6 +290,7 @@ mod tests {
         assert_eq!(out[18..], bytes[18..28]);
     }
 
+    /// Conformance: RFC 4459 3.2 | The MSS option is lowered and the checksum updated
     #[test]
     fn clamps_the_mss_at_even_and_odd_offsets() {
         for options in ["0204ffd701010100", "010204ffd7010100"] {

@@ -9,6 +9,9 @@ import (
 	"github.com/wmnsk/go-pfcp/message"
 )
 
+// cpFeatures are LOAD, OVRL, EPFAR and BUNDL, and in the second octet RPGUR (TS 29.244 8.2.58).
+var cpFeatures = []uint8{0x17, 0x02}
+
 // beforeAssociation looks at what works without an association, and at what does not.
 func (w *world) beforeAssociation() {
 	first := w.ask(message.NewHeartbeatRequest(w.next(), ie.NewRecoveryTimeStamp(w.started), nil))
@@ -35,8 +38,7 @@ func (w *world) setup() *heard {
 	return w.ask(message.NewAssociationSetupRequest(w.next(),
 		w.nodeID(),
 		ie.NewRecoveryTimeStamp(w.started),
-		// LOAD, OVRL, and in the second octet RPGUR.
-		ie.NewCPFunctionFeatures(0x03, 0x02),
+		ie.NewCPFunctionFeatures(cpFeatures...),
 	))
 }
 
@@ -50,10 +52,11 @@ func (w *world) association() {
 	if features == nil {
 		fatal("no UP Function Features")
 	}
-	all := features.HasFTUP() && features.HasUEIP() && features.HasEMPU() && features.HasBUNDL() && features.HasMNOP()
+	all := features.HasFTUP() && features.HasUEIP() && features.HasEMPU() && features.HasBUNDL() &&
+		features.HasMNOP() && features.HasPDIU() && features.HasQUOAC() && features.HasFRRT() && features.HasSSET()
 	check("association/features", all, "% x", features.Payload)
 
-	update := w.ask(message.NewAssociationUpdateRequest(w.next(), w.nodeID(), ie.NewCPFunctionFeatures(0x03, 0x02)))
+	update := w.ask(message.NewAssociationUpdateRequest(w.next(), w.nodeID(), ie.NewCPFunctionFeatures(cpFeatures...)))
 	check("association/update", update.cause() == ie.CauseRequestAccepted, "cause %d", update.cause())
 
 	beat := w.request(10*time.Second, func(h *heard) bool {
@@ -93,6 +96,7 @@ func (w *world) end() {
 	ended := again.cause() == ie.CauseRequestAccepted && gone.cause() == ie.CauseSessionContextNotFound
 	check("association/restart-ends-sessions", ended, "causes %d, %d", again.cause(), gone.cause())
 
+	w.preparedRelease()
 	release := w.ask(message.NewAssociationReleaseRequest(w.next(), w.nodeID()))
 	check("association/release", release.cause() == ie.CauseRequestAccepted, "cause %d", release.cause())
 	after := w.ask(w.establishment(w.rules(w.tunnel(downlinkTEID))))

@@ -13,13 +13,19 @@ import (
 const (
 	triggerPeriodic        = 1 << 0
 	triggerVolumeThreshold = 1 << 1
+	triggerTimeThreshold   = 1 << 2
+	// In the second octet.
+	triggerVolumeQuota = 1 << 0
 )
 
 // Usage Report Trigger (TS 29.244 8.2.41), first octet.
 const (
 	becausePeriodic        = 1 << 0
 	becauseVolumeThreshold = 1 << 1
+	becauseTimeThreshold   = 1 << 2
 	becauseImmediate       = 1 << 7
+	// In the second octet.
+	becauseVolumeQuota = 1 << 0
 )
 
 // packetOctets is the length of the inner packets sent here: IPv4, UDP, and the payload.
@@ -44,9 +50,10 @@ func isFailure(i *ie.IE) bool { return i.HasERIR() }
 
 // usage is what a Usage Report says.
 type usage struct {
-	number  uint32
-	because []byte
-	volume  *ie.VolumeMeasurementFields
+	number, reference uint32
+	because           []byte
+	volume            *ie.VolumeMeasurementFields
+	duration          time.Duration
 }
 
 // usages reads the Usage Reports of a type in a message.
@@ -56,6 +63,12 @@ func (h *heard) usages(kind uint16) []usage {
 		one := usage{}
 		if number := find(parts, ie.URSEQN); number != nil {
 			one.number, _ = number.URSEQN()
+		}
+		if reference := find(parts, ie.QueryURRReference); reference != nil {
+			one.reference, _ = reference.QueryURRReference()
+		}
+		if measured := find(parts, ie.DurationMeasurement); measured != nil {
+			one.duration, _ = measured.DurationMeasurement()
 		}
 		if because := find(parts, ie.UsageReportTrigger); because != nil {
 			one.because = because.Payload
@@ -107,10 +120,11 @@ func (w *world) usage() {
 
 	w.gnb.uplink(s.teid, s.ue, w.echo, payload(3))
 	w.gnb.receive(gtpGPDU, patience)
-	asked := w.modify(s, ie.NewQueryURR(ie.NewURRID(1)))
+	asked := w.modify(s, ie.NewQueryURR(ie.NewURRID(1)), ie.NewQueryURRReference(42))
 	queried := asked.usages(ie.UsageReportWithinSessionModificationResponse)
 	immediate := len(queried) == 1 && queried[0].because[0] == becauseImmediate && queried[0].volume.TotalVolume == 2*packetOctets
 	check("report/query", immediate, "cause %d, %+v", asked.cause(), queried)
+	check("report/query-reference", immediate && queried[0].reference == 42, "%+v", queried)
 	reports = append(reports, queried...)
 
 	changed := w.modify(s, ie.NewUpdateURR(ie.NewURRID(1), ie.NewReportingTriggers(triggerPeriodic, 0, 0), ie.NewMeasurementPeriod(time.Second)))

@@ -195,6 +195,7 @@ func (w *world) sessions() {
 	request := w.establishment(w.rules(w.tunnel(downlinkTEID)))
 	answer := w.ask(request)
 	check("session/establishment", answer.cause() == ie.CauseRequestAccepted, "cause %d", answer.cause())
+	check("session/load-told", answer.find(ie.LoadControlInformation) != nil, "%d IEs", len(answer.ies))
 	check("session/answer-goes-to-our-seid", answer.message.SEID() == uint64(0x1000+request.Sequence()), "%#x", answer.message.SEID())
 	s := w.take(request, answer)
 	check("session/f-teid-chosen", s.teid != 0, "%#x", s.teid)

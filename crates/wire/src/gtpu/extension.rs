@@ -141,6 +141,7 @@ mod tests {
     use super::*;
     use crate::bytes::hex;
 
+    /// Conformance: TS 29.281 5.2.1 | Comprehension bits of extension header types
     #[test]
     fn reads_the_comprehension_bits() {
         let required = |kind: u8| comprehension(kind).is_required_at_endpoint();

@@ -187,6 +187,7 @@ mod tests {
     use super::*;
     use crate::bytes::hex;
 
+    /// Conformance: TS 29.281 8.1 | Elements of both forms, TV and TLV
     #[test]
     fn walks_and_emits_every_element() {
         let bytes =

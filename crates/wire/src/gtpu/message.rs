@@ -230,6 +230,7 @@ mod tests {
     use super::*;
     use crate::bytes::hex;
 
+    /// Conformance: TS 29.281 6.1 | Every path and tunnel management message is read and written
     #[test]
     fn reads_and_writes_every_message() {
         let v4 = PeerAddress::V4(Ipv4Addr::new(10, 100, 3, 1));
@@ -274,6 +275,7 @@ mod tests {
         }
     }
 
+    /// Conformance: TS 29.281 7.1 | Messages without their mandatory elements are refused
     #[test]
     fn refuses_messages_without_their_elements() {
         for bytes in ["3202000400000000 12340000", "321a000900000000 00000000 100000dead"] {

@@ -214,6 +214,7 @@ mod tests {
     use super::*;
     use crate::bytes::hex;
 
+    /// Conformance: TS 29.281 5.1 | The GTP-U header without optional fields
     #[test]
     fn reads_a_plain_g_pdu_and_ignores_padding() {
         let found = header(&hex("30ff0004000003e8 45000000 0000")).unwrap();
@@ -222,6 +223,7 @@ mod tests {
         assert_eq!((found.sequence, found.npdu, found.qfi), (None, None, None));
     }
 
+    /// Conformance: TS 29.281 5.1 | Sequence number, N-PDU number and next extension by their flags
     #[test]
     fn reads_optional_fields_only_when_their_flag_is_set() {
         let found = header(&hex("32ff0004000003e8 0102 03 85")).unwrap();
@@ -233,6 +235,7 @@ mod tests {
         assert!(header(&hex("38ff0000000003e8")).is_ok());
     }
 
+    /// Conformance: TS 29.281 5.2.2.7 | PDU Session Container of both directions
     #[test]
     fn reads_the_pdu_session_container_of_both_directions() {
         let uplink = header(&hex("34ff0009000003e8 00000085 01100900 45")).unwrap();
@@ -244,6 +247,7 @@ mod tests {
         assert_eq!((reserved.pdu_type, reserved.qfi), (Some(15), None));
     }
 
+    /// Conformance: TS 29.281 5.2.1 | An extension header that must be understood and is not is named
     #[test]
     fn walks_mixed_chains_and_names_the_unknown_mandatory_one() {
         let found = header(&hex("36ff0010000003e8 00070040 01086820 01000085 01100500")).unwrap();
@@ -273,6 +277,7 @@ mod tests {
         }
     }
 
+    /// Conformance: TS 29.281 5.2.1 | A chain of extension headers has a bound
     #[test]
     fn bounds_the_chain() {
         let eight = format!("34ff0024000003e8 00000040 {}", "01000040".repeat(7) + "01000000");

@@ -108,6 +108,7 @@ mod tests {
     use super::*;
     use crate::bytes::hex;
 
+    /// Conformance: TS 38.415 5.5.2.1 | Containers of four and of eight octets
     #[test]
     fn reads_the_four_and_the_eight_octet_form() {
         assert_eq!(PduSession::parse(&hex("1009")), Ok(PduSession::Uplink { qfi: 9 }));
