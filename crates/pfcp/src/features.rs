@@ -20,6 +20,10 @@ const UP_OCTETS_MIN: usize = 4;
 /// What is done, and nothing else. A feature that is not listed is not done, and what asks for it is refused or,
 /// where the standard says so, stepped over.
 const UP_FEATURES: &[UpFeature] = &[
+    // DDND: the report of downlink data waits for the delay of the BAR.
+    UpFeature { octet: 5, bit: 2, done: |_| true },
+    // DLBD: downlink data is buffered as long as a report's response says.
+    UpFeature { octet: 5, bit: 3, done: |_| true },
     // FTUP: F-TEIDs are chosen when asked for.
     UpFeature { octet: 5, bit: 5, done: |features| features.allocates_f_teids },
     // PFDM: PFDs are provisioned.
@@ -30,6 +34,8 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 6, bit: 1, done: |features| features.sends_end_markers },
     // PDIU: traffic endpoints.
     UpFeature { octet: 6, bit: 2, done: |_| true },
+    // UDBC: as many downlink packets are buffered as the BAR suggests.
+    UpFeature { octet: 6, bit: 3, done: |_| true },
     // QUOAC: a FAR for the time when a quota is used up.
     UpFeature { octet: 6, bit: 4, done: |_| true },
     // FRRT: framed routes.
@@ -56,6 +62,8 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 8, bit: 3, done: |_| true },
     // NORP: a number of reports.
     UpFeature { octet: 8, bit: 4, done: |_| true },
+    // DDDS: what becomes of downlink packets is reported.
+    UpFeature { octet: 9, bit: 7, done: |_| true },
     // RESPS: reports of sets of sessions go to another SMF on demand (7.4.7).
     UpFeature { octet: 10, bit: 6, done: |_| true },
 ];

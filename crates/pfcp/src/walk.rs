@@ -147,6 +147,7 @@ fn is_group(kind: u16) -> bool {
             | T::UpdateUrr
             | T::UpdateQer
             | T::UpdateBar
+            | T::UpdateBarWithinSessionReportResponse
             | T::RemovePdr
             | T::RemoveFar
             | T::RemoveUrr

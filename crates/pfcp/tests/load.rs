@@ -37,7 +37,11 @@ fn load_is_told_to_those_who_want_to_know() {
     let seid = reply.up_seid();
     assert_eq!(metric(&ask(&mut upf, now, &message(52, Some(seid), 3, &[])), 51), Some((first, 40)));
     upf.service_mut().load = 100;
-    upf.service_mut().events.push_back(SessionEvent::DownlinkData { seid: Seid(seid), pdr_id: PdrId(1) });
+    upf.service_mut().events.push_back(SessionEvent::DownlinkData {
+        seid: Seid(seid),
+        pdr_id: PdrId(1),
+        service: kaido_upf::rules::DownlinkDataService::default(),
+    });
     let report = due(&mut upf, now).remove(0);
     assert_eq!(metric(&Reply::read(&report.bytes), 51), Some((first + 1, 100)));
     let deleted = ask(&mut upf, now, &message(54, Some(seid), 4, &[]));

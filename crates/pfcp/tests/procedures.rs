@@ -83,12 +83,13 @@ fn pair_with_session() -> (Smf, Endpoint<Scripted>, Moment, Seid) {
 fn features_are_advertised_as_they_are() {
     let (mut upf, now) = associated();
     let reply = ask(&mut upf, now, &setup(2));
-    // FTUP, PFDM; EMPU, PDIU, QUOAC, FRRT, PFDE, EPFAR; ADPDP, UEIP, SSET, MNOP, MTE, BUNDL; MPAS, VTIME, NORP;
-    // RESPS. Not IP6PL: prefixes other than /64 are refused.
-    assert_eq!(reply.value(43), Some(&[0x30, 0xeb, 0x7e, 0x0d, 0, 0x20][..]));
+    // DDND, DLBD, FTUP, PFDM; EMPU, PDIU, UDBC, QUOAC, FRRT, PFDE, EPFAR;
+    // ADPDP, UEIP, SSET, MNOP, MTE, BUNDL; MPAS, VTIME, NORP;
+    // DDDS; RESPS. Not IP6PL: prefixes other than /64 are refused.
+    assert_eq!(reply.value(43), Some(&[0x36, 0xef, 0x7e, 0x0d, 0x40, 0x20][..]));
     let plain = Config { features: Features::default(), ..config() };
     let mut upf = Endpoint::new(plain, Scripted::default(), now);
-    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0x20, 0xea, 0x7a, 0x0d, 0, 0x20][..]));
+    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0x26, 0xee, 0x7a, 0x0d, 0x40, 0x20][..]));
     let pdi = |inner: Vec<u8>| {
         let mut parts = rig::pdr_parts(1, 1);
         parts[2].1 = [ie(20, &[0]), inner].concat();
@@ -157,7 +158,11 @@ fn reports_arrive_as_they_were_made() {
     let peer = IpAddr::from([192, 0, 2, 7]);
     upf.service_mut().events.extend([
         SessionEvent::Usage { seid: up, reports: reports.clone() },
-        SessionEvent::DownlinkData { seid: up, pdr_id: PdrId(2) },
+        SessionEvent::DownlinkData {
+            seid: up,
+            pdr_id: PdrId(2),
+            service: kaido_upf::rules::DownlinkDataService::default(),
+        },
         SessionEvent::Inactivity { seid: up },
         SessionEvent::ErrorIndication { seid: up, teid: Teid(0x77), peer },
     ]);
@@ -369,7 +374,11 @@ fn the_control_plane_end_of_a_session_may_move() {
     let (mut upf, now, seid) = with_session();
     let reply = ask(&mut upf, now, &message(52, Some(seid), 9, &cp_f_seid(0x99)));
     assert_eq!((reply.cause(), reply.seid), (1, Some(0x99)));
-    upf.service_mut().events.push_back(SessionEvent::DownlinkData { seid: Seid(seid), pdr_id: PdrId(1) });
+    upf.service_mut().events.push_back(SessionEvent::DownlinkData {
+        seid: Seid(seid),
+        pdr_id: PdrId(1),
+        service: kaido_upf::rules::DownlinkDataService::default(),
+    });
     let mut out = Vec::new();
     upf.poll(now, &mut out);
     assert_eq!(Reply::read(&out[0].bytes).seid, Some(0x99));
@@ -380,7 +389,11 @@ fn the_control_plane_end_of_a_session_may_move() {
 #[test]
 fn reports_are_retried_then_lost_and_a_forgotten_session_is_deleted() {
     let (mut upf, mut now, seid) = with_session();
-    let event = SessionEvent::DownlinkData { seid: Seid(seid), pdr_id: PdrId(1) };
+    let event = SessionEvent::DownlinkData {
+        seid: Seid(seid),
+        pdr_id: PdrId(1),
+        service: kaido_upf::rules::DownlinkDataService::default(),
+    };
     upf.service_mut().events.push_back(event.clone());
     let mut out = Vec::new();
     upf.poll(now, &mut out);
@@ -407,7 +420,11 @@ fn reports_are_retried_then_lost_and_a_forgotten_session_is_deleted() {
 #[test]
 fn a_report_response_may_drop_what_is_buffered() {
     let (mut upf, now, seid) = with_session();
-    upf.service_mut().events.push_back(SessionEvent::DownlinkData { seid: Seid(seid), pdr_id: PdrId(1) });
+    upf.service_mut().events.push_back(SessionEvent::DownlinkData {
+        seid: Seid(seid),
+        pdr_id: PdrId(1),
+        service: kaido_upf::rules::DownlinkDataService::default(),
+    });
     let mut out = Vec::new();
     upf.poll(now, &mut out);
     let sequence = Reply::read(&out[0].bytes).sequence;
@@ -423,7 +440,11 @@ fn outstanding_reports_are_bounded() {
     let mut upf = Endpoint::new(Config { limits, ..config() }, Scripted::default(), now);
     ask(&mut upf, now, &setup(1));
     let seid = Seid(ask(&mut upf, now, &sound_establishment(2)).up_seid());
-    let event = SessionEvent::DownlinkData { seid, pdr_id: PdrId(1) };
+    let event = SessionEvent::DownlinkData {
+        seid,
+        pdr_id: PdrId(1),
+        service: kaido_upf::rules::DownlinkDataService::default(),
+    };
     upf.service_mut().events.extend(std::iter::repeat_n(event, 1000));
     let mut out = Vec::new();
     (0..20).for_each(|_| upf.poll(now, &mut out));
@@ -499,7 +520,11 @@ fn peers_may_be_spoken_to_where_they_were_seen() {
     let from = SocketAddr::from(([10, 0, 0, 1], 40_000));
     send_from(from, &mut upf, now, &setup(1));
     let seid = Seid(send_from(from, &mut upf, now, &sound_establishment(2))[0].up_seid());
-    upf.service_mut().events.push_back(SessionEvent::DownlinkData { seid, pdr_id: PdrId(1) });
+    upf.service_mut().events.push_back(SessionEvent::DownlinkData {
+        seid,
+        pdr_id: PdrId(1),
+        service: kaido_upf::rules::DownlinkDataService::default(),
+    });
     let mut out = Vec::new();
     upf.poll(now, &mut out);
     assert_eq!(out[0].to, from);

@@ -166,8 +166,15 @@ fn tunnel() -> impl Strategy<Value = OuterHeaderCreation> {
 }
 
 fn action() -> impl Strategy<Value = ApplyAction> {
-    let action =
-        |drop, forward, buffer, notify_cp| ApplyAction { drop, forward, buffer, notify_cp, duplicate: false };
+    let action = |drop, forward, buffer, notify_cp| ApplyAction {
+        drop,
+        forward,
+        buffer,
+        notify_cp,
+        duplicate: false,
+        report_buffered: notify_cp,
+        report_discarded: notify_cp,
+    };
     select(vec![
         action(true, false, false, false),
         action(false, true, false, false),
@@ -313,7 +320,11 @@ fn far(id: u32) -> impl Strategy<Value = Far> {
 
 fn establishment() -> impl Strategy<Value = Establishment> {
     let timer = of((1u32..).prop_map(|seconds| Duration::from_secs(seconds.into())));
-    let bar = of(any::<u8>()).prop_map(|count| BufferingRule { id: BarId(1), suggested_packets: count });
+    let bar = of(any::<u8>()).prop_map(|count| BufferingRule {
+        id: BarId(1),
+        suggested_packets: count,
+        ..BufferingRule::default()
+    });
     (pdr(1), pdr(65_535), far(1), far(2), qer(1), urr(u32::MAX), bar, (timer, traffic_endpoint(9))).prop_map(
         |(a, b, c, d, e, f, g, (timer, h))| {
             let cp_fseid = FSeid { seid: Seid(1), ipv4: Some(Ipv4Addr::new(10, 0, 0, 1)), ipv6: None };

@@ -33,7 +33,11 @@ fn establish(upf: &mut Endpoint<Scripted>, now: Moment, sequence: u32, more: &[V
 }
 
 fn downlink(upf: &mut Endpoint<Scripted>, now: Moment, seid: u64) -> Vec<Transmit> {
-    upf.service_mut().events.push_back(SessionEvent::DownlinkData { seid: Seid(seid), pdr_id: PdrId(1) });
+    upf.service_mut().events.push_back(SessionEvent::DownlinkData {
+        seid: Seid(seid),
+        pdr_id: PdrId(1),
+        service: kaido_upf::rules::DownlinkDataService::default(),
+    });
     due(upf, now)
 }
 

@@ -13,8 +13,8 @@ use kaido_upf::rules::{
     AddressMatch, BarId, BitRate, BufferingRule, Change, FarId, FlowEnd, Ipv6Prefix, LocalFTeid,
     MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
     OuterHeaderCreation, OuterHeaderRemoval, Part, PdrId, QerId, Qfi, ReportingTriggers, SdfFilter, Seid,
-    SessionEvent, Teid, TimeQuotaMechanism, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReportTrigger,
-    VolumeThreshold,
+    SessionEvent, Teid, TimeQuotaMechanism, UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
+    UsageReportTrigger, VolumeThreshold,
 };
 use rig::{SMF, Scripted, UPF, ask, config, exchange, fqdn, group, ie, message, setup, smf, usage};
 
@@ -135,7 +135,7 @@ fn filter() -> SdfFilter {
 fn modifications() -> Vec<Modification> {
     let mut pdi = template().establishment().pdrs[0].pdi.clone();
     pdi.sdf_filters.push(filter());
-    let bar = BufferingRule { id: BarId(1), suggested_packets: Some(10) };
+    let bar = BufferingRule { id: BarId(1), suggested_packets: Some(10), ..BufferingRule::default() };
     let gate = Some(kaido_upf::rules::Gate { uplink: false, downlink: true });
     vec![
         SessionTemplate::buffer(),
@@ -157,7 +157,12 @@ fn modifications() -> Vec<Modification> {
                 ..UpdateUrr::default()
             }],
             create_bars: vec![bar],
-            update_bars: vec![bar],
+            update_bars: vec![UpdateBar {
+                id: bar.id,
+                suggested_packets: Change::Remove,
+                notification_delay: Change::To(Duration::from_millis(100)),
+                ..UpdateBar::default()
+            }],
             ..Modification::default()
         },
         Modification {
@@ -204,7 +209,11 @@ fn conversation(capture: &mut Capture) {
     let reports = vec![usage(1, 3, UsageReportTrigger::PERIO, now.wall), plain, start];
     upf.service_mut().events.extend([
         SessionEvent::Usage { seid: up, reports },
-        SessionEvent::DownlinkData { seid: up, pdr_id: PdrId(2) },
+        SessionEvent::DownlinkData {
+            seid: up,
+            pdr_id: PdrId(2),
+            service: kaido_upf::rules::DownlinkDataService::default(),
+        },
         SessionEvent::Inactivity { seid: up },
         SessionEvent::ErrorIndication { seid: up, teid: Teid(0x77), peer: [192, 0, 2, 7].into() },
         SessionEvent::ErrorIndication { seid: up, teid: Teid(0x77), peer: "2001:db8::7".parse().unwrap() },

@@ -51,7 +51,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
             qos: kaido_upf::qos::Enforcement::default(),
             destination: Destination::Routed,
             usage: UsageSlots::default(),
-            buffer_suggested: None,
+            buffer: kaido_upf::record::BufferBounds::default(),
         },
         on_quota: Box::new([]),
     })

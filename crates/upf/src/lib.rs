@@ -21,6 +21,7 @@
 //! - [`mod@usage`] has the counters, [`qos`] the rates.
 
 pub mod apps;
+pub mod buffered;
 pub mod classify;
 pub mod control;
 pub mod echo;

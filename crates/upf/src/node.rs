@@ -11,6 +11,7 @@ use kaido_engine::PortId;
 use kaido_table::{Domain, RegionError, Table};
 
 use crate::apps::Applications;
+use crate::buffered::BufferedBytes;
 use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
 use crate::fragment::{FragmentSettings, Fragments};
 use crate::framed::FramedLengths;
@@ -145,7 +146,11 @@ pub struct NodeSettings {
     pub buffer_packets_per_session: usize,
     /// Most packets buffered by one worker.
     pub buffer_packets_max: usize,
-    /// Longest time a packet is buffered.
+    /// Most bytes of packets buffered for one session.
+    pub buffer_bytes_per_session: usize,
+    /// Most bytes of packets buffered by all workers.
+    pub buffer_bytes_max: u64,
+    /// Longest time a packet is buffered, unless its BAR says otherwise.
     pub buffer_time_max: Duration,
     /// User plane inactivity timer of sessions whose control plane gives none.
     pub inactivity_timer: Option<Duration>,
@@ -178,6 +183,8 @@ impl Default for NodeSettings {
             sessions_max: 65_536,
             buffer_packets_per_session: 64,
             buffer_packets_max: 4096,
+            buffer_bytes_per_session: 1 << 20,
+            buffer_bytes_max: 64 << 20,
             buffer_time_max: Duration::from_secs(10),
             inactivity_timer: None,
             policer_window: WINDOW_DEFAULT,
@@ -230,6 +237,16 @@ pub enum WorkerEvent {
     },
     /// The first packet of a session was buffered.
     Buffered {
+        /// The session.
+        session: SessionIndex,
+        /// The rule it matched.
+        pdr: PdrId,
+        /// Its differentiated services code point.
+        dscp: u8,
+    },
+    /// A packet of a session was dropped that was, or should have been, buffered, and the session's rules have that
+    /// told (DDPN).
+    Discarded {
         /// The session.
         session: SessionIndex,
         /// The rule it matched.
@@ -316,6 +333,8 @@ pub struct Node {
     pub usage: UsageCounters,
     /// Neighbours in the LANs.
     pub lan_neighbours: LanNeighbours,
+    /// Memory of buffered packets.
+    pub buffered: BufferedBytes,
     /// Echo Responses that are waited for.
     pub echoes: AwaitedEchoes,
     /// Sessions whose packets are traced.
@@ -357,6 +376,7 @@ impl Node {
         let table = Table::new(&domain, keys_max(settings.sessions_max))?;
         let (events, heard) = sync_channel(EVENTS_MAX);
         let node = Self {
+            buffered: BufferedBytes::new(settings.buffer_bytes_max),
             tracer: Tracer::default(),
             fragments: Fragments::new(&settings.fragments),
             domain,

@@ -260,6 +260,15 @@ pub enum Destination {
     Tunnel(Tunnel),
 }
 
+/// What a BAR says of buffered packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferBounds {
+    /// Packets worth keeping, where a number is suggested.
+    pub packets: Option<u16>,
+    /// How long they are kept, in milliseconds, where that is not the node's time.
+    pub time_ms: Option<u32>,
+}
+
 /// What is done with a packet that matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
@@ -275,8 +284,8 @@ pub struct Action {
     pub destination: Destination,
     /// What is counted.
     pub usage: UsageSlots,
-    /// Packets worth keeping while the session buffers, where its BAR suggests a number.
-    pub buffer_suggested: Option<u8>,
+    /// How much is kept while the session buffers, and how long.
+    pub buffer: BufferBounds,
 }
 
 impl Action {
@@ -510,7 +519,7 @@ impl Record {
             .with(Flags::GATE_OPEN, action.gate_open)
             .with(Flags::UE_IPV4, ue.ipv4.is_some())
             .with(Flags::UE_IPV6, ue.ipv6.is_some())
-            .with(Flags::BUFFER_SUGGESTED, action.buffer_suggested.is_some())
+            .with(Flags::BUFFER_SUGGESTED, action.buffer.packets.is_some())
             .with(Flags::STRAIGHT, straight);
         let mut record = Self { pdr: action.pdr, ..Self::empty(session, flags) };
         record.ue_ipv4 = ue.ipv4.map_or(0, Ipv4Addr::to_bits);
@@ -530,7 +539,10 @@ impl Record {
             record.usage_bits |=
                 u8::from(before_qos) << (2 + at) | (action.usage.quotas >> at & 1) << (5 + at);
         }
-        record.buffer_suggested = action.buffer_suggested.unwrap_or(0);
+        if action.buffer.time_ms.is_some() || apply.report_buffered || apply.report_discarded {
+            return None;
+        }
+        record.buffer_suggested = u8::try_from(action.buffer.packets.unwrap_or(0)).ok()?;
         if !action.qos.is_none() {
             record.put_policer(action.qos.only_policer()?)?;
         }
@@ -677,13 +689,16 @@ impl Record {
                 forward: self.flags.has(Flags::FORWARD),
                 buffer: self.flags.has(Flags::BUFFER),
                 notify_cp: self.flags.has(Flags::NOTIFY_CP),
-                duplicate: false,
+                ..ApplyAction::default()
             },
             gate_open: self.flags.has(Flags::GATE_OPEN),
             qos: self.folded_policer().map_or_else(Enforcement::default, Enforcement::of),
             destination: tunnel.unwrap_or(Destination::Routed),
             usage,
-            buffer_suggested: self.flags.has(Flags::BUFFER_SUGGESTED).then_some(self.buffer_suggested),
+            buffer: BufferBounds {
+                packets: self.flags.has(Flags::BUFFER_SUGGESTED).then_some(self.buffer_suggested.into()),
+                time_ms: None,
+            },
         }
     }
 }

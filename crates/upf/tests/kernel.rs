@@ -118,10 +118,24 @@ const TUNNEL: KernelKey =
     KernelKey::Tunnel { local: std::net::Ipv4Addr::new(10, 100, 3, 1), teid: Teid(1007) };
 const UE: KernelKey =
     KernelKey::Ipv4 { instance: InstanceId(0), address: std::net::Ipv4Addr::new(10, 60, 0, 7) };
-const BUFFER: ApplyAction =
-    ApplyAction { drop: false, forward: false, buffer: true, notify_cp: false, duplicate: false };
-const FORWARD: ApplyAction =
-    ApplyAction { drop: false, forward: true, buffer: false, notify_cp: false, duplicate: false };
+const BUFFER: ApplyAction = ApplyAction {
+    drop: false,
+    forward: false,
+    buffer: true,
+    notify_cp: false,
+    duplicate: false,
+    report_buffered: false,
+    report_discarded: false,
+};
+const FORWARD: ApplyAction = ApplyAction {
+    drop: false,
+    forward: true,
+    buffer: false,
+    notify_cp: false,
+    duplicate: false,
+    report_buffered: false,
+    report_discarded: false,
+};
 
 impl Bench {
     /// With a session of [`SessionPlan::ipv4`], established at `start`.

@@ -27,10 +27,24 @@ fn far_update(id: u32, apply_action: ApplyAction) -> Modification {
     }
 }
 
-const FORWARD: ApplyAction =
-    ApplyAction { drop: false, forward: true, buffer: false, notify_cp: false, duplicate: false };
-const BUFFER: ApplyAction =
-    ApplyAction { drop: false, forward: false, buffer: true, notify_cp: true, duplicate: false };
+const FORWARD: ApplyAction = ApplyAction {
+    drop: false,
+    forward: true,
+    buffer: false,
+    notify_cp: false,
+    duplicate: false,
+    report_buffered: false,
+    report_discarded: false,
+};
+const BUFFER: ApplyAction = ApplyAction {
+    drop: false,
+    forward: false,
+    buffer: true,
+    notify_cp: true,
+    duplicate: false,
+    report_buffered: false,
+    report_discarded: false,
+};
 
 /// Conformance: TS 29.244 5.2.2.2 | Volume is measured per direction and reported at deletion
 #[test]
@@ -126,7 +140,14 @@ fn a_buffering_session_reports_once_and_releases_in_order() {
     }
     assert_eq!(rig.drops(N6, DropReason::BufferFull), 4, "eight are kept");
     let events = rig.upf.poll_events(now(), 10);
-    assert_eq!(events, [SessionEvent::DownlinkData { seid: session.seid, pdr_id: PdrId(2) }]);
+    assert_eq!(
+        events,
+        [SessionEvent::DownlinkData {
+            seid: session.seid,
+            pdr_id: PdrId(2),
+            service: kaido_upf::rules::DownlinkDataService::default()
+        }]
+    );
     rig.upf.modify(session.seid, &far_update(2, FORWARD), now()).unwrap();
     // A packet that comes before the worker looked must not overtake.
     let out = rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 200)));
@@ -141,8 +162,11 @@ fn a_buffering_session_reports_once_and_releases_in_order() {
 fn a_bar_suggests_how_many_packets_are_worth_keeping() {
     let mut rig = Rig::new();
     let mut request = SessionPlan::ipv4(7).establishment();
-    request.bars =
-        vec![kaido_upf::rules::BufferingRule { id: kaido_upf::rules::BarId(1), suggested_packets: Some(3) }];
+    request.bars = vec![kaido_upf::rules::BufferingRule {
+        id: kaido_upf::rules::BarId(1),
+        suggested_packets: Some(3),
+        ..kaido_upf::rules::BufferingRule::default()
+    }];
     request.fars[1].apply_action = BUFFER;
     request.fars[1].bar_id = Some(kaido_upf::rules::BarId(2));
     let refused = rig.upf.establish(&request, now()).unwrap_err();

@@ -560,13 +560,23 @@ pub(crate) struct BufferConfig {
     pub(crate) packets_per_session: u32,
     /// Most packets of one worker.
     pub(crate) packets: Spanned<u32>,
+    /// Most bytes of one session.
+    pub(crate) bytes_per_session: u32,
+    /// Most bytes of all workers.
+    pub(crate) bytes: u64,
     /// Longest time a packet waits, in milliseconds.
     pub(crate) time_ms: u32,
 }
 
 impl Default for BufferConfig {
     fn default() -> Self {
-        Self { packets_per_session: 64, packets: unplaced(4096), time_ms: 10_000 }
+        Self {
+            packets_per_session: 64,
+            packets: unplaced(4096),
+            bytes_per_session: 1 << 20,
+            bytes: 64 << 20,
+            time_ms: 10_000,
+        }
     }
 }
 

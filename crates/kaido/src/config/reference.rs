@@ -379,7 +379,15 @@ const FIELDS: &[Field] = &[
         "4096",
         "Most packets kept by one worker; at most half of the frames for all workers.",
     ),
-    ("buffer", "time_ms", "number", "10000", "Longest time a packet is kept, in milliseconds."),
+    ("buffer", "bytes_per_session", "number", "1048576", "Most bytes of packets kept for one idle UE."),
+    ("buffer", "bytes", "number", "67108864", "Most bytes of packets kept by all workers."),
+    (
+        "buffer",
+        "time_ms",
+        "number",
+        "10000",
+        "Longest time a packet is kept, in milliseconds, unless the control plane has it kept longer.",
+    ),
     (
         "qos",
         "burst_ms",

@@ -40,12 +40,33 @@ pub struct SessionTemplate {
     pub urrs: Vec<Urr>,
 }
 
-const FORWARD: ApplyAction =
-    ApplyAction { drop: false, forward: true, buffer: false, notify_cp: false, duplicate: false };
-const DROP: ApplyAction =
-    ApplyAction { drop: true, forward: false, buffer: false, notify_cp: false, duplicate: false };
-const BUFFER: ApplyAction =
-    ApplyAction { drop: false, forward: false, buffer: true, notify_cp: true, duplicate: false };
+const FORWARD: ApplyAction = ApplyAction {
+    drop: false,
+    forward: true,
+    buffer: false,
+    notify_cp: false,
+    duplicate: false,
+    report_buffered: false,
+    report_discarded: false,
+};
+const DROP: ApplyAction = ApplyAction {
+    drop: true,
+    forward: false,
+    buffer: false,
+    notify_cp: false,
+    duplicate: false,
+    report_buffered: false,
+    report_discarded: false,
+};
+const BUFFER: ApplyAction = ApplyAction {
+    drop: false,
+    forward: false,
+    buffer: true,
+    notify_cp: true,
+    duplicate: false,
+    report_buffered: false,
+    report_discarded: false,
+};
 
 impl SessionTemplate {
     /// The uplink PDR.

@@ -1,8 +1,8 @@
 //! Forwarding Action Rules and Buffering Action Rules (TS 29.244 7.5.2.3, 7.5.2.6, 7.5.4.3, 7.5.4.11).
 
 use kaido_upf::rules::{
-    ApplyAction, BarId, BufferingRule, Far, FarId, ForwardingParameters, OuterHeaderCreation, Rejection,
-    RuleId, Steering, Teid, UpdateFar, UpdateForwardingParameters,
+    ApplyAction, BarId, Far, FarId, ForwardingParameters, OuterHeaderCreation, Rejection, RuleId, Steering,
+    Teid, UpdateFar, UpdateForwardingParameters,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
@@ -111,16 +111,18 @@ fn apply_action(value: &[u8]) -> Result<ApplyAction, Rejection> {
         buffer: first & 4 != 0,
         notify_cp: first & 8 != 0,
         duplicate: first & 0x10 != 0,
+        report_buffered: second & 2 != 0,
+        report_discarded: second & 4 != 0,
     };
-    // IPMA, IPMD, DFRT; EDRT, BDPN, DDPN, FSSM, MBSU.
-    if first & 0xe0 != 0 || second & 0x1f != 0 {
+    // IPMA, IPMD, DFRT; EDRT, FSSM, MBSU.
+    if first & 0xe0 != 0 || second & 0x19 != 0 {
         return Err(unsupported(KIND, format!("apply action {first:#04x} {second:#04x}")));
     }
     if u8::from(action.drop) + u8::from(action.forward) + u8::from(action.buffer) != 1 {
         return Err(incorrect(KIND, "one of DROP, FORW and BUFF shall be set"));
     }
-    if action.notify_cp && !action.buffer {
-        return Err(incorrect(KIND, "NOCP goes with BUFF"));
+    if (action.notify_cp || action.report_buffered || action.report_discarded) && !action.buffer {
+        return Err(incorrect(KIND, "NOCP, BDPN and DDPN go with BUFF"));
     }
     Ok(action)
 }
@@ -179,15 +181,6 @@ fn far_id(group: &Group<'_>) -> Result<FarId, Rejection> {
 
 fn bar_id_of(group: &Group<'_>) -> Result<Option<BarId>, Rejection> {
     group.first(IeType::BarId).map(|value| u8_of(IeType::BarId, value).map(BarId)).transpose()
-}
-
-/// Create BAR and Update BAR have the same elements.
-pub(super) fn bar(kind: IeType, value: &[u8]) -> Result<BufferingRule, Rejection> {
-    const COUNT: IeType = IeType::SuggestedBufferingPacketsCount;
-    let group = Group::of(kind, value)?;
-    let id = BarId(u8_of(IeType::BarId, group.mandatory(IeType::BarId)?)?);
-    let suggested = group.first(COUNT).map(|value| u8_of(COUNT, value)).transpose();
-    Ok(BufferingRule { id, suggested_packets: suggested.map_err(|fault| fault.rule(RuleId::Bar(id)))? })
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    ChooseOr, FSeid, FTeid, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, Rejection, Seid, Teid,
-    UeIpAddress, UeIpRole, VolumeThreshold,
+    Change, ChooseOr, FSeid, FTeid, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, Rejection, Seid,
+    Teid, UeIpAddress, UeIpRole, VolumeThreshold,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::cp_pfcp_entity_ip_address::CpPfcpEntityIpAddress;
@@ -30,6 +30,19 @@ pub(crate) fn u32_of(kind: IeType, value: &[u8]) -> Result<u32, Rejection> {
 /// A number of seconds.
 pub(crate) fn seconds(kind: IeType, value: &[u8]) -> Result<Duration, Rejection> {
     u32_of(kind, value).map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+/// An optional element of an update: of no length it takes the field away.
+pub(crate) fn change<T>(
+    group: &Group<'_>,
+    kind: IeType,
+    read: impl FnOnce(IeType, &[u8]) -> Result<T, Rejection>,
+) -> Result<Change<T>, Rejection> {
+    match group.first(kind) {
+        None => Ok(Change::Keep),
+        Some([]) => Ok(Change::Remove),
+        Some(value) => read(kind, value).map(Change::To),
+    }
 }
 
 /// F-SEID (8.2.37): a SEID other than zero and an address.

@@ -4,6 +4,7 @@
 //! inside a rule carry the rule's id too. Where `rs-pfcp`'s typed elements keep everything they are used;
 //! groups and what loses information there (SDF filter, node names, header descriptions) are read here.
 
+mod bar;
 mod endpoint;
 mod far;
 mod leaf;
@@ -17,6 +18,7 @@ mod set;
 mod steering;
 mod urr;
 
+pub(crate) use bar::update_in_response as update_bar_in_response;
 pub(crate) use leaf::{cp_entity_addresses, f_seid, u16_of};
 pub(crate) use node::{ControlPlane, alternative_addresses, control_plane};
 pub(crate) use pfd::pfd_management;

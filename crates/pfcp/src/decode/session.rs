@@ -8,7 +8,7 @@ use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
 
 use super::leaf::{f_seid, seconds, u8_of, u16_of, u32_of};
 use super::pdr::PdrReader;
-use super::{Features, endpoint, far, qer, unique, urr};
+use super::{Features, bar, endpoint, far, qer, unique, urr};
 use crate::walk::{Group, typed, unsupported};
 
 /// Steering and time sensitive networking, none of which is advertised.
@@ -44,7 +44,7 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
         fars: list(group, IeType::CreateFar, far::create)?,
         qers: list(group, IeType::CreateQer, qer::create)?,
         urrs: list(group, IeType::CreateUrr, urr::create)?,
-        bars: list(group, IeType::CreateBar, |value| far::bar(IeType::CreateBar, value))?,
+        bars: list(group, IeType::CreateBar, bar::create)?,
         inactivity_timer: inactivity_timer(group)?,
         traffic_endpoints: list(group, IeType::CreateTrafficEndpoint, |value| {
             endpoint::create(value, features)
@@ -88,12 +88,12 @@ pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modi
         create_fars: list(group, IeType::CreateFar, far::create)?,
         create_urrs: list(group, IeType::CreateUrr, urr::create)?,
         create_qers: list(group, IeType::CreateQer, qer::create)?,
-        create_bars: list(group, IeType::CreateBar, |value| far::bar(IeType::CreateBar, value))?,
+        create_bars: list(group, IeType::CreateBar, bar::create)?,
         update_pdrs: list(group, IeType::UpdatePdr, |value| pdrs.update(value))?,
         update_fars: list(group, IeType::UpdateFar, far::update)?,
         update_urrs: list(group, IeType::UpdateUrr, urr::update)?,
         update_qers: list(group, IeType::UpdateQer, qer::update)?,
-        update_bars: list(group, IeType::UpdateBar, |value| far::bar(IeType::UpdateBar, value))?,
+        update_bars: list(group, IeType::UpdateBar, bar::update)?,
         create_traffic_endpoints: list(group, IeType::CreateTrafficEndpoint, |value| {
             endpoint::create(value, features)
         })?,

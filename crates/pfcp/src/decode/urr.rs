@@ -9,7 +9,7 @@ use kaido_upf::rules::{
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 
-use super::leaf::{seconds, u8_of, u16_of, u32_of, volume};
+use super::leaf::{change, seconds, u8_of, u16_of, u32_of, volume};
 use crate::walk::{Group, incorrect, octets, too_short, typed, unsupported};
 
 /// What changes what is charged and is not done here. What only adds detail to reports is stepped over.
@@ -25,19 +25,6 @@ const CONDITIONS: [(ReportingTriggers, IeType); 6] = [
     (ReportingTriggers::QUHTI, IeType::QuotaHoldingTime),
     (ReportingTriggers::LIUSA, IeType::LinkedUrrId),
 ];
-
-/// An optional element of an update: of no length it takes the field away.
-fn change<T>(
-    group: &Group<'_>,
-    kind: IeType,
-    read: impl FnOnce(IeType, &[u8]) -> Result<T, Rejection>,
-) -> Result<Change<T>, Rejection> {
-    match group.first(kind) {
-        None => Ok(Change::Keep),
-        Some([]) => Ok(Change::Remove),
-        Some(value) => read(kind, value).map(Change::To),
-    }
-}
 
 pub(super) fn create(value: &[u8]) -> Result<Urr, Rejection> {
     let group = Group::of(IeType::CreateUrr, value)?;

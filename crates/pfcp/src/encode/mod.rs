@@ -1,5 +1,6 @@
 //! From the rule model to messages: elements by `rs-pfcp`, headers and lengths by us.
 
+mod bar;
 mod report;
 mod request;
 mod response;

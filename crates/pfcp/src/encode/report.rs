@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use kaido_upf::rules::{Part, Seid, SessionEvent, UsageReport, Volume};
+use kaido_upf::rules::{DataStatus, DownlinkDataService, Part, Seid, SessionEvent, UsageReport, Volume};
 use rs_pfcp::ie::duration_measurement::DurationMeasurement;
 use rs_pfcp::ie::end_time::EndTime;
 use rs_pfcp::ie::f_teid::Fteid;
@@ -27,10 +27,21 @@ pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32)
                 draft.push(&usage_report(IeType::UsageReportWithinSessionReportRequest, report));
             }
         }
-        SessionEvent::DownlinkData { pdr_id, .. } => {
+        SessionEvent::DownlinkData { pdr_id, service, .. } => {
+            draft.push(&ReportType::DLDR.to_ie());
+            let mut parts = vec![number(IeType::PdrId, pdr_id.0.to_be_bytes())];
+            parts.extend(service_information(service));
+            draft.push(&Ie::new_grouped(IeType::DownlinkDataReport, parts));
+        }
+        SessionEvent::DownlinkDataStatus { pdr_id, status, .. } => {
             draft.push(&ReportType::DLDR.to_ie());
             let pdr = number(IeType::PdrId, pdr_id.0.to_be_bytes());
-            draft.push(&Ie::new_grouped(IeType::DownlinkDataReport, vec![pdr]));
+            let flags = match status {
+                DataStatus::Discarded => 1,
+                DataStatus::Buffered => 2,
+            };
+            let parts = vec![pdr, number(IeType::DataStatus, [flags])];
+            draft.push(&Ie::new_grouped(IeType::DownlinkDataReport, parts));
         }
         SessionEvent::Inactivity { .. } => draft.push(&ReportType::UPIR.to_ie()),
         SessionEvent::ErrorIndication { teid, peer, .. } => {
@@ -61,6 +72,14 @@ pub(crate) fn session_ended(reports: &[UsageReport], last: bool, cp_seid: Seid, 
         draft.push(&number(IeType::PfcpsrReqFlags, [DELETED_BY_UP]));
     }
     draft.bytes()
+}
+
+/// Downlink Data Service Information (8.2.27): flags, then what they speak of. `rs-pfcp` has the flags alone.
+fn service_information(service: &DownlinkDataService) -> Option<Ie> {
+    let (policy, flow) = (service.paging_policy.map(|dscp| dscp & 0x3f), service.qfi.map(|qfi| qfi.0 & 0x3f));
+    let flags = u8::from(policy.is_some()) | u8::from(flow.is_some()) << 1;
+    let value: Vec<u8> = [Some(flags), policy, flow].into_iter().flatten().collect();
+    (flags != 0).then(|| Ie::new(IeType::DownlinkDataServiceInformation, value))
 }
 
 /// A usage report, in the element that the message at hand uses for it.

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    ApplyAction, BitRate, BufferingRule, Establishment, Far, FramedRoute, Gate, Interface, LocalFTeid,
-    Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PredefinedName, Qer,
-    SdfFilter, Seid, TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
+    ApplyAction, BitRate, Establishment, Far, FramedRoute, Gate, Interface, LocalFTeid, Modification,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PredefinedName, Qer, SdfFilter, Seid,
+    TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
 };
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
+use super::bar::{create_bar, update_bar};
 use super::response::{f_teid, ue_ip_address};
 use super::steering;
 use super::urr::{create_urr, update_urr};
@@ -26,7 +27,7 @@ pub(crate) fn establishment(node: &NodeId, request: &Establishment, sequence: u3
     request.fars.iter().for_each(|rule| draft.push(&create_far(rule)));
     request.urrs.iter().for_each(|rule| draft.push(&create_urr(rule)));
     request.qers.iter().for_each(|rule| draft.push(&create_qer(rule)));
-    request.bars.iter().for_each(|rule| draft.push(&bar(IeType::CreateBar, rule)));
+    request.bars.iter().for_each(|rule| draft.push(&create_bar(rule)));
     request.inactivity_timer.iter().for_each(|timer| draft.push(&inactivity_timer(*timer)));
     request.traffic_endpoints.iter().for_each(|rule| draft.push(&create_endpoint(rule)));
     draft.bytes()
@@ -51,12 +52,12 @@ pub(crate) fn modification(to: Seid, request: &Modification, sequence: u32) -> V
     request.create_fars.iter().for_each(|rule| draft.push(&create_far(rule)));
     request.create_urrs.iter().for_each(|rule| draft.push(&create_urr(rule)));
     request.create_qers.iter().for_each(|rule| draft.push(&create_qer(rule)));
-    request.create_bars.iter().for_each(|rule| draft.push(&bar(IeType::CreateBar, rule)));
+    request.create_bars.iter().for_each(|rule| draft.push(&create_bar(rule)));
     request.update_pdrs.iter().for_each(|rule| draft.push(&update_pdr(rule)));
     request.update_fars.iter().for_each(|rule| draft.push(&update_far(rule)));
     request.update_urrs.iter().for_each(|rule| draft.push(&update_urr(rule)));
     request.update_qers.iter().for_each(|rule| draft.push(&update_qer(rule)));
-    request.update_bars.iter().for_each(|rule| draft.push(&bar(IeType::UpdateBar, rule)));
+    request.update_bars.iter().for_each(|rule| draft.push(&update_bar(IeType::UpdateBar, rule)));
     for id in &request.remove_traffic_endpoints {
         draft.push(&short(IeType::RemoveTrafficEndpoint, IeType::TrafficEndpointId, &[id.0]));
     }
@@ -234,7 +235,8 @@ fn apply_action(action: ApplyAction) -> Ie {
         | u8::from(action.buffer) << 2
         | u8::from(action.notify_cp) << 3
         | u8::from(action.duplicate) << 4;
-    number(IeType::ApplyAction, [flags, 0])
+    let more = u8::from(action.report_buffered) << 1 | u8::from(action.report_discarded) << 2;
+    number(IeType::ApplyAction, [flags, more])
 }
 
 fn create_far(rule: &Far) -> Ie {
@@ -287,12 +289,6 @@ pub(super) fn header_creation(tunnel: &OuterHeaderCreation) -> Ie {
 
 pub(super) fn marking(octet: u8) -> Ie {
     number(IeType::TransportLevelMarking, [octet, 0xff])
-}
-
-fn bar(kind: IeType, rule: &BufferingRule) -> Ie {
-    let mut parts = vec![number(IeType::BarId, [rule.id.0])];
-    parts.extend(rule.suggested_packets.map(|count| number(IeType::SuggestedBufferingPacketsCount, [count])));
-    Ie::new_grouped(kind, parts)
 }
 
 fn create_qer(rule: &Qer) -> Ie {

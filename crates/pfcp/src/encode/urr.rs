@@ -58,7 +58,7 @@ fn urr(kind: IeType, rule: &UpdateUrr) -> Ie {
     Ie::new_grouped(kind, parts)
 }
 
-fn change<T>(kind: IeType, field: Change<T>, write: impl FnOnce(T) -> Vec<u8>) -> Option<Ie> {
+pub(super) fn change<T>(kind: IeType, field: Change<T>, write: impl FnOnce(T) -> Vec<u8>) -> Option<Ie> {
     match field {
         Change::Keep => None,
         Change::Remove => Some(Ie::new(kind, Vec::new())),

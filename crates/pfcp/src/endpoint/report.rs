@@ -200,7 +200,7 @@ impl<S: SessionService> Endpoint<S> {
         Ok(())
     }
 
-    /// What an accepted report brings back: a new CP F-SEID, buffered packets to drop.
+    /// What an accepted report brings back: a new CP F-SEID, buffered packets to drop, or to keep longer.
     fn report_accepted(
         &mut self,
         now: Moment,
@@ -210,6 +210,9 @@ impl<S: SessionService> Endpoint<S> {
     ) -> Result<(), Rejection> {
         let cp_fseid = group.first(IeType::Fseid).map(decode::f_seid).transpose()?;
         let drop_buffered = drops_buffered(group)?;
+        let update_bars = group.all(IeType::UpdateBarWithinSessionReportResponse);
+        let update_bars: Vec<_> =
+            update_bars.map(decode::update_bar_in_response).collect::<Result<_, _>>()?;
         let elsewhere = self.reporting_address(seid).is_some_and(|(usual, _)| usual != pending.peer);
         let Some(binding) = self.sessions.get_mut(&seid) else { return Ok(()) };
         if cp_fseid.is_some() {
@@ -218,8 +221,8 @@ impl<S: SessionService> Endpoint<S> {
             // Whoever answered for the session has it (5.22.2).
             binding.set_report_to(Some(pending.peer.ip()));
         }
-        if cp_fseid.is_some() || drop_buffered {
-            let request = Modification { cp_fseid, drop_buffered, ..Modification::default() };
+        if cp_fseid.is_some() || drop_buffered || !update_bars.is_empty() {
+            let request = Modification { cp_fseid, drop_buffered, update_bars, ..Modification::default() };
             if let Err(why) = self.service.modify(seid, &request, now.wall) {
                 tracing::warn!(%seid, %why, "what a report's response asks for was not done");
             }

@@ -25,7 +25,7 @@ fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
             qos: crate::qos::Enforcement::default(),
             destination: Destination::Routed,
             usage: UsageSlots::default(),
-            buffer_suggested: None,
+            buffer: crate::record::BufferBounds::default(),
         },
         on_quota: Box::new([]),
     }

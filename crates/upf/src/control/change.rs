@@ -8,6 +8,7 @@ use kaido_table::TableError;
 use super::compile::{Slots, all_keys, compile, far_ends, tunnel_ends};
 use super::inactivity::Inactivity;
 use super::meter::Meter;
+use super::paging::Paging;
 use super::pool::Lease;
 use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
@@ -61,7 +62,8 @@ impl Upf {
         let seid = Seid((self.issue() | 1 << 63) & !0xffff_ffff | u64::from(index.0));
         self.far_ends.change(index, &BTreeSet::new(), &far_ends(&rules, &self.node.settings));
         let inactivity = inactivity_timer.and_then(|timer| Inactivity::new(timer, 0, millis(now)));
-        let kept = Kept { cp_fseid, rules, meters, leases, activity, inactivity };
+        let paging = Paging::default();
+        let kept = Kept { cp_fseid, rules, meters, leases, activity, paging, inactivity };
         self.rest(&Session { seid, index, kept });
         Ok(seid)
     }
@@ -136,6 +138,7 @@ impl Upf {
         if let Some(fseid) = request.cp_fseid {
             session.kept.cp_fseid = fseid;
         }
+        session.kept.paging.change(&session.kept.rules, request.drop_buffered);
         self.rest(&session);
         self.node.buffer_changed(BufferChange { session: index, discard: request.drop_buffered });
         Ok(reports)

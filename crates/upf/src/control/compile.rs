@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
@@ -10,8 +11,8 @@ use crate::apps::AppNumber;
 use crate::node::{Node, NodeSettings};
 use crate::qos::Enforcement;
 use crate::record::{
-    Action, Destination, Direction, EndpointId, FilteredRule, InstanceId, QuotaAction, Record, SessionFacts,
-    SessionIndex, SessionKey, TunnelShape, UeAddresses, UsageSlots,
+    Action, BufferBounds, Destination, Direction, EndpointId, FilteredRule, InstanceId, QuotaAction, Record,
+    SessionFacts, SessionIndex, SessionKey, TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
     ApplicationId, BitRate, Cause, ChooseOr, Far, Interface, LocalFTeid, NetworkInstance,
@@ -27,6 +28,9 @@ mod ie {
     pub(super) const OUTER_HEADER_REMOVAL: u16 = 95;
     pub(super) const FORWARDING_PARAMETERS: u16 = 4;
 }
+
+/// Longest time for which a control plane may have packets buffered: the memory is all sessions'.
+const BUFFER_TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// The counters of a session.
 #[derive(Clone, Debug, Default)]
@@ -328,7 +332,7 @@ fn action(
         gate_open: qers.iter().all(|qer| if uplink { qer.gate.uplink } else { qer.gate.downlink }),
         destination: destination(node, pdr, far, &qers)?,
         usage,
-        buffer_suggested: buffer_suggested(rules, far)?,
+        buffer: buffer_bounds(rules, far)?,
     })
 }
 
@@ -358,13 +362,17 @@ fn enforcement(rules: &RuleSet, pdr: &Pdr, qers: &[&Qer]) -> Result<Enforcement,
     Ok(asked)
 }
 
-fn buffer_suggested(rules: &RuleSet, far: &Far) -> Result<Option<u8>, Rejection> {
-    let Some(id) = far.bar_id else { return Ok(None) };
+fn buffer_bounds(rules: &RuleSet, far: &Far) -> Result<BufferBounds, Rejection> {
+    let Some(id) = far.bar_id else { return Ok(BufferBounds::default()) };
     let bar = rules.bars.get(&id).ok_or_else(|| {
         let detail = format!("FAR {} names BAR {id}, which is not there", far.id);
         Rejection::new(Cause::RuleCreationOrModificationFailure, detail).rule(RuleId::Far(far.id))
     })?;
-    Ok(bar.suggested_packets)
+    let time_ms = bar.duration.map(|time| u32::try_from(time.min(BUFFER_TIME_MAX).as_millis()));
+    Ok(BufferBounds {
+        packets: bar.extended_packets.or(bar.suggested_packets.map(u16::from)),
+        time_ms: time_ms.and_then(Result::ok),
+    })
 }
 
 fn destination(node: &Node, pdr: &Pdr, far: &Far, qers: &[&Qer]) -> Result<Destination, Rejection> {

@@ -26,10 +26,15 @@ impl Upf {
                 self.settle(&mut session, |_, meter| meter.slot == slot, now, out);
                 self.rest(&session);
             }
-            WorkerEvent::Buffered { session, pdr } => {
-                if let Some(session) = self.sessions.get(session) {
-                    out.push(SessionEvent::DownlinkData { seid: session.seid, pdr_id: pdr });
-                }
+            WorkerEvent::Buffered { session, pdr, dscp } => {
+                let Some(mut session) = self.sessions.get(session) else { return };
+                self.buffered(&mut session, (pdr, dscp), now, out);
+                self.rest(&session);
+            }
+            WorkerEvent::Discarded { session, pdr } => {
+                let Some(mut session) = self.sessions.get(session) else { return };
+                self.discarded(&mut session, pdr, out);
+                self.rest(&session);
             }
             WorkerEvent::EchoResponse { peer, sequence, restarted } => {
                 self.far_ends.paths.answered(peer, sequence, restarted);

@@ -12,6 +12,7 @@ mod far_ends;
 mod inactivity;
 mod kernel;
 mod meter;
+mod paging;
 mod paths;
 mod pool;
 mod predefined;

@@ -93,8 +93,7 @@ impl RuleSet {
         request.update_urrs.iter().try_for_each(|update| self.update_urr(update))?;
         for update in &request.update_bars {
             let bar = self.bars.get_mut(&update.id);
-            bar.ok_or_else(|| failure(RuleId::Bar(update.id), "is not there"))?.suggested_packets =
-                update.suggested_packets;
+            update.apply(bar.ok_or_else(|| failure(RuleId::Bar(update.id), "is not there"))?);
         }
         let mut ended = Vec::new();
         for update in &request.update_fars {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::inactivity::Inactivity;
 use super::meter::Meter;
+use super::paging::Paging;
 use super::pool::Lease;
 use super::ruleset::RuleSet;
 use crate::record::{SessionIndex, UeAddresses};
@@ -32,6 +33,8 @@ pub(crate) struct Kept {
     pub(crate) leases: Vec<Lease>,
     /// Counts what no URR does, where the session is watched for inactivity.
     pub(crate) activity: Option<UsageSlot>,
+    /// What the control plane was told of buffered packets.
+    pub(crate) paging: Paging,
     /// Watches the session for inactivity.
     pub(crate) inactivity: Option<Inactivity>,
 }
@@ -46,7 +49,8 @@ impl Session {
     pub(crate) fn deadline(&self) -> Option<u64> {
         let rules = &self.kept.rules.urrs;
         let meters = self.kept.meters.iter().filter_map(|(id, meter)| meter.deadline(rules.get(id)?));
-        meters.chain(self.kept.inactivity.and_then(|watch| watch.deadline())).min()
+        let others = [self.kept.inactivity.and_then(|watch| watch.deadline()), self.kept.paging.deadline()];
+        meters.chain(others.into_iter().flatten()).min()
     }
 
     /// Adds the reports of rules that are linked to those which have reported (LIUSA, TS 29.244 5.2.2.4). What is

@@ -113,6 +113,7 @@ mod tests {
 
     use super::*;
     use crate::control::inactivity::Inactivity;
+    use crate::control::paging::Paging;
     use crate::rules::{
         ApplicationId, ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters,
         FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation,
@@ -128,6 +129,7 @@ mod tests {
             meters: BTreeMap::new(),
             leases: vec![super::super::pool::Lease::Ipv4(0, 7)],
             activity: Some(UsageSlot(9)),
+            paging: Paging::default(),
             inactivity: Inactivity::new(Duration::from_secs(60), 5, 1_700_000_000_000),
         };
         let pdr = Pdr {

@@ -81,7 +81,7 @@ impl Rule {
             qos: self.qos,
             destination: self.destination,
             usage: self.usage,
-            buffer_suggested: None,
+            buffer: crate::record::BufferBounds::default(),
         };
         FilteredRule {
             qfis: self.qfis,

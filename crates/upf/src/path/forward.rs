@@ -1,7 +1,7 @@
 //! Middle stage: which rule a packet matches, and what becomes of it.
 
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
 use kaido_table::Guard;
@@ -191,7 +191,7 @@ impl Worker {
             return None;
         }
         if action.apply.buffer {
-            self.buffer(record, action, arrival, frame, buffered_since, out);
+            self.buffer(record, action, arrival, packet, frame, buffered_since, out);
             return None;
         }
         if !self.is_within_rates(record, action) {
@@ -242,30 +242,47 @@ impl Worker {
     }
 
     #[cold]
+    #[allow(clippy::too_many_arguments)] // As `apply`, and the action.
     fn buffer(
         &mut self,
         record: &Record,
         action: &Action,
         arrival: Arrival,
+        packet: &Packet,
         frame: Frame,
         since: Option<Instant>,
         out: &mut Output<'_>,
     ) {
+        let arrived = since.unwrap_or(out.now());
+        let time = action.buffer.time_ms.map(|time| Duration::from_millis(time.into()));
+        let session = record.session();
+        let told = action.apply.notify_cp || action.apply.report_buffered;
+        let news = WorkerEvent::Buffered { session, pdr: action.pdr, dscp: packet.tos >> 2 };
         let waiting = Buffered {
             frame,
             from: arrival.port,
             key: arrival.key,
             qfi: arrival.qfi,
-            since: since.unwrap_or(out.now()),
+            since: arrived,
+            until: arrived + time.unwrap_or(self.node.settings.buffer_time_max),
+            tell: told.then_some(news),
+            tell_discard: action.apply.report_discarded.then_some(action.pdr),
         };
-        match self.buffers.push(record.session(), action.buffer_suggested, waiting) {
+        match self.buffers.push(session, action.buffer.packets, waiting) {
             Ok(first) => {
                 // A packet that was put back was told of when it came.
-                if first && since.is_none() && action.apply.notify_cp {
-                    self.tell(WorkerEvent::Buffered { session: record.session(), pdr: action.pdr });
+                if first && since.is_none() && told {
+                    self.tell(news);
                 }
             }
-            Err(refused) => out.drop(refused.from, refused.frame, DropReason::BufferFull),
+            Err(refused) => {
+                if let Some(pdr) = refused.tell_discard
+                    && self.buffers.first_discard(session)
+                {
+                    self.tell(WorkerEvent::Discarded { session, pdr });
+                }
+                out.drop(refused.from, refused.frame, DropReason::BufferFull);
+            }
         }
     }
 

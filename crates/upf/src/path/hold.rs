@@ -2,11 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kaido_engine::{Frame, PortId};
 
+use crate::node::{Node, WorkerEvent};
 use crate::record::{SessionIndex, SessionKey};
+use crate::rules::PdrId;
 
 /// Packets of one worker that wait for next hops.
 const PENDING_MAX: usize = 256;
@@ -77,20 +80,34 @@ pub(super) struct Buffered {
     pub(super) key: SessionKey,
     pub(super) qfi: Option<u8>,
     pub(super) since: Instant,
+    /// When it has waited too long.
+    pub(super) until: Instant,
+    /// What the control plane is told of it while it waits.
+    pub(super) tell: Option<WorkerEvent>,
+    /// The rule it matched, to be told of if it is dropped (DDPN).
+    pub(super) tell_discard: Option<PdrId>,
 }
 
-/// Buffered packets by session, each in the order of arrival.
+/// The packets of one session, in the order of arrival.
+#[derive(Debug, Default)]
+struct Queue {
+    packets: VecDeque<Buffered>,
+    bytes: usize,
+    /// The control plane was told that packets are dropped.
+    discard_told: bool,
+}
+
+/// Buffered packets by session.
 #[derive(Debug)]
 pub(super) struct Buffers {
-    sessions: HashMap<SessionIndex, VecDeque<Buffered>>,
+    node: Arc<Node>,
+    sessions: HashMap<SessionIndex, Queue>,
     packets: usize,
-    per_session: usize,
-    max: usize,
 }
 
 impl Buffers {
-    pub(super) fn new(per_session: usize, max: usize) -> Self {
-        Self { sessions: HashMap::new(), packets: 0, per_session, max }
+    pub(super) fn new(node: Arc<Node>) -> Self {
+        Self { node, sessions: HashMap::new(), packets: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -107,44 +124,78 @@ impl Buffers {
         self.sessions.keys().copied().collect()
     }
 
-    /// Keeps a packet, of a session for which `suggested` are worth keeping; `Ok(true)` for its first.
-    /// Returns it when there is no room.
+    /// Keeps a packet, of a session for which `suggested` are worth keeping; `Ok(true)` for its first. Returns it when
+    /// the session, the worker or the node has no room.
     pub(super) fn push(
         &mut self,
         session: SessionIndex,
-        suggested: Option<u8>,
+        suggested: Option<u16>,
         packet: Buffered,
     ) -> Result<bool, Buffered> {
-        if self.packets >= self.max {
+        let settings = &self.node.settings;
+        let len = packet.frame.packet_len();
+        let (waiting, bytes) =
+            self.sessions.get(&session).map_or((0, 0), |queue| (queue.packets.len(), queue.bytes));
+        let wanted = suggested.map_or(usize::MAX, usize::from).min(settings.buffer_packets_per_session);
+        let full = self.packets >= settings.buffer_packets_max
+            || waiting >= wanted
+            || bytes + len > settings.buffer_bytes_per_session;
+        if full || !self.node.buffered.take(len as u64) {
             return Err(packet);
         }
         let queue = self.sessions.entry(session).or_default();
-        let wanted = suggested.map_or(self.per_session, usize::from);
-        if queue.len() >= wanted.min(self.per_session) {
-            return Err(packet);
-        }
-        queue.push_back(packet);
+        queue.packets.push_back(packet);
+        queue.bytes += len;
         self.packets += 1;
-        Ok(queue.len() == 1)
+        Ok(waiting == 0)
+    }
+
+    /// What is told of the first packet of a session that waits.
+    pub(super) fn news(&self, session: SessionIndex) -> Option<WorkerEvent> {
+        self.sessions.get(&session)?.packets.front()?.tell
+    }
+
+    /// Whether this is the first packet of a session that is dropped while others wait.
+    pub(super) fn first_discard(&mut self, session: SessionIndex) -> bool {
+        match self.sessions.get_mut(&session) {
+            Some(queue) => !std::mem::replace(&mut queue.discard_told, true),
+            None => true,
+        }
     }
 
     /// Takes all packets of a session, oldest first.
     pub(super) fn take(&mut self, session: SessionIndex) -> VecDeque<Buffered> {
-        let queue = self.sessions.remove(&session).unwrap_or_default();
-        self.packets -= queue.len();
-        queue
+        let Queue { packets, bytes, .. } = self.sessions.remove(&session).unwrap_or_default();
+        self.packets -= packets.len();
+        self.node.buffered.give(bytes as u64);
+        packets
     }
 
-    /// Takes the packets that came in before `limit`.
-    pub(super) fn take_older(&mut self, limit: Instant) -> Vec<Buffered> {
-        let mut older = Vec::new();
-        self.sessions.retain(|_, queue| {
-            while queue.front().is_some_and(|packet| packet.since < limit) {
-                older.extend(queue.pop_front());
+    /// Takes the packets that have waited too long by `now`.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<(SessionIndex, Buffered)> {
+        let mut due = Vec::new();
+        let mut bytes = 0;
+        self.sessions.retain(|&session, queue| {
+            while queue.packets.front().is_some_and(|packet| packet.until <= now)
+                && let Some(packet) = queue.packets.pop_front()
+            {
+                let len = packet.frame.packet_len();
+                queue.bytes -= len;
+                bytes += len;
+                due.push((session, packet));
             }
-            !queue.is_empty()
+            !queue.packets.is_empty()
         });
-        self.packets -= older.len();
-        older
+        self.packets -= due.len();
+        self.node.buffered.give(bytes as u64);
+        due
+    }
+}
+
+impl Drop for Buffers {
+    /// The room of a worker that ends is the others'.
+    fn drop(&mut self) {
+        let bytes: usize = self.sessions.values().map(|queue| queue.bytes).sum();
+        self.node.buffered.give(bytes as u64);
     }
 }

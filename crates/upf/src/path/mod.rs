@@ -112,7 +112,7 @@ impl Path {
         let settings = &node.settings;
         let limit = || RateLimit::new(settings.answers_per_second);
         let worker = Worker {
-            buffers: Buffers::new(settings.buffer_packets_per_session, settings.buffer_packets_max),
+            buffers: Buffers::new(node.clone()),
             pending: PendingQueue::default(),
             pending_tried: 0,
             buffer_changes: node.buffer_changes(),
@@ -437,10 +437,13 @@ impl Worker {
                 break;
             }
         }
-        if let Some(limit) = out.now().checked_sub(self.node.settings.buffer_time_max) {
-            for packet in self.buffers.take_older(limit) {
-                out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
+        for (session, packet) in self.buffers.take_due(out.now()) {
+            if let Some(pdr) = packet.tell_discard
+                && self.buffers.first_discard(session)
+            {
+                self.tell(WorkerEvent::Discarded { session, pdr });
             }
+            out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
         }
         self.sweep_fragments(out);
         if !self.pending.is_empty() {
@@ -466,6 +469,10 @@ impl Worker {
                 }
             } else if self.buffers.holds(session) {
                 self.release(guard, session, out);
+                // What still waits may be so by rules that know nothing of it.
+                if let Some(news) = self.buffers.news(session) {
+                    self.tell(news);
+                }
             }
         }
     }
@@ -475,7 +482,7 @@ impl Worker {
         let node = self.node.clone();
         let of_packet_at_hand = std::mem::take(&mut self.stored);
         for waiting in self.buffers.take(session) {
-            let hold::Buffered { frame, from, key, qfi, since } = waiting;
+            let hold::Buffered { frame, from, key, qfi, since, .. } = waiting;
             let record = node.table.get(guard, &key).filter(|record| record.session() == session);
             let (Some(record), Ok(packet)) = (record, Packet::read(frame.data(), frame.packet_len())) else {
                 out.drop(from, frame, DropReason::BufferDiscarded);

@@ -1,10 +1,11 @@
 //! Forwarding and Buffering Action Rules (TS 29.244 7.5.2.3, 7.5.4.3, 7.5.2.6).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BarId, FarId, NetworkInstance, Steering, Teid};
+use super::{BarId, Change, FarId, NetworkInstance, Steering, Teid};
 
 /// Source and Destination Interface values (TS 29.244 8.2.2, 8.2.24).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,6 +36,10 @@ pub struct ApplyAction {
     pub notify_cp: bool,
     /// DUPL: copies go where the duplicating parameters say.
     pub duplicate: bool,
+    /// BDPN: report that downlink packets are buffered (Downlink Data Delivery Status).
+    pub report_buffered: bool,
+    /// DDPN: report that packets which should be buffered are dropped.
+    pub report_discarded: bool,
 }
 
 /// Outer Header Creation (TS 29.244 8.2.56) of the GTP-U kinds.
@@ -106,11 +111,42 @@ pub struct UpdateFar {
     pub bar_id: Option<BarId>,
 }
 
-/// Create BAR / Update BAR (TS 29.244 7.5.2.6, 7.5.4.11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A Buffering Action Rule, whole (Create BAR, TS 29.244 7.5.2.6), with what a Session Report Response adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferingRule {
     /// Its name within the session.
     pub id: BarId,
     /// Suggested Buffering Packets Count (8.2.104): how many downlink packets are worth keeping.
     pub suggested_packets: Option<u8>,
+    /// Downlink Data Notification Delay (8.2.28): how long to wait with the report.
+    pub notification_delay: Option<Duration>,
+    /// DL Buffering Duration (8.2.29): how long to keep packets of a UE that sleeps longer.
+    pub duration: Option<Duration>,
+    /// DL Buffering Suggested Packet Count (8.2.30): how many meanwhile.
+    pub extended_packets: Option<u16>,
+}
+
+/// Update BAR (TS 29.244 7.5.4.11, 7.5.9.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpdateBar {
+    /// The BAR to change.
+    pub id: BarId,
+    /// Suggested Buffering Packets Count.
+    pub suggested_packets: Change<u8>,
+    /// Downlink Data Notification Delay.
+    pub notification_delay: Change<Duration>,
+    /// DL Buffering Duration.
+    pub duration: Change<Duration>,
+    /// DL Buffering Suggested Packet Count.
+    pub extended_packets: Change<u16>,
+}
+
+impl UpdateBar {
+    /// Changes a rule.
+    pub fn apply(&self, bar: &mut BufferingRule) {
+        self.suggested_packets.apply(&mut bar.suggested_packets);
+        self.notification_delay.apply(&mut bar.notification_delay);
+        self.duration.apply(&mut bar.duration);
+        self.extended_packets.apply(&mut bar.extended_packets);
+    }
 }

@@ -24,8 +24,8 @@ mod usage_report;
 pub use change::Change;
 pub use endpoint::{CreatedTrafficEndpoint, TrafficEndpoint, TrafficEndpointId, UpdateTrafficEndpoint};
 pub use far::{
-    ApplyAction, BufferingRule, Far, ForwardingParameters, Interface, OuterHeaderCreation, UpdateFar,
-    UpdateForwardingParameters,
+    ApplyAction, BufferingRule, Far, ForwardingParameters, Interface, OuterHeaderCreation, UpdateBar,
+    UpdateFar, UpdateForwardingParameters,
 };
 pub use flow_description::SdfError;
 pub use framed::FramedRoute;
@@ -38,8 +38,8 @@ pub use pfd::{ApplicationId, DomainPattern, DomainSource, Pfd, PfdManagement, Ur
 pub use predefined::{PredefinedName, PredefinedRule};
 pub use qer::{BitRate, Gate, PagingPolicyIndicator, Qer, QerCorrelationId, UpdateQer};
 pub use request::{
-    Cause, CreatedPdr, Deleted, Established, Establishment, FSeid, Modification, Modified, Rejection,
-    SessionEvent, SessionService,
+    Cause, CreatedPdr, DataStatus, Deleted, DownlinkDataService, Established, Establishment, FSeid,
+    Modification, Modified, Rejection, SessionEvent, SessionService,
 };
 pub use sdf::{AddressMatch, FlowEnd, SdfFilter};
 pub use steering::{Duplicate, PlainHeaderCreation, Steering};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BarId, BufferingRule, CreatedTrafficEndpoint, FTeid, Far, FarId, PathEvent, Pdr, PdrId, PfdManagement,
-    Qer, QerId, RuleId, Seid, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdateFar, UpdatePdr,
-    UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, UsageReport,
+    Qer, QerId, Qfi, RuleId, Seid, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdateBar,
+    UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, UsageReport,
 };
 
 /// F-SEID (TS 29.244 8.2.37).
@@ -205,7 +205,7 @@ pub struct Modification {
     /// QERs to change.
     pub update_qers: Vec<UpdateQer>,
     /// BARs to change.
-    pub update_bars: Vec<BufferingRule>,
+    pub update_bars: Vec<UpdateBar>,
     /// Traffic endpoints to change.
     pub update_traffic_endpoints: Vec<UpdateTrafficEndpoint>,
     /// URRs to report at once (Query URR).
@@ -238,6 +238,24 @@ pub struct Deleted {
     pub usage_reports: Vec<UsageReport>,
 }
 
+/// Downlink Data Service Information (TS 29.244 8.2.27).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DownlinkDataService {
+    /// Paging Policy Indication: the DSCP of the packet, where it is not zero.
+    pub paging_policy: Option<u8>,
+    /// The QoS flow of the packet.
+    pub qfi: Option<Qfi>,
+}
+
+/// Data Status (TS 29.244 8.2.187).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataStatus {
+    /// BUFF.
+    Buffered,
+    /// DROP.
+    Discarded,
+}
+
 /// What the user plane reports unasked (PFCP Session Report Request, TS 29.244 7.5.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
@@ -254,6 +272,17 @@ pub enum SessionEvent {
         seid: Seid,
         /// The PDR it matched.
         pdr_id: PdrId,
+        /// What it was marked with.
+        service: DownlinkDataService,
+    },
+    /// DLDR with a Data Status: packets are buffered, or dropped (Downlink Data Delivery Status, 5.2.4).
+    DownlinkDataStatus {
+        /// Our end of the session.
+        seid: Seid,
+        /// The PDR they matched.
+        pdr_id: PdrId,
+        /// What became of them.
+        status: DataStatus,
     },
     /// UPIR: no packet for as long as the User Plane Inactivity Timer says.
     Inactivity {
@@ -277,6 +306,7 @@ impl SessionEvent {
         match self {
             Self::Usage { seid, .. }
             | Self::DownlinkData { seid, .. }
+            | Self::DownlinkDataStatus { seid, .. }
             | Self::Inactivity { seid }
             | Self::ErrorIndication { seid, .. } => *seid,
         }

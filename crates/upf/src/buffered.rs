@@ -1,0 +1,60 @@
+//! The memory of all buffered packets, of all workers together.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that buffered packets have taken, and how many they may.
+#[derive(Debug)]
+pub struct BufferedBytes {
+    taken: AtomicU64,
+    max: u64,
+}
+
+impl BufferedBytes {
+    /// Room for `max` bytes.
+    pub fn new(max: u64) -> Self {
+        Self { taken: AtomicU64::new(0), max }
+    }
+
+    /// Takes room for a packet of `len` bytes, if there is.
+    #[must_use]
+    pub fn take(&self, len: u64) -> bool {
+        // Relaxed: the number stands for itself; nothing is read by it.
+        let more = |taken: u64| taken.checked_add(len).filter(|&sum| sum <= self.max);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Gives room back.
+    pub fn give(&self, len: u64) {
+        self.taken.fetch_sub(len, Ordering::Relaxed);
+    }
+
+    /// Bytes taken now.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_taken_than_there_is() {
+        let bytes = BufferedBytes::new(1000);
+        assert!(bytes.take(600) && !bytes.take(401) && bytes.take(400) && !bytes.take(1));
+        bytes.give(600);
+        assert_eq!(bytes.taken(), 400);
+        assert!(!bytes.take(u64::MAX));
+    }
+
+    #[test]
+    fn workers_together_stay_within_the_bound() {
+        let bytes = BufferedBytes::new(1000);
+        let taken: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| (0..1000).filter(|_| bytes.take(3)).count())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(taken, 333);
+    }
+}
