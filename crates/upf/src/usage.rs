@@ -332,6 +332,29 @@ mod tests {
         assert!(!counters.is_exhausted(slot) && !counters.count(slot, Direction::Uplink, 9999, true));
     }
 
+    /// Workers that count in one counter pass a packet more each, at most, than one worker would.
+    #[test]
+    fn a_quota_is_overshot_by_a_packet_of_each_worker_at_most() {
+        const WORKERS: u64 = 4;
+        let counters = UsageCounters::new(1).unwrap();
+        counters.keep_quotas().unwrap();
+        let slot = UsageSlot(0);
+        let quotas = [UNLIMITED, UNLIMITED, 1_000_000];
+        let limits = Limits { thresholds: [UNLIMITED, UNLIMITED, 500_000], quotas, exhausted: false };
+        counters.set_limits(slot, &limits);
+        let told: u64 = std::thread::scope(|scope| {
+            let worker = || {
+                let packets = (0..20_000).take_while(|_| !counters.is_exhausted(slot));
+                packets.map(|_| u64::from(counters.count(slot, Direction::Uplink, 100, true))).sum::<u64>()
+            };
+            let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
+            workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+        });
+        let passed = counters.read(slot).uplink_bytes;
+        assert!((1_000_000..1_000_000 + WORKERS * 100).contains(&passed), "{passed}");
+        assert!((1..=2).contains(&told), "threshold and quota, each told once or both at once");
+    }
+
     #[test]
     fn one_packet_may_cross_threshold_and_quota() {
         let counters = UsageCounters::new(1).unwrap();

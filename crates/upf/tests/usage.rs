@@ -395,6 +395,31 @@ fn usage_before_and_after_the_monitoring_time_is_told_apart() {
     assert_eq!(bench.end().iter().map(octets).sum::<u64>(), 0);
 }
 
+/// Conformance: TS 29.244 8.2.86 | A subsequent quota holds from the Monitoring Time on
+#[test]
+fn a_subsequent_quota_stops_traffic_that_had_none_before() {
+    let rule = Urr {
+        monitoring_times: vec![MonitoringTime {
+            at: SystemTime::UNIX_EPOCH + seconds(1_800_000_010),
+            volume_threshold: None,
+            time_threshold: None,
+            event_threshold: None,
+            volume_quota: Some(total(300)),
+            time_quota: None,
+            event_quota: None,
+        }],
+        ..urr(VOLUME, &[ReportingTriggers::VOLQU])
+    };
+    for request in both_ways(&rule) {
+        let mut bench = Bench::with(&request);
+        assert_eq!(bench.up(20), 20);
+        assert!(bench.wait(10).is_empty());
+        assert_eq!(bench.up(20), 3);
+        let parts: Vec<_> = bench.due().iter().map(|report| (report.part, octets(report))).collect();
+        assert_eq!(parts, [(Some(Part::Before), 2000), (Some(Part::After), 300)]);
+    }
+}
+
 /// Conformance: TS 29.244 5.2.2.4 | Linked usage is reported together
 #[test]
 fn linked_rules_report_together() {

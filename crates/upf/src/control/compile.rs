@@ -264,7 +264,7 @@ fn filtered_rule(
 /// What is done when a quota of a rule's URRs is used up, where a FAR says that.
 fn on_quota(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Box<[QuotaAction]>, Rejection> {
     let urrs = pdr.urr_ids.iter().filter_map(|id| rules.urrs.get(id));
-    let with_far = urrs.filter(|urr| urr.has_quota()).filter_map(|urr| Some((urr, urr.quota_far?)));
+    let with_far = urrs.filter(|urr| urr.may_stop()).filter_map(|urr| Some((urr, urr.quota_far?)));
     with_far
         .map(|(urr, far)| {
             let absent = || {
@@ -311,7 +311,7 @@ fn action(
         let urr = urr.ok_or_else(|| reject(pdr, &format!("names URR {id}, which is not there")))?;
         let counted = !urr.information.inactive && Some(*id) != uncounted;
         if let Some(&slot) = slots.urrs.get(id).filter(|_| counted)
-            && !usage.push(slot, urr.information.before_qos, urr.has_quota())
+            && !usage.push(slot, urr.information.before_qos, urr.may_stop())
         {
             return Err(Rejection::new(
                 Cause::NoResourcesAvailable,

@@ -221,7 +221,7 @@ impl Upf {
         existing: &BTreeMap<UrrId, UsageSlot>,
         now: SystemTime,
     ) -> Result<BTreeMap<UrrId, Meter>, Rejection> {
-        if rules.urrs.values().any(Urr::has_quota) {
+        if rules.urrs.values().any(Urr::may_stop) {
             let kept = self.node.usage.keep_quotas();
             kept.map_err(|error| Rejection::new(Cause::NoResourcesAvailable, error.to_string()))?;
         }

@@ -256,6 +256,14 @@ impl Urr {
     pub fn has_quota(&self) -> bool {
         self.volume_quota.is_some() || self.time_quota.is_some() || self.event_quota.is_some()
     }
+
+    /// Whether it does, or will from a monitoring time on.
+    pub fn may_stop(&self) -> bool {
+        let quota = |time: &MonitoringTime| {
+            time.volume_quota.is_some() || time.time_quota.is_some() || time.event_quota.is_some()
+        };
+        self.has_quota() || self.monitoring_times.iter().any(quota)
+    }
 }
 
 /// Update URR (TS 29.244 7.5.4.4).
