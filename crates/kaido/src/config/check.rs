@@ -79,6 +79,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
     pfcp(config, &mut findings);
     pools(config, &mut findings);
     super::lan::check(config, &mut findings);
+    super::predefined::check(config, &mut findings);
     if tracing_subscriber::EnvFilter::try_new(config.log.level.get_ref()).is_err() {
         findings.add(
             config.log.level.span(),
@@ -88,6 +89,12 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
         );
     }
     findings.0
+}
+
+/// The fields at fault.
+#[cfg(test)]
+pub(super) fn fields(config: &Config) -> Vec<String> {
+    check(config).into_iter().map(|fault| fault.field).collect()
 }
 
 fn reassembly(config: &Config, findings: &mut Findings) {

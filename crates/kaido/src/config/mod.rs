@@ -6,6 +6,7 @@
 mod check;
 mod fault;
 mod lan;
+mod predefined;
 mod qos;
 mod reference;
 
@@ -18,6 +19,7 @@ use kaido_upf::fragment::{Limits, Oversize};
 use serde::Deserialize;
 use toml::Spanned;
 
+use self::predefined::PredefinedRuleConfig;
 use self::qos::QosConfig;
 
 pub(crate) use fault::ConfigFault;
@@ -54,6 +56,9 @@ pub(crate) struct Config {
     /// Ways out that control planes name.
     #[serde(default, rename = "forwarding_policy")]
     pub(crate) forwarding_policies: Vec<Spanned<ForwardingPolicyConfig>>,
+    /// Rules that control planes switch on by name.
+    #[serde(default, rename = "predefined_rule")]
+    pub(crate) predefined_rules: Vec<Spanned<PredefinedRuleConfig>>,
     /// Downlink buffering.
     #[serde(default)]
     pub(crate) buffer: BufferConfig,

@@ -371,6 +371,36 @@ const FIELDS: &[Field] = &[
         "none",
         "Packets leave by that network instance. Either this or `next_hop` is given.",
     ),
+    ("[predefined_rule]", "name", "text", "required", "The name that control planes switch the rule on by."),
+    (
+        "[predefined_rule]",
+        "bases",
+        "list of text",
+        "empty",
+        "Rule bases that it belongs to, which switch on all their rules.",
+    ),
+    (
+        "[predefined_rule]",
+        "precedence",
+        "number",
+        "required",
+        "Lower values are matched first, among all rules of a session.",
+    ),
+    (
+        "[predefined_rule]",
+        "flows",
+        "list of flow descriptions",
+        "empty",
+        "Such as `permit out 17 from any 53 to assigned`; any of them matches, none at all matches everything.",
+    ),
+    (
+        "[predefined_rule]",
+        "application",
+        "text",
+        "none",
+        "Application ID, as PFD management names it, that packets belong to.",
+    ),
+    ("[predefined_rule]", "drop", "true or false", "false", "Drop what matches, whatever the FAR says."),
     ("buffer", "packets_per_session", "number", "64", "Most downlink packets kept for one idle UE."),
     (
         "buffer",
@@ -418,8 +448,8 @@ pub(crate) fn reference() -> String {
         "# Configuration reference\n\n\
          Written by `kaido reference` from the code; do not edit.\n\n\
          One TOML file, given with `kaido run -c FILE`. `kaido check -c FILE` reads it without starting\n\
-         anything. `[[port]]`, `[[ue_pool]]`, `[[network_instance]]` and\n\
-         `[[forwarding_policy]]` are lists of tables; the rest are single tables.\n",
+         anything. `[[port]]`, `[[ue_pool]]`, `[[network_instance]]`,\n\
+         `[[forwarding_policy]]` and `[[predefined_rule]]` are lists of tables; the rest are single tables.\n",
     );
     let mut section = "";
     for (found, name, kind, default, meaning) in FIELDS {
@@ -469,6 +499,7 @@ mod tests {
             "dpdk",
             "pfcp",
             "[ue_pool]",
+            "[predefined_rule]",
             "reassembly",
             "buffer",
             "qos",

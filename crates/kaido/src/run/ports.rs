@@ -190,6 +190,7 @@ impl Opened {
             control: listening.map(|listen| listen.0.ip()).filter(|addr| !addr.is_unspecified()).collect(),
             lans,
             forwarding_policies,
+            predefined: config.predefined(),
             instances,
             ports,
             outer_source_port: match config.gtpu.source_port {
