@@ -3,17 +3,19 @@
 
 mod rig;
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr, Establishment,
-    FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix,
-    LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
-    OuterHeaderCreation, OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId, PredefinedName, Qer,
-    QerCorrelationId, QerId, Qfi, ReportingTriggers, SdfFilter, Seid, Teid, TimeQuotaMechanism,
-    TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
-    UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
+    AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr, Duplicate,
+    Establishment, FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface,
+    Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId,
+    PlainHeaderCreation, PredefinedName, Qer, QerCorrelationId, QerId, Qfi, ReportingTriggers, SdfFilter,
+    Seid, Steering, Teid, TimeQuotaMechanism, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole,
+    UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr,
+    UrrId, VolumeThreshold,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -183,15 +185,30 @@ fn action() -> impl Strategy<Value = ApplyAction> {
     ])
 }
 
+fn steering() -> impl Strategy<Value = Steering> {
+    let peer = prop_oneof![
+        (1u32..0xdfff_ffff).prop_map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))),
+        v6().prop_map(IpAddr::V6)
+    ];
+    let peer = peer.prop_filter("a host", |peer| !peer.is_unspecified() && !peer.is_multicast());
+    let header = (peer, of(1u16..)).prop_map(|(peer, port)| PlainHeaderCreation { peer, port });
+    let text = || of("[a-z]{1,20}").prop_map(|text| text.map(Arc::from));
+    let copy = (tunnel(), of(any::<u8>()))
+        .prop_map(|(tunnel, transport_level_marking)| Duplicate { tunnel, transport_level_marking });
+    (of(header), text(), text(), proptest::collection::vec(copy, 0..3))
+        .prop_map(|(header, redirect, policy, duplicates)| Steering { header, redirect, policy, duplicates })
+}
+
 fn forwarding() -> impl Strategy<Value = ForwardingParameters> {
-    (interface(), of(name()), of(tunnel()), of(any::<u8>())).prop_map(
-        |(destination_interface, network_instance, outer_header_creation, transport_level_marking)| {
+    (interface(), of(name()), of(tunnel()), of(any::<u8>()), steering()).prop_map(
+        |(destination_interface, network_instance, tunnel, transport_level_marking, steering)| {
             ForwardingParameters {
                 destination_interface,
                 network_instance,
-                outer_header_creation,
+                // A FAR has one header or the other.
+                outer_header_creation: tunnel.filter(|_| steering.header.is_none()),
                 transport_level_marking,
-                steering: None,
+                steering: (steering != Steering::default()).then(|| Box::new(steering)),
             }
         },
     )
@@ -312,7 +329,10 @@ fn pdr(id: u16) -> impl Strategy<Value = Pdr> {
 fn far(id: u32) -> impl Strategy<Value = Far> {
     (action(), forwarding(), of(any::<u8>())).prop_map(move |(apply_action, forwarding, bar)| Far {
         id: FarId(id),
-        apply_action,
+        apply_action: ApplyAction {
+            duplicate: forwarding.steering.as_ref().is_some_and(|steering| !steering.duplicates.is_empty()),
+            ..apply_action
+        },
         forwarding: Some(forwarding),
         bar_id: bar.map(BarId),
     })

@@ -191,3 +191,69 @@ impl Config {
         policies.collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const BASE: &str = r#"
+[[port]]
+name = "n3"
+driver = "af_packet"
+interface = "n3"
+roles = ["n3"]
+
+[[port]]
+name = "n6"
+driver = "af_packet"
+interface = "n6"
+roles = ["n6"]
+
+[pfcp]
+listen = ["10.0.0.1"]
+"#;
+
+    fn read(more: &str) -> Result<Config, String> {
+        Config::parse(Path::new("kaido.toml"), format!("{BASE}{more}")).map_err(|fault| format!("{fault:?}"))
+    }
+
+    fn lan(name: &str, port: &str, vlan: &str) -> String {
+        format!(
+            "[[network_instance]]\nname = \"{name}\"\nport = \"{port}\"\nvlan = {vlan}\naddresses = [\"10.1.0.1/24\"]\n"
+        )
+    }
+
+    #[test]
+    fn tenants_with_one_tag_and_two_become_lans() {
+        let policy = "[[forwarding_policy]]\nname = \"gold\"\nnetwork_instance = \"b\"\n";
+        let config = read(&[&lan("a", "n6", "100"), &lan("b", "n6", "[100, 7]"), policy].concat()).unwrap();
+        let mut instances = vec![Instance { name: None }];
+        let lans = config.lans(&mut instances);
+        let id = lans.of_instance(InstanceId(2)).unwrap();
+        assert_eq!(lans.get(id).unwrap().tags, VlanTags { outer: 100, inner: Some(7) });
+        assert_eq!(lans.get(id).unwrap().port, kaido_engine::PortId(1));
+        let policies = config.forwarding_policies(&instances);
+        assert_eq!(policies[0].way, PolicyWay::Instance(InstanceId(2)));
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_with_its_field() {
+        for (text, field) in [
+            (lan("a", "n3", "100"), "network_instance.port"),
+            (lan("a", "n6", "4095"), "network_instance.vlan"),
+            (lan("a", "n6", "[7, 0]"), "network_instance.vlan"),
+            ([lan("a", "n6", "7"), lan("a", "n6", "8")].concat(), "network_instance.name"),
+            ([lan("a", "n6", "7"), lan("b", "n6", "7")].concat(), "network_instance.vlan"),
+            ("[[forwarding_policy]]\nname = \"gold\"\n".to_owned(), "forwarding_policy"),
+            (
+                "[[forwarding_policy]]\nname = \"gold\"\nnetwork_instance = \"a\"\n".to_owned(),
+                "forwarding_policy.network_instance",
+            ),
+        ] {
+            let said = read(&text).err().unwrap_or_default();
+            assert!(said.contains(field), "{field}: {said}");
+        }
+    }
+}
