@@ -25,7 +25,7 @@ def answered(net: Topology, address: str, size: int, *options: str) -> bool:
 def test_the_tunnels_packets_are_cut_and_put_together(
     binary: Path, net: Topology, tmp_path: Path, attach: Attach, base: str
 ) -> None:
-    """Between N3 links of 1300 octets: the gNB's kernel cuts and the node puts together, and the other way round."""
+    """Over N3 of 1300 octets the gNB's kernel cuts, the node puts together, and the other way round."""
     for space, interface in ((net.ran, "gnb0"), (net.upf, "n3")):
         space.ip("link", "set", interface, "mtu", "1300")
     node = Node(binary, net.upf, tmp_path, more=OVERSIZE.format("fragment-outer")).start()

@@ -55,7 +55,7 @@ def test_a_trace_shows_each_packets_way(node: Node, net: Topology, attach: Attac
 def test_a_capture_has_the_rule_in_the_comment(
     binary: Path, net: Topology, tmp_path: Path, attach: Attach, datapath: str
 ) -> None:
-    """pcapng, each packet before and after; what the kernel forwards else is the workers' while it is traced."""
+    """pcapng, each packet before and after; what the kernel forwards is the workers' while it is traced."""
     # The kernel forwards by a default route, to a veth device only if the other end polls.
     net.upf.ip("route", "add", "0.0.0.0/0", "via", "10.100.6.2")
     for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
