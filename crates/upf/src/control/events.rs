@@ -76,6 +76,7 @@ impl Upf {
         {
             let Some(mut session) = self.sessions.get(SessionIndex(number)) else { continue };
             let at = millis(now);
+            self.report_delayed(&mut session, now, out);
             self.settle(
                 &mut session,
                 |urr, meter| meter.deadline(urr).is_some_and(|due| due <= at),
