@@ -47,6 +47,17 @@ impl<'a> Group<'a> {
         self.all(kind).next()
     }
 
+    /// The first element of a type that has a value. In an update an element of null length takes away what it is
+    /// about (5.6.3); [`Self::removes`] asks for that.
+    pub(crate) fn present(&self, kind: IeType) -> Option<&'a [u8]> {
+        self.first(kind).filter(|value| !value.is_empty())
+    }
+
+    /// Whether the first element of a type has null length.
+    pub(crate) fn removes(&self, kind: IeType) -> bool {
+        self.first(kind).is_some_and(<[u8]>::is_empty)
+    }
+
     /// All elements of a type.
     pub(crate) fn all(&self, kind: IeType) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.elements.iter().filter(move |e| e.kind == kind as u16).map(|e| e.value)

@@ -168,3 +168,25 @@ fn a_prepared_release_goes_on_without_answers() {
     assert_eq!(kinds[..5], [56, 56, 56, 56, 7]);
     still_sound(&mut upf, now, 0);
 }
+
+/// Conformance: TS 29.244 5.6.3 | Elements of null length in Update PDR and Update FAR say what is taken away
+#[test]
+fn null_elements_take_parameters_away() {
+    let (mut upf, now, seid) = with_session();
+    let pdr = group(9, &[(56, vec![0, 1]), (95, vec![]), (81, vec![]), (109, vec![])]);
+    let parameters = [ie(22, &[]), ie(84, &[]), ie(30, &[])].concat();
+    let far = group(10, &[(108, vec![0, 0, 0, 1]), (88, vec![]), (11, parameters)]);
+    let reply = ask(&mut upf, now, &message(52, Some(seid), 60, &[pdr, far].concat()));
+    assert_eq!(reply.cause(), 1);
+    let (_, request) = upf.service().modifications.last().unwrap();
+    let (pdr, far) = (&request.update_pdrs[0], &request.update_fars[0]);
+    assert!(pdr.keeps_outer_header && pdr.outer_header_removal.is_none());
+    assert_eq!((pdr.urr_ids.as_deref(), pdr.qer_ids.as_deref()), (Some(&[][..]), Some(&[][..])));
+    assert!(far.removes_bar && far.bar_id.is_none());
+    let forwarding = far.forwarding.as_ref().unwrap();
+    assert!(forwarding.removed.network_instance && forwarding.network_instance.is_none());
+    assert!(forwarding.removed.outer_header_creation && forwarding.removed.transport_level_marking);
+    // What makes a rule is not taken away.
+    let empty = group(9, &[(56, vec![0, 1]), (29, vec![])]);
+    assert_eq!(ask(&mut upf, now, &message(52, Some(seid), 61, &empty)).cause(), 68);
+}

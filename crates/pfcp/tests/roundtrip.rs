@@ -12,10 +12,10 @@ use kaido_upf::rules::{
     Establishment, FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface,
     Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime,
     NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId,
-    PlainHeaderCreation, PredefinedName, Qer, QerCorrelationId, QerId, Qfi, ReportingTriggers, SdfFilter,
-    Seid, Steering, Teid, TimeQuotaMechanism, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole,
-    UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr,
-    UrrId, VolumeThreshold,
+    PlainHeaderCreation, PredefinedName, Qer, QerCorrelationId, QerId, Qfi, RemovedForwarding,
+    ReportingTriggers, SdfFilter, Seid, Steering, Teid, TimeQuotaMechanism, TrafficEndpoint,
+    TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -369,6 +369,12 @@ prop_compose! {
         endpoints in (traffic_endpoint(1), traffic_endpoint(2)),
     ) -> Modification {
         let forwarding = far.forwarding.unwrap();
+        let removed = RemovedForwarding {
+            network_instance: forwarding.network_instance.is_none(),
+            outer_header_creation: forwarding.outer_header_creation.is_none()
+                && forwarding.steering.as_ref().is_none_or(|steering| steering.header.is_none()),
+            transport_level_marking: forwarding.transport_level_marking.is_none(),
+        };
         let list = |ids: Vec<UrrId>| (!ids.is_empty()).then_some(ids);
         Modification {
             cp_fseid: moved.map(|(ipv4, ipv6)| FSeid { seid: Seid(1), ipv4, ipv6 }),
@@ -385,6 +391,7 @@ prop_compose! {
                 qer_ids: (!pdr.qer_ids.is_empty()).then_some(pdr.qer_ids),
                 activate_predefined: pdr.predefined.clone(),
                 deactivate_predefined: pdr.predefined,
+                keeps_outer_header: pdr.outer_header_removal.is_none(),
             }],
             update_fars: vec![UpdateFar {
                 id: far.id,
@@ -395,9 +402,11 @@ prop_compose! {
                     outer_header_creation: forwarding.outer_header_creation,
                     transport_level_marking: forwarding.transport_level_marking,
                     steering: forwarding.steering,
+                    removed,
                     send_end_marker: end_marker,
                 }),
                 bar_id: far.bar_id,
+                removes_bar: far.bar_id.is_none(),
             }],
             update_qers: vec![UpdateQer {
                 id: qer.id,

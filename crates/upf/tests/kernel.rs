@@ -184,7 +184,7 @@ impl Bench {
 }
 
 fn downlink_far(apply: ApplyAction) -> Modification {
-    let update = UpdateFar { id: FarId(2), apply_action: Some(apply), forwarding: None, bar_id: None };
+    let update = UpdateFar { id: FarId(2), apply_action: Some(apply), ..UpdateFar::default() };
     Modification { update_fars: vec![update], ..Modification::default() }
 }
 

@@ -22,6 +22,7 @@ fn far_update(id: u32, apply_action: ApplyAction) -> Modification {
             apply_action: Some(apply_action),
             forwarding: None,
             bar_id: None,
+            ..UpdateFar::default()
         }],
         ..Modification::default()
     }
@@ -222,6 +223,7 @@ fn a_handover_ends_the_old_tunnel_with_an_end_marker() {
                 ..UpdateForwardingParameters::default()
             }),
             bar_id: None,
+            ..UpdateFar::default()
         }],
         ..Modification::default()
     };

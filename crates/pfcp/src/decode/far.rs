@@ -1,8 +1,8 @@
 //! Forwarding Action Rules and Buffering Action Rules (TS 29.244 7.5.2.3, 7.5.2.6, 7.5.4.3, 7.5.4.11).
 
 use kaido_upf::rules::{
-    ApplyAction, BarId, Far, FarId, ForwardingParameters, OuterHeaderCreation, Rejection, RuleId, Steering,
-    Teid, UpdateFar, UpdateForwardingParameters,
+    ApplyAction, BarId, Far, FarId, ForwardingParameters, OuterHeaderCreation, Rejection, RemovedForwarding,
+    RuleId, Steering, Teid, UpdateFar, UpdateForwardingParameters,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
@@ -63,7 +63,9 @@ fn update_body(id: FarId, group: &Group<'_>) -> Result<UpdateFar, Rejection> {
         let forwarding = forwarding.get_or_insert_default();
         steering::duplicates(&mut forwarding.steering, IeType::UpdateDuplicatingParameters, group)?;
     }
-    Ok(UpdateFar { id, apply_action: action, forwarding, bar_id: bar_id_of(group)? })
+    let removes_bar = group.removes(IeType::BarId);
+    let bar_id = if removes_bar { None } else { bar_id_of(group)? };
+    Ok(UpdateFar { id, apply_action: action, forwarding, bar_id, removes_bar })
 }
 
 fn forwarding(value: &[u8], forwards: bool) -> Result<ForwardingParameters, Rejection> {
@@ -87,14 +89,24 @@ fn update_forwarding(value: &[u8], forwards: bool) -> Result<UpdateForwardingPar
     group.refuse(&UNSUPPORTED_FORWARDING)?;
     let steering = steering::forwarding(&group)?;
     let flags = group.first(FLAGS).map(|value| typed(FLAGS, PfcpsmReqFlags::unmarshal(value))).transpose()?;
+    let removed = RemovedForwarding {
+        network_instance: group.removes(IeType::NetworkInstance),
+        outer_header_creation: group.removes(IeType::OuterHeaderCreation),
+        transport_level_marking: group.removes(IeType::TransportLevelMarking),
+    };
     Ok(UpdateForwardingParameters {
         destination_interface: group
             .first(DESTINATION)
             .map(|value| interface(DESTINATION, value))
             .transpose()?,
-        network_instance: group.first(IeType::NetworkInstance).map(network_instance).transpose()?,
-        outer_header_creation: tunnel(&group, forwards, steering.as_deref())?,
-        transport_level_marking: marking(&group)?,
+        network_instance: group.present(IeType::NetworkInstance).map(network_instance).transpose()?,
+        outer_header_creation: if removed.outer_header_creation {
+            None
+        } else {
+            tunnel(&group, forwards, steering.as_deref())?
+        },
+        transport_level_marking: if removed.transport_level_marking { None } else { marking(&group)? },
+        removed,
         steering,
         send_end_marker: flags.is_some_and(|flags| flags.contains(PfcpsmReqFlags::SNDEM)),
     })

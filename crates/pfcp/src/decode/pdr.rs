@@ -70,20 +70,20 @@ impl PdrReader {
 
     fn update_body(&self, id: PdrId, group: &Group<'_>) -> Result<UpdatePdr, Rejection> {
         group.refuse(&UNSUPPORTED)?;
-        let (urr_ids, qer_ids) = (urr_ids(group)?, qer_ids(group)?);
         let number = |kind| group.first(kind).map(|value| u32_of(kind, value)).transpose();
         Ok(UpdatePdr {
             id,
             precedence: number(IeType::Precedence)?,
             pdi: group.first(IeType::Pdi).map(|value| self.pdi(value)).transpose()?,
             outer_header_removal: group
-                .first(IeType::OuterHeaderRemoval)
+                .present(IeType::OuterHeaderRemoval)
                 .map(outer_header_removal)
                 .transpose()?,
-            deletes_container: group.first(IeType::OuterHeaderRemoval).map(deletes_container),
+            keeps_outer_header: group.removes(IeType::OuterHeaderRemoval),
+            deletes_container: group.present(IeType::OuterHeaderRemoval).map(deletes_container),
             far_id: number(IeType::FarId)?.map(FarId),
-            urr_ids: (!urr_ids.is_empty()).then_some(urr_ids),
-            qer_ids: (!qer_ids.is_empty()).then_some(qer_ids),
+            urr_ids: new_list(group, IeType::UrrId, urr_ids)?,
+            qer_ids: new_list(group, IeType::QerId, qer_ids)?,
             activate_predefined: predefined(group, IeType::ActivatePredefinedRules)?,
             deactivate_predefined: predefined(group, IeType::DeactivatePredefinedRules)?,
         })
@@ -188,6 +188,19 @@ fn outer_header_removal(value: &[u8]) -> Result<OuterHeaderRemoval, Rejection> {
 /// GTP-U Extension Header Deletion, the second octet of Outer Header Removal: bit 1, PDU session container.
 fn deletes_container(value: &[u8]) -> bool {
     value.get(1).is_some_and(|octet| octet & 1 != 0)
+}
+
+/// The new list that an update gives: none if it gives none, an empty one for an element of null length (5.6.3).
+fn new_list<T>(
+    group: &Group<'_>,
+    kind: IeType,
+    read: impl FnOnce(&Group<'_>) -> Result<Vec<T>, Rejection>,
+) -> Result<Option<Vec<T>>, Rejection> {
+    if group.removes(kind) {
+        return Ok(Some(Vec::new()));
+    }
+    let list = read(group)?;
+    Ok((!list.is_empty()).then_some(list))
 }
 
 fn pdr_id(group: &Group<'_>) -> Result<PdrId, Rejection> {

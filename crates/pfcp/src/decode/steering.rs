@@ -22,7 +22,7 @@ const TAGS: u8 = 0xc0;
 
 /// Reads the parameters that lie in (Update) Forwarding Parameters.
 pub(super) fn forwarding(group: &Group<'_>) -> Result<Option<Box<Steering>>, Rejection> {
-    let header = group.first(IeType::OuterHeaderCreation).map(plain_header).transpose()?.flatten();
+    let header = group.present(IeType::OuterHeaderCreation).map(plain_header).transpose()?.flatten();
     let redirect = group.first(IeType::RedirectInformation).map(redirect).transpose()?;
     let policy = group.first(IeType::ForwardingPolicy).map(policy).transpose()?;
     let steering = Steering { header, redirect, policy, duplicates: Vec::new() };

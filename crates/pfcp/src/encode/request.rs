@@ -96,6 +96,9 @@ fn create_pdr(rule: &Pdr) -> Ie {
 
 fn update_pdr(rule: &UpdatePdr) -> Ie {
     let mut parts = vec![number(IeType::PdrId, rule.id.0.to_be_bytes())];
+    parts.extend(null(rule.keeps_outer_header, IeType::OuterHeaderRemoval));
+    parts.extend(null(rule.urr_ids.as_ref().is_some_and(Vec::is_empty), IeType::UrrId));
+    parts.extend(null(rule.qer_ids.as_ref().is_some_and(Vec::is_empty), IeType::QerId));
     let deletes_container = rule.deletes_container.unwrap_or(false);
     parts.extend(rule.outer_header_removal.map(|kind| removal(kind, deletes_container)));
     parts.extend(rule.precedence.map(|value| number(IeType::Precedence, value.to_be_bytes())));
@@ -260,6 +263,9 @@ fn update_far(rule: &UpdateFar) -> Ie {
     parts.extend(rule.apply_action.map(apply_action));
     if let Some(forwarding) = &rule.forwarding {
         let mut inner = Vec::new();
+        inner.extend(null(forwarding.removed.network_instance, IeType::NetworkInstance));
+        inner.extend(null(forwarding.removed.outer_header_creation, IeType::OuterHeaderCreation));
+        inner.extend(null(forwarding.removed.transport_level_marking, IeType::TransportLevelMarking));
         let destination = forwarding.destination_interface.map(destination);
         inner.extend(destination.map(|octet| number(IeType::DestinationInterface, [octet])));
         inner.extend(forwarding.network_instance.as_ref().map(network_instance));
@@ -273,8 +279,14 @@ fn update_far(rule: &UpdateFar) -> Ie {
         let kind = IeType::UpdateDuplicatingParameters;
         parts.extend(steering::duplicates(kind, forwarding.steering.as_deref()));
     }
+    parts.extend(null(rule.removes_bar, IeType::BarId));
     parts.extend(rule.bar_id.map(|id| number(IeType::BarId, [id.0])));
     Ie::new_grouped(IeType::UpdateFar, parts)
+}
+
+/// An element of null length, which takes away what it is about (5.6.3).
+fn null(removed: bool, kind: IeType) -> Option<Ie> {
+    removed.then(|| Ie::new(kind, Vec::new()))
 }
 
 pub(super) fn header_creation(tunnel: &OuterHeaderCreation) -> Ie {

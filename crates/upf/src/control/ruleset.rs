@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::qos::PolicerSlot;
 use crate::rules::{
     BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdr,
-    PdrId, Qer, QerId, Rejection, RuleId, SdfFilter, TrafficEndpoint, TrafficEndpointId, UpdateFar,
-    UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
+    PdrId, Qer, QerId, Rejection, RemovedForwarding, RuleId, SdfFilter, TrafficEndpoint, TrafficEndpointId,
+    UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
 };
 
 /// All rules of a session. A copy is changed and compiled; only then it takes the old one's place.
@@ -108,6 +108,9 @@ impl RuleSet {
         set(&mut pdr.precedence, update.precedence);
         set(&mut pdr.pdi, update.pdi.clone());
         set_some(&mut pdr.outer_header_removal, update.outer_header_removal);
+        if update.keeps_outer_header {
+            pdr.outer_header_removal = None;
+        }
         set(&mut pdr.deletes_container, update.deletes_container);
         set_some(&mut pdr.far_id, update.far_id);
         set(&mut pdr.urr_ids, update.urr_ids.clone());
@@ -152,6 +155,9 @@ impl RuleSet {
         let far = self.fars.get_mut(&update.id).ok_or_else(|| missing("is not there"))?;
         set(&mut far.apply_action, update.apply_action);
         set_some(&mut far.bar_id, update.bar_id);
+        if update.removes_bar {
+            far.bar_id = None;
+        }
         let Some(change) = &update.forwarding else { return Ok(None) };
         let Some(forwarding) = &mut far.forwarding else {
             // The first parameters of a rule that did not forward so far.
@@ -178,11 +184,12 @@ impl RuleSet {
                 forwarding.outer_header_creation = None;
             }
         }
-        if change.outer_header_creation.is_some()
+        if (change.outer_header_creation.is_some() || change.removed.outer_header_creation)
             && let Some(steering) = &mut forwarding.steering
         {
             steering.header = None;
         }
+        remove(forwarding, change.removed);
         Ok(before.filter(|_| change.send_end_marker))
     }
 }
@@ -190,6 +197,19 @@ impl RuleSet {
 fn set<T>(field: &mut T, new: Option<T>) {
     if let Some(new) = new {
         *field = new;
+    }
+}
+
+/// Takes parameters away.
+fn remove(forwarding: &mut ForwardingParameters, removed: RemovedForwarding) {
+    if removed.network_instance {
+        forwarding.network_instance = None;
+    }
+    if removed.outer_header_creation {
+        forwarding.outer_header_creation = None;
+    }
+    if removed.transport_level_marking {
+        forwarding.transport_level_marking = None;
     }
 }
 

@@ -81,6 +81,17 @@ pub struct Far {
     pub bar_id: Option<BarId>,
 }
 
+/// Forwarding parameters that an update takes away (TS 29.244 5.6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemovedForwarding {
+    /// The IP domain: the default one from now on.
+    pub network_instance: bool,
+    /// The tunnel.
+    pub outer_header_creation: bool,
+    /// The marking.
+    pub transport_level_marking: bool,
+}
+
 /// Update Forwarding Parameters (TS 29.244 table 7.5.4.3-2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateForwardingParameters {
@@ -94,6 +105,8 @@ pub struct UpdateForwardingParameters {
     pub transport_level_marking: Option<u8>,
     /// New values of what few ask for.
     pub steering: Option<Box<Steering>>,
+    /// What was given with null length, and goes (TS 29.244 5.6.3).
+    pub removed: RemovedForwarding,
     /// PFCPSMReq-Flags SNDEM: send an End Marker down the old tunnel before the change.
     pub send_end_marker: bool,
 }
@@ -109,6 +122,8 @@ pub struct UpdateFar {
     pub forwarding: Option<UpdateForwardingParameters>,
     /// New BAR.
     pub bar_id: Option<BarId>,
+    /// The BAR goes: it was given with null length (TS 29.244 5.6.3).
+    pub removes_bar: bool,
 }
 
 /// A Buffering Action Rule, whole (Create BAR, TS 29.244 7.5.2.6), with what a Session Report Response adds.

@@ -24,8 +24,8 @@ mod usage_report;
 pub use change::Change;
 pub use endpoint::{CreatedTrafficEndpoint, TrafficEndpoint, TrafficEndpointId, UpdateTrafficEndpoint};
 pub use far::{
-    ApplyAction, BufferingRule, Far, ForwardingParameters, Interface, OuterHeaderCreation, UpdateBar,
-    UpdateFar, UpdateForwardingParameters,
+    ApplyAction, BufferingRule, Far, ForwardingParameters, Interface, OuterHeaderCreation, RemovedForwarding,
+    UpdateBar, UpdateFar, UpdateForwardingParameters,
 };
 pub use flow_description::SdfError;
 pub use framed::FramedRoute;

@@ -159,6 +159,8 @@ pub struct UpdatePdr {
     pub pdi: Option<Pdi>,
     /// New header removal.
     pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// The header removal goes: it was given with null length (TS 29.244 5.6.3).
+    pub keeps_outer_header: bool,
     /// New deletion of the PDU session container; given with the header removal.
     pub deletes_container: Option<bool>,
     /// New FAR.
