@@ -213,7 +213,7 @@ fn class_12_outer_header_creation_empty_or_without_address() {
         (&[0, 0, 0, 0, 0, 9], 69),
         (&[1, 0, 0, 0, 0, 0, 10, 0, 0, 1], 69),
         (&[1, 0, 0, 0, 0, 9, 0, 0, 0, 0], 69),
-        (&[4, 0, 10, 0, 0, 1, 8, 0x68], 76),
+        (&[0x40, 0, 0, 1, 2], 76),
     ] {
         let forwarding = [ie(42, &[0]), ie(84, value)].concat();
         let reply = refused(&[create_pdr(1, 1), far_with(4, &forwarding)]);
@@ -366,8 +366,8 @@ fn features_not_advertised_are_refused() {
     for (far, expected) in [
         (forwarding(ie(98, &[0, 1, b'a', 1, b'b'])), (76, 98)),
         (forwarding(ie(38, &[0, 0, 1, b'a'])), (76, 38)),
-        (forwarding(ie(41, &[1, b'p'])), (70, 41)),
-        (far_with(44, &[0x12]), (76, 44)),
+        (far_with(44, &[0x12]), (67, 5)),
+        (far_with(44, &[0x22]), (76, 44)),
         (far_with(44, &[0x03]), (69, 44)),
     ] {
         assert_eq!(verdict(&refused(&[create_pdr(1, 1), far])), (expected.0, Some(expected.1)));
