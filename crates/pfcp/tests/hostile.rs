@@ -373,8 +373,8 @@ fn features_not_advertised_are_refused() {
         assert_eq!(verdict(&refused(&[create_pdr(1, 1), far])), (expected.0, Some(expected.1)));
     }
     let mut parts = pdr_parts(1, 1);
-    parts.push((171, vec![0, 1]));
-    assert_eq!(verdict(&refused(&[group(1, &parts), create_far(1)])), (76, Some(171)));
+    parts.push((170, vec![0, 1]));
+    assert_eq!(verdict(&refused(&[group(1, &parts), create_far(1)])), (76, Some(170)));
     assert_eq!(verdict(&refused(&[pdr_with(95, &[2]), create_far(1)])), (76, Some(95)));
     assert_eq!(verdict(&refused(&[pdr_with(95, &[200]), create_far(1)])), (69, Some(95)));
     assert_eq!(verdict(&refused(&[create_pdr(1, 1), create_far(1), ie(113, &[5])])), (76, Some(113)));
