@@ -8,7 +8,7 @@ use kaido_pfcp::PFCP_PORT;
 use kaido_upf::rules::{Ipv6Prefix, NetworkInstance, Qfi, VolumeThreshold};
 
 use super::fault::SimFault;
-use super::plan::{Addressing, OfflinePlan, Plan, PoolFamily, SessionPlan, Traffic, TunPlan};
+use super::plan::{Addressing, ChurnPlan, OfflinePlan, Plan, PoolFamily, SessionPlan, Traffic, TunPlan};
 
 /// A small SMF, gNB and UEs in one process.
 ///
@@ -75,6 +75,11 @@ pub(crate) struct SimArgs {
     /// Generate UDP traffic from all UEs in turn: pps=N,bytes=N,seconds=N,to=ADDR:PORT (bytes of the IP packet)
     #[arg(long, value_name = "SPEC")]
     traffic: Option<Traffic>,
+    /// Have UEs attach, move, go idle, be paged and detach, so many times a second together, for as long as --traffic
+    /// lasts; every session's usage is compared with its traffic
+    #[arg(long, value_name = "PER_SECOND", requires = "traffic", conflicts_with_all = ["tuns", "hold", "ue_from_upf"],
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    churn: Option<u32>,
     /// Write what was seen to a JSON file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -89,7 +94,8 @@ pub(crate) struct SimArgs {
     quiet: bool,
     /// Without root and network: run UPF and sim in this process and leave packet captures in a directory
     #[arg(long, value_name = "DIR", conflicts_with_all =
-        ["upf_pfcp", "smf", "upf_gtpu", "gnb", "tuns", "traffic", "report", "hold", "ready_file", "network_instance"])]
+        ["upf_pfcp", "smf", "upf_gtpu", "gnb", "tuns", "traffic", "churn", "report", "hold", "ready_file",
+         "network_instance"])]
     pub(super) offline: Option<PathBuf>,
     /// Bytes of IP packets that `--offline` sends through the tunnels in each direction
     #[arg(long, value_name = "BYTES", default_value_t = 100_000_000, requires = "offline")]
@@ -132,6 +138,14 @@ impl SimArgs {
             ready_file: self.ready_file.clone(),
             quiet: self.quiet,
         })
+    }
+
+    /// The run with UEs that come and go, if it is to be one.
+    pub(super) fn churn_plan(&self) -> Result<Option<ChurnPlan>, SimFault> {
+        let Some(per_second) = self.churn else { return Ok(None) };
+        let plan = self.plan()?;
+        // clap sees to it that there is traffic.
+        Ok(plan.traffic.clone().map(|traffic| ChurnPlan { per_second, traffic, plan }))
     }
 
     /// The run without a network, between these two addresses.
@@ -297,6 +311,7 @@ mod tests {
             ("--qfi 5 --no-qfi", "cannot be used with"),
             ("--ues 0", "1..=1000000"),
             ("--offline /tmp", "cannot be used with"),
+            ("--churn 10", "--traffic"),
             ("--ue-from-upf --ue-ipv4 10.0.0.1", "cannot be used with"),
             ("--ue-ipv6 2001:db8::/65", "1 to 64"),
             ("--ues 3 --ue-ipv6 2001:db8::/63", "fewer /64"),

@@ -15,7 +15,9 @@ use std::time::Duration;
 use kaido_upf::rules::Qfi;
 use kaido_wire::gtpu::{self, GtpuRepr, Message, MessageType, PduSession};
 use rustix::net::addr::SocketAddrArg;
-use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sockopt};
+use rustix::net::{
+    MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, recvfrom, sendmmsg, sockopt,
+};
 
 use super::fault::SimFault;
 use super::plan::gtpu_endpoint;
@@ -94,6 +96,12 @@ impl Gnb {
     /// Waits for a datagram.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
         self.socket.recv_from(buffer).ok()
+    }
+
+    /// Takes a datagram that is there already.
+    pub(super) fn take(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        let (len, _, from) = recvfrom(&self.socket, buffer, RecvFlags::DONTWAIT).ok()?;
+        Some((len, SocketAddr::try_from(from?).ok()?))
     }
 
     /// The place of the UE that has a downlink TEID.

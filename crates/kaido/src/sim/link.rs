@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_pfcp::{DATAGRAM_MAX, Moment, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit};
-use kaido_upf::rules::{Establishment, Seid};
+use kaido_upf::rules::{Establishment, Modification, Seid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::fault::SimFault;
@@ -83,6 +83,11 @@ impl Link {
     /// Asks for a session.
     pub(super) fn establish(&mut self, request: Establishment) -> Result<Seid, SmfError> {
         self.smf.establish(Moment::now(), self.upf, request, &mut self.out)
+    }
+
+    /// Asks for a change of a session.
+    pub(super) fn modify(&mut self, seid: Seid, request: &Modification) -> Result<(), SmfError> {
+        self.smf.modify(Moment::now(), seid, request, &mut self.out)
     }
 
     /// Asks for the end of a session.

@@ -7,9 +7,11 @@
 //!    └── numbered datagrams     traffic        loss, copies and changes are known
 //! ```
 //!
-//! [`online`] runs it against a UPF on the network, [`offline`] against one in this process, without root.
+//! [`online`] runs it against a UPF on the network, [`offline`] against one in this process, without root;
+//! [`churn`] has UEs come, go, move and sleep for as long as wanted.
 
 mod args;
+mod churn;
 mod downlink;
 mod fault;
 mod gnb;
@@ -35,7 +37,10 @@ pub(crate) use args::SimArgs;
 pub(crate) fn run(args: &SimArgs) -> miette::Result<()> {
     match &args.offline {
         Some(dir) => offline::run(args, dir)?,
-        None => online::run(&args.plan()?)?,
+        None => match args.churn_plan()? {
+            Some(plan) => churn::run(&plan)?,
+            None => online::run(&args.plan()?)?,
+        },
     }
     Ok(())
 }

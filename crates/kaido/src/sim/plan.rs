@@ -95,6 +95,17 @@ pub(super) struct Plan {
     pub(super) quiet: bool,
 }
 
+/// A run against a UPF on the network with UEs that come and go.
+#[derive(Clone, Debug)]
+pub(super) struct ChurnPlan {
+    /// Changes a second, of all UEs together.
+    pub(super) per_second: u32,
+    /// What the attached ones send.
+    pub(super) traffic: Traffic,
+    /// All else.
+    pub(super) plan: Plan,
+}
+
 /// A run without a network.
 #[derive(Clone, Debug)]
 pub(super) struct OfflinePlan {

@@ -55,7 +55,8 @@ impl Usage {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Adds another's reports.
+    pub(super) fn merge(&mut self, other: &Self) {
         self.reports += other.reports;
         self.threshold_reports += other.threshold_reports;
         self.final_reports += other.final_reports;

@@ -9,7 +9,7 @@ use kaido_pfcp::{MsgType, SessionTemplate, SmfEvent};
 use kaido_upf::rules::{
     BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, MeasurementInformation,
     MeasurementMethod, OuterHeaderCreation, OuterHeaderRemoval, Qfi, ReportingTriggers, Seid, Teid,
-    UeIpAddress, UeIpRole, Urr, UrrId, UsageReport,
+    UeIpAddress, UeIpRole, Urr, UrrId, UsageReport, VolumeThreshold,
 };
 
 use super::fault::SimFault;
@@ -20,7 +20,7 @@ use super::talk::Talk;
 use super::ue::Ue;
 
 /// Maximum of the session and of its flow: none, so that nothing is cut, and nothing is left to the workers alone.
-const RATE: BitRate = BitRate { uplink_kbps: 0, downlink_kbps: 0 };
+pub(super) const RATE: BitRate = BitRate { uplink_kbps: 0, downlink_kbps: 0 };
 
 /// How often the flags of signals are looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
@@ -279,7 +279,7 @@ impl ControlPlane {
             qfi: plan.qfi.unwrap_or(Qfi(0)),
             session_rate: Some(RATE),
             flow_rate: plan.qfi.map(|_| RATE),
-            urrs: vec![self.urr()],
+            urrs: vec![volume_urr(plan.threshold)],
         };
         let mut request = template.establishment();
         for pdr in &mut request.pdrs {
@@ -296,18 +296,18 @@ impl ControlPlane {
         }
         request
     }
+}
 
-    /// Volume of both directions, packets too.
-    fn urr(&self) -> Urr {
-        let volth = self.plan.threshold.map(|_| ReportingTriggers::VOLTH);
-        Urr {
-            id: UrrId(1),
-            method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },
-            triggers: volth.unwrap_or_default(),
-            volume_threshold: self.plan.threshold,
-            information: MeasurementInformation { count_packets: true, ..MeasurementInformation::default() },
-            ..Urr::default()
-        }
+/// Volume of both directions, packets too, reported at a threshold if there is one.
+pub(super) fn volume_urr(threshold: Option<VolumeThreshold>) -> Urr {
+    let volth = threshold.map(|_| ReportingTriggers::VOLTH);
+    Urr {
+        id: UrrId(1),
+        method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },
+        triggers: volth.unwrap_or_default(),
+        volume_threshold: threshold,
+        information: MeasurementInformation { count_packets: true, ..MeasurementInformation::default() },
+        ..Urr::default()
     }
 }
 
@@ -319,7 +319,7 @@ fn choose(family: PoolFamily) -> UeIpAddress {
     }
 }
 
-fn split(addr: IpAddr) -> (Option<std::net::Ipv4Addr>, Option<std::net::Ipv6Addr>) {
+pub(super) fn split(addr: IpAddr) -> (Option<std::net::Ipv4Addr>, Option<std::net::Ipv6Addr>) {
     match addr {
         IpAddr::V4(addr) => (Some(addr), None),
         IpAddr::V6(addr) => (None, Some(addr)),
@@ -334,7 +334,7 @@ fn known<T>(value: ChooseOr<T>) -> Option<T> {
 }
 
 /// The F-TEID that the UPF chose, with its address of the gNB's family.
-fn chosen_fteid(created: &[CreatedPdr], gnb: IpAddr) -> Option<(IpAddr, Teid)> {
+pub(super) fn chosen_fteid(created: &[CreatedPdr], gnb: IpAddr) -> Option<(IpAddr, Teid)> {
     let fteid = created.iter().find_map(|pdr| pdr.local_fteid)?;
     let addr = match gnb {
         IpAddr::V4(_) => fteid.ipv4.map(IpAddr::V4),
@@ -343,12 +343,12 @@ fn chosen_fteid(created: &[CreatedPdr], gnb: IpAddr) -> Option<(IpAddr, Teid)> {
     Some((addr?, fteid.teid))
 }
 
-fn not_chosen(ue: u32, what: &'static str, help: &'static str) -> SimFault {
+pub(super) fn not_chosen(ue: u32, what: &'static str, help: &'static str) -> SimFault {
     SimFault::NotChosen { ue, what, help }
 }
 
 /// Never more is asked than the window allows, so this is a fault of ours.
-fn busy(error: kaido_pfcp::SmfError) -> SimFault {
+pub(super) fn busy(error: kaido_pfcp::SmfError) -> SimFault {
     SimFault::system("the SMF refuses a request of its own")(std::io::Error::other(error))
 }
 
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn lte_has_no_flow_and_thresholds_their_trigger() {
-        let threshold = Some(kaido_upf::rules::VolumeThreshold { total: Some(1000), ..Default::default() });
+        let threshold = Some(VolumeThreshold { total: Some(1000), ..Default::default() });
         let request = request(SessionPlan { qfi: None, threshold, ..plan() });
         assert!(request.pdrs.iter().all(|pdr| pdr.pdi.qfis.is_empty()));
         assert_eq!(request.qers.len(), 1);

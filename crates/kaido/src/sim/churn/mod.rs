@@ -1,0 +1,529 @@
+//! `kaido sim --churn`: UEs that attach, move, go idle, are paged and detach for as long as wanted.
+//!
+//! ```text
+//!  Detached ─▶ Attaching ─▶ Active ◀─▶ Moving        handover: new tunnel, End Marker in the old
+//!     ▲                      │  ▲  ◀─▶ Querying      usage at once
+//!     │                      ▼  └───── Waking ◀── Idle ◀── Idling
+//!  Closing ◀─ Detaching ◀─ Draining      (paged, or of its own)
+//! ```
+//!
+//! One thread: PFCP, the tunnels and the pace in turn. What went through each session's tunnels is known here to the
+//! octet, and compared with what the UPF reports of it once it is deleted.
+
+mod session;
+mod tally;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use kaido_pfcp::{SessionTemplate, SmfEvent};
+use kaido_upf::rules::{
+    CreatedPdr, FTeid, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Qfi, ReportingTriggers, Seid,
+    Teid, Urr, UsageReport,
+};
+use kaido_wire::MessageType;
+
+use self::session::{Phase, Session};
+use self::tally::Tally;
+use super::fault::SimFault;
+use super::gnb::{self, Gnb};
+use super::link::{Link, RETRANSMISSION};
+use super::numbered::{self, Payload};
+use super::plan::{ChurnPlan, gtpu_endpoint};
+use super::smf::{RATE, busy, chosen_fteid, not_chosen, split, volume_urr};
+use super::talk::Talk;
+use super::traffic::SOURCE_PORT;
+use super::ue::Ue;
+
+/// How long PFCP is waited for before packets are looked at.
+const TURN: Duration = Duration::from_millis(1);
+/// How long replies are waited for before a session is deleted all the same.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long after its deletion packets of a session may still come.
+const CLOSING: Duration = Duration::from_millis(500);
+/// Interval of periodic usage reports.
+const PERIOD: Duration = Duration::from_secs(10);
+/// Shortest sleep of a UE before it is deleted asleep: its last packet is in the UPF by then.
+const ASLEEP: Duration = Duration::from_secs(1);
+/// Of so many UEs that are paged, one does not answer.
+const UNREACHABLE: u64 = 8;
+/// Changes and packets made up for at once after a stall.
+const BURST: u64 = 64;
+/// Datagrams taken in before something else is looked at.
+const RECEIVED_MAX: usize = 512;
+/// The longest UDP payload.
+const DATAGRAM_MAX: usize = 65_536;
+/// Octets by which packets differ in length.
+const LENGTHS: u64 = 64;
+
+/// Runs the plan to its end and writes its report.
+pub(super) fn run(plan: &ChurnPlan) -> Result<(), SimFault> {
+    let mut talk = Talk::new(plan.plan.quiet);
+    let mut churn = Churn::open(plan)?;
+    churn.associate()?;
+    let begun = Instant::now();
+    while begun.elapsed() < plan.traffic.duration {
+        churn.change(begun.elapsed())?;
+        churn.send(begun.elapsed());
+        churn.turn()?;
+        talk.progress("attached", churn.attached, plan.plan.sessions.ues);
+    }
+    churn.wind_down()?;
+    churn.release()?;
+    let Churn { tally, gnb, link, tunnels, .. } = &mut churn;
+    tally.end(&gnb.counters, link.smf().counters(), tunnels.len());
+    talk.say(&tally.summary());
+    plan.plan.report.as_deref().map_or(Ok(()), |path| tally.write(path))
+}
+
+/// `SplitMix64`.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % bound
+    }
+
+    fn place(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len.max(1) as u64)).unwrap_or(0)
+    }
+}
+
+/// Everything of a run.
+struct Churn<'p> {
+    plan: &'p ChurnPlan,
+    link: Link,
+    gnb: Gnb,
+    sessions: Vec<Session>,
+    by_seid: HashMap<Seid, usize>,
+    /// Downlink tunnels by TEID: the place of their session.
+    tunnels: HashMap<u32, usize>,
+    draining: VecDeque<usize>,
+    closing: VecDeque<usize>,
+    /// Sessions of UEs that answer a page.
+    paged: VecDeque<Seid>,
+    attached: usize,
+    next_teid: u32,
+    number: u64,
+    changes: u64,
+    sender: usize,
+    random: Random,
+    associated: bool,
+    buffer: Vec<u8>,
+    tally: Tally,
+}
+
+impl<'p> Churn<'p> {
+    fn open(plan: &'p ChurnPlan) -> Result<Self, SimFault> {
+        let of = &plan.plan.sessions;
+        let ues = (0..of.ues).map(|n| of.addressing.of(n)).map(|(v4, v6)| Ue::new(v4, v6));
+        Ok(Self {
+            link: Link::open(plan.plan.smf, plan.plan.upf_pfcp, of.window)?,
+            gnb: Gnb::open(of.gnb, of.qfi, of.first_teid)?,
+            sessions: ues.map(Session::new).collect(),
+            by_seid: HashMap::new(),
+            tunnels: HashMap::new(),
+            draining: VecDeque::new(),
+            closing: VecDeque::new(),
+            paged: VecDeque::new(),
+            attached: 0,
+            next_teid: of.first_teid,
+            number: 0,
+            changes: 0,
+            sender: 0,
+            random: Random(1),
+            associated: false,
+            buffer: vec![0; DATAGRAM_MAX],
+            tally: Tally::default(),
+            plan,
+        })
+    }
+
+    fn associate(&mut self) -> Result<(), SimFault> {
+        self.link.associate().map_err(busy)?;
+        while !self.associated {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), SimFault> {
+        self.link.release().map_err(busy)?;
+        while self.associated {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what came, and goes on with what waited for it.
+    fn turn(&mut self) -> Result<(), SimFault> {
+        self.link.turn(TURN)?;
+        // First the packets: those that the UPF sent before it answered belong to the time before.
+        self.receive();
+        while let Some(event) = self.link.next_event() {
+            self.note(event)?;
+        }
+        self.answer_pages()?;
+        self.drain()?;
+        self.close();
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.link.smf().outstanding() < self.plan.plan.sessions.window
+    }
+
+    /// Makes the changes that are due.
+    fn change(&mut self, elapsed: Duration) -> Result<(), SimFault> {
+        let due = due(self.plan.per_second.into(), elapsed);
+        self.changes = self.changes.max(due.saturating_sub(BURST));
+        while self.changes < due && self.has_room() {
+            self.changes += 1;
+            let place = self.random.place(self.sessions.len());
+            let chance = self.random.below(8);
+            match (self.sessions[place].phase, chance) {
+                (Phase::Detached, _) => self.attach(place)?,
+                (Phase::Active, 0..=2) => self.idle(place)?,
+                (Phase::Active, 3 | 4) => self.hand_over(place)?,
+                (Phase::Active, 5) => self.query(place)?,
+                (Phase::Active, _) => self.start_draining(place),
+                (Phase::Idle, 0) => self.wake(place)?,
+                (Phase::Idle, 1) if self.sessions[place].since.elapsed() > ASLEEP => {
+                    self.detach_asleep(place)?;
+                }
+                (Phase::Idle, _) => self.send_from(place),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the packets that are due, of active UEs in turn.
+    fn send(&mut self, elapsed: Duration) {
+        let due = due(self.plan.traffic.pps, elapsed);
+        let count = due.saturating_sub(self.number).min(BURST);
+        for _ in 0..count {
+            let all = self.sessions.len();
+            let found = (0..all).map(|step| (self.sender + step) % all);
+            let Some(place) = { found }.find(|&place| self.sessions[place].phase.sends()) else { break };
+            self.sender = place + 1;
+            self.send_from(place);
+        }
+        // What could not be sent is not made up for.
+        self.number = self.number.max(due);
+    }
+
+    fn send_from(&mut self, place: usize) {
+        let to = self.plan.traffic.to;
+        let session = &mut self.sessions[place];
+        let Some(address) = session.ue.address(to.ip()) else { return };
+        let number = self.number;
+        self.number += 1;
+        let shorter = (number % LENGTHS).min(self.plan.traffic.bytes.saturating_sub(60).into());
+        let len = usize::from(self.plan.traffic.bytes) - usize::try_from(shorter).unwrap_or(0);
+        let mut uplink = self.gnb.uplink();
+        let Some(packet) = uplink.space().get_mut(..len) else { return };
+        if numbered::write(packet, number, SocketAddr::new(address, SOURCE_PORT), to).is_ok() {
+            uplink.push(&session.ue, len);
+            uplink.flush();
+            session.sent(number, len);
+            self.tally.sent(len);
+        }
+    }
+
+    /// Sorts the packets that came out of the tunnels.
+    fn receive(&mut self) {
+        for _ in 0..RECEIVED_MAX {
+            let Some((len, from)) = self.gnb.take(&mut self.buffer) else { break };
+            let datagram = self.buffer.get(..len).unwrap_or_default();
+            let Some((header, payload)) = gnb::read(&self.gnb, datagram) else { continue };
+            match header.message_type {
+                MessageType::G_PDU => {
+                    let place = self.tunnels.get(&header.teid);
+                    match place.and_then(|&place| self.sessions.get_mut(place)) {
+                        Some(session) => {
+                            self.tally.received(payload.len());
+                            self.tally.flaws += u64::from(!took(session, payload));
+                        }
+                        None => self.tally.strays += 1,
+                    }
+                }
+                MessageType::END_MARKER => {
+                    gnb::count(&self.gnb.counters.end_markers);
+                    let place = self.tunnels.get(&header.teid).copied();
+                    // Only a tunnel that was left ends, or is being left.
+                    if place.is_some_and(|place| self.sessions[place].next_teid != header.teid) {
+                        self.tunnels.remove(&header.teid);
+                    } else {
+                        self.tally.strays += 1;
+                    }
+                }
+                other => self.gnb.signalling(other, datagram, from),
+            }
+        }
+    }
+
+    fn note(&mut self, event: SmfEvent) -> Result<(), SimFault> {
+        match event {
+            SmfEvent::Associated { .. } => self.associated = true,
+            SmfEvent::Released { .. } => self.associated = false,
+            SmfEvent::Established { seid, created_pdrs, .. } => self.established(seid, &created_pdrs)?,
+            SmfEvent::Modified { seid, usage_reports, .. } => {
+                self.count(seid, &usage_reports);
+                self.modified(seid);
+            }
+            SmfEvent::Deleted { seid, usage_reports } => {
+                self.count(seid, &usage_reports);
+                self.deleted(seid);
+            }
+            SmfEvent::Usage { seid, reports } => self.count(seid, &reports),
+            SmfEvent::DownlinkData { seid, .. } => {
+                self.tally.pages += 1;
+                // Some UEs are out of reach: what is buffered for them waits until it is too old, or they are deleted.
+                if self.random.below(UNREACHABLE) > 0 {
+                    self.paged.push_back(seid);
+                }
+            }
+            SmfEvent::ErrorIndication { .. } => self.tally.strays += 1,
+            SmfEvent::ReleaseWanted { .. } | SmfEvent::Alive { .. } | SmfEvent::Inactive { .. } => {}
+            SmfEvent::Refused { request, upf, seid, cause, offending_ie, failed_rule } => {
+                let ue = seid
+                    .and_then(|seid| self.by_seid.get(&seid))
+                    .and_then(|&place| u32::try_from(place).ok());
+                return Err(SimFault::refused(upf, request, ue, cause, offending_ie, failed_rule));
+            }
+            SmfEvent::NoAnswer { request, upf, .. } => {
+                let tries = RETRANSMISSION.n1 + 1;
+                return Err(SimFault::no_answer(upf, request, tries, (RETRANSMISSION.t1 * tries).as_secs()));
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, seid: Seid, reports: &[UsageReport]) {
+        if let Some(&place) = self.by_seid.get(&seid) {
+            reports.iter().for_each(|report| self.sessions[place].usage.add(report));
+        }
+    }
+
+    fn new_tunnel(&mut self, place: usize) -> OuterHeaderCreation {
+        // A TEID comes again after four billion others.
+        let teid = self.next_teid;
+        self.next_teid = self.next_teid.checked_add(1).unwrap_or(1);
+        self.tunnels.insert(teid, place);
+        let (ipv4, ipv6) = split(self.plan.plan.sessions.gnb);
+        OuterHeaderCreation { teid: Teid(teid), ipv4, ipv6 }
+    }
+
+    fn attach(&mut self, place: usize) -> Result<(), SimFault> {
+        let plan = &self.plan.plan.sessions;
+        let tunnel = self.new_tunnel(place);
+        let n3 = match plan.upf_gtpu.map(split) {
+            // The place is unique among those attached.
+            Some((ipv4, ipv6)) => {
+                let n = u32::try_from(place).unwrap_or(u32::MAX);
+                LocalFTeid::Given(FTeid { teid: Teid(plan.first_teid.saturating_add(n)), ipv4, ipv6 })
+            }
+            None => LocalFTeid::Choose {
+                ipv4: tunnel.ipv4.is_some(),
+                ipv6: tunnel.ipv6.is_some(),
+                choose_id: None,
+            },
+        };
+        let session = &mut self.sessions[place];
+        let mut template = SessionTemplate {
+            ue_ipv4: session.ue.ipv4,
+            ue_ipv6: session.ue.ipv6,
+            n3,
+            outer_header_removal: OuterHeaderRemoval::GtpUUdpIp,
+            gnb: Some(tunnel),
+            access: None,
+            core: plan.network_instance.clone(),
+            qfi: plan.qfi.unwrap_or(Qfi(0)),
+            session_rate: Some(RATE),
+            flow_rate: plan.qfi.map(|_| RATE),
+            urrs: Vec::new(),
+        };
+        let urr = volume_urr(plan.threshold);
+        let triggers = urr.triggers.union(ReportingTriggers::PERIO);
+        template.urrs = vec![Urr { triggers, measurement_period: Some(PERIOD), ..urr }];
+        if let LocalFTeid::Given(fteid) = n3 {
+            session.ue.upf = plan.upf_gtpu.map(gtpu_endpoint);
+            session.ue.uplink_teid = fteid.teid.0;
+        }
+        session.begin(tunnel.teid.0);
+        let mut request = template.establishment();
+        if plan.qfi.is_none() {
+            request.pdrs.iter_mut().for_each(|pdr| pdr.pdi.qfis.clear());
+        }
+        let seid = self.link.establish(request).map_err(busy)?;
+        self.by_seid.insert(seid, place);
+        self.sessions[place].seid = seid;
+        self.tally.attaches += 1;
+        Ok(())
+    }
+
+    fn established(&mut self, seid: Seid, created: &[CreatedPdr]) -> Result<(), SimFault> {
+        let Some(&place) = self.by_seid.get(&seid) else { return Ok(()) };
+        let session = &mut self.sessions[place];
+        if self.plan.plan.sessions.upf_gtpu.is_none() {
+            let n = u32::try_from(place).unwrap_or(u32::MAX);
+            let (upf, teid) = chosen_fteid(created, self.plan.plan.sessions.gnb)
+                .ok_or_else(|| not_chosen(n, "F-TEID", "leave out --choose and give --upf-gtpu"))?;
+            session.ue.upf = Some(gtpu_endpoint(upf));
+            session.ue.uplink_teid = teid.0;
+        }
+        session.enter(Phase::Active);
+        self.attached += 1;
+        Ok(())
+    }
+
+    fn idle(&mut self, place: usize) -> Result<(), SimFault> {
+        // The replies to these find the UE asleep.
+        self.send_from(place);
+        self.sessions[place].enter(Phase::Idling);
+        self.tally.idles += 1;
+        self.link.modify(self.sessions[place].seid, &SessionTemplate::buffer()).map_err(busy)
+    }
+
+    fn hand_over(&mut self, place: usize) -> Result<(), SimFault> {
+        let tunnel = self.new_tunnel(place);
+        self.sessions[place].next_teid = tunnel.teid.0;
+        self.sessions[place].enter(Phase::Moving);
+        self.tally.handovers += 1;
+        self.link.modify(self.sessions[place].seid, &SessionTemplate::forward(tunnel, true)).map_err(busy)
+    }
+
+    fn query(&mut self, place: usize) -> Result<(), SimFault> {
+        self.sessions[place].enter(Phase::Querying);
+        self.tally.queries += 1;
+        self.link.modify(self.sessions[place].seid, &SessionTemplate::query(&[])).map_err(busy)
+    }
+
+    /// Releases what is buffered of an idle UE into its tunnel.
+    fn wake(&mut self, place: usize) -> Result<(), SimFault> {
+        let (ipv4, ipv6) = split(self.plan.plan.sessions.gnb);
+        let session = &mut self.sessions[place];
+        let tunnel = OuterHeaderCreation { teid: Teid(session.teid), ipv4, ipv6 };
+        session.enter(Phase::Waking);
+        self.tally.wakes += 1;
+        self.link.modify(session.seid, &SessionTemplate::forward(tunnel, false)).map_err(busy)
+    }
+
+    /// Wakes UEs that were paged and are idle still.
+    fn answer_pages(&mut self) -> Result<(), SimFault> {
+        while self.has_room()
+            && let Some(seid) = self.paged.pop_front()
+        {
+            match self.by_seid.get(&seid) {
+                Some(&place) if self.sessions[place].phase == Phase::Idle => self.wake(place)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn modified(&mut self, seid: Seid) {
+        let Some(&place) = self.by_seid.get(&seid) else { return };
+        let session = &mut self.sessions[place];
+        match session.phase {
+            Phase::Idling => session.enter(Phase::Idle),
+            Phase::Moving => {
+                session.teid = session.next_teid;
+                session.enter(Phase::Active);
+            }
+            _ => session.enter(Phase::Active),
+        }
+    }
+
+    fn start_draining(&mut self, place: usize) {
+        self.sessions[place].enter(Phase::Draining);
+        self.draining.push_back(place);
+    }
+
+    /// Deletes sessions whose packets have all been answered.
+    fn drain(&mut self) -> Result<(), SimFault> {
+        for _ in 0..self.draining.len() {
+            let Some(place) = self.draining.pop_front() else { break };
+            let session = &self.sessions[place];
+            let done = session.waiting.is_empty() || session.since.elapsed() > DRAIN;
+            if done && self.has_room() {
+                self.delete(place)?;
+            } else {
+                self.draining.push_back(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes an idle UE's session with all that is buffered for it.
+    fn detach_asleep(&mut self, place: usize) -> Result<(), SimFault> {
+        self.tally.detached_asleep += 1;
+        self.delete(place)
+    }
+
+    fn delete(&mut self, place: usize) -> Result<(), SimFault> {
+        self.sessions[place].enter(Phase::Detaching);
+        self.tally.detaches += 1;
+        self.attached -= 1;
+        self.link.delete(self.sessions[place].seid).map_err(busy)
+    }
+
+    fn deleted(&mut self, seid: Seid) {
+        if let Some(place) = self.by_seid.remove(&seid) {
+            self.sessions[place].enter(Phase::Closing);
+            self.closing.push_back(place);
+        }
+    }
+
+    /// Compares traffic and usage of sessions of which no packet can come any more.
+    fn close(&mut self) {
+        while let Some(&place) = self.closing.front()
+            && self.sessions[place].since.elapsed() > CLOSING
+        {
+            self.closing.pop_front();
+            let session = &mut self.sessions[place];
+            self.tunnels.remove(&session.teid);
+            self.tally.close(place, session);
+            session.enter(Phase::Detached);
+        }
+    }
+
+    /// Wakes and detaches all.
+    fn wind_down(&mut self) -> Result<(), SimFault> {
+        loop {
+            let mut left = false;
+            for place in 0..self.sessions.len() {
+                match self.sessions[place].phase {
+                    Phase::Detached => continue,
+                    Phase::Active => self.start_draining(place),
+                    Phase::Idle if self.has_room() => self.wake(place)?,
+                    _ => {}
+                }
+                left = true;
+            }
+            if !left {
+                return Ok(());
+            }
+            self.turn()?;
+        }
+    }
+}
+
+/// Takes a packet out of a tunnel of a session; whether it is one that the session waits for.
+fn took(session: &mut Session, packet: &[u8]) -> bool {
+    session.received.add(packet.len());
+    let Some(found) = numbered::datagram(packet) else { return false };
+    let Payload::Number(number) = numbered::read(found.payload) else { return false };
+    session.ue.has(found.to.ip()) && numbered::checksums_ok(packet) && session.answered(number)
+}
+
+/// How many are due at a pace after a time.
+fn due(per_second: u64, elapsed: Duration) -> u64 {
+    u64::try_from(u128::from(per_second) * elapsed.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+}

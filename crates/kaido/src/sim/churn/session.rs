@@ -1,0 +1,155 @@
+//! One UE's session: where in its life it is, and what went through its tunnels.
+
+use std::time::Instant;
+
+use kaido_upf::rules::Seid;
+use serde::Serialize;
+
+use crate::sim::report::Usage;
+use crate::sim::ue::Ue;
+
+/// Where in its life a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// There is none.
+    Detached,
+    /// Its establishment is on the way.
+    Attaching,
+    /// It carries packets.
+    Active,
+    /// Its usage was asked for.
+    Querying,
+    /// A new tunnel is on the way.
+    Moving,
+    /// Its FAR is being told to buffer.
+    Idling,
+    /// Its FAR buffers.
+    Idle,
+    /// Its FAR is being told to forward.
+    Waking,
+    /// It sends nothing any more and waits for replies.
+    Draining,
+    /// Its deletion is on the way.
+    Detaching,
+    /// It is deleted; packets may be on their way.
+    Closing,
+}
+
+impl Phase {
+    /// Whether its UE sends packets in this phase.
+    pub(super) fn sends(self) -> bool {
+        matches!(self, Self::Active | Self::Querying | Self::Moving | Self::Waking)
+    }
+}
+
+/// Packets and octets of IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Amount {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+impl Amount {
+    /// Counts a packet.
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+/// A UE and its session, one after the other.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) ue: Ue,
+    pub(super) phase: Phase,
+    /// Since when it is in its phase.
+    pub(super) since: Instant,
+    pub(super) seid: Seid,
+    /// The downlink tunnel.
+    pub(super) teid: u32,
+    /// The one that it moves to.
+    pub(super) next_teid: u32,
+    /// Numbers of packets that were not answered yet.
+    pub(super) waiting: Vec<u64>,
+    pub(super) sent: Amount,
+    pub(super) received: Amount,
+    pub(super) usage: Usage,
+}
+
+impl Session {
+    /// A UE without a session.
+    pub(super) fn new(ue: Ue) -> Self {
+        Self {
+            ue,
+            phase: Phase::Detached,
+            since: Instant::now(),
+            seid: Seid(0),
+            teid: 0,
+            next_teid: 0,
+            waiting: Vec::new(),
+            sent: Amount::default(),
+            received: Amount::default(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// A new session with that downlink tunnel.
+    pub(super) fn begin(&mut self, teid: u32) {
+        (self.teid, self.next_teid) = (teid, teid);
+        self.waiting.clear();
+        self.sent = Amount::default();
+        self.received = Amount::default();
+        self.usage = Usage::default();
+        self.enter(Phase::Attaching);
+    }
+
+    /// Goes on to a phase.
+    pub(super) fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.since = Instant::now();
+    }
+
+    /// Counts a packet into the tunnel.
+    pub(super) fn sent(&mut self, number: u64, len: usize) {
+        self.sent.add(len);
+        self.waiting.push(number);
+    }
+
+    /// Takes the reply to a packet; `false` for one that nothing waits for.
+    pub(super) fn answered(&mut self, number: u64) -> bool {
+        let found = self.waiting.iter().position(|&waiting| waiting == number);
+        found.is_some_and(|place| {
+            self.waiting.swap_remove(place);
+            true
+        })
+    }
+
+    /// Whether the UPF reported just what went through.
+    pub(super) fn agrees(&self) -> bool {
+        let usage = &self.usage;
+        let up = Amount { packets: usage.uplink_packets, bytes: usage.uplink_bytes };
+        let down = Amount { packets: usage.downlink_packets, bytes: usage.downlink_bytes };
+        (self.sent, self.received) == (up, down) && usage.out_of_sequence == 0 && usage.final_reports == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_and_usage_agree_only_to_the_octet() {
+        let mut session = Session::new(Ue::new(None, None));
+        session.begin(7);
+        session.sent(1, 100);
+        assert!(!session.answered(2) && session.answered(1) && !session.answered(1));
+        session.received.add(90);
+        assert!(!session.agrees());
+        session.usage.final_reports = 1;
+        (session.usage.uplink_packets, session.usage.uplink_bytes) = (1, 100);
+        (session.usage.downlink_packets, session.usage.downlink_bytes) = (1, 90);
+        assert!(session.agrees());
+        session.usage.downlink_bytes += 1;
+        assert!(!session.agrees());
+    }
+}

@@ -1,0 +1,209 @@
+"""The soak: a node under thousands of sessions that come, go, move and sleep, with traffic, for an hour.
+
+``python3 -m rig.soak --binary target/release/kaido --minutes 60``. Traffic and usage are compared to the
+octet by `kaido sim --churn`, which knows what went through every tunnel; memory and drops are looked at here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from rig.net import Namespace, Topology
+from rig.node import Node
+
+ENDS = (
+    "--upf-pfcp 10.100.4.1 --smf 10.100.4.2 --choose --gnb 10.100.3.2 --ue-ipv4 10.60.0.1 "
+    "--network-instance internet --threshold 20000"
+)
+#: Drops of messages that have done their work.
+SIGNALLING = {"gtpu_signalling", "end_marker"}
+#: Growth of resident memory after warm-up that is still called flat: a part of it, and KiB beside.
+GROWTH = 0.02
+GROWTH_KIB = 2048
+#: Longest warm-up, in seconds: every table has been filled once by then.
+WARM_UP_S = 600
+
+
+@dataclass
+class Check:
+    """One row of the result."""
+
+    what: str
+    expected: object
+    found: object
+
+    def ok(self) -> bool:
+        """Whether it is as expected."""
+        return self.expected == self.found
+
+
+@dataclass
+class Soak:
+    """A run, and what it showed."""
+
+    seconds: int
+    ues: int
+    churn: int
+    pps: int
+    report: dict[str, Any] = field(default_factory=dict)
+    drops: dict[str, int] = field(default_factory=dict)
+    lost_in_kernel: int = 0
+    sessions_left: object = None
+    #: Resident KiB of the node and of the sim, by the second they were looked at.
+    resident: list[tuple[float, int, int]] = field(default_factory=list)
+
+    def plateau(self) -> tuple[float, float]:
+        """Mean resident KiB of the node in the first and the last tenth after warm-up."""
+        warm_up = min(WARM_UP_S, self.seconds / 2)
+        after = [kib for at, kib, _ in self.resident if at >= warm_up]
+        tenth = max(1, len(after) // 10)
+        return mean(after[:tenth]), mean(after[-tenth:])
+
+    def checks(self) -> list[Check]:
+        """What is expected, and what was found."""
+        report, usage = self.report, self.report["usage"]
+        early, late = self.plateau()
+        limit = early * (1 + GROWTH) + GROWTH_KIB
+        up, down = report["uplink"], report["downlink"]
+        dropped = {port: self.dropped_at(port) for port in ("n3", "n6")}
+        return [
+            Check("sessions whose usage differs from their traffic", 0, report["differing"]),
+            Check("octets up: traffic = usage", up["bytes"], usage["uplink_bytes"]),
+            Check("octets down: traffic = usage", down["bytes"], usage["downlink_bytes"]),
+            Check("packets up: usage + drops at n3", up["packets"], usage["uplink_packets"] + dropped["n3"]),
+            Check(
+                "packets without reply = drops at n3 and n6",
+                report["unanswered"],
+                dropped["n3"] + dropped["n6"],
+            ),
+            Check("datagrams that the kernels lost", 0, self.lost_in_kernel),
+            Check("usage reports out of sequence", 0, usage["out_of_sequence"]),
+            Check("final usage reports", report["sessions"], usage["final_reports"]),
+            Check("requests without an answer", 0, report["requests_exhausted"]),
+            Check("requests refused", 0, report["requests_refused"]),
+            Check("End Markers = handovers", report["handovers"], report["end_markers"]),
+            Check("tunnels without an End Marker", 0, report["unended"]),
+            Check("packets in tunnels that ended, strays", 0, report["strays"]),
+            Check("packets changed, copied or misdelivered", 0, report["flaws"]),
+            Check("datagrams malformed or not sent", 0, report["malformed"] + report["send_errors"]),
+            Check("sessions left in the node", 0, self.sessions_left),
+            Check(f"resident memory flat ({early:.0f} to {late:.0f} KiB)", True, late <= limit),
+        ]
+
+    def dropped_at(self, port: str) -> int:
+        """Users' packets dropped at a port. What GTP-U peers tell each other is none."""
+        dropped = (name.split() for name in self.drops)
+        return sum(self.drops[f"{at} {why}"] for at, why in dropped if at == port and why not in SIGNALLING)
+
+
+def resident_kib(pid: int) -> int:
+    """Resident memory of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0
+
+
+def udp_losses(space: Namespace) -> int:
+    """Datagrams that sockets of a namespace had no room for."""
+    lines = [line.split() for line in space.run("cat", "/proc/net/snmp").stdout.splitlines()]
+    names, values = [line[1:] for line in lines if line[0] == "Udp:"]
+    counts = dict(zip(names, values, strict=True))
+    return int(counts["RcvbufErrors"]) + int(counts["SndbufErrors"])
+
+
+@contextmanager
+def folder_of(out: Path | None) -> Iterator[Path]:
+    """Where configuration, logs and reports go: `out`, or a folder that vanishes."""
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        yield out
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+
+
+def soak(binary: Path, net: Topology, folder: Path, run: Soak) -> Soak:
+    """Run the soak in a network that is there."""
+    net.echo()
+    node = Node(binary, net.upf, folder, sessions_max=max(1024, 2 * run.ues)).start()
+    before = node.drops()
+    traffic = f"pps={run.pps},bytes=400,seconds={run.seconds},to=10.100.6.2:7"
+    report = folder / "soak.json"
+    arguments = [*ENDS.split(), "--ues", str(run.ues), "--churn", str(run.churn), "--traffic", traffic]
+    with (folder / "sim.log").open("w") as log:
+        command = [str(binary), "sim", *arguments, "--report", str(report)]
+        sim = net.ran.start(*command, stdout=log, stderr=log)
+    assert node.process is not None
+    began = time.monotonic()
+    pause = max(0.5, run.seconds / 720)
+    while sim.poll() is None:
+        at = time.monotonic() - began
+        try:
+            run.resident.append((at, resident_kib(node.process.pid), resident_kib(sim.pid)))
+        except FileNotFoundError:
+            break
+        if at > run.seconds + 120:
+            sim.terminate()
+        time.sleep(pause)
+    if sim.wait(timeout=60) != 0 or node.ended():
+        raise RuntimeError(f"{(folder / 'sim.log').read_text()}\n{node.log.read_text()[-4000:]}")
+    run.report = json.loads(report.read_text())
+    # What was buffered for sessions that are gone is dropped within a sweep.
+    time.sleep(1)
+    run.drops = {name: count - before.get(name, 0) for name, count in node.drops().items()}
+    run.lost_in_kernel = udp_losses(net.ran) + udp_losses(net.dn)
+    status = node.ask("status")
+    run.sessions_left = status["sessions"] if status else None
+    node.stop()
+    return run
+
+
+def show(run: Soak) -> bool:
+    """Print the result; whether all is as expected."""
+    report = run.report
+    load = f"{run.seconds} s, {run.ues} UEs, {run.churn} changes/s, {run.pps} packets/s"
+    print(f"{platform.platform()}, {load}")
+    names = ("attaches", "detaches", "detached_asleep", "handovers", "idles", "pages", "wakes", "queries")
+    print(", ".join(f"{report[name]} {name.replace('_', ' ')}" for name in names))
+    print(f"{report['usage']['reports']} usage reports; retransmissions: {report['retransmissions_sent']}")
+    print(f"uplink {report['uplink']}, downlink {report['downlink']}, without reply {report['unanswered']}")
+    print(f"drops {run.drops}")
+    print(f"resident: node {run.resident[-1][1]} KiB, sim {run.resident[-1][2]} KiB at the end")
+    for check in run.checks():
+        verdict = "ok" if check.ok() else "DIFFERS"
+        print(f"{verdict:8} {check.what}: {check.found} (expected {check.expected})")
+    return all(check.ok() for check in run.checks())
+
+
+def main() -> None:
+    """Run it and exit with 1 when a check failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--ues", type=int, default=3000)
+    parser.add_argument("--churn", type=int, default=300, help="changes a second")
+    parser.add_argument("--pps", type=int, default=1000)
+    parser.add_argument("--out", type=Path, help="keep configuration, logs and reports in this folder")
+    arguments = parser.parse_args()
+    run = Soak(int(arguments.minutes * 60), arguments.ues, arguments.churn, arguments.pps)
+    with Topology("soak-") as net, folder_of(arguments.out) as folder:
+        soak(arguments.binary, net, folder, run)
+        samples = [f"{at:.0f},{node},{sim}\n" for at, node, sim in run.resident]
+        (folder / "resident.csv").write_text("seconds,node_kib,sim_kib\n" + "".join(samples))
+    sys.exit(0 if show(run) else 1)
+
+
+if __name__ == "__main__":
+    main()
