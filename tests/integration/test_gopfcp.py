@@ -23,6 +23,15 @@ pytestmark = pytest.mark.needs("root", "ip", "ethtool", "tcpdump", "tshark")
 #: Paths to peers that are silent fail within a second.
 GTPU = "\n[gtpu]\necho_t3_ms = 200\n"
 
+#: Drops what the echo server sends, where a control plane switches it on.
+RULE = """
+[[predefined_rule]]
+name = "no-echo"
+precedence = 1
+flows = ["permit out 17 from 10.100.6.2 7 to assigned"]
+drop = true
+"""
+
 #: What the peer looks at, by procedure.
 CHECKS = {
     "heartbeat": "answered one-recovery-time-stamp asked-by-the-user-plane",
@@ -33,6 +42,8 @@ CHECKS = {
     "qfi-marked gate-shut gate-open end-marker handover filter-added precedence-changed rule-removed "
     "absent-rule deletion error-indication-when-gone choose-id",
     "endpoint": "created forwards framed-route removed",
+    "application": "unknown provisioned detected replaced incorrect all-removed",
+    "predefined": "unknown activated deactivated",
     "refusal": "unknown-seid mandatory-missing incorrect-filter",
     "retransmission": "same-octets",
     "bundle": "each-answered",
@@ -72,7 +83,7 @@ def run(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Pat
     def once(programs: Path) -> Seen:
         folder = tmp_path_factory.mktemp("gopfcp")
         with Topology(f"kg{os.getpid()}-") as net:
-            node = Node(binary, net.upf, folder, more=GTPU).start()
+            node = Node(binary, net.upf, folder, more=GTPU + RULE).start()
             net.echo()
             with captured(net.ran, folder, "smf0", "gnb0") as captures:
                 done = net.ran.run(str(programs / "gopfcp"), check=False, timeout=240)
@@ -141,6 +152,23 @@ def test_traffic_endpoints_and_framed_routes(seen: Seen) -> None:
     Conformance: TS 29.244 5.16 | Packets to and from a network behind the UE (go-pfcp)
     """
     seen.all_right("endpoint")
+
+
+def test_applications_are_known_by_what_is_provisioned(seen: Seen) -> None:
+    """PFD management, and a rule that names the application.
+
+    Conformance: TS 29.244 6.2.5 | PFDs are provisioned, replaced and removed (go-pfcp)
+    Conformance: TS 29.244 8.2.6 | A PDR matches the packets of an application that it names (go-pfcp)
+    """
+    seen.all_right("application")
+
+
+def test_predefined_rules_are_switched_on_and_off(seen: Seen) -> None:
+    """By the names that the node's configuration gives them.
+
+    Conformance: TS 29.244 5.19 | Predefined rules are activated and deactivated by name (go-pfcp)
+    """
+    seen.all_right("predefined")
 
 
 def test_a_quota_stops_traffic_until_it_is_renewed(seen: Seen) -> None:

@@ -18,6 +18,8 @@ type world struct {
 	gnb  *gnb
 	n3   net.IP
 	echo *net.UDPAddr
+	// rule is the name of a predefined rule that drops what the echo server sends.
+	rule string
 }
 
 func main() {
@@ -26,6 +28,7 @@ func main() {
 	access := flag.String("gnb", "10.100.3.2", "our GTP-U address")
 	n3 := flag.String("n3", "10.100.3.1", "the user plane's GTP-U address")
 	echo := flag.String("echo", "10.100.6.2:7", "a UDP echo server in the data network")
+	rule := flag.String("rule", "no-echo", "a predefined rule that drops what the echo server sends")
 	flag.Parse()
 	to, err := net.ResolveUDPAddr("udp", *echo)
 	if err != nil {
@@ -36,6 +39,7 @@ func main() {
 		gnb:  openGNB(net.ParseIP(*access), net.ParseIP(*n3)),
 		n3:   net.ParseIP(*n3),
 		echo: to,
+		rule: *rule,
 	}
 	w.beforeAssociation()
 	w.association()
@@ -43,6 +47,8 @@ func main() {
 	w.refusals()
 	w.reliability()
 	w.endpoints()
+	w.applications()
+	w.predefined()
 	w.usage()
 	w.quota()
 	w.duration()
