@@ -32,11 +32,14 @@ flows = ["permit out 17 from 10.100.6.2 7 to assigned"]
 drop = true
 """
 
+#: The node asks for an association too; the peer lets it wait until its own has been tried.
+INVITED = 'control_planes = ["10.100.4.2"]'
+
 #: What the peer looks at, by procedure.
 CHECKS = {
     "heartbeat": "answered one-recovery-time-stamp asked-by-the-user-plane",
     "association": "needed setup setup-tells-who features update restart-ends-sessions prepared-release "
-    "all-usage-said release released",
+    "all-usage-said release released asked-by-the-user-plane by-the-user-plane",
     "version": "not-supported",
     "session": "establishment load-told answer-goes-to-our-seid f-teid-chosen ue-address-chosen forwards "
     "qfi-marked gate-shut gate-open end-marker handover filter-added precedence-changed rule-removed "
@@ -83,7 +86,7 @@ def run(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Pat
     def once(programs: Path) -> Seen:
         folder = tmp_path_factory.mktemp("gopfcp")
         with Topology(f"kg{os.getpid()}-") as net:
-            node = Node(binary, net.upf, folder, more=GTPU + RULE).start()
+            node = Node(binary, net.upf, folder, more=GTPU + RULE, pfcp=INVITED).start()
             net.echo()
             with captured(net.ran, folder, "smf0", "gnb0") as captures:
                 done = net.ran.run(str(programs / "gopfcp"), check=False, timeout=240)
@@ -113,6 +116,7 @@ def test_an_association_is_set_up_updated_and_released(seen: Seen) -> None:
     """Nothing works before, nothing after, and a control plane that restarts loses its sessions.
 
     Conformance: TS 29.244 6.2.6 | Association setup tells Node ID, features and time of start (go-pfcp)
+    Conformance: TS 29.244 6.2.6.3 | Association setup by the user plane, asked for until accepted (go-pfcp)
     Conformance: TS 29.244 6.2.7 | Association update by a control plane (go-pfcp)
     Conformance: TS 29.244 6.2.8 | Association release by a control plane (go-pfcp)
     Conformance: TS 29.244 5.18 | A prepared release reports all usage first (go-pfcp)

@@ -101,4 +101,21 @@ func (w *world) end() {
 	check("association/release", release.cause() == ie.CauseRequestAccepted, "cause %d", release.cause())
 	after := w.ask(w.establishment(w.rules(w.tunnel(downlinkTEID))))
 	check("association/released", after.cause() == ie.CauseNoEstablishedPFCPAssociation, "cause %d", after.cause())
+	w.invited()
+}
+
+// invited accepts the association that the user plane, which has us in its configuration, asks for now and again.
+func (w *world) invited() {
+	w.forget()
+	w.accept()
+	asked := w.request(4*patience, func(h *heard) bool {
+		_, is := h.message.(*message.AssociationSetupRequest)
+		return is
+	})
+	complete := asked != nil && asked.find(ie.UPFunctionFeatures) != nil && asked.find(ie.RecoveryTimeStamp) != nil
+	check("association/asked-by-the-user-plane", complete, "%v", asked != nil)
+	if asked != nil {
+		s := w.establish(w.rules(w.tunnel(downlinkTEID)))
+		check("association/by-the-user-plane", w.remove(s).cause() == ie.CauseRequestAccepted, "%+v", s)
+	}
 }

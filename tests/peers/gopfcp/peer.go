@@ -75,6 +75,8 @@ type peer struct {
 	lock sync.Mutex
 	// silences counts the session reports that are still to be left without an answer.
 	silences int
+	// accepts says whether an association that the user plane asks for is accepted.
+	accepts bool
 	// seids leads from our SEID to that of the user plane, for the header of report responses.
 	seids map[uint64]uint64
 }
@@ -139,6 +141,11 @@ func (p *peer) take(raw []byte) {
 		p.send(message.NewNodeReportResponse(sequence, p.nodeID(), accepted, nil))
 	case *message.AssociationUpdateRequest:
 		p.send(message.NewAssociationUpdateResponse(sequence, p.nodeID(), accepted))
+	case *message.AssociationSetupRequest:
+		// Else left without an answer: it is asked again.
+		if p.accepting() {
+			p.send(message.NewAssociationSetupResponse(sequence, p.nodeID(), accepted, ie.NewRecoveryTimeStamp(p.started)))
+		}
 	case *message.SessionReportRequest:
 		if seid, answer := p.reported(request.SEID()); answer {
 			p.send(message.NewSessionReportResponse(0, 0, seid, sequence, 0, accepted))
@@ -159,6 +166,20 @@ func (p *peer) reported(ours uint64) (uint64, bool) {
 		return 0, false
 	}
 	return p.seids[ours], true
+}
+
+// accepting says whether associations that the user plane asks for are accepted.
+func (p *peer) accepting() bool {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return p.accepts
+}
+
+// accept has associations accepted from now on.
+func (p *peer) accept() {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.accepts = true
 }
 
 // leaveUnanswered keeps silent towards so many of the next session reports.
