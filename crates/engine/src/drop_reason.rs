@@ -70,6 +70,8 @@ drop_reasons! {
     GateClosed = "gate_closed",
     /// A bit rate of a QER is used up.
     MbrExceeded = "mbr_exceeded",
+    /// The packets that a QER allows in a time unit are used up.
+    PacketRateExceeded = "packet_rate_exceeded",
     /// A quota of a URR is used up.
     QuotaExhausted = "quota_exhausted",
     /// The FAR says drop.

@@ -11,11 +11,11 @@ use kaido_upf::rules::{
     AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr, Duplicate,
     Establishment, FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface,
     Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId,
-    PlainHeaderCreation, PredefinedName, Qer, QerCorrelationId, QerId, Qfi, RemovedForwarding,
-    ReportingTriggers, SdfFilter, Seid, Steering, Teid, TimeQuotaMechanism, TrafficEndpoint,
-    TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
-    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketLimit, PacketRate, PagingPolicyIndicator,
+    Pdi, Pdr, PdrId, PlainHeaderCreation, PredefinedName, Qer, QerCorrelationId, QerId, Qfi,
+    RemovedForwarding, ReportingTriggers, SdfFilter, Seid, Steering, Teid, TimeQuotaMechanism, TimeUnit,
+    TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
+    UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -225,24 +225,44 @@ fn rate() -> impl Strategy<Value = BitRate> {
         .prop_map(|(uplink_kbps, downlink_kbps)| BitRate { uplink_kbps, downlink_kbps })
 }
 
+fn packet_rate() -> impl Strategy<Value = PacketRate> {
+    use TimeUnit as T;
+    let unit = select(vec![T::Minute, T::SixMinutes, T::Hour, T::Day, T::Week]);
+    let limit = of((any::<u16>(), unit).prop_map(|(packets, unit)| PacketLimit { packets, unit }));
+    (limit.clone(), limit)
+        .prop_map(|(uplink, downlink)| PacketRate { uplink, downlink })
+        .prop_filter("a limit", |rate| *rate != PacketRate::default())
+}
+
 fn qer(id: u32) -> impl Strategy<Value = Qer> {
     let gate = any::<(bool, bool)>().prop_map(|(uplink, downlink)| Gate { uplink, downlink });
     let container =
         (of((0u8..64).prop_map(Qfi)), any::<bool>(), of((0u8..8).prop_map(PagingPolicyIndicator)));
     let window = of((0u64..1 << 32).prop_map(Duration::from_millis));
-    (gate, of(rate()), of(rate()), container, window, of(any::<u32>().prop_map(QerCorrelationId))).prop_map(
-        move |(gate, mbr, gbr, (qfi, reflective, paging_policy), averaging_window, correlation)| Qer {
-            id: QerId(id),
-            correlation,
-            gate,
-            mbr,
-            gbr,
-            qfi,
-            reflective,
-            paging_policy,
-            averaging_window,
-        },
-    )
+    let packets = (of(packet_rate()), any::<bool>());
+    (gate, of(rate()), of(rate()), container, (window, packets), of(any::<u32>().prop_map(QerCorrelationId)))
+        .prop_map(
+            move |(
+                gate,
+                mbr,
+                gbr,
+                (qfi, reflective, paging_policy),
+                (averaging_window, packets),
+                correlation,
+            )| Qer {
+                id: QerId(id),
+                correlation,
+                gate,
+                mbr,
+                gbr,
+                qfi,
+                reflective,
+                paging_policy,
+                averaging_window,
+                packet_rate: packets.0,
+                reports_packet_rate: packets.1,
+            },
+        )
 }
 
 fn period() -> impl Strategy<Value = Duration> {
@@ -418,6 +438,8 @@ prop_compose! {
                 reflective: Some(qer.reflective),
                 paging_policy: qer.paging_policy,
                 averaging_window: qer.averaging_window,
+                packet_rate: qer.packet_rate,
+                reports_packet_rate: Some(qer.reports_packet_rate),
             }],
             update_urrs: vec![UpdateUrr {
                 volume_quota: if flags.0 { Change::Remove } else { urr.volume_quota.into() },

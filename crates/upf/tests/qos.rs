@@ -9,9 +9,9 @@ use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::{DropReason, PortId};
 use kaido_upf::rules::{
-    BitRate, Cause, Establishment, Gate, MeasurementInformation, Modification, PagingPolicyIndicator, Pdr,
-    PdrId, Qer, QerCorrelationId, QerId, Qfi, RuleId, Seid, SessionService, UpdatePdr, UpdateQer, Urr, UrrId,
-    Volume,
+    BitRate, Cause, Establishment, Gate, MeasurementInformation, Modification, PacketLimit, PacketRate,
+    PagingPolicyIndicator, Pdr, PdrId, Qer, QerCorrelationId, QerId, Qfi, RuleId, Seid, SessionService,
+    TimeUnit, UpdatePdr, UpdateQer, Urr, UrrId, Volume,
 };
 use kaido_wire::PduSession;
 use kaido_wire::gtpu::{GtpuRepr, GtpuView};
@@ -406,4 +406,38 @@ fn what_is_guaranteed_waits_for_a_full_port_while_others_are_dropped() {
     fill(&mut clock, 7, 5);
     assert_eq!(clock.rig.drops(N6, DropReason::TxFull), 35);
     clock.rig.upf.delete(seid, now()).unwrap();
+}
+
+/// Conformance: TS 29.244 5.4.11 | Packets beyond the packet rate are dropped, and what is left is reported at the end
+#[test]
+fn packets_are_limited_in_each_time_unit() {
+    let mut clock = Clock::new();
+    let limit = |packets, unit| Some(PacketLimit { packets, unit });
+    let rate = PacketRate { uplink: limit(10, TimeUnit::Minute), downlink: limit(3, TimeUnit::Hour) };
+    let qer = Qer { packet_rate: Some(rate), reports_packet_rate: true, ..Qer::open(QerId(1)) };
+    let mut request = session(7, vec![qer]);
+    request.urrs = vec![urr(1, false), urr(2, true)];
+    request.pdrs.iter_mut().for_each(|pdr| pdr.urr_ids = vec![UrrId(1), UrrId(2)]);
+    let seid = clock.rig.upf.establish(&request, now()).unwrap().seid;
+    assert_eq!((0..50).filter(|_| clock.passes(&up(7, 100))).count(), 10);
+    assert_eq!((0..50).filter(|_| clock.passes(&down(7, 100))).count(), 3);
+    assert_eq!(clock.rig.drops(N3, DropReason::PacketRateExceeded), 40);
+    assert_eq!(clock.rig.drops(N6, DropReason::PacketRateExceeded), 47);
+    clock.now += 59 * SECOND;
+    assert!(!clock.passes(&up(7, 100)));
+    clock.now += SECOND;
+    assert_eq!((0..4).filter(|_| clock.passes(&up(7, 100))).count(), 4, "of the next minute");
+    assert!(!clock.passes(&down(7, 100)), "an hour is longer");
+    let deleted = clock.rig.upf.delete(seid, now()).unwrap();
+    let [status] = deleted.packet_rates[..] else { panic!("{deleted:?}") };
+    assert_eq!((status.qer_id, status.uplink, status.downlink), (QerId(1), Some(6), Some(0)));
+    assert!(status.valid_until > now());
+    let [passed, before] = [0, 1].map(|n| deleted.usage_reports[n].volume.unwrap());
+    assert_eq!((passed.uplink_packets, passed.downlink_packets), (14, 3));
+    assert_eq!((before.uplink_packets, before.downlink_packets), (55, 51));
+    // The next session in its place starts anew, and one that does not ask is not told.
+    let silent = Qer { reports_packet_rate: false, ..qer };
+    let seid = clock.rig.upf.establish(&session(7, vec![silent]), now()).unwrap().seid;
+    assert_eq!((0..50).filter(|_| clock.passes(&down(7, 100))).count(), 3);
+    assert_eq!(clock.rig.upf.delete(seid, now()).unwrap().packet_rates, []);
 }

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    BitRate, Gate, PagingPolicyIndicator, Qer, QerCorrelationId, QerId, Qfi, Rejection, RuleId, UpdateQer,
+    BitRate, Gate, PacketLimit, PacketRate, PagingPolicyIndicator, Qer, QerCorrelationId, QerId, Qfi,
+    Rejection, RuleId, TimeUnit, UpdateQer,
 };
 use rs_pfcp::ie::IeType;
 
 use super::leaf::{u8_of, u32_of};
-use crate::walk::{Group, octets};
+use crate::walk::{Group, incorrect, octets, too_short, unsupported};
 
-/// Rate control by packets is for small devices (CIOT), not here.
-const UNSUPPORTED: [IeType; 1] = [IeType::PacketRate];
+/// Marking for networks before LTE.
+const UNSUPPORTED: [IeType; 1] = [IeType::DlFlowLevelMarking];
 
 pub(super) fn create(value: &[u8]) -> Result<Qer, Rejection> {
     let group = Group::of(IeType::CreateQer, value)?;
@@ -29,6 +30,8 @@ pub(super) fn create(value: &[u8]) -> Result<Qer, Rejection> {
             reflective: parts.reflective.unwrap_or(false),
             paging_policy: parts.paging_policy,
             averaging_window: parts.averaging_window,
+            packet_rate: parts.packet_rate,
+            reports_packet_rate: parts.reports_packet_rate.unwrap_or(false),
         })
     };
     body().map_err(|fault: Rejection| fault.rule(RuleId::Qer(id)))
@@ -55,6 +58,8 @@ fn parts(id: QerId, group: &Group<'_>) -> Result<UpdateQer, Rejection> {
         reflective: octet(IeType::Rqi)?.map(|octet| octet & 1 != 0),
         paging_policy: octet(IeType::PagingPolicyIndicator)?.map(|octet| PagingPolicyIndicator(octet & 7)),
         averaging_window: number(IeType::AveragingWindow)?.map(|ms| Duration::from_millis(ms.into())),
+        packet_rate: group.first(IeType::PacketRate).map(packet_rate).transpose()?,
+        reports_packet_rate: octet(IeType::QerControlIndications)?.map(control_indications).transpose()?,
     })
 }
 
@@ -76,6 +81,47 @@ fn bit_rate(kind: IeType, value: &[u8]) -> Result<BitRate, Rejection> {
         uplink_kbps: u64::from_be_bytes([0, 0, 0, a, b, c, d, e]),
         downlink_kbps: u64::from_be_bytes([0, 0, 0, f, g, h, i, j]),
     })
+}
+
+/// QER Control Indications (8.2.174): RCSR. Which data is that of exceptions, nobody tells the user plane (MOED, NORD).
+fn control_indications(octet: u8) -> Result<bool, Rejection> {
+    match octet & 0x06 {
+        0 => Ok(octet & 1 != 0),
+        _ => Err(unsupported(IeType::QerControlIndications, "tells normal and exception data apart")),
+    }
+}
+
+/// Packet Rate (8.2.63): ULPR and DLPR, a time unit and a number for each. Additional rates (APRC) are for exception
+/// data.
+fn packet_rate(value: &[u8]) -> Result<PacketRate, Rejection> {
+    const KIND: IeType = IeType::PacketRate;
+    let (&flags, mut rest) = value.split_first().ok_or_else(|| too_short(KIND, 1, 0))?;
+    if flags & 4 != 0 {
+        return Err(unsupported(KIND, "additional packet rates"));
+    }
+    if flags & 3 == 0 {
+        return Err(incorrect(KIND, "no packet rate given"));
+    }
+    let expected = 1 + 3 * usize::from((flags & 1) + (flags >> 1 & 1));
+    let mut next = |flag: u8| -> Result<Option<PacketLimit>, Rejection> {
+        if flags & flag == 0 {
+            return Ok(None);
+        }
+        let Some((&[unit, high, low], tail)) = rest.split_first_chunk::<3>() else {
+            return Err(too_short(KIND, expected, value.len()));
+        };
+        rest = tail;
+        let unit = match unit & 7 {
+            0 => TimeUnit::Minute,
+            1 => TimeUnit::SixMinutes,
+            2 => TimeUnit::Hour,
+            3 => TimeUnit::Day,
+            4 => TimeUnit::Week,
+            other => return Err(incorrect(KIND, format!("time unit {other} is reserved"))),
+        };
+        Ok(Some(PacketLimit { packets: u16::from_be_bytes([high, low]), unit }))
+    };
+    Ok(PacketRate { uplink: next(1)?, downlink: next(2)? })
 }
 
 #[cfg(test)]
@@ -128,6 +174,31 @@ mod tests {
             let found = (fault.cause, fault.offending_ie, fault.failed_rule);
             assert_eq!(found, (Cause::InvalidLength, Some(kind), Some(RuleId::Qer(QerId(7)))));
         }
+    }
+
+    /// Conformance: TS 29.244 8.2.63 | Packet Rate and QER Control Indications, and what of them is refused
+    #[test]
+    fn packet_rates_are_read_by_their_flags() {
+        let limit = |packets, unit| Some(PacketLimit { packets, unit });
+        let both = [0xfb, 0xfc, 0xff, 0xff, 0x01, 0, 10];
+        let expected =
+            PacketRate { uplink: limit(u16::MAX, TimeUnit::Week), downlink: limit(10, TimeUnit::SixMinutes) };
+        assert_eq!(packet_rate(&both).unwrap(), expected);
+        let down = PacketRate { uplink: None, downlink: limit(258, TimeUnit::Hour) };
+        assert_eq!(packet_rate(&[2, 2, 1, 2]).unwrap(), down);
+        for (value, cause) in [
+            (&both[..6], Cause::InvalidLength),
+            (&[1, 0, 0], Cause::InvalidLength),
+            (&[0], Cause::MandatoryIeIncorrect),
+            (&[1, 5, 0, 1], Cause::MandatoryIeIncorrect),
+            (&[5, 0, 0, 1, 0, 0, 1], Cause::ServiceNotSupported),
+        ] {
+            let fault = packet_rate(value).unwrap_err();
+            assert_eq!((fault.cause, fault.offending_ie), (cause, Some(94)), "{value:?}");
+        }
+        assert_eq!(control_indications(0xf9), Ok(true));
+        assert_eq!(control_indications(0), Ok(false));
+        assert_eq!(control_indications(2).unwrap_err().offending_ie, Some(251));
     }
 
     #[test]

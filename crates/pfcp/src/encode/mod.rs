@@ -7,7 +7,7 @@ mod response;
 mod steering;
 mod urr;
 
-pub(crate) use report::{session_ended, session_report, usage_report};
+pub(crate) use report::{packet_rate_status, session_ended, session_report, usage_report};
 pub(crate) use request::{establishment, modification};
 pub(crate) use response::{accepted_establishment, created_pdrs, created_traffic_endpoints, rejection};
 

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use kaido_upf::rules::{DataStatus, DownlinkDataService, Part, Seid, SessionEvent, UsageReport, Volume};
+use kaido_upf::rules::{
+    DataStatus, DownlinkDataService, PacketRateStatus, Part, Seid, SessionEvent, UsageReport, Volume,
+};
 use rs_pfcp::ie::duration_measurement::DurationMeasurement;
 use rs_pfcp::ie::end_time::EndTime;
 use rs_pfcp::ie::f_teid::Fteid;
@@ -82,6 +84,19 @@ fn service_information(service: &DownlinkDataService) -> Option<Ie> {
     (flags != 0).then(|| Ie::new(IeType::DownlinkDataServiceInformation, value))
 }
 
+/// Packet Rate Status Report (7.5.7.1): the QER, and UL, DL, what is left of each, and until when (8.2.139).
+pub(crate) fn packet_rate_status(status: &PacketRateStatus) -> Ie {
+    let mut value = vec![u8::from(status.uplink.is_some()) | u8::from(status.downlink.is_some()) << 1];
+    for left in [status.uplink, status.downlink].into_iter().flatten() {
+        value.extend_from_slice(&left.to_be_bytes());
+    }
+    value.extend_from_slice(&ntp_seconds(status.valid_until).to_be_bytes());
+    value.extend_from_slice(&[0; 4]);
+    let parts =
+        vec![number(IeType::QerId, status.qer_id.0.to_be_bytes()), Ie::new(IeType::PacketRateStatus, value)];
+    Ie::new_grouped(IeType::PacketRateStatusReport, parts)
+}
+
 /// A usage report, in the element that the message at hand uses for it.
 pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
     let mut parts = vec![
@@ -127,4 +142,32 @@ fn volume_measurement(volume: &Volume, with_packets: bool) -> Ie {
     );
     // It fails only for a flag without its value; the flags above match the values.
     Ie::new(IeType::VolumeMeasurement, element.marshal().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use kaido_upf::rules::QerId;
+
+    use super::*;
+
+    /// Conformance: TS 29.244 8.2.139 | Packet Rate Status says what is left, and until when
+    #[test]
+    fn packet_rate_status_has_what_is_limited() {
+        let valid_until = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        let status = PacketRateStatus { qer_id: QerId(7), uplink: Some(300), downlink: None, valid_until };
+        let element = packet_rate_status(&status);
+        assert_eq!(element.raw_type(), 252);
+        // 1970 in seconds since 1900, and one.
+        let time = [0x83, 0xaa, 0x7e, 0x81, 0, 0, 0, 0];
+        let expected = [&[0, 109, 0, 4, 0, 0, 0, 7][..], &[0, 193, 0, 11, 1, 1, 44], &time].concat();
+        let mut octets = Vec::new();
+        element.marshal_into(&mut octets);
+        assert_eq!(octets[4..], expected);
+        let both = PacketRateStatus { downlink: Some(0), ..status };
+        let mut octets = Vec::new();
+        packet_rate_status(&both).marshal_into(&mut octets);
+        assert_eq!(octets[4 + 8..], [&[0, 193, 0, 13, 3, 1, 44, 0, 0][..], &time].concat());
+    }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kaido_upf::rules::{
     ApplyAction, BitRate, Establishment, Far, FramedRoute, Gate, Interface, LocalFTeid, Modification,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PredefinedName, Qer, SdfFilter, Seid,
-    TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketRate, Pdi, Pdr, PredefinedName, Qer,
+    SdfFilter, Seid, TimeUnit, TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
 };
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::{Ie, IeType};
@@ -314,6 +314,8 @@ fn create_qer(rule: &Qer) -> Ie {
         reflective: rule.reflective.then_some(true),
         paging_policy: rule.paging_policy,
         averaging_window: rule.averaging_window,
+        packet_rate: rule.packet_rate,
+        reports_packet_rate: rule.reports_packet_rate.then_some(true),
     };
     qer(IeType::CreateQer, &whole)
 }
@@ -336,7 +338,26 @@ fn qer(kind: IeType, rule: &UpdateQer) -> Ie {
         let ms = u32::try_from(window.as_millis()).unwrap_or(u32::MAX);
         number(IeType::AveragingWindow, ms.to_be_bytes())
     }));
+    parts.extend(rule.packet_rate.map(packet_rate));
+    parts.extend(rule.reports_packet_rate.map(|on| number(IeType::QerControlIndications, [u8::from(on)])));
     Ie::new_grouped(kind, parts)
+}
+
+/// Packet Rate (8.2.63).
+fn packet_rate(rate: PacketRate) -> Ie {
+    let limits = [rate.uplink, rate.downlink];
+    let mut value = vec![u8::from(rate.uplink.is_some()) | u8::from(rate.downlink.is_some()) << 1];
+    for limit in limits.into_iter().flatten() {
+        value.push(match limit.unit {
+            TimeUnit::Minute => 0,
+            TimeUnit::SixMinutes => 1,
+            TimeUnit::Hour => 2,
+            TimeUnit::Day => 3,
+            TimeUnit::Week => 4,
+        });
+        value.extend_from_slice(&limit.packets.to_be_bytes());
+    }
+    Ie::new(IeType::PacketRate, value)
 }
 
 fn bit_rate(kind: IeType, rate: BitRate) -> Ie {

@@ -11,7 +11,7 @@ use super::binding::Binding;
 use super::node::no_association;
 use crate::association::AssociationId;
 use crate::decode;
-use crate::encode::{self, Draft, accepted, number, usage_report};
+use crate::encode::{self, Draft, accepted, number, packet_rate_status, usage_report};
 use crate::frame::Frame;
 use crate::transaction::Moment;
 use crate::walk::{Group, peek};
@@ -122,6 +122,7 @@ impl<S: SessionService> Endpoint<S> {
         let mut draft =
             Draft::session(MsgType::SessionDeletionResponse, cp, frame.sequence).with(&accepted());
         push_reports(&mut draft, IeType::UsageReportWithinSessionDeletionResponse, &deleted.usage_reports);
+        deleted.packet_rates.iter().for_each(|status| draft.push(&packet_rate_status(status)));
         self.say_load(speaker, &mut draft);
         Ok(draft.bytes())
     }

@@ -183,7 +183,7 @@ impl SessionService for Scripted {
         let urrs: Vec<u32> = kept.urrs.keys().copied().collect();
         let term = UsageReportTrigger::TERMR;
         let usage_reports = urrs.into_iter().map(|id| Self::report(&mut kept, id, term, now)).collect();
-        Ok(Deleted { usage_reports })
+        Ok(Deleted { usage_reports, ..Deleted::default() })
     }
 
     fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {

@@ -16,7 +16,7 @@ use crate::record::{
 };
 use crate::rules::{
     ApplicationId, BitRate, Cause, ChooseOr, Far, Interface, LocalFTeid, NetworkInstance,
-    OuterHeaderCreation, OuterHeaderRemoval, Pdr, Qer, Rejection, RuleId, Teid, UrrId,
+    OuterHeaderCreation, OuterHeaderRemoval, PacketRate, Pdr, Qer, Rejection, RuleId, Teid, UrrId,
 };
 use crate::usage::UsageSlot;
 
@@ -350,6 +350,21 @@ fn enforcement(rules: &RuleSet, pdr: &Pdr, qers: &[&Qer]) -> Result<Enforcement,
             return Err(Rejection::new(
                 Cause::NoResourcesAvailable,
                 format!("PDR {}: more rates than a packet can be held to", pdr.id),
+            )
+            .rule(RuleId::Pdr(pdr.id)));
+        }
+    }
+    let counted = |rate: PacketRate| match direction(pdr) {
+        Direction::Uplink => rate.uplink.is_some(),
+        Direction::Downlink => rate.downlink.is_some(),
+    };
+    for qer in qers.iter().filter(|qer| qer.packet_rate.is_some_and(counted)) {
+        if let Some(&slot) = rules.policers.get(&qer.id)
+            && !asked.count_packets(slot)
+        {
+            return Err(Rejection::new(
+                Cause::NoResourcesAvailable,
+                format!("PDR {}: more than one packet rate", pdr.id),
             )
             .rule(RuleId::Pdr(pdr.id)));
         }

@@ -358,11 +358,12 @@ impl SessionService for Upf {
             .collect();
         self.release_meters(session.meters.values());
         self.release_counter(session.activity);
+        let packet_rates = self.packet_rates(&session.rules, now);
         self.release_policers(session.rules.all_policers());
         self.give_back(&session.leases);
         self.wheel.set(index.0, None);
         self.node.buffer_changed(BufferChange { session: index, discard: true });
-        Ok(Deleted { usage_reports })
+        Ok(Deleted { packet_rates, usage_reports })
     }
 
     fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {

@@ -1,11 +1,13 @@
 //! The rates of a session's QERs: which policers enforce them, through all changes.
 
 use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime};
 
 use super::Upf;
 use super::ruleset::RuleSet;
 use crate::qos::{Correlation, PolicerSlot};
-use crate::rules::{BitRate, Cause, FSeid, Qer, QerId, Rejection, RuleId};
+use crate::record::Direction;
+use crate::rules::{BitRate, Cause, FSeid, PacketRateStatus, Qer, QerId, Rejection, RuleId};
 
 /// How a planned change uses policers otherwise than before.
 #[derive(Debug, Default)]
@@ -38,6 +40,11 @@ impl Kind {
             Self::Guaranteed => qer.gbr,
         };
         rate.filter(|rate| rate.uplink_kbps != 0 || rate.downlink_kbps != 0)
+    }
+
+    /// Whether there is anything to enforce.
+    fn is_asked(self, qer: &Qer) -> bool {
+        self.of(qer).is_some() || (self == Self::Maximum && qer.packet_rate.is_some())
     }
 
     fn policers(self, rules: &mut RuleSet) -> &mut BTreeMap<QerId, PolicerSlot> {
@@ -83,7 +90,9 @@ impl Upf {
         let before = std::mem::take(kind.policers(rules));
         let mut after = BTreeMap::new();
         for (id, qer) in &rules.qers {
-            let Some(rate) = kind.of(qer) else { continue };
+            if !kind.is_asked(qer) {
+                continue;
+            }
             // A guarantee is its flow's own; what sessions share is a maximum.
             let shared = qer.correlation.filter(|_| kind == Kind::Maximum);
             let correlation = shared.and_then(|id| Correlation::new(owner, id));
@@ -97,7 +106,7 @@ impl Upf {
                 return Err(full.rule(RuleId::Qer(*id)));
             };
             if new {
-                self.set_rate(slot, rate, qer);
+                self.set_rate(slot, kind, qer);
             }
             change.taken.push(slot);
             after.insert(*id, slot);
@@ -118,7 +127,7 @@ impl Upf {
         for (kind, policers) in [(Kind::Maximum, &rules.policers), (Kind::Guaranteed, &rules.guarantees)] {
             for (id, &slot) in policers {
                 let Some(qer) = rules.qers.get(id) else { continue };
-                self.set_rate(slot, kind.of(qer).unwrap_or_default(), qer);
+                self.set_rate(slot, kind, qer);
             }
         }
         self.release_policers(change.dropped.into_iter());
@@ -133,8 +142,32 @@ impl Upf {
         }
     }
 
-    fn set_rate(&self, slot: PolicerSlot, rate: BitRate, qer: &Qer) {
+    fn set_rate(&self, slot: PolicerSlot, kind: Kind, qer: &Qer) {
         let window = qer.averaging_window.unwrap_or(self.node.settings.policer_window);
-        self.node.policers.set(slot, rate, window);
+        self.node.policers.set(slot, kind.of(qer).unwrap_or_default(), window);
+        if kind == Kind::Maximum && qer.packet_rate.is_some() {
+            self.node.policers.set_packets(slot, qer.packet_rate.unwrap_or_default());
+        }
+    }
+
+    /// What is left of the packet rates of the QERs that report it.
+    pub(super) fn packet_rates(&self, rules: &RuleSet, now: SystemTime) -> Vec<PacketRateStatus> {
+        let policers = &self.node.policers;
+        let clock = policers.milliseconds(Instant::now());
+        let asking = rules.qers.values().filter(|qer| qer.reports_packet_rate);
+        asking
+            .filter_map(|qer| {
+                let slot = *rules.policers.get(&qer.id)?;
+                let left = |direction| policers.packets_left(slot, direction, clock);
+                let (uplink, downlink) = (left(Direction::Uplink), left(Direction::Downlink));
+                let lasts = uplink.iter().chain(&downlink).map(|left| left.lasts).min()?;
+                Some(PacketRateStatus {
+                    qer_id: qer.id,
+                    uplink: uplink.map(|left| left.packets),
+                    downlink: downlink.map(|left| left.packets),
+                    valid_until: now + lasts,
+                })
+            })
+            .collect()
     }
 }

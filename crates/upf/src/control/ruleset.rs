@@ -140,6 +140,8 @@ impl RuleSet {
         set(&mut qer.reflective, update.reflective);
         set_some(&mut qer.paging_policy, update.paging_policy);
         set_some(&mut qer.averaging_window, update.averaging_window);
+        set_some(&mut qer.packet_rate, update.packet_rate);
+        set(&mut qer.reports_packet_rate, update.reports_packet_rate);
         Ok(())
     }
 

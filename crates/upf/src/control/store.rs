@@ -117,8 +117,9 @@ mod tests {
     use crate::rules::{
         ApplicationId, ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters,
         FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation,
-        OuterHeaderRemoval, PagingPolicyIndicator, Pdi, Pdr, PdrId, PredefinedName, Qer, QerCorrelationId,
-        QerId, Qfi, SdfFilter, Teid, TrafficEndpointId, UeIpAddress, UeIpRole, UrrId,
+        OuterHeaderRemoval, PacketLimit, PacketRate, PagingPolicyIndicator, Pdi, Pdr, PdrId, PredefinedName,
+        Qer, QerCorrelationId, QerId, Qfi, SdfFilter, Teid, TimeUnit, TrafficEndpointId, UeIpAddress,
+        UeIpRole, UrrId,
     };
 
     /// A session with something in every kind of field.
@@ -188,6 +189,11 @@ mod tests {
             reflective: true,
             paging_policy: Some(PagingPolicyIndicator(7)),
             averaging_window: Some(Duration::from_millis(2000)),
+            packet_rate: Some(PacketRate {
+                uplink: Some(PacketLimit { packets: u16::MAX, unit: TimeUnit::Week }),
+                downlink: None,
+            }),
+            reports_packet_rate: true,
         };
         kept.rules.add_pdr(pdr).unwrap();
         kept.rules.add_far(far).unwrap();

@@ -194,9 +194,9 @@ impl Worker {
             self.buffer(record, action, arrival, packet, frame, buffered_since, out);
             return None;
         }
-        if !self.is_within_rates(record, action) {
+        if let Some(reason) = self.exceeded_rate(record, action) {
             self.count(record, action, packet, true);
-            out.drop(arrival.port, frame, DropReason::MbrExceeded);
+            out.drop(arrival.port, frame, reason);
             return None;
         }
         let preferred = out.prefer(self.is_guaranteed(record, action));

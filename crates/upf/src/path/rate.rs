@@ -1,6 +1,6 @@
 //! Rates on both ways through the path.
 
-use kaido_engine::{Frame, PortId};
+use kaido_engine::{DropReason, Frame, PortId};
 use kaido_table::Ticks;
 
 use super::Worker;
@@ -35,9 +35,18 @@ impl Worker {
         Some(to)
     }
 
-    /// Whether every rate that a packet is held to lets it pass now.
-    pub(super) fn is_within_rates(&self, record: &Record, action: &Action) -> bool {
-        action.qos.is_none() || action.qos.admits(&self.node.policers, record.direction(), self.ticks())
+    /// Why a packet may not pass now, if a rate that it is held to does not let it.
+    pub(super) fn exceeded_rate(&self, record: &Record, action: &Action) -> Option<DropReason> {
+        if action.qos.is_none() {
+            return None;
+        }
+        let (policers, direction) = (&self.node.policers, record.direction());
+        if !action.qos.admits(policers, direction, self.ticks()) {
+            return Some(DropReason::MbrExceeded);
+        }
+        let counted = action.qos.packets();
+        let admits = |slot| policers.admits_packet(slot, direction, policers.milliseconds(self.now));
+        counted.is_some_and(|slot| !admits(slot)).then_some(DropReason::PacketRateExceeded)
     }
 
     /// Whether a packet is within a guaranteed rate.
@@ -52,6 +61,9 @@ impl Worker {
             let shared = self.node.settings.workers_share_sessions;
             let (policers, now) = (&self.node.policers, self.ticks());
             action.qos.take(policers, record.direction(), now, octets as u64, shared);
+            if let Some(slot) = action.qos.packets() {
+                policers.take_packet(slot, record.direction(), policers.milliseconds(self.now));
+            }
         }
     }
 }

@@ -15,18 +15,20 @@ pub struct Enforcement {
     len: u8,
     /// What measures the guaranteed rate.
     guarantee: Option<PolicerSlot>,
+    /// What counts the packets.
+    packets: Option<PolicerSlot>,
 }
 
 impl Enforcement {
     /// One policer.
     pub fn of(slot: PolicerSlot) -> Self {
-        Self { policers: [slot.0, 0, 0, 0], len: 1, guarantee: None }
+        Self { policers: [slot.0, 0, 0, 0], len: 1, guarantee: None, packets: None }
     }
 
     /// Whether every packet passes as it is.
     #[inline]
     pub fn is_none(&self) -> bool {
-        self.len == 0 && self.guarantee.is_none()
+        self.len == 0 && self.guarantee.is_none() && self.packets.is_none()
     }
 
     /// Sets the guaranteed rate, if none is set.
@@ -46,6 +48,18 @@ impl Enforcement {
         true
     }
 
+    /// Has packets counted; `false` when they are counted elsewhere already.
+    #[must_use]
+    pub fn count_packets(&mut self, slot: PolicerSlot) -> bool {
+        *self.packets.get_or_insert(slot) == slot
+    }
+
+    /// What counts the packets.
+    #[inline]
+    pub fn packets(&self) -> Option<PolicerSlot> {
+        self.packets
+    }
+
     /// The policers, each once.
     #[inline]
     pub fn policers(&self) -> impl Iterator<Item = PolicerSlot> + '_ {
@@ -54,7 +68,8 @@ impl Enforcement {
 
     /// The one policer of an enforcement that asks for nothing else.
     pub fn only_policer(&self) -> Option<PolicerSlot> {
-        (self.len == 1 && self.guarantee.is_none()).then_some(PolicerSlot(self.policers[0]))
+        (self.len == 1 && self.guarantee.is_none() && self.packets.is_none())
+            .then_some(PolicerSlot(self.policers[0]))
     }
 
     /// Whether every policer lets a packet pass; takes nothing.

@@ -7,6 +7,7 @@
 //! | GBR (8.2.9) | a token bucket that says which packets are preferred at a full port |
 //! | QER Correlation ID (8.2.10) | one bucket for the QERs of several sessions |
 //! | Averaging Window (8.2.115) | the bucket's depth |
+//! | Packet Rate (8.2.63) | a count of packets in a time unit a direction |
 //! | QFI, RQI, PPI | the shape of the tunnel; see [`crate::record::TunnelShape`] |
 //!
 //! A rate of zero is no limit in that direction: the element has a field for both, and "uplink and/or downlink"
@@ -16,10 +17,13 @@
 //! All of a packet's buckets must have something left before any is taken from; see [`kaido_table::TokenBucket`] for
 //! what is exact and what a burst may be.
 
+mod cells;
 mod enforcement;
+mod packets;
 mod policers;
 mod slots;
 
 pub use enforcement::{Enforcement, POLICERS_MAX};
+pub use packets::PacketsLeft;
 pub use policers::{PolicerSlot, Policers, WINDOW_DEFAULT, WINDOW_MAX, WINDOW_MIN};
 pub(crate) use slots::{Correlation, PolicerSlots};

@@ -1,13 +1,14 @@
 //! The token buckets of all QERs, by number.
 
-use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use kaido_table::{Region, RegionError, Ticks, TokenBucket};
+use kaido_table::{RegionError, Ticks, TokenBucket};
 use serde::{Deserialize, Serialize};
 
+use super::cells::{self, Cells};
+use super::packets::{PacketCounters, PacketsLeft};
 use crate::record::Direction;
-use crate::rules::BitRate;
+use crate::rules::{BitRate, PacketRate};
 
 /// Depth of a bucket without an averaging window, as a time at its rate: in no second does more than the rate and one
 /// hundredth of it pass, and one packet. Longer than a worker is away from its ports, so that packets which come
@@ -32,6 +33,9 @@ struct Cell {
 
 const _: () = assert!(size_of::<Cell>() == 64);
 
+// SAFETY: token buckets are made of atomic numbers.
+unsafe impl cells::Cell for Cell {}
+
 impl Cell {
     #[inline]
     fn bucket(&self, direction: Direction) -> &TokenBucket {
@@ -45,16 +49,11 @@ impl Cell {
 /// All token buckets of the node, and the clock that they go by.
 #[derive(Debug)]
 pub struct Policers {
-    cells: NonNull<Cell>,
-    len: u32,
+    cells: Cells<Cell>,
+    /// Packets counted for the same QERs.
+    packets: Cells<PacketCounters>,
     began: Instant,
-    _region: Region,
 }
-
-// SAFETY: the cells are made of atomics, and lie in memory that lives as long as this value.
-unsafe impl Send for Policers {}
-// SAFETY: as above.
-unsafe impl Sync for Policers {}
 
 impl Policers {
     /// Room for the buckets of `len` QERs, which costs memory only where it is used.
@@ -62,14 +61,13 @@ impl Policers {
     /// # Errors
     /// [`RegionError`] when there is not so much.
     pub fn new(len: u32) -> Result<Self, RegionError> {
-        let region = Region::sparse(len as usize * size_of::<Cell>())?;
-        Ok(Self { cells: region.base().cast(), len, began: Instant::now(), _region: region })
+        Ok(Self { cells: Cells::new(len)?, packets: Cells::new(len)?, began: Instant::now() })
     }
 
     /// How many QERs there is room for.
     #[allow(clippy::len_without_is_empty)] // Room, which is never none.
     pub fn len(&self) -> u32 {
-        self.len
+        self.cells.len()
     }
 
     /// A moment on the buckets' clock.
@@ -80,10 +78,7 @@ impl Policers {
 
     #[inline]
     fn cell(&self, slot: PolicerSlot) -> &Cell {
-        assert!(slot.0 < self.len, "policer slot out of range");
-        // SAFETY: the slot is in range; the memory is aligned and lives as long as this value; it was zeroed, and any
-        // words are valid cells; cells are only ever shared, and made of atomics.
-        unsafe { self.cells.add(slot.0 as usize).as_ref() }
+        self.cells.get(slot.0)
     }
 
     /// Brings a QER's buckets into the cache, ahead of [`Policers::admits`].
@@ -112,11 +107,41 @@ impl Policers {
         self.cell(slot).bucket(direction).take(now, bytes, shared);
     }
 
+    /// A moment on the clock that packets are counted by, in milliseconds.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // 584 million years.
+    pub fn milliseconds(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.began).as_millis() as u64
+    }
+
+    /// Limits the packets of a QER. What was counted stays counted.
+    pub fn set_packets(&self, slot: PolicerSlot, rate: PacketRate) {
+        self.packets.get(slot.0).set(rate);
+    }
+
+    /// Whether one more packet may pass at `now`, in milliseconds; counts nothing.
+    #[inline]
+    pub fn admits_packet(&self, slot: PolicerSlot, direction: Direction, now: u64) -> bool {
+        self.packets.get(slot.0).admits(direction, now)
+    }
+
+    /// Counts a packet that passes.
+    #[inline]
+    pub fn take_packet(&self, slot: PolicerSlot, direction: Direction, now: u64) {
+        self.packets.get(slot.0).take(direction, now);
+    }
+
+    /// How many packets may still pass, where they are limited.
+    pub fn packets_left(&self, slot: PolicerSlot, direction: Direction, now: u64) -> Option<PacketsLeft> {
+        self.packets.get(slot.0).left(direction, now)
+    }
+
     /// Clears the buckets for their next owner. No worker may still hold a record that names them.
     pub fn clear(&self, slot: PolicerSlot) {
         let cell = self.cell(slot);
         cell.uplink.clear();
         cell.downlink.clear();
+        self.packets.get(slot.0).set(PacketRate::default());
     }
 }
 

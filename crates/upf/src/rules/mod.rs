@@ -36,10 +36,12 @@ pub use pdr::{
 };
 pub use pfd::{ApplicationId, DomainPattern, DomainSource, Pfd, PfdManagement, UrlPattern};
 pub use predefined::{PredefinedName, PredefinedRule};
-pub use qer::{BitRate, Gate, PagingPolicyIndicator, Qer, QerCorrelationId, UpdateQer};
+pub use qer::{
+    BitRate, Gate, PacketLimit, PacketRate, PagingPolicyIndicator, Qer, QerCorrelationId, TimeUnit, UpdateQer,
+};
 pub use request::{
     Cause, CreatedPdr, DataStatus, Deleted, DownlinkDataService, Established, Establishment, FSeid,
-    Modification, Modified, Rejection, SessionEvent, SessionService,
+    Modification, Modified, PacketRateStatus, Rejection, SessionEvent, SessionService,
 };
 pub use sdf::{AddressMatch, FlowEnd, SdfFilter};
 pub use steering::{Duplicate, PlainHeaderCreation, Steering};

@@ -32,6 +32,53 @@ pub struct QerCorrelationId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PagingPolicyIndicator(pub u8);
 
+/// Time unit of a packet rate (TS 29.244 8.2.63).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TimeUnit {
+    /// 0.
+    Minute,
+    /// 1.
+    SixMinutes,
+    /// 2.
+    Hour,
+    /// 3.
+    Day,
+    /// 4.
+    Week,
+}
+
+impl TimeUnit {
+    /// How long it is.
+    pub const fn milliseconds(self) -> u64 {
+        60_000
+            * match self {
+                Self::Minute => 1,
+                Self::SixMinutes => 6,
+                Self::Hour => 60,
+                Self::Day => 1440,
+                Self::Week => 7 * 1440,
+            }
+    }
+}
+
+/// Packets that may pass in a time unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketLimit {
+    /// How many.
+    pub packets: u16,
+    /// In how long.
+    pub unit: TimeUnit,
+}
+
+/// Packet Rate (TS 29.244 8.2.63): a limit for each direction that has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketRate {
+    /// From the UE.
+    pub uplink: Option<PacketLimit>,
+    /// To the UE.
+    pub downlink: Option<PacketLimit>,
+}
+
 /// A QoS Enforcement Rule, whole (Create QER).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qer {
@@ -53,6 +100,10 @@ pub struct Qer {
     pub paging_policy: Option<PagingPolicyIndicator>,
     /// Averaging Window (8.2.115): how long rates are averaged over.
     pub averaging_window: Option<Duration>,
+    /// Most packets in a time.
+    pub packet_rate: Option<PacketRate>,
+    /// RCSR of the QER Control Indications (8.2.174): what is left of the packet rate is reported at the end.
+    pub reports_packet_rate: bool,
 }
 
 impl Qer {
@@ -68,6 +119,8 @@ impl Qer {
             reflective: false,
             paging_policy: None,
             averaging_window: None,
+            packet_rate: None,
+            reports_packet_rate: false,
         }
     }
 }
@@ -93,4 +146,8 @@ pub struct UpdateQer {
     pub paging_policy: Option<PagingPolicyIndicator>,
     /// New averaging window.
     pub averaging_window: Option<Duration>,
+    /// New packet rate.
+    pub packet_rate: Option<PacketRate>,
+    /// New RCSR.
+    pub reports_packet_rate: Option<bool>,
 }

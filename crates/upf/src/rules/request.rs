@@ -231,9 +231,24 @@ pub struct Modified {
     pub usage_reports: Vec<UsageReport>,
 }
 
+/// Packet Rate Status Report (TS 29.244 7.5.7.1, 8.2.139).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRateStatus {
+    /// The QER.
+    pub qer_id: QerId,
+    /// Packets that may still be sent, where they are limited.
+    pub uplink: Option<u16>,
+    /// Packets that may still be received, where they are limited.
+    pub downlink: Option<u16>,
+    /// Until when that holds.
+    pub valid_until: SystemTime,
+}
+
 /// The answer to a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deleted {
+    /// What is left of the packet rates of QERs that ask for it.
+    pub packet_rates: Vec<PacketRateStatus>,
     /// The final report of every URR.
     pub usage_reports: Vec<UsageReport>,
 }
