@@ -12,9 +12,10 @@ use crate::record::{SessionIndex, SessionKey};
 use crate::rules::PdrId;
 
 /// Packets of one worker that wait for next hops.
-const PENDING_MAX: usize = 256;
-/// Packets that wait for one next hop; a host's own queue is of the same order (RFC 4861 7.2.2).
-const PENDING_PER_DESTINATION: usize = 3;
+const PENDING_MAX: usize = 1024;
+/// Packets that wait for one next hop: as many as a session buffers by default, which are all released at once, to an
+/// access node that may not have been spoken to for long. RFC 4861 7.2.2 asks for one at least.
+const PENDING_PER_DESTINATION: usize = 64;
 /// Longest wait: three probes of a second each (RFC 4861 10).
 const PENDING_TIME_MAX: Duration = Duration::from_secs(3);
 
@@ -53,8 +54,8 @@ impl PendingQueue {
         destination: IpAddr,
         now: Instant,
     ) -> Result<(), Frame> {
-        let same = self.packets.iter().filter(|packet| packet.destination == destination).count();
-        if self.packets.len() >= PENDING_MAX || same >= PENDING_PER_DESTINATION {
+        let same = || self.packets.iter().filter(|packet| packet.destination == destination).count();
+        if self.packets.len() >= PENDING_MAX || same() >= PENDING_PER_DESTINATION {
             return Err(frame);
         }
         self.packets.push_back(Pending { frame, from, destination, since: now });
