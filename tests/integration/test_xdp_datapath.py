@@ -45,7 +45,10 @@ def start(binary: Path, far: Topology, tmp_path: Path) -> Iterator[Start]:
     nodes: list[Node] = []
 
     def begin(datapath: str, more: str = "", extra: str = "") -> Node:
-        node = Node(binary, far.upf, tmp_path, node=f'datapath = "{datapath}"\n{more}', more=extra).start()
+        # Octets are counted here: none are the node's own.
+        quiet = "\n[gtpu]\necho_interval_s = 0\n"
+        settings = f'datapath = "{datapath}"\n{more}'
+        node = Node(binary, far.upf, tmp_path, node=settings, more=extra + quiet).start()
         nodes.append(node)
         return node
 
@@ -214,7 +217,8 @@ CHANGES = SMF_BASE + textwrap.dedent("""
     def listen(gnb):
         while True:
             data = gnbs[gnb].recv(2000)
-            came[gnb].append("end" if data[1] == 254 else int(data[8 + 28:]))
+            if data[1] != 1:  # The node asks for an echo.
+                came[gnb].append("end" if data[1] == 254 else int(data[8 + 28:]))
 
     for gnb, address in enumerate(("10.100.3.2", "10.100.3.3")):
         gnbs.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
