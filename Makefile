@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench lint doc reference clean
+.PHONY: help setup build demo test fuzz soak bench lint doc reference clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,12 @@ test: ## Run every check and test; what is skipped is listed with its reason
 
 bench: build ## Measure the user plane in memory, below a minute
 	@target/release/kaido bench micro --quick
+
+fuzz: setup ## Run each fuzz target for ten minutes
+	@scripts/fuzz
+
+soak: ## Run a node under churn and traffic for an hour
+	@scripts/soak
 
 lint: setup ## Check formatting and lints
 	@scripts/cargo fmt --all --check
