@@ -394,13 +394,13 @@ impl<S: SessionService> Endpoint<S> {
         let read = match &pending.purpose {
             &Purpose::Heartbeat(id) => self.heartbeat_response(now, id, frame),
             &Purpose::Setup(place) => self.setup_response(now, from, place, frame),
-            Purpose::ReleaseWish => self.release_wish_response(from, frame),
+            Purpose::ReleaseWish => self.consent(from, frame, "release"),
             &Purpose::Report(report) => self.report_response(now, &pending, report, frame),
             &Purpose::Farewell(id) => {
                 self.farewell_said(id);
                 Ok(())
             }
-            Purpose::Paths(..) => self.node_report_response(from, frame),
+            Purpose::Paths(..) => self.consent(from, frame, "node report"),
         };
         if let Err(why) = read {
             tracing::warn!(peer = %from, kind = ?frame.kind, detail = ?why.detail, "unreadable response");

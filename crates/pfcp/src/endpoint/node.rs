@@ -7,6 +7,7 @@ use rs_pfcp::ie::IeType;
 
 use super::Endpoint;
 use crate::association::AssociationId;
+use crate::frame::Frame;
 use crate::node_id::NodeId;
 use crate::transaction::Moment;
 use crate::walk::{Group, octets};
@@ -28,6 +29,21 @@ pub(super) fn no_association() -> Rejection {
 }
 
 impl<S: SessionService> Endpoint<S> {
+    /// The answer to a request that asks for no more than consent.
+    pub(super) fn consent(
+        &mut self,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+        asked: &str,
+    ) -> Result<(), Rejection> {
+        let cause = cause_in(&Group::of_message(frame.body)?)?;
+        if cause != ACCEPTED {
+            self.counters.requests_refused += 1;
+            tracing::warn!(peer = %from, cause, "{asked} refused");
+        }
+        Ok(())
+    }
+
     /// The association of the Node ID in a message, if the sender is that node.
     pub(super) fn association_named(
         &self,

@@ -4,18 +4,15 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use kaido_upf::rules::{PathChange, PathEvent, Rejection, SessionService};
+use kaido_upf::rules::{PathChange, PathEvent, SessionService};
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
-use super::node::{ACCEPTED, cause_in};
 use super::{Endpoint, Purpose};
 use crate::association::AssociationId;
 use crate::encode::{Draft, number};
 use crate::features::CpFeatures;
-use crate::frame::Frame;
 use crate::transaction::{Moment, Transmit};
-use crate::walk::Group;
 
 /// The most peers in one report: about a kilobyte.
 const PEERS_IN_REPORT_MAX: usize = 40;
@@ -99,19 +96,6 @@ impl<S: SessionService> Endpoint<S> {
                 self.counters.reports_lost += 1;
             }
         }
-    }
-
-    pub(super) fn node_report_response(
-        &mut self,
-        from: SocketAddr,
-        frame: &Frame<'_>,
-    ) -> Result<(), Rejection> {
-        let cause = cause_in(&Group::of_message(frame.body)?)?;
-        if cause != ACCEPTED {
-            self.counters.requests_refused += 1;
-            tracing::warn!(peer = %from, cause, "node report refused");
-        }
-        Ok(())
     }
 }
 

@@ -8,7 +8,6 @@ use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpau_req_flags::PfcpauReqFlags;
 use rs_pfcp::message::MsgType;
 
-use super::node::{ACCEPTED, cause_in};
 use super::report::REPORTS_IN_REQUEST_MAX;
 use super::{Endpoint, Purpose};
 use crate::association::AssociationId;
@@ -169,19 +168,6 @@ impl<S: SessionService> Endpoint<S> {
             draft.push(&number(IeType::GracefulReleasePeriod, [timer(grace)]));
         }
         self.send(now, to, request, draft.bytes(), Purpose::ReleaseWish, out);
-    }
-
-    pub(super) fn release_wish_response(
-        &mut self,
-        from: SocketAddr,
-        frame: &Frame<'_>,
-    ) -> Result<(), Rejection> {
-        let cause = cause_in(&Group::of_message(frame.body)?)?;
-        if cause != ACCEPTED {
-            self.counters.requests_refused += 1;
-            tracing::warn!(peer = %from, cause, "peer does not release the association");
-        }
-        Ok(())
     }
 }
 
