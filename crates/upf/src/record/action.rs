@@ -1,0 +1,192 @@
+//! What a rule asks of a packet, and what becomes of one that matches.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::apps::AppNumber;
+use crate::qos::Enforcement;
+use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, SdfFilter};
+use crate::special::Special;
+use crate::tunnels::Tunnel;
+use crate::usage::UsageSlot;
+
+/// A session's number on this node, small and reused, to index what workers share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionIndex(pub u32);
+
+/// Which way a packet goes, as seen by the UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the UE.
+    Uplink,
+    /// To the UE.
+    Downlink,
+}
+
+/// Addresses a UE may send from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UeAddresses {
+    /// Its IPv4 address.
+    pub ipv4: Option<Ipv4Addr>,
+    /// Its IPv6 prefix.
+    pub ipv6: Option<Ipv6Prefix>,
+}
+
+impl UeAddresses {
+    /// Whether `addr` is the UE's. A session without any known address admits all: nothing to check
+    /// against.
+    #[inline]
+    pub fn admits(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(addr) => self.ipv4 == Some(addr) || (self.ipv4.is_none() && self.ipv6.is_none()),
+            IpAddr::V6(addr) => match self.ipv6 {
+                // Link-local is the UE's own as well: router solicitations come from there.
+                Some(prefix) => prefix.contains(addr) || addr.is_unicast_link_local(),
+                None => self.ipv4.is_none(),
+            },
+        }
+    }
+}
+
+/// Most usage counters a packet of one rule moves.
+pub const USAGE_SLOTS_MAX: usize = 6;
+
+/// The usage counters of a rule. Small enough to lie in the record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageSlots {
+    slots: [u32; USAGE_SLOTS_MAX],
+    len: u8,
+    /// Bit n: slot n counts before QoS enforcement, dropped packets included (MBQE).
+    before_qos: u8,
+    /// Bit n: what slot n counts stops when a quota is used up.
+    pub(super) quotas: u8,
+}
+
+impl UsageSlots {
+    /// How many there are.
+    #[allow(clippy::len_without_is_empty)] // Nobody asks.
+    pub fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    /// Adds a counter; `false` when there is no room.
+    #[must_use]
+    pub fn push(&mut self, slot: UsageSlot, before_qos: bool, quota: bool) -> bool {
+        let at = usize::from(self.len);
+        if at == USAGE_SLOTS_MAX {
+            return false;
+        }
+        self.slots[at] = slot.0;
+        self.before_qos |= u8::from(before_qos) << at;
+        self.quotas |= u8::from(quota) << at;
+        self.len += 1;
+        true
+    }
+
+    /// Whether any counter has a quota.
+    #[inline]
+    pub fn has_quotas(&self) -> bool {
+        self.quotas != 0
+    }
+
+    /// The counters with a quota.
+    #[inline]
+    pub fn with_quota(&self) -> impl Iterator<Item = UsageSlot> + '_ {
+        let all = self.slots[..usize::from(self.len)].iter().enumerate();
+        all.filter(|(at, _)| self.quotas >> at & 1 != 0).map(|(_, &slot)| UsageSlot(slot))
+    }
+
+    /// Every counter, and whether it counts before QoS enforcement.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (UsageSlot, bool)> + '_ {
+        self.slots[..usize::from(self.len)]
+            .iter()
+            .enumerate()
+            .map(|(at, &slot)| (UsageSlot(slot), self.before_qos >> at & 1 != 0))
+    }
+}
+
+/// Where a forwarded packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// On as it is, by the routes of the node.
+    Routed,
+    /// Into a tunnel.
+    Tunnel(Tunnel),
+}
+
+/// What a BAR says of buffered packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferBounds {
+    /// Packets worth keeping, where a number is suggested.
+    pub packets: Option<u16>,
+    /// How long they are kept, in milliseconds, where that is not the node's time.
+    pub time_ms: Option<u32>,
+}
+
+/// What is done with a packet that matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// The rule, for reports and traces.
+    pub pdr: PdrId,
+    /// Forward, drop or buffer.
+    pub apply: ApplyAction,
+    /// Every QER lets this direction pass.
+    pub gate_open: bool,
+    /// Rates that packets are held to.
+    pub qos: Enforcement,
+    /// Where forwarded packets go.
+    pub destination: Destination,
+    /// What is counted.
+    pub usage: UsageSlots,
+    /// How much is kept while the session buffers, and how long.
+    pub buffer: BufferBounds,
+}
+
+impl Action {
+    /// The tunnel that packets go into now, if they do.
+    pub fn open_tunnel(&self) -> Option<Tunnel> {
+        match self.destination {
+            Destination::Tunnel(tunnel) if self.gate_open && self.apply.forward => Some(tunnel),
+            _ => None,
+        }
+    }
+}
+
+/// A rule that must look at the packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilteredRule {
+    /// QoS flows that match, a bit each; `None` matches all, also packets without a QFI.
+    pub qfis: Option<u64>,
+    /// Flow filters, any of which matches; empty matches all.
+    pub sdf: Box<[SdfFilter]>,
+    /// UE addresses of the rule's own PDI, where they are narrower than the session's.
+    pub ue: Option<UeAddresses>,
+    /// The application that packets belong to.
+    pub app: Option<AppNumber>,
+    /// Networks behind the UE, whose addresses are as good as those.
+    pub framed: Box<[FramedRoute]>,
+    /// What is done then.
+    pub action: Action,
+    /// What is asked for beside it, by few rules.
+    pub special: Option<Box<Special>>,
+    /// What is done instead when a quota is used up for which there is a FAR.
+    pub on_quota: Box<[QuotaAction]>,
+}
+
+impl FilteredRule {
+    pub(super) fn needs_ports(&self) -> bool {
+        self.app.is_some()
+            || self.sdf.iter().any(|sdf| !(sdf.remote.ports.is_empty() && sdf.local.ports.is_empty()))
+    }
+}
+
+/// What becomes of packets when a quota is used up (FAR ID for Quota Action, TS 29.244 7.5.2.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaAction {
+    /// The counter with the quota.
+    pub slot: UsageSlot,
+    /// What is done, which that counter does not count.
+    pub action: Action,
+    /// What is asked for beside it.
+    pub special: Option<Box<Special>>,
+}
