@@ -181,7 +181,7 @@ impl LanNeighbours {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Looks a neighbour up. Beyond [`NEIGHBOURS_MAX`] those that did not answer make room.
+    /// Looks a neighbour up. Beyond `NEIGHBOURS_MAX` those that did not answer make room.
     pub fn look(&self, lan: LanId, address: IpAddr, now: Instant) -> Whereabouts {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= NEIGHBOURS_MAX && !known.contains_key(&(lan, address)) {

@@ -5,7 +5,7 @@
 //!   user's fragments   ──▶ Contexts: ports of the first piece ──▶ each piece goes on as it came
 //!   packet too large   ──▶ split ──▶ fragments that fit
 //! ```
-//! [`Contexts`] knows offsets, bounds and times and nothing of packets, so that it can be tested against a model. One
+//! `Contexts` knows offsets, bounds and times and nothing of packets, so that it can be tested against a model. One
 //! serves all workers of a node: pieces of a packet may come to different ones.
 
 mod assemble;
