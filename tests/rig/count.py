@@ -9,15 +9,13 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import json
-import signal
-import socket
 import struct
 from collections import defaultdict
 from pathlib import Path
 
+from rig.sniff import sniff
+
 ETH_P_ALL = 3
-PACKET_OUTGOING = 4
-SO_RCVBUFFORCE = 33
 HEADERS = 14 + 40
 IPV4, IPV6 = 0x0800, 0x86DD
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -83,30 +81,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     counter = Counter(arguments.network)
-    stopped = False
-
-    def stop(_signal: int, _frame: object) -> None:
-        nonlocal stopped
-        stopped = True
-
-    signal.signal(signal.SIGTERM, stop)
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as sniffer:
-        sniffer.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 256 << 20)
-        sniffer.bind((arguments.interface, ETH_P_ALL))
-        sniffer.settimeout(0.2)
-        arguments.out.with_suffix(".ready").touch()
-        buffer = bytearray(HEADERS)
-        while True:
-            try:
-                _, _, _, place = sniffer.recvmsg_into([buffer])
-            except TimeoutError:
-                # What was on its way when the signal came has been counted by now.
-                if stopped:
-                    break
-                continue
-            counter.take(bytes(buffer), place[2] == PACKET_OUTGOING)
-        # SOL_PACKET, PACKET_STATISTICS: packets seen, packets the socket had no room for.
-        _, missed = struct.unpack("II", sniffer.getsockopt(263, 6, 8))
+    ready = arguments.out.with_suffix(".ready")
+    missed = sniff(arguments.interface, ETH_P_ALL, HEADERS, ready, counter.take)
     arguments.out.write_text(json.dumps({"ues": counter.result(), "missed": missed}))
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import socket
 import struct
 from pathlib import Path
 
+from rig.sniff import sniff
+
 ETH_P_IP = 0x0800
-PACKET_OUTGOING = 4
-SO_RCVBUFFORCE = 33
 #: Ethernet, IPv4 without options, UDP; then the magic and the number.
 MAGIC_AT = 14 + 20 + 8
 NUMBER_AT = MAGIC_AT + 4
@@ -35,9 +33,9 @@ class Order:
         self.greatest = -1
         self.greatest_of: dict[bytes, int] = {}
 
-    def take(self, frame: bytes) -> None:
-        """Look at a frame."""
-        if frame[MAGIC_AT:NUMBER_AT] != MAGIC:
+    def take(self, frame: bytes, outgoing: bool) -> None:
+        """Look at a frame that arrived."""
+        if outgoing or frame[MAGIC_AT:NUMBER_AT] != MAGIC:
             return
         (number,) = struct.unpack_from("!Q", frame, NUMBER_AT)
         source = bytes(frame[26:30])
@@ -57,31 +55,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     order = Order()
-    stopped = False
-
-    def stop(_signal: int, _frame: object) -> None:
-        nonlocal stopped
-        stopped = True
-
-    signal.signal(signal.SIGTERM, stop)
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_IP)) as sniffer:
-        sniffer.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 256 << 20)
-        sniffer.bind((arguments.interface, ETH_P_IP))
-        sniffer.settimeout(0.2)
-        arguments.out.with_suffix(".ready").touch()
-        buffer = bytearray(NUMBER_AT + 8)
-        while True:
-            try:
-                _, _, _, place = sniffer.recvmsg_into([buffer])
-            except TimeoutError:
-                # What was on its way when the signal came has been seen by now.
-                if stopped:
-                    break
-                continue
-            if place[2] != PACKET_OUTGOING:
-                order.take(bytes(buffer))
-        # SOL_PACKET, PACKET_STATISTICS: packets seen, packets the socket had no room for.
-        _, missed = struct.unpack("II", sniffer.getsockopt(263, 6, 8))
+    ready = arguments.out.with_suffix(".ready")
+    missed = sniff(arguments.interface, ETH_P_IP, NUMBER_AT + 8, ready, order.take)
     result = {
         "datagrams": len(order.seen),
         "duplicates": order.duplicates,
