@@ -14,15 +14,7 @@ use kaido_upf::rules::{
     Modification, PdrId, Qfi, Seid, SessionEvent, SessionService, UpdateBar, UpdateFar,
 };
 
-const BUFFER: ApplyAction = ApplyAction {
-    drop: false,
-    forward: false,
-    buffer: true,
-    notify_cp: true,
-    duplicate: false,
-    report_buffered: false,
-    report_discarded: false,
-};
+const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;
 const FORWARD: ApplyAction = ApplyAction { forward: true, buffer: false, notify_cp: false, ..BUFFER };
 
 struct Bench {

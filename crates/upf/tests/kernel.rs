@@ -127,15 +127,7 @@ const BUFFER: ApplyAction = ApplyAction {
     report_buffered: false,
     report_discarded: false,
 };
-const FORWARD: ApplyAction = ApplyAction {
-    drop: false,
-    forward: true,
-    buffer: false,
-    notify_cp: false,
-    duplicate: false,
-    report_buffered: false,
-    report_discarded: false,
-};
+const FORWARD: ApplyAction = ApplyAction::FORWARD;
 
 impl Bench {
     /// With a session of [`SessionPlan::ipv4`], established at `start`.

@@ -28,24 +28,8 @@ fn far_update(id: u32, apply_action: ApplyAction) -> Modification {
     }
 }
 
-const FORWARD: ApplyAction = ApplyAction {
-    drop: false,
-    forward: true,
-    buffer: false,
-    notify_cp: false,
-    duplicate: false,
-    report_buffered: false,
-    report_discarded: false,
-};
-const BUFFER: ApplyAction = ApplyAction {
-    drop: false,
-    forward: false,
-    buffer: true,
-    notify_cp: true,
-    duplicate: false,
-    report_buffered: false,
-    report_discarded: false,
-};
+const FORWARD: ApplyAction = ApplyAction::FORWARD;
+const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;
 
 /// Conformance: TS 29.244 5.2.2.2 | Volume is measured per direction and reported at deletion
 #[test]

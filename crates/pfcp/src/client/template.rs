@@ -40,33 +40,9 @@ pub struct SessionTemplate {
     pub urrs: Vec<Urr>,
 }
 
-const FORWARD: ApplyAction = ApplyAction {
-    drop: false,
-    forward: true,
-    buffer: false,
-    notify_cp: false,
-    duplicate: false,
-    report_buffered: false,
-    report_discarded: false,
-};
-const DROP: ApplyAction = ApplyAction {
-    drop: true,
-    forward: false,
-    buffer: false,
-    notify_cp: false,
-    duplicate: false,
-    report_buffered: false,
-    report_discarded: false,
-};
-const BUFFER: ApplyAction = ApplyAction {
-    drop: false,
-    forward: false,
-    buffer: true,
-    notify_cp: true,
-    duplicate: false,
-    report_buffered: false,
-    report_discarded: false,
-};
+const FORWARD: ApplyAction = ApplyAction::FORWARD;
+const DROP: ApplyAction = ApplyAction::DROP;
+const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;
 
 impl SessionTemplate {
     /// The uplink PDR.

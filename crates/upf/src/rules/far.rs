@@ -42,6 +42,24 @@ pub struct ApplyAction {
     pub report_discarded: bool,
 }
 
+impl ApplyAction {
+    const NOTHING: Self = Self {
+        drop: false,
+        forward: false,
+        buffer: false,
+        notify_cp: false,
+        duplicate: false,
+        report_buffered: false,
+        report_discarded: false,
+    };
+    /// Drop, and nothing more.
+    pub const DROP: Self = Self { drop: true, ..Self::NOTHING };
+    /// Forward, and nothing more.
+    pub const FORWARD: Self = Self { forward: true, ..Self::NOTHING };
+    /// Buffer, and tell the control plane of the first packet.
+    pub const BUFFER_AND_NOTIFY: Self = Self { buffer: true, notify_cp: true, ..Self::NOTHING };
+}
+
 /// Outer Header Creation (TS 29.244 8.2.56) of the GTP-U kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OuterHeaderCreation {
