@@ -1,4 +1,4 @@
-//! Measures the user plane in memory, on one core: nothing here opens a device.
+//! Measures the user plane in memory, on one core: without a device.
 //!
 //! ```text
 //!            ┌ UPF path: Worker::step over frames that lie ready        ┐
@@ -6,6 +6,7 @@
 //!            └ XDP map chain under BPF_PROG_TEST_RUN, packet restored   ┘
 //!   before: sessions made by the session service     after: the session table by itself
 //! ```
+//! Traffic that goes through a device and comes back is described in [`stream`], and what a run of it gave in [`result`].
 //! [`measure_control`] is a run of its own: session requests over a UDP socket, while packets are forwarded.
 //!
 //! Figures of one run stand beside each other; figures of two runs do not. Method and limits: `docs/benchmarks.md`.
@@ -24,10 +25,12 @@ mod plan;
 mod ports;
 mod render;
 mod report;
+pub mod result;
 mod rounds;
 mod run;
 mod shared;
 mod stats;
+pub mod stream;
 mod table;
 
 pub use control::{ControlPlan, ControlReport, PhaseResult, TrafficResult, measure_control};
