@@ -162,12 +162,17 @@ fn in_disorder(packet: &Datagram, lane: &mut Lane, script: &mut Script<'_>) {
         let len = usize::from(script.short()) % (payload.len() - start + 1);
         let end = if how & 1 == 0 { start + len } else { payload.len().min(start + len / 8 * 8) };
         let mut data = payload[start..end].to_vec();
+        // Only its last piece says where the packet ends.
+        let more = if end == payload.len() { how & 4 != 0 } else { how & 0x38 != 0x38 };
+        if offset == 0 && !more {
+            // No piece, but a packet of its own: what waits for the rest waits on.
+            packet.arrived(lane, &packet.piece(offset, &data, more));
+            continue;
+        }
         if how & 2 != 0 && !data.is_empty() && seen[start..end].iter().all(|&seen| seen) {
             let place = usize::from(script.byte_or_zero()) % data.len();
             data[place] ^= 0x55;
         }
-        // Only its last piece says where the packet ends.
-        let more = if end == payload.len() { how & 4 != 0 } else { how & 0x38 != 0x38 };
         let possible = !more || data.len().is_multiple_of(8);
         seen[start..end].iter_mut().for_each(|seen| *seen |= possible);
         last = if more { last } else { last.min(end) };
