@@ -195,7 +195,7 @@ impl<T> Outgoing<T> {
 }
 
 /// A request as the peer repeats it: who, which type, which sequence.
-type Key = (SocketAddr, u8, u32);
+pub(crate) type Key = (SocketAddr, u8, u32);
 
 #[derive(Debug)]
 struct Answer {

@@ -80,13 +80,25 @@ impl Domain {
         self.0.readers[..most].iter().map(|reader| reader.0.load(Ordering::Acquire)).min().unwrap_or(IDLE)
     }
 
+    /// Marks the present moment, to ask later whether every reading that was in progress then [has
+    /// ended](Self::has_passed).
+    pub fn mark(&self) -> Mark {
+        Mark(self.retire())
+    }
+
+    /// Whether every reading that was in progress at `mark` has ended: what was unlinked before is seen by nobody.
+    /// Never true under a guard of the domain that was taken before.
+    pub fn has_passed(&self, mark: Mark) -> bool {
+        self.oldest_reader() > mark.0
+    }
+
     /// Waits until every reading that was in progress has ended, at most `longest`; `false` when one
     /// has not. Not to be called under a guard of the domain.
     #[cfg(not(any(loom, shuttle)))]
     pub fn synchronize(&self, longest: std::time::Duration) -> bool {
-        let stamp = self.retire();
+        let mark = self.mark();
         let began = std::time::Instant::now();
-        while self.oldest_reader() <= stamp {
+        while !self.has_passed(mark) {
             if began.elapsed() > longest {
                 return false;
             }
@@ -99,6 +111,10 @@ impl Domain {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
+
+/// A moment that readings in progress may outlast ([`Domain::mark`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(u64);
 
 /// One thread's right to read the tables of a domain.
 #[derive(Debug)]

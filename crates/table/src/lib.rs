@@ -30,7 +30,7 @@ mod sync;
 mod table;
 
 pub use array::prefetch;
-pub use epoch::{Domain, Guard, Reader, TooManyReaders};
+pub use epoch::{Domain, Guard, Mark, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 pub use policer::{Ticks, TokenBucket};
 pub use prefix::{NO_PREFIX, PrefixTable};

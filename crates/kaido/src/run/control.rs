@@ -1,7 +1,8 @@
 //! The control loop: PFCP datagrams, timers, and the control socket, in one thread.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +25,12 @@ use crate::config::{Datapath, Prefix};
 
 /// How often workers' events are looked for: the latency of a usage report.
 const PACE: Duration = Duration::from_millis(10);
+/// The same while a request waits for workers to come to the end of a batch.
+const PACE_WAITING: Duration = Duration::from_micros(200);
 /// Datagrams taken from one socket before the others have their turn.
 const DATAGRAMS_A_TURN: usize = 256;
+/// Control planes whose socket is kept before those that are gone are looked for.
+const SPOKEN_TO_MAX: usize = 4096;
 /// Messages that wait to be sent together.
 const ANSWERS_HELD: usize = 32;
 /// Most sessions in one answer.
@@ -61,6 +66,8 @@ pub(super) struct Control {
     pub(super) allow: Vec<Prefix>,
     /// Datagrams from elsewhere.
     pub(super) strangers: u64,
+    /// The socket that a control plane spoke to last, where there are several.
+    pub(super) spoken_to: HashMap<IpAddr, usize>,
     /// Room for one datagram.
     pub(super) buffer: Box<[u8]>,
 }
@@ -123,8 +130,9 @@ impl Control {
 
     fn wait(&self) {
         let now = Instant::now();
+        let pace = if self.endpoint.is_waiting() { PACE_WAITING } else { PACE };
         let until =
-            self.endpoint.next_deadline().map_or(PACE, |at| at.saturating_duration_since(now)).min(PACE);
+            self.endpoint.next_deadline().map_or(pace, |at| at.saturating_duration_since(now)).min(pace);
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(until.subsec_nanos()) };
         let descriptors = self.sockets.iter().map(AsFd::as_fd).chain(self.server.descriptors());
         let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -149,6 +157,7 @@ impl Control {
                 continue;
             }
             self.endpoint.handle(Moment::now(), from, &self.buffer[..len], &mut out);
+            self.remember(from, at);
             if out.len() >= ANSWERS_HELD {
                 self.send(&out, Some(at));
                 out.clear();
@@ -157,7 +166,28 @@ impl Control {
         self.send(&out, Some(at));
     }
 
-    /// Sends from the socket that was spoken to, or the first of the receiver's family.
+    /// Keeps by which of our addresses a control plane knows us.
+    fn remember(&mut self, from: SocketAddr, at: usize) {
+        let address = from.ip();
+        let is_news = self.sockets.len() > 1 && self.spoken_to.get(&address) != Some(&at);
+        if !is_news || !self.endpoint.is_peer(address) {
+            return;
+        }
+        if self.spoken_to.len() >= SPOKEN_TO_MAX {
+            let endpoint = &self.endpoint;
+            self.spoken_to.retain(|&address, _| endpoint.is_peer(address));
+        }
+        self.spoken_to.insert(address, at);
+    }
+
+    /// The first of the family of `to`.
+    fn usual_socket(&self, to: SocketAddr) -> Option<usize> {
+        self.sockets
+            .iter()
+            .position(|socket| socket.local_addr().is_ok_and(|own| own.is_ipv4() == to.is_ipv4()))
+    }
+
+    /// Sends from the socket that was spoken to, or that the control plane knows.
     fn send(&self, out: &[Transmit], from: Option<usize>) {
         let lost = |transmit: &Transmit, error: std::io::Error| {
             tracing::debug!(to = %transmit.to, %error, "a PFCP message could not be sent; it will be retried");
@@ -166,10 +196,8 @@ impl Control {
             return send_all(socket, out, lost);
         }
         for transmit in out {
-            let of_family = |socket: &&UdpSocket| {
-                socket.local_addr().is_ok_and(|own| own.is_ipv4() == transmit.to.is_ipv4())
-            };
-            match self.sockets.iter().find(of_family) {
+            let known = self.spoken_to.get(&transmit.to.ip()).copied();
+            match known.or_else(|| self.usual_socket(transmit.to)).and_then(|at| self.sockets.get(at)) {
                 Some(socket) => send_all(socket, [transmit], lost),
                 None => {
                     tracing::warn!(to = %transmit.to, "no listening address of the family of this control plane");
@@ -303,7 +331,7 @@ fn path(path: &PathSummary) -> api::GtpuPath {
 fn session(summary: &SessionSummary) -> api::Session {
     let v4 = summary.ue.ipv4.map(|addr| addr.to_string());
     let v6 = summary.ue.ipv6.map(|prefix| format!("{}/{}", prefix.addr, prefix.len));
-    let tunnels = |ends: &[(kaido_upf::rules::Teid, std::net::IpAddr)]| {
+    let tunnels = |ends: &[(kaido_upf::rules::Teid, IpAddr)]| {
         ends.iter().map(|(teid, addr)| format!("{teid}@{addr}")).collect()
     };
     let [pdrs, fars, qers, urrs] = summary.rules;

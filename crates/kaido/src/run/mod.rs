@@ -11,6 +11,7 @@ mod server;
 mod trace;
 mod workers;
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -140,6 +141,7 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
         workers: workers.iter().map(|worker| worker.counters().clone()).collect(),
         allow: config.pfcp.allow.clone(),
         strangers: 0,
+        spoken_to: HashMap::new(),
         buffer: datagram_buffer(),
     };
     notify(&[sd_notify::NotifyState::Ready]);

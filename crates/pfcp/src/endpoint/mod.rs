@@ -10,6 +10,7 @@
 mod binding;
 mod bundle;
 mod heartbeat;
+mod later;
 mod load;
 mod node;
 mod paths;
@@ -29,6 +30,7 @@ use kaido_upf::rules::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionS
 use rs_pfcp::message::MsgType;
 
 use self::binding::Binding;
+use self::later::{Answer, Later};
 use self::load::Load;
 use self::release::Farewell;
 use self::report::{Report, Resent};
@@ -174,6 +176,8 @@ pub struct Endpoint<S> {
     /// Reports that are to be sent anew, by time and then in order.
     resent: BTreeMap<(Instant, u64), Resent>,
     resent_count: u64,
+    /// Who waits for what the service has put off.
+    later: Later,
     load: Load,
     counters: Counters,
 }
@@ -194,6 +198,7 @@ impl<S: SessionService> Endpoint<S> {
             farewells: Vec::new(),
             resent: BTreeMap::new(),
             resent_count: 0,
+            later: Later::default(),
             load: Load::new(config.recovery),
             counters: Counters::default(),
             config,
@@ -224,13 +229,15 @@ impl<S: SessionService> Endpoint<S> {
             self.counters.bundles += 1;
             self.bundle(from, before, out);
         }
+        self.send_ended(now, out);
         self.send_resent(now, out);
         self.send_overflow(now, out);
     }
 
-    /// Does what is due: retries, heartbeats, set-ups, and reports of the service's events.
+    /// Does what is due: late answers, retries, heartbeats, set-ups, and reports of the service's events.
     pub fn poll(&mut self, now: Moment, out: &mut Vec<Transmit>) {
         self.answered.expire(now.monotonic);
+        self.send_ended(now, out);
         while let Some(due) = self.outgoing.due(now.monotonic) {
             match due {
                 Due::Again(transmit, kind) => {
@@ -322,37 +329,54 @@ impl<S: SessionService> Endpoint<S> {
                 return self.transmit(from, response, out);
             }
         }
-        let known_before = self.is_peer(from);
+        let known_before = self.is_peer(from.ip());
         if known_before {
             self.answered.begin(now.monotonic, key, print);
         }
-        let response: Arc<[u8]> = self.answer(now, from, frame).into();
-        if !known_before && self.is_peer(from) {
+        let response: Arc<[u8]> = match self.answer(now, from, frame) {
+            Answer::Ready(bytes) => bytes.into(),
+            Answer::Later(ticket, asked) => return self.answer_later(ticket, from, key, asked),
+        };
+        if !known_before && self.is_peer(from.ip()) {
             self.answered.begin(now.monotonic, key, print);
         }
         self.answered.finish(key, &response);
         self.transmit(from, response, out);
     }
 
-    fn is_peer(&self, from: SocketAddr) -> bool {
-        !self.associations.at(from.ip()).is_empty()
+    /// Whether a control plane at that address has an association.
+    pub fn is_peer(&self, address: IpAddr) -> bool {
+        !self.associations.at(address).is_empty()
     }
 
-    fn answer(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) -> Vec<u8> {
+    fn answer(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) -> Answer {
         let mut to = Seid(0);
         let done = match frame.kind {
+            MsgType::SessionModificationRequest => self.session_modification(now, from, frame, &mut to),
+            MsgType::SessionDeletionRequest => self.session_deletion(now, from, frame, &mut to),
+            _ => self.answer_at_once(now, from, frame, &mut to).map(Answer::Ready),
+        };
+        done.unwrap_or_else(|why| Answer::Ready(self.refuse(from, frame, to, &why)))
+    }
+
+    /// The answer to a request that never waits.
+    fn answer_at_once(
+        &mut self,
+        now: Moment,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+        to: &mut Seid,
+    ) -> Result<Vec<u8>, Rejection> {
+        match frame.kind {
             MsgType::AssociationSetupRequest => self.association_setup(now, from, frame),
             MsgType::AssociationUpdateRequest => self.association_update(from, frame),
             MsgType::AssociationReleaseRequest => self.association_release(now, from, frame),
-            MsgType::SessionEstablishmentRequest => self.session_establishment(now, from, frame, &mut to),
-            MsgType::SessionModificationRequest => self.session_modification(now, from, frame, &mut to),
-            MsgType::SessionDeletionRequest => self.session_deletion(now, from, frame, &mut to),
+            MsgType::SessionEstablishmentRequest => self.session_establishment(now, from, frame, to),
             MsgType::SessionSetDeletionRequest => self.session_set_deletion(now, from, frame),
             MsgType::SessionSetModificationRequest => self.session_set_modification(from, frame),
             MsgType::PfdManagementRequest => self.pfd_management(from, frame),
             _ => Err(Rejection::new(Cause::ServiceNotSupported, "procedure not supported")),
-        };
-        done.unwrap_or_else(|why| self.refuse(from, frame, to, &why))
+        }
     }
 
     /// The answer to a request that is refused. Nothing of it was done.

@@ -72,7 +72,7 @@ impl<S: SessionService> Endpoint<S> {
     pub(super) fn drop_session(&mut self, now: Moment, seid: Seid) {
         self.unbind(seid);
         self.counters.sessions_purged += 1;
-        if let Err(why) = self.service.delete(seid, now.wall) {
+        if let Err(why) = self.service.start_deletion(seid, now.wall) {
             tracing::warn!(%seid, %why, "session to delete was not there");
         }
     }

@@ -19,7 +19,7 @@ impl<S: SessionService> Endpoint<S> {
         from: SocketAddr,
         frame: &Frame<'_>,
     ) -> Result<Vec<u8>, Rejection> {
-        if !self.is_peer(from) {
+        if !self.is_peer(from.ip()) {
             return Err(no_association());
         }
         let request = decode::pfd_management(&Group::of_message(frame.body)?)?;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kaido_upf::rules::{Rejection, Seid, SessionService, UsageReportTrigger};
+use kaido_upf::rules::{Progress, Rejection, Seid, SessionService, UsageReport, UsageReportTrigger};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpau_req_flags::PfcpauReqFlags;
 use rs_pfcp::message::MsgType;
@@ -30,6 +30,15 @@ pub(super) struct Farewell {
     sessions: Vec<Seid>,
     /// Their reports that wait for an answer.
     unanswered: usize,
+}
+
+/// Where the last report of a session goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastReport {
+    association: AssociationId,
+    to: SocketAddr,
+    /// The session's SEID there.
+    cp: Seid,
 }
 
 /// PFCPAUReq-Flags PARPS (8.2.120).
@@ -125,29 +134,65 @@ impl<S: SessionService> Endpoint<S> {
         let there =
             self.sessions.get(&seid).is_some_and(|binding| binding.association == farewell.association);
         let Some((to, cp)) = self.reporting_address(seid).filter(|_| there) else { return };
-        let Ok(deleted) = self.service.delete(seid, now.wall) else { return };
+        let Ok(progress) = self.service.start_deletion(seid, now.wall) else { return };
         self.unbind(seid);
-        let mut reports = deleted.usage_reports;
+        let report = LastReport { association: farewell.association, to, cp };
+        farewell.unanswered += match progress {
+            Progress::Done(deleted) => self.send_last_report(now, report, deleted.usage_reports, out),
+            Progress::Waiting(ticket) => {
+                self.report_later(ticket, report);
+                1
+            }
+        };
+    }
+
+    /// Sends what had to wait, in place of the one answer that was waited for.
+    pub(super) fn send_late_report(
+        &mut self,
+        now: Moment,
+        report: LastReport,
+        reports: Vec<UsageReport>,
+        out: &mut Vec<Transmit>,
+    ) {
+        let sent = self.send_last_report(now, report, reports, out);
+        if let Some(farewell) = self.farewell_to(report.association) {
+            farewell.unanswered += sent;
+        }
+        self.farewell_said(report.association);
+    }
+
+    /// Reports the usage of a session that was ended, and says in how many messages.
+    fn send_last_report(
+        &mut self,
+        now: Moment,
+        LastReport { association, to, cp }: LastReport,
+        mut reports: Vec<UsageReport>,
+        out: &mut Vec<Transmit>,
+    ) -> usize {
         for report in &mut reports {
             report.trigger = ENDED_BY_UP;
         }
+        let mut sent = 0;
         loop {
             let rest = reports.split_off(reports.len().min(REPORTS_IN_REQUEST_MAX));
             let request = (MsgType::SessionReportRequest, self.outgoing.sequence());
             let bytes = encode::session_ended(&reports, rest.is_empty(), cp, request.1);
-            farewell.unanswered += 1;
-            self.send(now, to, request, bytes, Purpose::Farewell(farewell.association), out);
+            self.send(now, to, request, bytes, Purpose::Farewell(association), out);
+            sent += 1;
             reports = rest;
             if reports.is_empty() {
-                break;
+                return sent;
             }
         }
     }
 
+    fn farewell_to(&mut self, id: AssociationId) -> Option<&mut Farewell> {
+        self.farewells.iter_mut().find(|farewell| farewell.association == id)
+    }
+
     /// A session's last report was answered, or given up.
     pub(super) fn farewell_said(&mut self, id: AssociationId) {
-        let of_peer = self.farewells.iter_mut().find(|farewell| farewell.association == id);
-        if let Some(farewell) = of_peer {
+        if let Some(farewell) = self.farewell_to(id) {
             farewell.unanswered = farewell.unanswered.saturating_sub(1);
         }
     }

@@ -2,12 +2,15 @@
 
 use std::net::SocketAddr;
 
-use kaido_upf::rules::{Cause, FSeid, Rejection, Seid, SessionEvent, SessionService, UsageReport};
+use kaido_upf::rules::{
+    Cause, Deleted, FSeid, Modified, Progress, Rejection, Seid, SessionEvent, SessionService, UsageReport,
+};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
 use super::Endpoint;
 use super::binding::Binding;
+use super::later::{Answer, Asked};
 use super::node::no_association;
 use crate::association::AssociationId;
 use crate::decode;
@@ -31,7 +34,7 @@ impl<S: SessionService> Endpoint<S> {
         frame: &Frame<'_>,
         to: &mut Seid,
     ) -> Result<Vec<u8>, Rejection> {
-        if !self.is_peer(from) {
+        if !self.is_peer(from.ip()) {
             return Err(no_association());
         }
         if let Some(Ok(cp)) = peek(frame.body, IeType::Fseid).map(decode::f_seid) {
@@ -66,7 +69,7 @@ impl<S: SessionService> Endpoint<S> {
         from: SocketAddr,
         frame: &Frame<'_>,
         to: &mut Seid,
-    ) -> Result<Vec<u8>, Rejection> {
+    ) -> Result<Answer, Rejection> {
         let Addressed { seid, cp, speaker } = self.session_addressed(from, frame)?;
         *to = cp;
         let group = Group::of_message(frame.body)?;
@@ -74,7 +77,7 @@ impl<S: SessionService> Endpoint<S> {
         let speaker = if new_node { self.association_named(from, &group)? } else { speaker };
         let (csids, groups) = (decode::csids(&group)?, decode::groups(&group)?);
         let request = decode::modification(&group, self.config.features)?;
-        let mut modified = self.service.modify(seid, &request, now.wall)?;
+        let progress = self.service.start_modification(seid, &request, now.wall)?;
         if let Some(moved) = request.cp_fseid {
             *to = moved.seid;
         }
@@ -82,8 +85,17 @@ impl<S: SessionService> Endpoint<S> {
         if let Some(binding) = self.sessions.get_mut(&seid) {
             binding.join(&csids, groups);
         }
-        let mut draft =
-            Draft::session(MsgType::SessionModificationResponse, *to, frame.sequence).with(&accepted());
+        let asked = Asked { seid, cp: *to, speaker, sequence: frame.sequence };
+        Ok(match progress {
+            Progress::Done(modified) => Answer::Ready(self.modified(asked, modified)),
+            Progress::Waiting(ticket) => Answer::Later(ticket, asked),
+        })
+    }
+
+    /// The answer to a modification.
+    pub(super) fn modified(&mut self, asked: Asked, mut modified: Modified) -> Vec<u8> {
+        let kind = MsgType::SessionModificationResponse;
+        let mut draft = Draft::session(kind, asked.cp, asked.sequence).with(&accepted());
         encode::created_pdrs(&mut draft, &modified.created_pdrs);
         encode::created_traffic_endpoints(&mut draft, &modified.created_traffic_endpoints);
         let more =
@@ -97,13 +109,13 @@ impl<S: SessionService> Endpoint<S> {
             let count = u16::try_from(more.len()).unwrap_or(u16::MAX) & 0x7fff;
             draft.push(&number(IeType::AdditionalUsageReportsInformation, count.to_be_bytes()));
             if self.overflow.len() < OVERFLOW_MAX {
-                self.overflow.push_back(SessionEvent::Usage { seid, reports: more });
+                self.overflow.push_back(SessionEvent::Usage { seid: asked.seid, reports: more });
             } else {
                 self.counters.reports_lost += 1;
             }
         }
-        self.say_load(speaker, &mut draft);
-        Ok(draft.bytes())
+        self.say_load(asked.speaker, &mut draft);
+        draft.bytes()
     }
 
     /// Session Deletion Request (6.3.4, 7.5.6).
@@ -113,18 +125,27 @@ impl<S: SessionService> Endpoint<S> {
         from: SocketAddr,
         frame: &Frame<'_>,
         to: &mut Seid,
-    ) -> Result<Vec<u8>, Rejection> {
+    ) -> Result<Answer, Rejection> {
         let Addressed { seid, cp, speaker } = self.session_addressed(from, frame)?;
         *to = cp;
         Group::of_message(frame.body)?;
-        let deleted = self.service.delete(seid, now.wall)?;
+        let progress = self.service.start_deletion(seid, now.wall)?;
         self.unbind(seid);
-        let mut draft =
-            Draft::session(MsgType::SessionDeletionResponse, cp, frame.sequence).with(&accepted());
+        let asked = Asked { seid, cp, speaker, sequence: frame.sequence };
+        Ok(match progress {
+            Progress::Done(deleted) => Answer::Ready(self.deleted(asked, &deleted)),
+            Progress::Waiting(ticket) => Answer::Later(ticket, asked),
+        })
+    }
+
+    /// The answer to a deletion.
+    pub(super) fn deleted(&self, asked: Asked, deleted: &Deleted) -> Vec<u8> {
+        let kind = MsgType::SessionDeletionResponse;
+        let mut draft = Draft::session(kind, asked.cp, asked.sequence).with(&accepted());
         push_reports(&mut draft, IeType::UsageReportWithinSessionDeletionResponse, &deleted.usage_reports);
         deleted.packet_rates.iter().for_each(|status| draft.push(&packet_rate_status(status)));
-        self.say_load(speaker, &mut draft);
-        Ok(draft.bytes())
+        self.say_load(asked.speaker, &mut draft);
+        draft.bytes()
     }
 
     /// A session that another SMF of the set speaks of is that SMF's if it says so (5.22.3); and one that was
@@ -141,7 +162,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// The session that a message is for: cause 72 to strangers, 65 for a SEID that is not, or is another peer's.
     fn session_addressed(&self, from: SocketAddr, frame: &Frame<'_>) -> Result<Addressed, Rejection> {
-        if !self.is_peer(from) {
+        if !self.is_peer(from.ip()) {
             return Err(no_association());
         }
         let seid = frame.seid.unwrap_or_default();

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use kaido_pfcp::{Config, Endpoint, Features, Moment, NodeId, Retransmission, Smf, SmfConfig, Transmit};
 use kaido_upf::rules::{
     Cause, ChooseOr, CreatedPdr, Deleted, Established, Establishment, FSeid, FTeid, LocalFTeid, Modification,
-    Modified, PathEvent, Pdr, PfdManagement, Rejection, RuleId, Seid, SessionEvent, SessionService, Teid,
-    UeIpAddress, UrrId, UsageReport, UsageReportTrigger, Volume,
+    Modified, Outcome, PathEvent, Pdr, PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent,
+    SessionService, Teid, Ticket, UeIpAddress, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
 
 pub const UPF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8805);
@@ -42,6 +42,9 @@ pub struct Scripted {
     pub provisioned: Vec<PfdManagement>,
     pub paths: VecDeque<PathEvent>,
     pub load: u8,
+    /// Workers are in the middle of a batch: what changes or goes is answered later.
+    pub is_busy: bool,
+    put_off: VecDeque<(Ticket, Outcome)>,
 }
 
 impl Default for Scripted {
@@ -59,6 +62,8 @@ impl Default for Scripted {
             provisioned: Vec::new(),
             paths: VecDeque::new(),
             load: 0,
+            is_busy: false,
+            put_off: VecDeque::new(),
         }
     }
 }
@@ -96,6 +101,13 @@ impl Scripted {
         let given = Some(ChooseOr::Given(Ipv4Addr::new(10, 60, 0, 7)));
         let ue_ip = chosen.map(|ue| UeIpAddress { ipv4: given, ipv6: None, role: ue.role });
         (local_fteid.is_some() || ue_ip.is_some()).then_some(CreatedPdr { id: pdr.id, local_fteid, ue_ip })
+    }
+
+    fn later(&mut self, outcome: Outcome) -> Ticket {
+        let ticket = Ticket(self.next_seid);
+        self.next_seid += 1;
+        self.put_off.push_back((ticket, outcome));
+        ticket
     }
 
     fn report(kept: &mut Kept, urr: u32, trigger: UsageReportTrigger, now: SystemTime) -> UsageReport {
@@ -184,6 +196,33 @@ impl SessionService for Scripted {
         let term = UsageReportTrigger::TERMR;
         let usage_reports = urrs.into_iter().map(|id| Self::report(&mut kept, id, term, now)).collect();
         Ok(Deleted { usage_reports, ..Deleted::default() })
+    }
+
+    fn start_modification(
+        &mut self,
+        seid: Seid,
+        request: &Modification,
+        now: SystemTime,
+    ) -> Result<Progress<Modified>, Rejection> {
+        let modified = self.modify(seid, request, now)?;
+        Ok(if self.is_busy {
+            Progress::Waiting(self.later(Outcome::Modified(modified)))
+        } else {
+            Progress::Done(modified)
+        })
+    }
+
+    fn start_deletion(&mut self, seid: Seid, now: SystemTime) -> Result<Progress<Deleted>, Rejection> {
+        let deleted = self.delete(seid, now)?;
+        Ok(if self.is_busy {
+            Progress::Waiting(self.later(Outcome::Deleted(deleted)))
+        } else {
+            Progress::Done(deleted)
+        })
+    }
+
+    fn next_ended(&mut self, _now: SystemTime) -> Option<(Ticket, Outcome)> {
+        if self.is_busy { None } else { self.put_off.pop_front() }
     }
 
     fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {

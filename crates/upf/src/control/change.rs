@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use kaido_table::TableError;
 
-use super::compile::{Slots, all_keys, compile, far_ends, tunnel_ends};
+use super::compile::{Slots, all_keys, compile, far_ends};
+use super::ending::{Change, Ending};
 use super::inactivity::Inactivity;
 use super::meter::Meter;
 use super::paging::Paging;
@@ -13,26 +14,15 @@ use super::pool::Lease;
 use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
 use super::session::{Kept, Session};
-use super::{GRACE, Upf, millis};
-use crate::node::{BufferChange, WorkerOrder};
-use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnel, TunnelShape, Tunnels};
+use super::{Upf, millis};
+use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnels};
 use crate::rules::{
-    Cause, FSeid, Modification, OuterHeaderCreation, PdrId, Rejection, RuleId, Seid, UrrId, UsageReport,
+    Cause, FSeid, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UrrId, UsageReport,
     UsageReportTrigger,
 };
 use crate::usage::UsageSlot;
 
 impl Upf {
-    /// Waits until nothing is forwarded or counted any more by records that were replaced or removed.
-    pub(super) fn synchronize(&mut self) {
-        if let Some(kernel) = &mut self.kernel {
-            kernel.settle();
-        }
-        if !self.node.domain.synchronize(GRACE) {
-            tracing::warn!("a worker has not come to the end of its batch within {GRACE:?}");
-        }
-    }
-
     /// Makes a session of complete rules.
     pub(super) fn create(
         &mut self,
@@ -73,13 +63,13 @@ impl Upf {
         &mut self,
         index: SessionIndex,
         request: &Modification,
-        leases: &[Lease],
+        leases: Vec<Lease>,
+        answer: Modified,
         now: SystemTime,
-    ) -> Result<Vec<UsageReport>, Rejection> {
-        let Some(mut session) = self.sessions.get(index) else {
+    ) -> Result<Progress<Modified>, Rejection> {
+        let Some(session) = self.sessions.get(index) else {
             return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
         };
-        let packets_before = session.packets(&self.node.usage);
         let mut slots = session.slots();
         let mut rules = session.kept.rules.clone();
         for id in &request.remove_urrs {
@@ -120,39 +110,20 @@ impl Upf {
         let settings = &self.node.settings;
         self.far_ends.change(index, &far_ends(&session.kept.rules, settings), &far_ends(&rules, settings));
         let counters_go = !request.remove_urrs.is_empty() || activity != old_activity;
-        if !ended.is_empty() || counters_go || policers.drops_any() {
-            // Nothing may follow an End Marker, nothing may be counted after a final report or taken from the
-            // policer of another.
-            self.synchronize();
-        }
-        self.finish_policers(policers, &rules);
-        for creation in ended {
-            match &mut self.kernel {
-                Some(kernel) => kernel.end_marker(creation, now),
-                None => self.order_end_marker(creation),
-            }
-        }
-        let reports = self.finish_change(&mut session, request, rules, new_meters, now);
-        self.change_inactivity(&mut session, request.inactivity_timer, activity, packets_before, now);
-        session.kept.leases.extend_from_slice(leases);
-        if let Some(fseid) = request.cp_fseid {
-            session.kept.cp_fseid = fseid;
-        }
-        session.kept.paging.change(&session.kept.rules, request.drop_buffered);
-        self.rest(&session);
-        self.node.buffer_changed(BufferChange { session: index, discard: request.drop_buffered });
-        Ok(reports)
+        // Nothing may follow an End Marker, nothing may be counted after a final report or taken from the
+        // policer of another.
+        let lets_go = !ended.is_empty() || counters_go || policers.drops_any();
+        let must_wait = lets_go.then(|| self.must_wait()).flatten();
+        let request = request.clone();
+        let change = Change { index, request, rules, new_meters, policers, ended, activity, leases, answer };
+        Ok(match must_wait {
+            None => Progress::Done(self.finish_change(change, now)),
+            Some(mark) => Progress::Waiting(self.put_off(mark, Ending::Change(Box::new(change)), now)),
+        })
     }
 
-    pub(super) fn order_end_marker(&self, creation: OuterHeaderCreation) {
-        if let Some((peer, local)) = tunnel_ends(&self.node.settings, creation) {
-            let shape = TunnelShape::plain(peer, local);
-            self.node.order(WorkerOrder::EndMarker(Tunnel { shape, id: None, teid: creation.teid }));
-        }
-    }
-
-    /// The reporting side of a committed change: final reports, queries, new thresholds.
-    fn finish_change(
+    /// Brings a session to the rules that are in the table already: final reports, queries, new thresholds.
+    pub(super) fn take_over(
         &mut self,
         session: &mut Session,
         request: &Modification,
@@ -192,7 +163,7 @@ impl Upf {
     }
 
     /// Starts, stops or goes on with the detection of inactivity, over the counters that there are now.
-    fn change_inactivity(
+    pub(super) fn change_inactivity(
         &mut self,
         session: &mut Session,
         timer: Option<Duration>,

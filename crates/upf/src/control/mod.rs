@@ -7,6 +7,7 @@ mod change;
 mod choose;
 mod compile;
 mod detection;
+mod ending;
 mod events;
 mod far_ends;
 mod inactivity;
@@ -34,6 +35,7 @@ use kaido_table::{Reader, Seed};
 
 use self::choose::Chosen;
 use self::compile::{all_keys, far_ends};
+use self::ending::{Ending, Endings};
 use self::far_ends::FarEnds;
 use self::kernel::Kernel;
 use self::meter::Meter;
@@ -46,18 +48,15 @@ pub use self::session::SessionSummary;
 use self::store::Sessions;
 pub use self::trace::{MatchedRules, TraceBatch, TraceFilter, TracedPacket};
 use self::wheel::Wheel;
-use crate::node::{BufferChange, Node, WorkerEvent};
+use crate::node::{Node, WorkerEvent};
 use crate::qos::PolicerSlots;
 use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
-    Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified,
-    PathEvent, PfdManagement, Rejection, RuleId, Seid, SessionEvent, SessionService, Urr, UrrId,
-    UsageReportTrigger, Volume,
+    Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified, Outcome,
+    PathEvent, PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent, SessionService, Ticket, Urr,
+    UrrId, Volume,
 };
 use crate::usage::UsageSlot;
-
-/// Longest wait for workers to let go of a record: far beyond a batch, and short for a control plane.
-const GRACE: Duration = Duration::from_millis(100);
 
 /// All sessions of the node.
 #[derive(Debug)]
@@ -76,6 +75,8 @@ pub struct Upf {
     far_ends: FarEnds,
     /// When which session is to be looked at.
     wheel: Wheel,
+    /// Changes that are in the table, and wait for workers to let go of what was there.
+    endings: Endings,
     /// The datapath in the kernel, where there is one.
     kernel: Option<Kernel>,
     /// Who reads traces.
@@ -104,6 +105,7 @@ impl Upf {
             issued: 0,
             ue_pools: UePools::new(ue_pools),
             wheel: Wheel::new(),
+            endings: Endings::default(),
             kernel: None,
             traces: Vec::new(),
         })
@@ -310,34 +312,60 @@ impl SessionService for Upf {
     }
 
     fn modify(&mut self, seid: Seid, request: &Modification, now: SystemTime) -> Result<Modified, Rejection> {
+        match self.start_modification(seid, request, now)? {
+            Progress::Done(modified) => Ok(modified),
+            Progress::Waiting(ticket) => {
+                let modified = self.end_now(ticket, now).and_then(Outcome::modified);
+                modified.ok_or_else(|| no_session(seid))
+            }
+        }
+    }
+
+    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection> {
+        match self.start_deletion(seid, now)? {
+            Progress::Done(deleted) => Ok(deleted),
+            Progress::Waiting(ticket) => {
+                let deleted = self.end_now(ticket, now).and_then(Outcome::deleted);
+                deleted.ok_or_else(|| no_session(seid))
+            }
+        }
+    }
+
+    fn start_modification(
+        &mut self,
+        seid: Seid,
+        request: &Modification,
+        now: SystemTime,
+    ) -> Result<Progress<Modified>, Rejection> {
         let index = self.find(seid)?;
+        self.end_of(index, now);
         let mut request = request.clone();
         let mut chosen = Chosen::default();
         let planned = self
             .choose(&mut request.create_pdrs, &mut chosen)
             .and_then(|()| self.choose_endpoints(&mut request.create_traffic_endpoints, &mut chosen))
             .and_then(|()| self.choose_updates(index, &mut request.update_traffic_endpoints, &mut chosen))
-            .and_then(|()| self.change(index, &request, &chosen.leases, now));
-        match planned {
-            Ok(usage_reports) => Ok(Modified {
-                created_pdrs: chosen.created,
-                created_traffic_endpoints: chosen.created_endpoints,
-                usage_reports,
-            }),
-            Err(rejection) => {
-                self.give_back(&chosen.leases);
-                Err(rejection)
-            }
-        }
+            .and_then(|()| {
+                let answer = Modified {
+                    created_pdrs: chosen.created.clone(),
+                    created_traffic_endpoints: chosen.created_endpoints.clone(),
+                    usage_reports: Vec::new(),
+                };
+                self.change(index, &request, chosen.leases.clone(), answer, now)
+            });
+        planned.inspect_err(|_| self.give_back(&chosen.leases))
     }
 
-    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection> {
+    fn start_deletion(&mut self, seid: Seid, now: SystemTime) -> Result<Progress<Deleted>, Rejection> {
         let index = self.find(seid)?;
-        let Some(Session { kept: mut session, .. }) = self.sessions.take(index) else {
+        self.end_of(index, now);
+        let Some(session) = self.sessions.take(index) else {
             return Err(no_session(seid));
         };
-        let keys = all_keys(&session.rules, &self.node.settings);
-        self.far_ends.change(index, &far_ends(&session.rules, &self.node.settings), &BTreeSet::new());
+        let rules = &session.kept.rules;
+        let keys = all_keys(rules, &self.node.settings);
+        self.far_ends.change(index, &far_ends(rules, &self.node.settings), &BTreeSet::new());
+        self.wheel.set(index.0, None);
         if let Some(kernel) = &mut self.kernel {
             kernel.remove(&keys, &self.node);
         }
@@ -346,24 +374,14 @@ impl SessionService for Upf {
             self.node.framed.removed(key);
         }
         // The last packets under the old records are counted before the final report is made.
-        self.synchronize();
-        let usage_reports = session
-            .meters
-            .iter_mut()
-            .filter_map(|(id, meter)| {
-                let urr = session.rules.urrs.get(id)?;
-                Some(meter.report(urr, &self.node.usage, UsageReportTrigger::TERMR, now))
-            })
-            .flatten()
-            .collect();
-        self.release_meters(session.meters.values());
-        self.release_counter(session.activity);
-        let packet_rates = self.packet_rates(&session.rules, now);
-        self.release_policers(session.rules.all_policers());
-        self.give_back(&session.leases);
-        self.wheel.set(index.0, None);
-        self.node.buffer_changed(BufferChange { session: index, discard: true });
-        Ok(Deleted { packet_rates, usage_reports })
+        Ok(match self.must_wait() {
+            None => Progress::Done(self.finish_deletion(session, now)),
+            Some(mark) => Progress::Waiting(self.put_off(mark, Ending::Deletion(Box::new(session)), now)),
+        })
+    }
+
+    fn next_ended(&mut self, now: SystemTime) -> Option<(Ticket, Outcome)> {
+        self.end_ripe(now)
     }
 
     fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {

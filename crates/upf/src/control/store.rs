@@ -41,7 +41,7 @@ impl Sessions {
         }))
     }
 
-    /// Gives back a number that no session got.
+    /// Gives back a number that no session has.
     pub(super) fn release(&mut self, index: SessionIndex) {
         self.free.push(index.0);
     }
@@ -73,13 +73,12 @@ impl Sessions {
         (place.packed.is_some() && place.seid == seid).then_some(index)
     }
 
-    /// Takes a session out; its number is free from now on.
+    /// Takes a session out; its number stays taken until it is [released](Self::release).
     pub(super) fn take(&mut self, index: SessionIndex) -> Option<Session> {
         let place = self.places.get_mut(index.0 as usize)?;
         let session = unpack(index, place)?;
         (place.packed, place.counter) = (None, None);
         self.len -= 1;
-        self.free.push(index.0);
         Some(session)
     }
 
@@ -223,6 +222,8 @@ mod tests {
         let old = session(first);
         sessions.put(&old);
         sessions.take(first);
+        assert_ne!(sessions.reserve(), first, "it is not released yet");
+        sessions.release(first);
         let again = sessions.reserve();
         assert_eq!(again, first);
         sessions.put(&Session { seid: Seid(old.seid.0 | 1 << 40), ..old.clone() });

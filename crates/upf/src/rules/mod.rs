@@ -41,7 +41,8 @@ pub use qer::{
 };
 pub use request::{
     Cause, CreatedPdr, DataStatus, Deleted, DownlinkDataService, Established, Establishment, FSeid,
-    Modification, Modified, PacketRateStatus, Rejection, SessionEvent, SessionService,
+    Modification, Modified, Outcome, PacketRateStatus, Progress, Rejection, SessionEvent, SessionService,
+    Ticket,
 };
 pub use sdf::{AddressMatch, FlowEnd, SdfFilter};
 pub use steering::{Duplicate, PlainHeaderCreation, Steering};

@@ -328,6 +328,47 @@ impl SessionEvent {
     }
 }
 
+/// Names a request that was carried out and whose answer waits for packets on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// How far a request came at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress<T> {
+    /// To its answer.
+    Done(T),
+    /// It holds for all packets to come; what is still on its way goes into the answer, which
+    /// [`SessionService::next_ended`] gives.
+    Waiting(Ticket),
+}
+
+/// The answer to a request that had to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// To a modification.
+    Modified(Modified),
+    /// To a deletion.
+    Deleted(Deleted),
+}
+
+impl Outcome {
+    /// The answer to a modification.
+    pub fn modified(self) -> Option<Modified> {
+        match self {
+            Self::Modified(modified) => Some(modified),
+            Self::Deleted(_) => None,
+        }
+    }
+
+    /// The answer to a deletion.
+    pub fn deleted(self) -> Option<Deleted> {
+        match self {
+            Self::Deleted(deleted) => Some(deleted),
+            Self::Modified(_) => None,
+        }
+    }
+}
+
 /// The user plane as a control-plane endpoint sees it: every call is planned whole, then applied whole,
 /// or refused with nothing changed.
 pub trait SessionService {
@@ -348,6 +389,33 @@ pub trait SessionService {
     /// # Errors
     /// [`Cause::SessionContextNotFound`] when there is none.
     fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection>;
+
+    /// [`Self::modify`] without a wait for packets on their way.
+    ///
+    /// # Errors
+    /// As [`Self::modify`].
+    fn start_modification(
+        &mut self,
+        seid: Seid,
+        request: &Modification,
+        now: SystemTime,
+    ) -> Result<Progress<Modified>, Rejection> {
+        self.modify(seid, request, now).map(Progress::Done)
+    }
+
+    /// [`Self::delete`] without a wait for packets on their way.
+    ///
+    /// # Errors
+    /// As [`Self::delete`].
+    fn start_deletion(&mut self, seid: Seid, now: SystemTime) -> Result<Progress<Deleted>, Rejection> {
+        self.delete(seid, now).map(Progress::Done)
+    }
+
+    /// The answer to a request that had to wait and does no longer; to be asked until there is none.
+    fn next_ended(&mut self, now: SystemTime) -> Option<(Ticket, Outcome)> {
+        let _ = now;
+        None
+    }
 
     /// Provisions what applications are known by (TS 29.244 6.2.5), for all nodes' sessions.
     ///

@@ -1,0 +1,86 @@
+//! Answers that wait for packets on their way: the requests are carried out, and others are meanwhile.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use kaido_upf::rules::{Outcome, Seid, SessionService, Ticket};
+
+use super::Endpoint;
+use super::release::LastReport;
+use crate::association::AssociationId;
+use crate::transaction::{Key, Moment, Transmit};
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// These octets.
+    Ready(Vec<u8>),
+    /// What will be said under that ticket.
+    Later(Ticket, Asked),
+}
+
+/// What the answer to a request about a session is made with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) seid: Seid,
+    /// The session's SEID at the control plane.
+    pub(super) cp: Seid,
+    /// The association of whoever asked.
+    pub(super) speaker: AssociationId,
+    pub(super) sequence: u32,
+}
+
+/// Who waits for what a service has put off.
+#[derive(Debug)]
+enum Waiting {
+    /// The peer whose request it is.
+    Peer(SocketAddr, Key, Asked),
+    /// An association that is being released.
+    Farewell(LastReport),
+}
+
+/// All who wait.
+#[derive(Debug, Default)]
+pub(super) struct Later(HashMap<Ticket, Waiting>);
+
+impl<S: SessionService> Endpoint<S> {
+    /// Whether a request was carried out and is not answered yet: [`Endpoint::poll`] is to be called within a
+    /// fraction of a millisecond.
+    pub fn is_waiting(&self) -> bool {
+        !self.later.0.is_empty()
+    }
+
+    pub(super) fn answer_later(&mut self, ticket: Ticket, to: SocketAddr, key: Key, asked: Asked) {
+        self.later.0.insert(ticket, Waiting::Peer(to, key, asked));
+    }
+
+    pub(super) fn report_later(&mut self, ticket: Ticket, report: LastReport) {
+        self.later.0.insert(ticket, Waiting::Farewell(report));
+    }
+
+    /// Sends the answers that the service has by now.
+    pub(super) fn send_ended(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+        while let Some((ticket, outcome)) = self.service.next_ended(now.wall) {
+            match (self.later.0.remove(&ticket), outcome) {
+                (Some(Waiting::Peer(to, key, asked)), outcome) => {
+                    let response: Arc<[u8]> = match outcome {
+                        Outcome::Modified(modified) => self.modified(asked, modified),
+                        Outcome::Deleted(deleted) => self.deleted(asked, &deleted),
+                    }
+                    .into();
+                    self.answered.finish(key, &response);
+                    self.transmit(to, response, out);
+                }
+                (Some(Waiting::Farewell(report)), Outcome::Deleted(deleted)) => {
+                    self.send_late_report(now, report, deleted.usage_reports, out);
+                }
+                // A session that went with its association: its reports have no reader.
+                (None, _) => {}
+                (Some(Waiting::Farewell(report)), Outcome::Modified(_)) => {
+                    self.send_late_report(now, report, Vec::new(), out);
+                }
+            }
+        }
+    }
+}

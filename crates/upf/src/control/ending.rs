@@ -1,0 +1,219 @@
+//! What a change still owes when its rules are in the table: final reports, End Markers, counters to give back.
+//!
+//! All of these need that no worker forwards or counts by the rules of before, so they wait until every worker has
+//! come to the end of the batch it was in. That takes a microsecond, or as long as the scheduler keeps a worker from
+//! running; requests that come meanwhile are carried out, and all that waits ends together.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant, SystemTime};
+
+use kaido_table::Mark;
+
+use super::Upf;
+use super::compile::tunnel_ends;
+use super::meter::Meter;
+use super::pool::Lease;
+use super::rates::PolicerChange;
+use super::ruleset::RuleSet;
+use super::session::Session;
+use crate::node::{BufferChange, WorkerOrder};
+use crate::record::{SessionIndex, Tunnel, TunnelShape};
+use crate::rules::{
+    Deleted, Modification, Modified, Outcome, OuterHeaderCreation, Ticket, UrrId, UsageReportTrigger,
+};
+use crate::usage::UsageSlot;
+
+/// Longest wait for workers to let go of a record: far beyond a batch, and short for a control plane.
+const GRACE: Duration = Duration::from_millis(100);
+/// Most that waits at once; then requests wait with it.
+const WAITING_MAX: usize = 4096;
+
+/// A change in the table whose session still has its state of before.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) index: SessionIndex,
+    pub(super) request: Modification,
+    /// The rules that are in the table.
+    pub(super) rules: RuleSet,
+    pub(super) new_meters: BTreeMap<UrrId, Meter>,
+    pub(super) policers: PolicerChange,
+    /// Tunnels that get an End Marker.
+    pub(super) ended: Vec<OuterHeaderCreation>,
+    pub(super) activity: Option<UsageSlot>,
+    pub(super) leases: Vec<Lease>,
+    /// The answer, but for its reports.
+    pub(super) answer: Modified,
+}
+
+/// What is left to be done.
+#[derive(Debug)]
+pub(super) enum Ending {
+    Change(Box<Change>),
+    Deletion(Box<Session>),
+}
+
+impl Ending {
+    fn session(&self) -> SessionIndex {
+        match self {
+            Self::Change(change) => change.index,
+            Self::Deletion(session) => session.index,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ticket: Ticket,
+    mark: Mark,
+    since: Instant,
+    ending: Ending,
+}
+
+/// All that waits, oldest first, and what came of it.
+#[derive(Debug, Default)]
+pub(super) struct Endings {
+    issued: u64,
+    waiting: VecDeque<Waiting>,
+    ended: VecDeque<(Ticket, Outcome)>,
+}
+
+impl Upf {
+    /// What to wait for until no worker works by the rules of before, if there is any.
+    pub(super) fn must_wait(&self) -> Option<Mark> {
+        let mark = self.node.domain.mark();
+        (self.kernel.is_some() || !self.node.domain.has_passed(mark)).then_some(mark)
+    }
+
+    /// Has `ending` done when `mark` has passed.
+    pub(super) fn put_off(&mut self, mark: Mark, ending: Ending, now: SystemTime) -> Ticket {
+        if self.endings.waiting.len() >= WAITING_MAX {
+            self.end_all(now);
+        }
+        self.endings.issued += 1;
+        let ticket = Ticket(self.endings.issued);
+        self.endings.waiting.push_back(Waiting { ticket, mark, since: Instant::now(), ending });
+        ticket
+    }
+
+    /// Ends what has waited long enough, and says what came of the one that waited longest.
+    pub(super) fn end_ripe(&mut self, now: SystemTime) -> Option<(Ticket, Outcome)> {
+        let domain = &self.node.domain;
+        let waiting = self.endings.waiting.iter();
+        // A reader of the oldest mark is one of all later marks too.
+        let ripe = waiting.take_while(|one| domain.has_passed(one.mark) || is_overdue(one)).count();
+        if ripe > 0 {
+            self.end_first(ripe, now);
+        }
+        self.endings.ended.pop_front()
+    }
+
+    /// Ends what waits for a session, which is to be changed again, and all that waits before it.
+    pub(super) fn end_of(&mut self, index: SessionIndex, now: SystemTime) {
+        if self.endings.waiting.iter().any(|one| one.ending.session() == index) {
+            self.end_all(now);
+        }
+    }
+
+    /// Ends `ticket` and says what came of it.
+    pub(super) fn end_now(&mut self, ticket: Ticket, now: SystemTime) -> Option<Outcome> {
+        self.end_all(now);
+        let place = self.endings.ended.iter().position(|(ended, _)| *ended == ticket)?;
+        self.endings.ended.remove(place).map(|(_, outcome)| outcome)
+    }
+
+    fn end_all(&mut self, now: SystemTime) {
+        if !self.node.domain.synchronize(GRACE) {
+            tell_overdue();
+        }
+        self.end_first(self.endings.waiting.len(), now);
+    }
+
+    fn end_first(&mut self, count: usize, now: SystemTime) {
+        // One wait for the readers in the kernel serves all.
+        if let Some(kernel) = &mut self.kernel {
+            kernel.settle();
+        }
+        for _ in 0..count {
+            let Some(Waiting { ticket, ending, .. }) = self.endings.waiting.pop_front() else { return };
+            let outcome = self.finish(ending, now);
+            self.endings.ended.push_back((ticket, outcome));
+        }
+    }
+
+    fn finish(&mut self, ending: Ending, now: SystemTime) -> Outcome {
+        match ending {
+            Ending::Change(change) => Outcome::Modified(self.finish_change(*change, now)),
+            Ending::Deletion(session) => Outcome::Deleted(self.finish_deletion(*session, now)),
+        }
+    }
+
+    /// The session's side of a committed change: End Markers, final reports, queries, new thresholds.
+    pub(super) fn finish_change(&mut self, change: Change, now: SystemTime) -> Modified {
+        let Change { index, request, rules, new_meters, activity, leases, mut answer, .. } = change;
+        self.finish_policers(change.policers, &rules);
+        self.order_end_markers(&change.ended, now);
+        // Reports were made while it waited, so the state of the session is of now.
+        let Some(mut session) = self.sessions.get(index) else { return answer };
+        let packets_before = session.packets(&self.node.usage);
+        answer.usage_reports = self.take_over(&mut session, &request, rules, new_meters, now);
+        self.change_inactivity(&mut session, request.inactivity_timer, activity, packets_before, now);
+        session.kept.leases.extend_from_slice(&leases);
+        if let Some(fseid) = request.cp_fseid {
+            session.kept.cp_fseid = fseid;
+        }
+        session.kept.paging.change(&session.kept.rules, request.drop_buffered);
+        self.rest(&session);
+        self.node.buffer_changed(BufferChange { session: index, discard: request.drop_buffered });
+        answer
+    }
+
+    pub(super) fn finish_deletion(&mut self, session: Session, now: SystemTime) -> Deleted {
+        let Session { index, kept: mut session, .. } = session;
+        let usage_reports = session
+            .meters
+            .iter_mut()
+            .filter_map(|(id, meter)| {
+                let urr = session.rules.urrs.get(id)?;
+                Some(meter.report(urr, &self.node.usage, UsageReportTrigger::TERMR, now))
+            })
+            .flatten()
+            .collect();
+        self.release_meters(session.meters.values());
+        self.release_counter(session.activity);
+        let packet_rates = self.packet_rates(&session.rules, now);
+        self.release_policers(session.rules.all_policers());
+        self.give_back(&session.leases);
+        self.node.buffer_changed(BufferChange { session: index, discard: true });
+        self.sessions.release(index);
+        Deleted { packet_rates, usage_reports }
+    }
+
+    fn order_end_markers(&mut self, ended: &[OuterHeaderCreation], now: SystemTime) {
+        for &creation in ended {
+            match &mut self.kernel {
+                Some(kernel) => kernel.end_marker(creation, now),
+                None => self.order_end_marker(creation),
+            }
+        }
+    }
+
+    pub(super) fn order_end_marker(&self, creation: OuterHeaderCreation) {
+        if let Some((peer, local)) = tunnel_ends(&self.node.settings, creation) {
+            let shape = TunnelShape::plain(peer, local);
+            self.node.order(WorkerOrder::EndMarker(Tunnel { shape, id: None, teid: creation.teid }));
+        }
+    }
+}
+
+/// Whether a worker stays in its batch for longer than any batch lasts: it is no reason to keep a peer waiting.
+fn is_overdue(one: &Waiting) -> bool {
+    let overdue = one.since.elapsed() > GRACE;
+    if overdue {
+        tell_overdue();
+    }
+    overdue
+}
+
+fn tell_overdue() {
+    tracing::warn!("a worker has not come to the end of its batch within {GRACE:?}");
+}
