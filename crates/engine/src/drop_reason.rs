@@ -126,6 +126,8 @@ drop_reasons! {
     ReassemblyTimeout = "reassembly_timeout",
     /// A fragment that gave way to newer ones: there are bounds to what is kept.
     ReassemblyFull = "reassembly_full",
+    /// Brought measurements of the access for QoS monitoring, and no packet of the UE.
+    NoPayload = "no_payload",
 }
 
 #[cfg(test)]

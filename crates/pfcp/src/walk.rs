@@ -172,6 +172,10 @@ fn is_group(kind: u16) -> bool {
             | T::RemoveTrafficEndpoint
             | T::CreatedTrafficEndpoint
             | T::AdditionalMonitoringTime
+            | T::CreateSrr
+            | T::UpdateSrr
+            | T::RemoveSrr
+            | T::QosMonitoringPerQosFlowControlInformation
             | T::UsageReportWithinSessionModificationResponse
             | T::UsageReportWithinSessionDeletionResponse
             | T::UsageReportWithinSessionReportRequest

@@ -86,10 +86,10 @@ fn features_are_advertised_as_they_are() {
     // DDND, DLBD, FTUP, TREU, PFDM; EMPU, PDIU, UDBC, QUOAC, FRRT, PFDE, EPFAR;
     // ADPDP, UEIP, SSET, MNOP, MTE, BUNDL; MPAS, VTIME, NORP;
     // DDDS; RESPS. Not IP6PL: prefixes other than /64 are refused.
-    assert_eq!(reply.value(43), Some(&[0xb6, 0xef, 0x7e, 0x0d, 0x40, 0x20][..]));
+    assert_eq!(reply.value(43), Some(&[0xb6, 0xef, 0x7e, 0x0d, 0x42, 0x20][..]));
     let plain = Config { features: Features::default(), ..config() };
     let mut upf = Endpoint::new(plain, Scripted::default(), now);
-    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0xa6, 0xee, 0x7a, 0x0d, 0x40, 0x20][..]));
+    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0xa6, 0xee, 0x7a, 0x0d, 0x42, 0x20][..]));
     let pdi = |inner: Vec<u8>| {
         let mut parts = rig::pdr_parts(1, 1);
         parts[2].1 = [ie(20, &[0]), inner].concat();

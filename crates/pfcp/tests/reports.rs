@@ -6,7 +6,10 @@ mod rig;
 use std::time::Duration;
 
 use kaido_pfcp::{Moment, Retransmission, Transmit};
-use kaido_upf::rules::{Part, Seid, SessionEvent, UrrId, UsageReport, UsageReportTrigger, Volume};
+use kaido_upf::rules::{
+    PacketDelays, Part, Qfi, QosMonitoringReport, Seid, SessionEvent, SessionReport, SrrId, UrrId,
+    UsageReport, UsageReportTrigger, Volume,
+};
 use rig::{Reply, elements, with_session};
 
 /// What a poll sends.
@@ -68,4 +71,27 @@ fn a_usage_report_has_what_was_measured() {
     assert_eq!(value(69), stamp(1).to_be_bytes());
     assert_eq!((value(90), value(125)), (&[2][..], &[1, 2, 3, 4][..]));
     assert_eq!(value(67), [0, 0, 0, 9]);
+}
+
+/// Conformance: TS 29.244 7.5.8.6 | Session reports with the delays of QoS flows
+#[test]
+fn a_session_report_has_the_delays_of_its_flows() {
+    let (mut upf, now, seid) = with_session();
+    let at = std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let stamp = 1_800_000_000u32.wrapping_add(2_208_988_800).to_be_bytes();
+    let measured = PacketDelays { uplink: Some(3), round_trip: Some(20), ..PacketDelays::default() };
+    let sound = QosMonitoringReport { qfi: Qfi(9), measured, failed: false, at, since: at };
+    let failed = QosMonitoringReport { measured: PacketDelays::default(), failed: true, ..sound };
+    let reports = vec![SessionReport { srr_id: SrrId(4), monitoring: vec![sound, failed] }];
+    upf.service_mut().events.push_back(SessionEvent::Session { seid: Seid(seid), reports });
+    let request = Reply::read(&sent(&mut upf, now)[0].bytes);
+    assert_eq!(request.value(39), Some(&[1 << 5][..]), "SESR");
+    let parts = elements(request.value(214).unwrap());
+    assert_eq!(parts[0], (215, vec![4]));
+    let flows: Vec<_> = parts[1..].iter().map(|(kind, value)| (*kind, elements(value))).collect();
+    let of_flow = |measurement: &[u8]| {
+        let stamps = [(156, stamp.to_vec()), (75, stamp.to_vec())];
+        (247, [vec![(124, vec![9]), (248, measurement.to_vec())], stamps.to_vec()].concat())
+    };
+    assert_eq!(flows, [of_flow(&[6, 0, 0, 0, 3, 0, 0, 0, 20]), of_flow(&[8])]);
 }

@@ -11,11 +11,12 @@ use kaido_upf::rules::{
     AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr, Duplicate,
     Establishment, FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface,
     Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketLimit, PacketRate, PagingPolicyIndicator,
-    Pdi, Pdr, PdrId, PlainHeaderCreation, PredefinedName, Qer, QerCorrelationId, QerId, Qfi,
-    RemovedForwarding, ReportingTriggers, SdfFilter, Seid, Steering, Teid, TimeQuotaMechanism, TimeUnit,
-    TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
-    UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, PacketLimit, PacketRate,
+    PagingPolicyIndicator, Pdi, Pdr, PdrId, PlainHeaderCreation, PredefinedName, Qer, QerCorrelationId,
+    QerId, Qfi, QosMonitoring, RemovedForwarding, ReportingFrequency, ReportingTriggers, SdfFilter, Seid,
+    Srr, SrrId, Steering, Teid, TimeQuotaMechanism, TimeUnit, TrafficEndpoint, TrafficEndpointId,
+    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateSrr,
+    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold, WantedDelays,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -284,6 +285,38 @@ fn monitoring_time() -> impl Strategy<Value = MonitoringTime> {
     })
 }
 
+fn delays() -> impl Strategy<Value = PacketDelays> {
+    any::<[Option<u32>; 3]>()
+        .prop_filter("some delay", |all| all.iter().any(Option::is_some))
+        .prop_map(PacketDelays::of)
+}
+
+prop_compose! {
+    fn qos_monitoring()(
+        qfis in proptest::collection::btree_set(0u8..64, 1..5), wanted in 1u8..8, frequency in 1u8..8,
+        thresholds in delays(), minimum_wait in of(period()), period in period(),
+    ) -> QosMonitoring {
+        let flag = |octet: u8, bit: u8| octet >> bit & 1 != 0;
+        QosMonitoring {
+            qfis: qfis.into_iter().map(Qfi).collect(),
+            wanted: WantedDelays { downlink: flag(wanted, 0), uplink: flag(wanted, 1), round_trip: flag(wanted, 2) },
+            frequency: ReportingFrequency {
+                on_threshold: flag(frequency, 0),
+                periodic: flag(frequency, 1),
+                at_release: flag(frequency, 2),
+            },
+            thresholds,
+            minimum_wait,
+            period: Some(period),
+        }
+    }
+}
+
+fn srr(id: u8) -> impl Strategy<Value = Srr> {
+    let monitoring = proptest::collection::vec(qos_monitoring(), 1..3);
+    monitoring.prop_map(move |monitoring| Srr { id: SrrId(id), monitoring })
+}
+
 fn information() -> impl Strategy<Value = MeasurementInformation> {
     any::<[bool; 5]>().prop_map(|flags| MeasurementInformation {
         before_qos: flags[0],
@@ -365,8 +398,8 @@ fn establishment() -> impl Strategy<Value = Establishment> {
         suggested_packets: count,
         ..BufferingRule::default()
     });
-    (pdr(1), pdr(65_535), far(1), far(2), qer(1), urr(u32::MAX), bar, (timer, traffic_endpoint(9))).prop_map(
-        |(a, b, c, d, e, f, g, (timer, h))| {
+    (pdr(1), pdr(65_535), far(1), far(2), qer(1), urr(u32::MAX), bar, (timer, traffic_endpoint(9), srr(255)))
+        .prop_map(|(a, b, c, d, e, f, g, (timer, h, i))| {
             let cp_fseid = FSeid { seid: Seid(1), ipv4: Some(Ipv4Addr::new(10, 0, 0, 1)), ipv6: None };
             Establishment {
                 cp_fseid,
@@ -377,16 +410,16 @@ fn establishment() -> impl Strategy<Value = Establishment> {
                 bars: vec![g],
                 inactivity_timer: timer,
                 traffic_endpoints: vec![h],
+                srrs: vec![i],
             }
-        },
-    )
+        })
 }
 
 prop_compose! {
     fn modification()(
         far in far(1), pdr in pdr(1), other in pdr(9), qer in qer(1), urr in urr(1), end_marker in any::<bool>(),
         flags in any::<(bool, bool)>(), timer in of(0u32..), moved in of(both()),
-        endpoints in (traffic_endpoint(1), traffic_endpoint(2)),
+        endpoints in (traffic_endpoint(1), traffic_endpoint(2)), srrs in (srr(1), srr(2), 0u8..3),
     ) -> Modification {
         let forwarding = far.forwarding.unwrap();
         let removed = RemovedForwarding {
@@ -456,6 +489,16 @@ prop_compose! {
                 qfis: (!endpoints.1.qfis.is_empty()).then_some(endpoints.1.qfis),
             }],
             create_traffic_endpoints: vec![endpoints.0],
+            create_srrs: vec![srrs.0],
+            update_srrs: vec![UpdateSrr {
+                id: srrs.1.id,
+                monitoring: match srrs.2 {
+                    0 => None,
+                    1 => Some(Vec::new()),
+                    _ => Some(srrs.1.monitoring),
+                },
+            }],
+            remove_srrs: vec![SrrId(9)],
             query_reference: flags.1.then_some(5),
             remove_fars: vec![FarId(5)],
             remove_qers: vec![QerId(6)],

@@ -12,14 +12,24 @@ use kaido_pfcp::{Config, Endpoint, SessionTemplate};
 use kaido_upf::rules::{
     AddressMatch, BarId, BitRate, BufferingRule, Change, FarId, FlowEnd, Ipv6Prefix, LocalFTeid,
     MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
-    OuterHeaderCreation, OuterHeaderRemoval, Part, PdrId, QerId, Qfi, ReportingTriggers, SdfFilter, Seid,
-    SessionEvent, Teid, TimeQuotaMechanism, UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
-    UsageReportTrigger, VolumeThreshold,
+    OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, Part, PdrId, QerId, Qfi, QosMonitoringReport,
+    ReportingTriggers, SdfFilter, Seid, SessionEvent, SessionReport, SrrId, Teid, TimeQuotaMechanism,
+    UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReportTrigger, VolumeThreshold,
 };
 use rig::{SMF, Scripted, UPF, ask, config, exchange, fqdn, group, ie, message, setup, smf, usage};
 
 /// Expert information from here on is a warning or an error.
 const SEVERITY_WARN: u64 = 0x0060_0000;
+
+/// One measurement, and one that failed.
+fn session_reports() -> Vec<SessionReport> {
+    let at = std::time::SystemTime::now();
+    let measured = PacketDelays { downlink: Some(12), uplink: Some(3), round_trip: Some(20) };
+    let sound = QosMonitoringReport { qfi: Qfi(9), measured, failed: false, at, since: at };
+    let failed =
+        QosMonitoringReport { qfi: Qfi(5), measured: PacketDelays::default(), failed: true, ..sound };
+    vec![SessionReport { srr_id: SrrId(1), monitoring: vec![sound, failed] }]
+}
 
 /// A capture of UDP over IPv4 (LINKTYPE_RAW).
 #[derive(Default)]
@@ -214,6 +224,7 @@ fn conversation(capture: &mut Capture) {
             pdr_id: PdrId(2),
             service: kaido_upf::rules::DownlinkDataService::default(),
         },
+        SessionEvent::Session { seid: up, reports: session_reports() },
         SessionEvent::Inactivity { seid: up },
         SessionEvent::ErrorIndication { seid: up, teid: Teid(0x77), peer: [192, 0, 2, 7].into() },
         SessionEvent::ErrorIndication { seid: up, teid: Teid(0x77), peer: "2001:db8::7".parse().unwrap() },

@@ -17,6 +17,7 @@
 //! - [`node`]: settings, and what control and workers share;
 //! - [`trace`]: what becomes of the packets of chosen sessions;
 //! - [`lan`]: network instances behind VLANs;
+//! - `monitoring`: delays of QoS flows;
 //! - [`mod@path`]: the packet path of a worker;
 //! - [`mod@usage`] has the counters, [`qos`] the rates.
 
@@ -29,6 +30,7 @@ pub mod fastpath;
 pub mod fragment;
 mod framed;
 pub mod lan;
+mod monitoring;
 pub mod node;
 pub mod path;
 pub mod qos;

@@ -16,10 +16,11 @@ use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
 use crate::fragment::{FragmentSettings, Fragments};
 use crate::framed::FramedLengths;
 use crate::lan::{LanNeighbours, Lans};
+use crate::monitoring::Clock;
 use crate::path::MssClamp;
 use crate::qos::{Policers, WINDOW_DEFAULT};
 use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels, UeToUe};
-use crate::rules::{PdrId, PredefinedRule, Teid};
+use crate::rules::{PacketDelays, PdrId, PredefinedRule, Qfi, Teid};
 use crate::trace::Tracer;
 use crate::usage::{UsageCounters, UsageSlot};
 
@@ -252,6 +253,15 @@ pub enum WorkerEvent {
         /// The rule it matched.
         pdr: PdrId,
     },
+    /// The delays of a monitored QoS flow were measured.
+    Delay {
+        /// The session.
+        session: SessionIndex,
+        /// The flow.
+        qfi: Qfi,
+        /// What was measured.
+        delays: PacketDelays,
+    },
     /// A peer sent an Error Indication.
     ErrorIndication {
         /// The TEID that the peer does not know.
@@ -345,6 +355,8 @@ pub struct Node {
     pub recovery: u32,
     /// Token buckets.
     pub policers: Policers,
+    /// Shows the time that packets are stamped with.
+    pub(crate) clock: Clock,
     events: SyncSender<WorkerEvent>,
     /// Moves whenever a session that may hold buffered packets was changed.
     buffer_changes: AtomicU64,
@@ -389,6 +401,7 @@ impl Node {
             echoes: AwaitedEchoes::default(),
             recovery: recovery_time_stamp(SystemTime::now()),
             policers: Policers::new(policer_cells(settings.sessions_max))?,
+            clock: Clock::new(),
             settings,
             events,
             buffer_changes: AtomicU64::new(0),

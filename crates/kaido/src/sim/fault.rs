@@ -181,6 +181,7 @@ fn name_of(rule: RuleId) -> String {
         RuleId::Qer(id) => format!("QER {id}"),
         RuleId::Urr(id) => format!("URR {id}"),
         RuleId::Bar(id) => format!("BAR {id}"),
+        RuleId::Srr(id) => format!("SRR {id}"),
     }
 }
 

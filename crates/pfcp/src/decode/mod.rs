@@ -15,6 +15,7 @@ mod qer;
 mod report;
 mod session;
 mod set;
+mod srr;
 mod steering;
 mod urr;
 
@@ -61,5 +62,6 @@ fn key(id: RuleId) -> u32 {
         RuleId::Qer(id) => id.0,
         RuleId::Urr(id) => id.0,
         RuleId::Bar(id) => u32::from(id.0),
+        RuleId::Srr(id) => u32::from(id.0),
     }
 }

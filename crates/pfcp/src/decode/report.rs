@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use kaido_upf::rules::{
-    BarId, CreatedPdr, FTeid, FarId, Part, PdrId, QerId, Rejection, RuleId, UrrId, UsageReport,
+    BarId, CreatedPdr, FTeid, FarId, Part, PdrId, QerId, Rejection, RuleId, SrrId, UrrId, UsageReport,
     UsageReportTrigger, Volume,
 };
 use rs_pfcp::ie::IeType;
@@ -125,6 +125,7 @@ pub(crate) fn failed_rule(value: &[u8]) -> Result<RuleId, Rejection> {
         2 => u32_of(KIND, id).map(|id| RuleId::Qer(QerId(id))),
         3 => u32_of(KIND, id).map(|id| RuleId::Urr(UrrId(id))),
         4 => u8_of(KIND, id).map(|id| RuleId::Bar(BarId(id))),
+        6 => u8_of(KIND, id).map(|id| RuleId::Srr(SrrId(id))),
         other => Err(incorrect(KIND, format!("rule type {other}"))),
     }
 }

@@ -8,7 +8,7 @@ use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
 
 use super::leaf::{f_seid, seconds, u8_of, u16_of, u32_of};
 use super::pdr::PdrReader;
-use super::{Features, bar, endpoint, far, qer, unique, urr};
+use super::{Features, bar, endpoint, far, qer, srr, unique, urr};
 use crate::walk::{Group, typed, unsupported};
 
 /// Steering and time sensitive networking, none of which is advertised.
@@ -49,12 +49,14 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
         traffic_endpoints: list(group, IeType::CreateTrafficEndpoint, |value| {
             endpoint::create(value, features)
         })?,
+        srrs: list(group, IeType::CreateSrr, srr::create)?,
     };
     unique(&request.pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
     unique(&request.fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
     unique(&request.qers, |rule| RuleId::Qer(rule.id), IeType::CreateQer)?;
     unique(&request.urrs, |rule| RuleId::Urr(rule.id), IeType::CreateUrr)?;
     unique(&request.bars, |rule| RuleId::Bar(rule.id), IeType::CreateBar)?;
+    unique(&request.srrs, |rule| RuleId::Srr(rule.id), IeType::CreateSrr)?;
     Ok(request)
 }
 
@@ -94,6 +96,9 @@ pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modi
         update_urrs: list(group, IeType::UpdateUrr, urr::update)?,
         update_qers: list(group, IeType::UpdateQer, qer::update)?,
         update_bars: list(group, IeType::UpdateBar, bar::update)?,
+        create_srrs: list(group, IeType::CreateSrr, srr::create)?,
+        update_srrs: list(group, IeType::UpdateSrr, srr::update)?,
+        remove_srrs: list(group, IeType::RemoveSrr, srr::remove)?,
         create_traffic_endpoints: list(group, IeType::CreateTrafficEndpoint, |value| {
             endpoint::create(value, features)
         })?,
@@ -144,6 +149,9 @@ fn no_rule_twice(request: &Modification) -> Result<(), Rejection> {
     unique(&request.remove_qers, |&id| RuleId::Qer(id), IeType::RemoveQer)?;
     unique(&request.remove_urrs, |&id| RuleId::Urr(id), IeType::RemoveUrr)?;
     unique(&request.remove_bars, |&id| RuleId::Bar(id), IeType::RemoveBar)?;
+    unique(&request.create_srrs, |rule| RuleId::Srr(rule.id), IeType::CreateSrr)?;
+    unique(&request.update_srrs, |rule| RuleId::Srr(rule.id), IeType::UpdateSrr)?;
+    unique(&request.remove_srrs, |&id| RuleId::Srr(id), IeType::RemoveSrr)?;
     unique(&request.query_urrs, |&id| RuleId::Urr(id), IeType::QueryUrr)
 }
 

@@ -4,12 +4,14 @@ mod bar;
 mod report;
 mod request;
 mod response;
+mod srr;
 mod steering;
 mod urr;
 
 pub(crate) use report::{packet_rate_status, session_ended, session_report, usage_report};
 pub(crate) use request::{establishment, modification};
 pub(crate) use response::{accepted_establishment, created_pdrs, created_traffic_endpoints, rejection};
+pub(crate) use srr::session_rule_report;
 
 use std::net::IpAddr;
 use std::time::SystemTime;

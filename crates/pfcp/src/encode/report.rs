@@ -17,7 +17,7 @@ use rs_pfcp::ie::volume_measurement::VolumeMeasurement;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
-use super::{Draft, ntp_seconds, number};
+use super::{Draft, ntp_seconds, number, session_rule_report};
 
 /// A Session Report Request for an event, to the control plane's SEID.
 pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32) -> Draft {
@@ -44,6 +44,10 @@ pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32)
             };
             let parts = vec![pdr, number(IeType::DataStatus, [flags])];
             draft.push(&Ie::new_grouped(IeType::DownlinkDataReport, parts));
+        }
+        SessionEvent::Session { reports, .. } => {
+            draft.push(&ReportType::SESR.to_ie());
+            reports.iter().for_each(|report| draft.push(&session_rule_report(report)));
         }
         SessionEvent::Inactivity { .. } => draft.push(&ReportType::UPIR.to_ie()),
         SessionEvent::ErrorIndication { teid, peer, .. } => {

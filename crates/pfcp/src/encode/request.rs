@@ -13,6 +13,7 @@ use rs_pfcp::message::MsgType;
 
 use super::bar::{create_bar, update_bar};
 use super::response::{f_teid, ue_ip_address};
+use super::srr::{create_srr, update_srr};
 use super::steering;
 use super::urr::{create_urr, update_urr};
 use super::{Draft, f_seid, number};
@@ -28,6 +29,7 @@ pub(crate) fn establishment(node: &NodeId, request: &Establishment, sequence: u3
     request.urrs.iter().for_each(|rule| draft.push(&create_urr(rule)));
     request.qers.iter().for_each(|rule| draft.push(&create_qer(rule)));
     request.bars.iter().for_each(|rule| draft.push(&create_bar(rule)));
+    request.srrs.iter().for_each(|rule| draft.push(&create_srr(rule)));
     request.inactivity_timer.iter().for_each(|timer| draft.push(&inactivity_timer(*timer)));
     request.traffic_endpoints.iter().for_each(|rule| draft.push(&create_endpoint(rule)));
     draft.bytes()
@@ -48,6 +50,7 @@ pub(crate) fn modification(to: Seid, request: &Modification, sequence: u32) -> V
     request.remove_urrs.iter().for_each(|id| draft.push(&remove(IeType::RemoveUrr, IeType::UrrId, id.0)));
     request.remove_qers.iter().for_each(|id| draft.push(&remove(IeType::RemoveQer, IeType::QerId, id.0)));
     request.remove_bars.iter().for_each(|id| draft.push(&short(IeType::RemoveBar, IeType::BarId, &[id.0])));
+    request.remove_srrs.iter().for_each(|id| draft.push(&short(IeType::RemoveSrr, IeType::SrrId, &[id.0])));
     request.create_pdrs.iter().for_each(|rule| draft.push(&create_pdr(rule)));
     request.create_fars.iter().for_each(|rule| draft.push(&create_far(rule)));
     request.create_urrs.iter().for_each(|rule| draft.push(&create_urr(rule)));
@@ -58,6 +61,8 @@ pub(crate) fn modification(to: Seid, request: &Modification, sequence: u32) -> V
     request.update_urrs.iter().for_each(|rule| draft.push(&update_urr(rule)));
     request.update_qers.iter().for_each(|rule| draft.push(&update_qer(rule)));
     request.update_bars.iter().for_each(|rule| draft.push(&update_bar(IeType::UpdateBar, rule)));
+    request.create_srrs.iter().for_each(|rule| draft.push(&create_srr(rule)));
+    request.update_srrs.iter().for_each(|rule| draft.push(&update_srr(rule)));
     for id in &request.remove_traffic_endpoints {
         draft.push(&short(IeType::RemoveTrafficEndpoint, IeType::TrafficEndpointId, &[id.0]));
     }

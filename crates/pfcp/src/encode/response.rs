@@ -81,6 +81,7 @@ fn failed_rule(rule: RuleId) -> Ie {
             value.extend_from_slice(&id.0.to_be_bytes());
         }
         RuleId::Bar(id) => value.extend_from_slice(&[4, id.0]),
+        RuleId::Srr(id) => value.extend_from_slice(&[6, id.0]),
     }
     Ie::new(IeType::FailedRuleId, value)
 }

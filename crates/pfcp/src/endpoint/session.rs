@@ -14,7 +14,7 @@ use super::later::{Answer, Asked};
 use super::node::no_association;
 use crate::association::AssociationId;
 use crate::decode;
-use crate::encode::{self, Draft, accepted, number, packet_rate_status, usage_report};
+use crate::encode::{self, Draft, accepted, number, packet_rate_status, session_rule_report, usage_report};
 use crate::frame::Frame;
 use crate::transaction::Moment;
 use crate::walk::{Group, peek};
@@ -143,6 +143,7 @@ impl<S: SessionService> Endpoint<S> {
         let kind = MsgType::SessionDeletionResponse;
         let mut draft = Draft::session(kind, asked.cp, asked.sequence).with(&accepted());
         push_reports(&mut draft, IeType::UsageReportWithinSessionDeletionResponse, &deleted.usage_reports);
+        deleted.session_reports.iter().for_each(|report| draft.push(&session_rule_report(report)));
         deleted.packet_rates.iter().for_each(|status| draft.push(&packet_rate_status(status)));
         self.say_load(asked.speaker, &mut draft);
         draft.bytes()

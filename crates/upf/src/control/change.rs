@@ -38,7 +38,13 @@ impl Upf {
             meters.map(|meters| (meters, activity)).inspect_err(|_| self.release_counter(activity))
         });
         let (meters, activity) = taken.inspect_err(|_| self.sessions.release(index))?;
-        let slots = Slots { urrs: meters.iter().map(|(&id, meter)| (id, meter.slot)).collect(), activity };
+        let monitors = self.monitors_of(index, &rules).inspect_err(|_| {
+            self.sessions.release(index);
+            self.release_meters(meters.values());
+            self.release_counter(activity);
+        })?;
+        let urrs = meters.iter().map(|(&id, meter)| (id, meter.slot)).collect();
+        let slots = Slots { urrs, activity, monitors };
         match self.compile_and_commit(&cp_fseid, &mut rules, index, &BTreeSet::new(), &slots, now) {
             Ok(policers) => self.finish_policers(policers, &rules),
             Err(rejection) => {
@@ -53,7 +59,8 @@ impl Upf {
         self.far_ends.change(index, &BTreeSet::new(), &far_ends(&rules, &self.node.settings));
         let inactivity = inactivity_timer.and_then(|timer| Inactivity::new(timer, 0, millis(now)));
         let paging = Paging::default();
-        let kept = Kept { cp_fseid, rules, meters, leases, activity, paging, inactivity };
+        let watches = self.begin_watches(index, &rules, slots.monitors, now);
+        let kept = Kept { cp_fseid, rules, meters, leases, activity, paging, inactivity, watches };
         self.rest(&Session { seid, index, kept });
         Ok(seid)
     }
@@ -77,6 +84,7 @@ impl Upf {
             slots.remove(id);
         }
         let ended = rules.modify(request)?;
+        let monitors = self.monitors_of(index, &rules)?;
         for id in &request.query_urrs {
             if !rules.urrs.contains_key(id) {
                 return Err(Rejection::new(
@@ -96,7 +104,7 @@ impl Upf {
         let new_meters =
             self.new_meters(&rules, &slots, now).inspect_err(|_| self.release_counter(new_activity))?;
         slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
-        let slots = Slots { urrs: slots, activity };
+        let slots = Slots { urrs: slots, activity, monitors };
         let old_keys = all_keys(&session.kept.rules, &self.node.settings);
         let owner = request.cp_fseid.unwrap_or(session.kept.cp_fseid);
         let policers = match self.compile_and_commit(&owner, &mut rules, index, &old_keys, &slots, now) {
@@ -109,6 +117,7 @@ impl Upf {
         };
         let settings = &self.node.settings;
         self.far_ends.change(index, &far_ends(&session.kept.rules, settings), &far_ends(&rules, settings));
+        self.keep_monitors(index, slots.monitors);
         let counters_go = !request.remove_urrs.is_empty() || activity != old_activity;
         // Nothing may follow an End Marker, nothing may be counted after a final report or taken from the
         // policer of another.

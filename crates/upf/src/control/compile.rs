@@ -8,6 +8,7 @@ use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
 use super::special::special;
 use crate::apps::AppNumber;
+use crate::monitoring::Monitors;
 use crate::node::{Node, NodeSettings};
 use crate::qos::Enforcement;
 use crate::record::{
@@ -39,6 +40,8 @@ pub(crate) struct Slots {
     pub(crate) urrs: BTreeMap<UrrId, UsageSlot>,
     /// That of packets that no URR counts, where they are of interest.
     pub(crate) activity: Option<UsageSlot>,
+    /// The QoS flows whose delays are measured.
+    pub(crate) monitors: Monitors,
 }
 
 /// A rule under a key: its precedence, the PDR that it comes from, and what it is compiled to.
@@ -57,7 +60,7 @@ pub(crate) fn compile(
     let framed = rules.framed_routes();
     let asks = |pdr: &Pdr| pdr.pdi.application_id.is_some() || asks_for_application(node, pdr);
     let listens = rules.pdrs.values().any(asks);
-    let facts = SessionFacts { ue: session_ue, framed: &framed, listens };
+    let facts = SessionFacts { ue: session_ue, framed: &framed, listens, monitors: &slots.monitors };
     let mut by_key: BTreeMap<SessionKey, Vec<Found<'_>>> = BTreeMap::new();
     for pdr in detecting.iter().map(AsRef::as_ref) {
         let rule = filtered_rule(rules, node, pdr, (!several).then_some(session_ue), slots)?;

@@ -155,6 +155,7 @@ impl Upf {
         // Reports were made while it waited, so the state of the session is of now.
         let Some(mut session) = self.sessions.get(index) else { return answer };
         let packets_before = session.packets(&self.node.usage);
+        self.change_watches(&mut session, &rules, now);
         answer.usage_reports = self.take_over(&mut session, &request, rules, new_meters, now);
         self.change_inactivity(&mut session, request.inactivity_timer, activity, packets_before, now);
         session.kept.leases.extend_from_slice(&leases);
@@ -180,12 +181,13 @@ impl Upf {
             .collect();
         self.release_meters(session.meters.values());
         self.release_counter(session.activity);
+        let session_reports = self.end_watches(index, &session, now);
         let packet_rates = self.packet_rates(&session.rules, now);
         self.release_policers(session.rules.all_policers());
         self.give_back(&session.leases);
         self.node.buffer_changed(BufferChange { session: index, discard: true });
         self.sessions.release(index);
-        Deleted { packet_rates, usage_reports }
+        Deleted { packet_rates, usage_reports, session_reports }
     }
 
     fn order_end_markers(&mut self, ended: &[OuterHeaderCreation], now: SystemTime) {

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use super::compile::far_ends;
+use super::delays::report_session;
 use super::meter::Meter;
 use super::paths::{EchoRequest, PathSummary};
 use super::session::Session;
@@ -34,6 +35,12 @@ impl Upf {
             WorkerEvent::Discarded { session, pdr } => {
                 let Some(mut session) = self.sessions.get(session) else { return };
                 self.discarded(&mut session, pdr, out);
+                self.rest(&session);
+            }
+            WorkerEvent::Delay { session, qfi, delays } => {
+                let Some(mut session) = self.sessions.get(session) else { return };
+                let reports = session.kept.watches.measured(&session.kept.rules, qfi, delays, now);
+                report_session(session.seid, reports, out);
                 self.rest(&session);
             }
             WorkerEvent::EchoResponse { peer, sequence, restarted } => {
@@ -77,6 +84,7 @@ impl Upf {
             let Some(mut session) = self.sessions.get(SessionIndex(number)) else { continue };
             let at = millis(now);
             self.report_delayed(&mut session, now, out);
+            self.turn_watches(&mut session, now, out);
             self.settle(
                 &mut session,
                 |urr, meter| meter.deadline(urr).is_some_and(|due| due <= at),

@@ -6,6 +6,7 @@
 mod change;
 mod choose;
 mod compile;
+mod delays;
 mod detection;
 mod ending;
 mod events;
@@ -48,6 +49,7 @@ pub use self::session::SessionSummary;
 use self::store::Sessions;
 pub use self::trace::{MatchedRules, TraceBatch, TraceFilter, TracedPacket};
 use self::wheel::Wheel;
+use crate::monitoring::Monitors;
 use crate::node::{Node, WorkerEvent};
 use crate::qos::PolicerSlots;
 use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
@@ -79,6 +81,8 @@ pub struct Upf {
     endings: Endings,
     /// The datapath in the kernel, where there is one.
     kernel: Option<Kernel>,
+    /// The monitored QoS flows of sessions that have any.
+    monitors: BTreeMap<SessionIndex, Monitors>,
     /// Who reads traces.
     traces: Vec<trace::Reader>,
 }
@@ -107,6 +111,7 @@ impl Upf {
             wheel: Wheel::new(),
             endings: Endings::default(),
             kernel: None,
+            monitors: BTreeMap::new(),
             traces: Vec::new(),
         })
     }
@@ -295,6 +300,7 @@ impl SessionService for Upf {
                 request.qers.iter().try_for_each(|&rule| rules.add_qer(rule))?;
                 request.urrs.iter().try_for_each(|rule| rules.add_urr(rule.clone()))?;
                 request.bars.iter().try_for_each(|&rule| rules.add_bar(rule))?;
+                request.srrs.iter().try_for_each(|rule| rules.add_srr(rule.clone()))?;
                 let timer = request.inactivity_timer.or(self.node.settings.inactivity_timer);
                 self.create(request.cp_fseid, rules, timer, chosen.leases.clone(), now)
             });

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::qos::PolicerSlot;
 use crate::rules::{
     BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdr,
-    PdrId, Qer, QerId, Rejection, RemovedForwarding, RuleId, SdfFilter, TrafficEndpoint, TrafficEndpointId,
-    UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
+    PdrId, Qer, QerId, Rejection, RemovedForwarding, RuleId, SdfFilter, Srr, SrrId, TrafficEndpoint,
+    TrafficEndpointId, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
 };
 
 /// All rules of a session. A copy is changed and compiled; only then it takes the old one's place.
@@ -19,6 +19,7 @@ pub(crate) struct RuleSet {
     pub(crate) qers: BTreeMap<QerId, Qer>,
     pub(crate) urrs: BTreeMap<UrrId, Urr>,
     pub(crate) bars: BTreeMap<BarId, BufferingRule>,
+    pub(crate) srrs: BTreeMap<SrrId, Srr>,
     /// Bidirectional SDF filters by their SDF Filter ID, as they were last given.
     pub(crate) filters: BTreeMap<u32, SdfFilter>,
     pub(crate) endpoints: BTreeMap<TrafficEndpointId, TrafficEndpoint>,
@@ -64,6 +65,7 @@ impl RuleSet {
     rule_map!(add_qer, remove_qer, qers, QerId, Qer, Qer);
     rule_map!(add_urr, remove_urr, urrs, UrrId, Urr, Urr);
     rule_map!(add_bar, remove_bar, bars, BarId, BufferingRule, Bar);
+    rule_map!(add_srr, remove_srr, srrs, SrrId, Srr, Srr);
 
     /// Applies a modification, in the order of TS 29.244 7.5.4.1: removals, creations, updates.
     /// Returns the tunnels that are to end with an End Marker.
@@ -74,6 +76,7 @@ impl RuleSet {
         request.remove_qers.iter().try_for_each(|&id| self.remove_qer(id))?;
         request.remove_urrs.iter().try_for_each(|&id| self.remove_urr(id))?;
         request.remove_bars.iter().try_for_each(|&id| self.remove_bar(id))?;
+        request.remove_srrs.iter().try_for_each(|&id| self.remove_srr(id))?;
         // What refers to a removed URR or QER simply does so no longer.
         for pdr in self.pdrs.values_mut() {
             pdr.urr_ids.retain(|id| !request.remove_urrs.contains(id));
@@ -86,6 +89,7 @@ impl RuleSet {
         request.create_qers.iter().try_for_each(|&rule| self.add_qer(rule))?;
         request.create_urrs.iter().try_for_each(|rule| self.add_urr(rule.clone()))?;
         request.create_bars.iter().try_for_each(|&rule| self.add_bar(rule))?;
+        request.create_srrs.iter().try_for_each(|rule| self.add_srr(rule.clone()))?;
         request.update_pdrs.iter().try_for_each(|update| self.update_pdr(update))?;
         let updated = request.update_pdrs.iter().filter_map(|update| update.pdi.as_ref());
         self.name_filters(request.create_pdrs.iter().map(|pdr| &pdr.pdi).chain(updated))?;
@@ -94,6 +98,11 @@ impl RuleSet {
         for update in &request.update_bars {
             let bar = self.bars.get_mut(&update.id);
             update.apply(bar.ok_or_else(|| failure(RuleId::Bar(update.id), "is not there"))?);
+        }
+        for update in &request.update_srrs {
+            let srr = self.srrs.get_mut(&update.id);
+            let srr = srr.ok_or_else(|| failure(RuleId::Srr(update.id), "is not there"))?;
+            set(&mut srr.monitoring, update.monitoring.clone());
         }
         let mut ended = Vec::new();
         for update in &request.update_fars {

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::delays::Watches;
 use super::inactivity::Inactivity;
 use super::meter::Meter;
 use super::paging::Paging;
@@ -37,6 +38,8 @@ pub(crate) struct Kept {
     pub(crate) paging: Paging,
     /// Watches the session for inactivity.
     pub(crate) inactivity: Option<Inactivity>,
+    /// Watch the delays of its QoS flows.
+    pub(crate) watches: Watches,
 }
 
 impl Session {
@@ -49,7 +52,11 @@ impl Session {
     pub(crate) fn deadline(&self) -> Option<u64> {
         let rules = &self.kept.rules.urrs;
         let meters = self.kept.meters.iter().filter_map(|(id, meter)| meter.deadline(rules.get(id)?));
-        let others = [self.kept.inactivity.and_then(|watch| watch.deadline()), self.kept.paging.deadline()];
+        let others = [
+            self.kept.inactivity.and_then(|watch| watch.deadline()),
+            self.kept.paging.deadline(),
+            self.kept.watches.deadline(),
+        ];
         meters.chain(others.into_iter().flatten()).min()
     }
 

@@ -111,6 +111,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::control::delays::Watches;
     use crate::control::inactivity::Inactivity;
     use crate::control::paging::Paging;
     use crate::rules::{
@@ -131,6 +132,7 @@ mod tests {
             activity: Some(UsageSlot(9)),
             paging: Paging::default(),
             inactivity: Inactivity::new(Duration::from_secs(60), 5, 1_700_000_000_000),
+            watches: Watches::default(),
         };
         let pdr = Pdr {
             id: PdrId(1),

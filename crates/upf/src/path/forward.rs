@@ -331,6 +331,10 @@ impl Worker {
             return None;
         };
         let resolution = self.next_hops.resolve(tunnel.shape.peer);
+        if let Some(stamped) = self.stamped(record, tunnel, resolution, frame.packet_len()) {
+            self.tunnel_stamped(record, action, tunnel, &stamped, from, packet, frame, out);
+            return None;
+        }
         let overhead = outer.overhead();
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
             let way = NarrowWay { resolution, from, mtu };

@@ -23,6 +23,7 @@ mod hold;
 mod lan;
 mod limit;
 mod local;
+mod monitor;
 mod mss;
 mod outer;
 mod oversize;
@@ -390,6 +391,9 @@ impl Worker {
         if outer.header.extension_count > 0 || !self.stored.is_empty() {
             let header = outer.gtpu_offset..outer.gtpu_offset + payload_offset;
             self.stored = Stored::of(frame.data().get(header).unwrap_or_default());
+        }
+        if !record.monitors().is_empty() && self.measure(record, outer, &frame) && payload_len == 0 {
+            return out.drop(arrival.port, frame, DropReason::NoPayload);
         }
         if !frame.strip(outer.gtpu_offset + payload_offset) {
             return out.drop(arrival.port, frame, DropReason::GtpuMalformed);

@@ -7,7 +7,8 @@
 use arrayvec::ArrayVec;
 use kaido_engine::Frame;
 use kaido_wire::gtpu::{
-    self, CHAIN_LEN_MAX, Comprehension, Extensions, MessageType, PduSession, comprehension, extension_type,
+    self, CHAIN_LEN_MAX, Comprehension, DownlinkInformation, Extensions, MessageType, PduSession,
+    comprehension, extension_type,
 };
 use kaido_wire::{Error, ipv4, ipv6, udp};
 
@@ -75,6 +76,16 @@ impl Stored {
         self.chain.push(units);
         self.chain.extend(content.iter().copied());
         self.chain.push(extension_type::NONE);
+    }
+
+    /// The chain of a container alone.
+    pub(super) fn of_container(container: &DownlinkInformation) -> Self {
+        let mut octets = [0; CHAIN_LEN_MAX];
+        let mut stored = Self::default();
+        if let Ok(len) = container.emit(extension_type::NONE, &mut octets) {
+            stored.push(extension_type::PDU_SESSION_CONTAINER, &octets[1..len - 1]);
+        }
+        stored
     }
 
     fn push_container(&mut self, container: PduSession) {

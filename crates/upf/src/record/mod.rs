@@ -9,6 +9,7 @@ mod action;
 mod key;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 pub use self::action::{
     Action, BufferBounds, Destination, Direction, FilteredRule, QuotaAction, SessionIndex, USAGE_SLOTS_MAX,
@@ -17,8 +18,9 @@ pub use self::action::{
 use self::key::upper_half;
 pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
 use crate::classify::Classifier;
+use crate::monitoring::{Monitor, Monitors};
 use crate::qos::{Enforcement, PolicerSlot};
-use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, Teid};
+use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, Qfi, Teid};
 pub use crate::special::{Egress, Exit, Local, PlainHeader, Special, UeToUe};
 pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
 use crate::usage::UsageSlot;
@@ -41,6 +43,8 @@ pub(crate) struct SessionFacts<'s> {
     pub(crate) framed: &'s [FramedRoute],
     /// A rule of the session asks for an application.
     pub(crate) listens: bool,
+    /// QoS flows whose delays are measured.
+    pub(crate) monitors: &'s [(Qfi, Arc<Monitor>)],
 }
 
 /// Rules that do not fold into the record itself.
@@ -51,6 +55,8 @@ struct Wide {
     framed: Box<[FramedRoute]>,
     /// Packets are listened to, to know their applications by.
     listens: bool,
+    /// QoS flows whose delays are measured.
+    monitors: Monitors,
     rules: Box<[FilteredRule]>,
     /// A rule asks for ports, which only the first fragment of a packet has.
     needs_ports: bool,
@@ -145,7 +151,7 @@ impl Record {
     pub(crate) fn new(
         session: SessionIndex,
         direction: Direction,
-        SessionFacts { ue, framed, listens }: SessionFacts<'_>,
+        SessionFacts { ue, framed, listens, monitors }: SessionFacts<'_>,
         rules: Vec<FilteredRule>,
     ) -> Self {
         let framed = if direction == Direction::Uplink { framed } else { &[] };
@@ -156,6 +162,7 @@ impl Record {
             && framed.is_empty()
             && on_quota.is_empty()
             && !listens
+            && monitors.is_empty()
             && let Some(folded) = Self::fold(session, direction, ue, action)
         {
             return folded;
@@ -166,6 +173,7 @@ impl Record {
                 needs_ports: rules.iter().any(FilteredRule::needs_ports),
                 framed: framed.into(),
                 listens,
+                monitors: monitors.into(),
                 classifier: Classifier::new(&rules).map(Box::new),
                 rules: rules.into(),
             })),
@@ -308,6 +316,12 @@ impl Record {
     #[inline]
     pub(crate) fn listens(&self) -> bool {
         self.wide.as_ref().is_some_and(|wide| wide.listens)
+    }
+
+    /// The QoS flows whose delays are measured.
+    #[inline]
+    pub(crate) fn monitors(&self) -> &[(Qfi, Arc<Monitor>)] {
+        self.wide.as_ref().map_or(&[], |wide| &wide.monitors)
     }
 
     /// Networks behind the UE from which packets may come.

@@ -40,6 +40,10 @@ identifier!(
     BarId(u8)
 );
 identifier!(
+    /// Session Reporting Rule ID (TS 29.244 8.2.151).
+    SrrId(u8)
+);
+identifier!(
     /// QoS Flow Identifier, 0..=63 (TS 29.244 8.2.89).
     Qfi(u8)
 );
@@ -81,4 +85,6 @@ pub enum RuleId {
     Urr(UrrId),
     /// A BAR.
     Bar(BarId),
+    /// An SRR.
+    Srr(SrrId),
 }

@@ -17,6 +17,7 @@ mod predefined;
 mod qer;
 mod request;
 mod sdf;
+mod srr;
 mod steering;
 mod urr;
 mod usage_report;
@@ -29,7 +30,7 @@ pub use far::{
 };
 pub use flow_description::SdfError;
 pub use framed::FramedRoute;
-pub use id::{BarId, FarId, NetworkInstance, PdrId, QerId, Qfi, RuleId, Seid, Teid, UrrId};
+pub use id::{BarId, FarId, NetworkInstance, PdrId, QerId, Qfi, RuleId, Seid, SrrId, Teid, UrrId};
 pub use path::{PathChange, PathEvent};
 pub use pdr::{
     ChooseOr, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, UeIpAddress, UeIpRole, UpdatePdr,
@@ -45,6 +46,10 @@ pub use request::{
     Ticket,
 };
 pub use sdf::{AddressMatch, FlowEnd, SdfFilter};
+pub use srr::{
+    PacketDelays, QosMonitoring, QosMonitoringReport, ReportingFrequency, SessionReport, Srr, UpdateSrr,
+    WantedDelays,
+};
 pub use steering::{Duplicate, PlainHeaderCreation, Steering};
 pub use urr::{
     MeasurementInformation, MeasurementMethod, MonitoringTime, ReportingTriggers, TimeQuotaMechanism,

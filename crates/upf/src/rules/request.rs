@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BarId, BufferingRule, CreatedTrafficEndpoint, FTeid, Far, FarId, PathEvent, Pdr, PdrId, PfdManagement,
-    Qer, QerId, Qfi, RuleId, Seid, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdateBar,
-    UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, UsageReport,
+    Qer, QerId, Qfi, RuleId, Seid, SessionReport, Srr, SrrId, Teid, TrafficEndpoint, TrafficEndpointId,
+    UeIpAddress, UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateSrr, UpdateTrafficEndpoint, UpdateUrr,
+    Urr, UrrId, UsageReport,
 };
 
 /// F-SEID (TS 29.244 8.2.37).
@@ -143,6 +144,8 @@ pub struct Establishment {
     pub inactivity_timer: Option<Duration>,
     /// Traffic endpoints.
     pub traffic_endpoints: Vec<TrafficEndpoint>,
+    /// SRRs.
+    pub srrs: Vec<Srr>,
 }
 
 /// Created PDR (TS 29.244 7.5.3.2): what we chose for a rule.
@@ -184,6 +187,8 @@ pub struct Modification {
     pub remove_bars: Vec<BarId>,
     /// Traffic endpoints to remove, and with them the PDRs that name them.
     pub remove_traffic_endpoints: Vec<TrafficEndpointId>,
+    /// SRRs to remove.
+    pub remove_srrs: Vec<SrrId>,
     /// PDRs to add.
     pub create_pdrs: Vec<Pdr>,
     /// FARs to add.
@@ -196,6 +201,8 @@ pub struct Modification {
     pub create_bars: Vec<BufferingRule>,
     /// Traffic endpoints to add.
     pub create_traffic_endpoints: Vec<TrafficEndpoint>,
+    /// SRRs to add.
+    pub create_srrs: Vec<Srr>,
     /// PDRs to change.
     pub update_pdrs: Vec<UpdatePdr>,
     /// FARs to change.
@@ -208,6 +215,8 @@ pub struct Modification {
     pub update_bars: Vec<UpdateBar>,
     /// Traffic endpoints to change.
     pub update_traffic_endpoints: Vec<UpdateTrafficEndpoint>,
+    /// SRRs to change.
+    pub update_srrs: Vec<UpdateSrr>,
     /// URRs to report at once (Query URR).
     pub query_urrs: Vec<UrrId>,
     /// PFCPSMReq-Flags QAURR: report all URRs at once.
@@ -251,6 +260,8 @@ pub struct Deleted {
     pub packet_rates: Vec<PacketRateStatus>,
     /// The final report of every URR.
     pub usage_reports: Vec<UsageReport>,
+    /// What SRRs report when the session ends.
+    pub session_reports: Vec<SessionReport>,
 }
 
 /// Downlink Data Service Information (TS 29.244 8.2.27).
@@ -299,6 +310,13 @@ pub enum SessionEvent {
         /// What became of them.
         status: DataStatus,
     },
+    /// SESR: what session reporting rules ask for.
+    Session {
+        /// Our end of the session.
+        seid: Seid,
+        /// The reports.
+        reports: Vec<SessionReport>,
+    },
     /// UPIR: no packet for as long as the User Plane Inactivity Timer says.
     Inactivity {
         /// Our end of the session.
@@ -320,6 +338,7 @@ impl SessionEvent {
     pub fn seid(&self) -> Seid {
         match self {
             Self::Usage { seid, .. }
+            | Self::Session { seid, .. }
             | Self::DownlinkData { seid, .. }
             | Self::DownlinkDataStatus { seid, .. }
             | Self::Inactivity { seid }

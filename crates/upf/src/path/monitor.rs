@@ -1,0 +1,112 @@
+//! Stamps of QoS monitoring: written into packets to the UE, read from packets of the access.
+
+use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
+use kaido_wire::gtpu::{self, DownlinkInformation, Extensions, UplinkInformation, extension_type};
+
+use super::Worker;
+use super::emit;
+use super::parse::{Outer, Packet};
+use super::relay::Stored;
+use crate::node::WorkerEvent;
+use crate::record::{Action, Record, Tunnel};
+use crate::rules::Qfi;
+
+impl Worker {
+    /// Reads what a packet of the access measured, and tells control if it is time. `true` when it brings anything.
+    #[cold]
+    pub(super) fn measure(&mut self, record: &Record, outer: &Outer, frame: &Frame) -> bool {
+        let header_len = usize::from(outer.header.payload_offset);
+        let header = frame.data().get(outer.gtpu_offset..outer.gtpu_offset + header_len);
+        let Some(information) = header.and_then(uplink_information) else { return false };
+        if information.stamps.is_none() {
+            return false;
+        }
+        let qfi = Qfi(information.qfi);
+        if let Some((_, monitor)) = record.monitors().iter().find(|(own, _)| *own == qfi)
+            && let Some(delays) = monitor.sample(&self.node.clock, self.now, &information)
+        {
+            self.tell(WorkerEvent::Delay { session: record.session(), qfi, delays });
+        }
+        true
+    }
+
+    /// The extension header of a packet into a tunnel that is to be measured with it. A packet that would be too long
+    /// with a stamp goes without.
+    #[inline]
+    pub(super) fn stamped(
+        &mut self,
+        record: &Record,
+        tunnel: &Tunnel,
+        resolution: Resolution,
+        packet_len: usize,
+    ) -> Option<Stored> {
+        if record.monitors().is_empty() {
+            return None;
+        }
+        self.stamp(record, tunnel, resolution, packet_len)
+    }
+
+    #[cold]
+    fn stamp(
+        &self,
+        record: &Record,
+        tunnel: &Tunnel,
+        resolution: Resolution,
+        packet_len: usize,
+    ) -> Option<Stored> {
+        let shape = &tunnel.shape;
+        let qfi = shape.qfi.filter(|_| !shape.container_uplink)?;
+        let (_, monitor) = record.monitors().iter().find(|(own, _)| *own == qfi)?;
+        let sending = Some(monitor.mark(&self.node.clock, self.now)?);
+        let stamped = Stored::of_container(&DownlinkInformation {
+            qfi: qfi.0,
+            rqi: shape.reflective,
+            ppi: shape.paging_policy.map(|ppi| ppi.0),
+            sending,
+            ..DownlinkInformation::default()
+        });
+        let fits = self.exceeded(resolution, packet_len + stamped.overhead(tunnel)).is_none();
+        fits.then_some(stamped)
+    }
+
+    /// Sends a packet with its stamp.
+    #[cold]
+    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
+    pub(super) fn tunnel_stamped(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        tunnel: &Tunnel,
+        stamped: &Stored,
+        from: PortId,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        emit::take_hop(frame.data_mut());
+        if stamped.put_before(&self.node.settings, tunnel, &mut frame).is_err() {
+            return out.drop(from, frame, DropReason::NoHeadroom);
+        }
+        let resolution = self.next_hops.resolve(tunnel.shape.peer);
+        if self.send(resolution, tunnel.shape.peer, from, frame, out) {
+            self.count(record, action, packet, false);
+            let monitor = record.monitors().iter().find(|(qfi, _)| Some(*qfi) == tunnel.shape.qfi);
+            if let Some((_, monitor)) = monitor {
+                monitor.sent();
+            }
+        }
+    }
+}
+
+/// The UL PDU SESSION INFORMATION of a whole GTP-U header.
+fn uplink_information(header: &[u8]) -> Option<UplinkInformation> {
+    let (fixed, chain) = header.split_at_checked(gtpu::HEADER_LEN + gtpu::OPTIONAL_LEN)?;
+    if fixed[0] & 0x04 == 0 {
+        return None;
+    }
+    let first = fixed.last().copied().unwrap_or(extension_type::NONE);
+    let container = Extensions::new(first, chain)
+        .map_while(Result::ok)
+        .find(|extension| extension.kind == extension_type::PDU_SESSION_CONTAINER)?;
+    UplinkInformation::parse(container.content).ok()
+}
