@@ -238,11 +238,11 @@ mod tests {
         }
     }
 
-    /// Counted in steps, not in time: a million sessions that wait cost one step a look, and each of them a few in all
+    /// Counted in steps, not in time: ten million sessions that wait cost one step a look, and each of them a few in all
     /// when their time has come.
     #[test]
-    fn a_million_idle_numbers_cost_one_step_a_look() {
-        const NUMBERS: u32 = 1_000_000;
+    fn ten_million_idle_numbers_cost_one_step_a_look() {
+        const NUMBERS: u32 = 10_000_000;
         let start = 1_700_000_000_000u64;
         let mut wheel = Wheel::new();
         wheel.pop(start, &mut 1);
