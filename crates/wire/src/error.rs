@@ -19,6 +19,8 @@ pub enum Error {
     TooManyHeaders,
     /// A header stands where its standard forbids it.
     HeaderOrder,
+    /// A flag is set that must not be, or whose meaning is not implemented.
+    Flags,
     /// An extension header announces length zero, or too short a length for its content.
     ExtensionLength,
     /// The message type is not one this parser reads.
@@ -41,6 +43,7 @@ impl fmt::Display for Error {
             Self::Checksum => "checksum does not match",
             Self::TooManyHeaders => "chain of headers too long",
             Self::HeaderOrder => "header at a forbidden place",
+            Self::Flags => "flag set that must not be",
             Self::ExtensionLength => "extension header length is zero or too short",
             Self::MessageType => "message type not readable here",
             Self::Element => "information element or option missing or of a wrong length",

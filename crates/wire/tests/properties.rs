@@ -24,6 +24,9 @@ fn read_everything(bytes: &[u8]) {
     if let Ok(view) = ArpView::new_checked(bytes) {
         let _ = ArpRepr::parse(&view);
     }
+    if let Ok(header) = gre::header(bytes) {
+        assert!(usize::from(header.header_len) <= bytes.len());
+    }
     read_internet(bytes);
     read_gtpu(bytes);
 }
@@ -422,5 +425,34 @@ proptest! {
         let octets = [&src.octets()[..], &dst.octets(), &[0, 0, high, low, 0, 0, 0, protocol]].concat();
         let sum = checksum::pseudo_v6(src, dst, IpProtocol(protocol), length.into());
         prop_assert_eq!(!sum, plain_checksum(&octets));
+    }
+
+    #[test]
+    fn sums_of_parts_are_those_of_the_whole(
+        bytes in data(300), first: prop::sample::Index, second: prop::sample::Index,
+    ) {
+        let (front, rest) = bytes.split_at(first.index(bytes.len() + 1));
+        let (middle, back) = rest.split_at(second.index(rest.len() + 1));
+        prop_assert_eq!(gre::sum_of([front, middle, back]), checksum::sum(&bytes));
+    }
+
+    #[test]
+    fn gre_headers_are_read_as_they_are_written(
+        protocol: u16, checksum: bool, key: Option<u32>, sequence: Option<u32>, payload in data(100),
+    ) {
+        let repr = GreRepr { protocol: EtherType(protocol), checksum, key, sequence };
+        let mut packet = vec![0; repr.len()];
+        prop_assert_eq!(repr.emit(&mut packet), Ok(repr.len()));
+        packet.extend(payload);
+        if checksum {
+            gre::fill_checksum(&mut packet).unwrap();
+            prop_assert!(gre::checksum_ok([&packet[..]]));
+        }
+        let read = gre::header(&packet).unwrap();
+        prop_assert_eq!(usize::from(read.header_len), repr.len());
+        prop_assert_eq!(
+            (read.protocol, read.has_checksum, read.key, read.sequence),
+            (repr.protocol, checksum, key, sequence)
+        );
     }
 }
