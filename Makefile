@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test fuzz soak bench lint doc reference clean
+.PHONY: help setup build wheel demo test fuzz soak bench lint doc reference clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -10,6 +10,10 @@ setup: ## Install what building needs
 
 build: setup ## Build the release binary, target/release/kaido
 	@scripts/cargo build --release --package kaido
+
+wheel: ## Build the Python package, target/wheels, and install it into .venv
+	@scripts/setup wheel
+	@scripts/wheel
 
 demo: ## Set everything up and show Kaido carrying traffic, start to finish
 	@scripts/demo
