@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use kaido_pfcp::{Moment, Retransmission, Transmit};
 use kaido_upf::rules::{
-    PacketDelays, Part, Qfi, QosMonitoringReport, Seid, SessionEvent, SessionReport, SrrId, UrrId,
-    UsageReport, UsageReportTrigger, Volume,
+    ApplicationDetection, ApplicationId, PacketDelays, Part, PdrId, Qfi, QosMonitoringReport, SdfFilter,
+    Seid, SessionEvent, SessionReport, SrrId, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
 use rig::{Reply, elements, with_session};
 
@@ -55,7 +55,17 @@ fn a_usage_report_has_what_was_measured() {
         query_reference: Some(0x0102_0304),
         ..UsageReport::new(UrrId(5), 6, UsageReportTrigger::IMMER, at(0), at(9))
     };
-    let start = UsageReport::new(UrrId(5), 7, UsageReportTrigger::START, at(9), at(9));
+    let flow = SdfFilter::parse("permit out 17 from 192.0.2.1 443 to 10.60.0.7 4000").unwrap();
+    let detected = ApplicationDetection {
+        application: ApplicationId("video".into()),
+        instance: Some(12),
+        flow: Some(flow.clone()),
+        pdr: PdrId(3),
+    };
+    let start = UsageReport {
+        application: Some(Box::new(detected)),
+        ..UsageReport::new(UrrId(5), 7, UsageReportTrigger::START, at(9), at(9))
+    };
     let reports = vec![whole, start];
     upf.service_mut().events.push_back(SessionEvent::Usage { seid: Seid(seid), reports });
     let request = Reply::read(&sent(&mut upf, now)[0].bytes);
@@ -65,7 +75,12 @@ fn a_usage_report_has_what_was_measured() {
     let kinds: Vec<Vec<u16>> =
         parts.iter().map(|parts| parts.iter().map(|(kind, _)| *kind).collect()).collect();
     assert_eq!(kinds[0], [81, 104, 63, 75, 76, 66, 67, 69, 90, 125, 156, 156]);
-    assert_eq!(kinds[1], [81, 104, 63], "a start of traffic measures nothing");
+    assert_eq!(kinds[1], [81, 104, 63, 68], "a start of traffic measures nothing");
+    let detection = elements(&parts[1][3].1);
+    let text = flow.description().to_string();
+    let length = u8::try_from(text.len()).unwrap();
+    let of_flow = [&[3, 0, length][..], text.as_bytes()].concat();
+    assert_eq!(detection, [(24, b"video".to_vec()), (91, b"12".to_vec()), (92, of_flow), (56, vec![0, 3])]);
     let value = |kind: u16| &parts[0].iter().find(|part| part.0 == kind).unwrap().1[..];
     assert_eq!(value(66).len(), 1 + 3 * 8, "without MNOP octets alone");
     assert_eq!(value(69), stamp(1).to_be_bytes());

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use kaido_pfcp::{Config, Endpoint, SessionTemplate};
 use kaido_upf::rules::{
-    AddressMatch, BarId, BitRate, BufferingRule, Change, FarId, FlowEnd, Ipv6Prefix, LocalFTeid,
-    MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
-    OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, Part, PdrId, QerId, Qfi, QosMonitoringReport,
-    ReportingTriggers, SdfFilter, Seid, SessionEvent, SessionReport, SrrId, Teid, TimeQuotaMechanism,
-    UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReportTrigger, VolumeThreshold,
+    AddressMatch, ApplicationDetection, ApplicationId, BarId, BitRate, BufferingRule, Change, FarId, FlowEnd,
+    Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, Part, PdrId, QerId, Qfi,
+    QosMonitoringReport, ReportingTriggers, SdfFilter, Seid, SessionEvent, SessionReport, SrrId, Teid,
+    TimeQuotaMechanism, UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReportTrigger,
+    VolumeThreshold,
 };
 use rig::{SMF, Scripted, UPF, ask, config, exchange, fqdn, group, ie, message, setup, smf, usage};
 
@@ -214,8 +215,15 @@ fn conversation(capture: &mut Capture) {
         query_reference: Some(7),
         ..usage(2, 4, UsageReportTrigger::VOLTH.union(UsageReportTrigger::VOLQU), now.wall)
     };
-    let start =
-        kaido_upf::rules::UsageReport::new(UrrId(3), 0, UsageReportTrigger::START, now.wall, now.wall);
+    let start = kaido_upf::rules::UsageReport {
+        application: Some(Box::new(ApplicationDetection {
+            application: ApplicationId("video".into()),
+            instance: Some(12),
+            flow: SdfFilter::parse("permit out 17 from 192.0.2.1 443 to 10.60.0.7 4000").ok(),
+            pdr: PdrId(3),
+        })),
+        ..kaido_upf::rules::UsageReport::new(UrrId(3), 0, UsageReportTrigger::START, now.wall, now.wall)
+    };
     let reports = vec![usage(1, 3, UsageReportTrigger::PERIO, now.wall), plain, start];
     upf.service_mut().events.extend([
         SessionEvent::Usage { seid: up, reports },

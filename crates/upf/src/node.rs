@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use kaido_engine::PortId;
 use kaido_table::{Domain, RegionError, Table};
 
-use crate::apps::Applications;
+use crate::apps::{AppNumber, Applications, FlowEnds};
 use crate::buffered::BufferedBytes;
 use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
 use crate::fragment::{FragmentSettings, Fragments};
@@ -261,6 +261,17 @@ pub enum WorkerEvent {
         qfi: Qfi,
         /// What was measured.
         delays: PacketDelays,
+    },
+    /// A flow that belongs to an application has begun, or goes on.
+    Application {
+        /// The session.
+        session: SessionIndex,
+        /// The rule it matched.
+        pdr: PdrId,
+        /// The application.
+        app: AppNumber,
+        /// The flow.
+        flow: FlowEnds,
     },
     /// A peer sent an Error Indication.
     ErrorIndication {

@@ -92,6 +92,8 @@ pub struct Special {
     pub egress: Option<Egress>,
     /// Tunnels into which copies go.
     pub copies: Box<[Tunnel]>,
+    /// Control is told of flows of the rule's application.
+    pub tells_applications: bool,
     /// The answer to plain HTTP, which goes no further.
     pub redirect: Option<Box<[u8]>>,
 }

@@ -5,11 +5,15 @@
 mod fixture;
 mod packets;
 
+use std::time::{Duration, Instant, SystemTime};
+
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
 use kaido_upf::rules::{
-    ApplicationId, ApplyAction, Cause, DomainPattern, DomainSource, Establishment, Far, FarId, Pdi, Pdr,
-    PdrId, Pfd, PfdManagement, RuleId, SdfFilter, SessionService, UrlPattern,
+    ApplicationDetection, ApplicationId, ApplyAction, Cause, DomainPattern, DomainSource, Establishment, Far,
+    FarId, MeasurementInformation, MeasurementMethod, Modification, Pdi, Pdr, PdrId, Pfd, PfdManagement,
+    ReportingTriggers, RuleId, SdfFilter, Seid, SessionEvent, SessionService, UrlPattern, Urr, UrrId,
+    UsageReportTrigger,
 };
 use kaido_wire::IpProtocol;
 use packets::{downlink, ipv4, udp_with, uplink};
@@ -172,4 +176,103 @@ fn strange_segments_leave_flows_undetermined() {
         assert!(up(&mut rig, 4001, b"data"));
     }
     assert!(up(&mut rig, 4001, &hello));
+}
+
+/// The session with a URR for its packets of the application, which reports starts and stops.
+fn reported(reduced: bool) -> (Rig, Seid) {
+    let mut rig = Rig::new();
+    rig.upf.provision_pfds(&known_by(domain("video.example", DomainSource::Any))).unwrap();
+    let mut request = session();
+    request.urrs.push(Urr {
+        id: UrrId(5),
+        method: MeasurementMethod { event: true, ..MeasurementMethod::default() },
+        triggers: ReportingTriggers::START.union(ReportingTriggers::STOPT),
+        inactivity_detection_time: Some(SILENCE),
+        information: MeasurementInformation { reduced_application: reduced, ..Default::default() },
+        ..Urr::default()
+    });
+    for pdr in request.pdrs.iter_mut().filter(|pdr| pdr.pdi.application_id.is_some()) {
+        pdr.urr_ids.push(UrrId(5));
+    }
+    let seid = rig.upf.establish(&request, now()).unwrap().seid;
+    (rig, seid)
+}
+
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// What was detected by `at`: trigger, number of the report, and information.
+fn detected(rig: &mut Rig, at: SystemTime) -> Vec<(UsageReportTrigger, u32, ApplicationDetection)> {
+    let events = rig.upf.poll_events(at, 100).into_iter();
+    let reports = events.flat_map(|event| match event {
+        SessionEvent::Usage { reports, .. } => reports,
+        other => panic!("{other:?}"),
+    });
+    reports.map(|report| (report.trigger, report.ur_seqn, *report.application.unwrap())).collect()
+}
+
+/// Conformance: TS 29.244 7.5.8.3 | Start and stop of an application, by flow, with Application Detection Information
+#[test]
+fn flows_of_an_application_are_reported_when_they_start_and_stop() {
+    let (mut rig, _) = reported(false);
+    let (start, wall) = (Instant::now(), now());
+    let hello = client_hello("video.example");
+    let up = |rig: &mut Rig, after: u64, port: u16, data: &[u8]| {
+        let packet = uplink(1007, &tcp((UE, port), (SERVER, 443), data));
+        assert!(rig.pass_at(start + Duration::from_secs(after), N3, &packet).is_empty(), "dropped");
+    };
+    up(&mut rig, 0, 4000, &hello);
+    up(&mut rig, 0, 4001, &hello);
+    up(&mut rig, 0, 4000, b"more");
+    let found = detected(&mut rig, wall);
+    let flow = |port| {
+        let text = format!("permit out 6 from 192.0.2.1 443 to 10.60.0.7 {port}");
+        Some(SdfFilter::parse(&text).unwrap())
+    };
+    let of = |instance, flow| ApplicationDetection {
+        application: video(),
+        instance: Some(instance),
+        flow,
+        pdr: PdrId(11),
+    };
+    let start_of = UsageReportTrigger::START;
+    assert_eq!(found, [(start_of, 0, of(0, flow(4000))), (start_of, 1, of(1, flow(4001)))]);
+    // One goes on, and says so only now and then; both ways are one flow.
+    up(&mut rig, 5, 4000, b"more");
+    let back = downlink(&tcp((SERVER, 443), (UE, 4000), b"data"));
+    rig.pass_at(start + Duration::from_secs(8), N6, &back);
+    assert_eq!(detected(&mut rig, wall + Duration::from_secs(8)), []);
+    let later = wall + SILENCE + Duration::from_secs(1);
+    assert_eq!(detected(&mut rig, later), [(UsageReportTrigger::STOPT, 2, of(1, None))]);
+    let later = later + Duration::from_secs(8);
+    assert_eq!(detected(&mut rig, later), [(UsageReportTrigger::STOPT, 3, of(0, None))]);
+    assert_eq!(detected(&mut rig, later + 100 * SILENCE), []);
+}
+
+/// Conformance: TS 29.244 8.2.68 | Reduced Application Detection Information (RADI): the application alone
+#[test]
+fn reduced_information_names_the_application_alone() {
+    let (mut rig, _) = reported(true);
+    let wall = now();
+    for port in 4000..4010 {
+        assert!(!up(&mut rig, port, &client_hello("video.example")));
+    }
+    let found = detected(&mut rig, wall);
+    let name = ApplicationDetection { application: video(), instance: None, flow: None, pdr: PdrId(11) };
+    assert_eq!(found, [(UsageReportTrigger::START, 0, name.clone())]);
+    let later = wall + SILENCE + Duration::from_secs(2);
+    assert_eq!(detected(&mut rig, later), [(UsageReportTrigger::STOPT, 1, name)]);
+}
+
+/// Hostile: more flows than are told apart, and a rule that goes while they run.
+#[test]
+fn flows_that_are_reported_are_bounded_and_go_with_their_rule() {
+    let (mut rig, seid) = reported(false);
+    let wall = now();
+    for port in 4000..4200 {
+        assert!(!up(&mut rig, port, &client_hello("video.example")));
+    }
+    assert_eq!(detected(&mut rig, wall).len() + detected(&mut rig, wall).len(), 64);
+    let remove = Modification { remove_urrs: vec![UrrId(5)], ..Modification::default() };
+    assert_eq!(rig.upf.modify(seid, &remove, wall).unwrap().usage_reports.len(), 1);
+    assert_eq!(detected(&mut rig, wall + 100 * SILENCE), []);
 }

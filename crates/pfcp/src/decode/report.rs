@@ -3,15 +3,15 @@
 use std::time::SystemTime;
 
 use kaido_upf::rules::{
-    BarId, CreatedPdr, FTeid, FarId, Part, PdrId, QerId, Rejection, RuleId, SrrId, UrrId, UsageReport,
-    UsageReportTrigger, Volume,
+    ApplicationDetection, ApplicationId, BarId, CreatedPdr, FTeid, FarId, Part, PdrId, QerId, Rejection,
+    RuleId, SdfFilter, SrrId, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 use rs_pfcp::ie::volume_measurement::VolumeMeasurement;
 
 use super::leaf::{f_teid, seconds, u8_of, u16_of, u32_of, ue_ip_address};
-use crate::walk::{Group, incorrect, typed};
+use crate::walk::{Group, Parts, incorrect, typed};
 
 /// A Session Report Request, read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +69,7 @@ fn usage_report(group: &Group<'_>) -> Result<UsageReport, Rejection> {
     let first = group.first(IeType::TimeOfFirstPacket).map(|value| stamp(IeType::TimeOfFirstPacket, value));
     let reference = group.first(IeType::QueryUrrReference);
     let reference = reference.map(|value| u32_of(IeType::QueryUrrReference, value)).transpose()?;
+    let application = group.first(IeType::ApplicationDetectionInformation).map(application).transpose()?;
     let measured = group
         .first(IeType::VolumeMeasurement)
         .map(|value| typed(IeType::VolumeMeasurement, VolumeMeasurement::unmarshal(value)))
@@ -99,6 +100,30 @@ fn usage_report(group: &Group<'_>) -> Result<UsageReport, Rejection> {
         }),
         event_times: events.collect::<Result<_, _>>()?,
         query_reference: reference,
+        application: application.map(Box::new),
+    })
+}
+
+/// Application Detection Information (table 7.5.8.3-2).
+fn application(value: &[u8]) -> Result<ApplicationDetection, Rejection> {
+    let group = Group::of(IeType::ApplicationDetectionInformation, value)?;
+    let text = |kind, value| std::str::from_utf8(value).map_err(|_| incorrect(kind, "no text"));
+    let instance = group.first(IeType::ApplicationInstanceId).map(|value| {
+        let number = text(IeType::ApplicationInstanceId, value)?.parse();
+        number.map_err(|_| incorrect(IeType::ApplicationInstanceId, "no number"))
+    });
+    let flow = group.first(IeType::FlowInformation).map(|value| {
+        const KIND: IeType = IeType::FlowInformation;
+        let description = text(KIND, Parts::of(KIND, value, 1).counted()?)?;
+        SdfFilter::parse(description).map_err(|error| incorrect(KIND, error.to_string()))
+    });
+    let name = text(IeType::ApplicationId, group.mandatory(IeType::ApplicationId)?)?;
+    let pdr = group.first(IeType::PdrId).map(|value| u16_of(IeType::PdrId, value)).transpose()?;
+    Ok(ApplicationDetection {
+        application: ApplicationId(name.into()),
+        instance: instance.transpose()?,
+        flow: flow.transpose()?,
+        pdr: PdrId(pdr.unwrap_or_default()),
     })
 }
 

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use kaido_upf::rules::{
-    DataStatus, DownlinkDataService, PacketRateStatus, Part, Seid, SessionEvent, UsageReport, Volume,
+    ApplicationDetection, DataStatus, DownlinkDataService, PacketRateStatus, Part, Seid, SessionEvent,
+    UsageReport, Volume,
 };
 use rs_pfcp::ie::duration_measurement::DurationMeasurement;
 use rs_pfcp::ie::end_time::EndTime;
@@ -128,8 +129,26 @@ pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
     }));
     let reference = report.query_reference;
     parts.extend(reference.map(|number| Ie::new(IeType::QueryUrrReference, number.to_be_bytes().to_vec())));
+    parts.extend(report.application.as_deref().map(application));
     parts.extend(report.event_times.iter().map(|&at| stamp(IeType::EventTimeStamp, at)));
     Ie::new_grouped(kind, parts)
+}
+
+/// Application Detection Information (table 7.5.8.3-2).
+fn application(detection: &ApplicationDetection) -> Ie {
+    /// Flow Direction (8.2.61).
+    const BIDIRECTIONAL: u8 = 3;
+    let text = |kind, text: String| Ie::new(kind, text.into_bytes());
+    let mut parts = vec![text(IeType::ApplicationId, detection.application.to_string())];
+    parts.extend(detection.instance.map(|number| text(IeType::ApplicationInstanceId, number.to_string())));
+    parts.extend(detection.flow.as_ref().map(|flow| {
+        let description = flow.description().to_string();
+        let length = u16::try_from(description.len()).unwrap_or(u16::MAX).to_be_bytes();
+        let value = [&[BIDIRECTIONAL][..], &length, description.as_bytes()].concat();
+        Ie::new(IeType::FlowInformation, value)
+    }));
+    parts.push(number(IeType::PdrId, detection.pdr.0.to_be_bytes()));
+    Ie::new_grouped(IeType::ApplicationDetectionInformation, parts)
 }
 
 /// Volume Measurement (8.2.44): TOVOL, ULVOL, DLVOL, and with MNOP TONOP, ULNOP, DLNOP.

@@ -6,13 +6,18 @@
 pub(crate) mod hear;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use serde::{Deserialize, Serialize};
 
 use crate::classify::Flow;
-use crate::rules::{ApplicationId, Cause, DomainSource, Pfd, PfdManagement, Rejection, SdfFilter};
+use crate::rules::{
+    AddressMatch, ApplicationId, Cause, DomainSource, FlowEnd, Pfd, PfdManagement, Rejection, SdfFilter,
+};
 
 /// Most applications whose names are known.
 const APPLICATIONS_MAX: usize = 1024;
@@ -22,8 +27,49 @@ const CONDITIONS_MAX: usize = 16_384;
 pub(crate) const SAME_NAME_MAX: usize = 4;
 
 /// An application by its number, which is its own as long as the node runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AppNumber(pub u16);
+
+/// How often control is told of a flow that goes on.
+pub(crate) const RETELL: Duration = Duration::from_secs(1);
+
+/// What tells flows apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowEnds {
+    /// The far end.
+    pub remote: IpAddr,
+    /// The UE's end.
+    pub local: IpAddr,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Port of the far end and of the UE's, where the protocol has ports.
+    pub ports: Option<(u16, u16)>,
+}
+
+impl FlowEnds {
+    /// The ends of a packet's flow.
+    pub(crate) fn of(flow: &Flow) -> Self {
+        Self { remote: flow.remote, local: flow.local, protocol: flow.protocol, ports: flow.ports }
+    }
+
+    /// The filter that the flow alone satisfies.
+    pub(crate) fn filter(&self) -> SdfFilter {
+        let end = |address: IpAddr, port: Option<u16>| FlowEnd {
+            address: match address {
+                IpAddr::V4(address) => AddressMatch::v4(address, 32),
+                IpAddr::V6(address) => AddressMatch::v6(address, 128),
+            },
+            ports: port.map(|port| (port, port)).into_iter().collect(),
+        };
+        let (remote, local) = self.ports.unzip();
+        SdfFilter {
+            protocol: Some(self.protocol),
+            remote: end(self.remote, remote),
+            local: end(self.local, local),
+            ..SdfFilter::default()
+        }
+    }
+}
 
 /// Applications that a flow belongs to.
 pub(crate) type Apps = ArrayVec<AppNumber, SAME_NAME_MAX>;
@@ -78,6 +124,12 @@ impl Applications {
     /// The number of an application that has PFDs, or had.
     pub(crate) fn number(&self, id: &ApplicationId) -> Option<AppNumber> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).numbers.get(id).copied()
+    }
+
+    /// The name of an application.
+    pub(crate) fn name(&self, app: AppNumber) -> Option<ApplicationId> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.numbers.iter().find(|(_, number)| **number == app).map(|(id, _)| id.clone())
     }
 
     /// Which catalogue is the last.
@@ -166,6 +218,7 @@ mod tests {
         provision(vec![]);
         assert!(of(b"b.org").is_empty());
         assert_eq!(apps.number(&id("a")), Some(a), "rules keep their numbers");
+        assert_eq!((apps.name(a), apps.name(AppNumber(99))), (Some(id("a")), None));
     }
 
     #[test]

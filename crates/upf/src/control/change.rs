@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use kaido_table::TableError;
 
+use super::applications::Instances;
 use super::compile::{Slots, all_keys, compile, far_ends};
 use super::ending::{Change, Ending};
 use super::inactivity::Inactivity;
@@ -60,7 +61,8 @@ impl Upf {
         let inactivity = inactivity_timer.and_then(|timer| Inactivity::new(timer, 0, millis(now)));
         let paging = Paging::default();
         let watches = self.begin_watches(index, &rules, slots.monitors, now);
-        let kept = Kept { cp_fseid, rules, meters, leases, activity, paging, inactivity, watches };
+        let instances = Instances::default();
+        let kept = Kept { cp_fseid, rules, meters, leases, activity, paging, inactivity, watches, instances };
         self.rest(&Session { seid, index, kept });
         Ok(seid)
     }

@@ -163,6 +163,7 @@ impl Upf {
             session.kept.cp_fseid = fseid;
         }
         session.kept.paging.change(&session.kept.rules, request.drop_buffered);
+        session.kept.instances.change(&session.kept.rules);
         self.rest(&session);
         self.node.buffer_changed(BufferChange { session: index, discard: request.drop_buffered });
         answer

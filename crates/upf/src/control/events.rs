@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use super::applications::is_of_applications;
 use super::compile::far_ends;
 use super::delays::report_session;
 use super::meter::Meter;
@@ -10,10 +11,17 @@ use super::session::Session;
 use super::{Upf, millis};
 use crate::node::{WorkerEvent, WorkerOrder};
 use crate::record::SessionIndex;
-use crate::rules::{SessionEvent, Urr};
+use crate::rules::{Seid, SessionEvent, Urr, UrrId, UsageReport};
 
 /// Most steps of the wheel in one poll.
 const STEPS_PER_POLL: u32 = 65_536;
+
+/// Tells what there is to tell.
+fn report_usage(seid: Seid, reports: Vec<UsageReport>, out: &mut Vec<SessionEvent>) {
+    if !reports.is_empty() {
+        out.push(SessionEvent::Usage { seid, reports });
+    }
+}
 
 impl Upf {
     pub(super) fn event(&mut self, event: WorkerEvent, now: SystemTime, out: &mut Vec<SessionEvent>) {
@@ -41,6 +49,12 @@ impl Upf {
                 let Some(mut session) = self.sessions.get(session) else { return };
                 let reports = session.kept.watches.measured(&session.kept.rules, qfi, delays, now);
                 report_session(session.seid, reports, out);
+                self.rest(&session);
+            }
+            WorkerEvent::Application { session, pdr, app, flow } => {
+                let Some(mut session) = self.sessions.get(session) else { return };
+                let reports = self.application_heard(&mut session, (pdr, app, flow), now);
+                report_usage(session.seid, reports, out);
                 self.rest(&session);
             }
             WorkerEvent::EchoResponse { peer, sequence, restarted } => {
@@ -85,6 +99,8 @@ impl Upf {
             let at = millis(now);
             self.report_delayed(&mut session, now, out);
             self.turn_watches(&mut session, now, out);
+            let stopped = self.applications_stopped(&mut session, now);
+            report_usage(session.seid, stopped, out);
             self.settle(
                 &mut session,
                 |urr, meter| meter.deadline(urr).is_some_and(|due| due <= at),
@@ -104,17 +120,19 @@ impl Upf {
         out: &mut Vec<SessionEvent>,
     ) {
         let mut reports = Vec::new();
+        let rules = &session.kept.rules;
+        let of_applications = rules.urrs.values().filter(|urr| is_of_applications(rules, &self.node, urr));
+        let of_applications: Vec<UrrId> = of_applications.map(|urr| urr.id).collect();
         for (id, meter) in &mut session.kept.meters {
             if let Some(urr) = session.kept.rules.urrs.get_mut(id)
                 && concerned(urr, meter)
             {
-                reports.extend(meter.settle(urr, &self.node.usage, now));
+                let notices = !of_applications.contains(id);
+                reports.extend(meter.settle(urr, notices, &self.node.usage, now));
             }
         }
         session.report_linked(&mut reports, &self.node.usage, now);
-        if !reports.is_empty() {
-            out.push(SessionEvent::Usage { seid: session.seid, reports });
-        }
+        report_usage(session.seid, reports, out);
         self.look_for_silence(session, now, out);
     }
 

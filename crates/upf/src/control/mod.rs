@@ -3,6 +3,7 @@
 //! A request is planned on a copy of the session's rules, compiled, and only then committed to the
 //! table, record by record, each in one step. Whatever is refused leaves everything as it was.
 
+mod applications;
 mod change;
 mod choose;
 mod compile;

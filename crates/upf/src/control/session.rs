@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::applications::Instances;
 use super::delays::Watches;
 use super::inactivity::Inactivity;
 use super::meter::Meter;
@@ -40,6 +41,8 @@ pub(crate) struct Kept {
     pub(crate) inactivity: Option<Inactivity>,
     /// Watch the delays of its QoS flows.
     pub(crate) watches: Watches,
+    /// Flows of applications that were reported.
+    pub(crate) instances: Instances,
 }
 
 impl Session {
@@ -56,6 +59,7 @@ impl Session {
             self.kept.inactivity.and_then(|watch| watch.deadline()),
             self.kept.paging.deadline(),
             self.kept.watches.deadline(),
+            self.kept.instances.deadline(&self.kept.rules),
         ];
         meters.chain(others.into_iter().flatten()).min()
     }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::applications::is_told_of;
 use super::compile::{direction, instance, named_instance, reject, tunnel_ends};
 use super::ruleset::RuleSet;
 use crate::node::Node;
@@ -36,6 +37,7 @@ pub(super) fn special(
         deletes_container: pdr.deletes_container,
         egress: egress(rules, node, pdr, far)?,
         copies: copies(node, far)?,
+        tells_applications: is_told_of(rules, node, pdr),
         redirect: redirect(far)?,
     };
     Ok(Some(special).filter(|special| !special.is_empty()))

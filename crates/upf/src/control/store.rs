@@ -111,6 +111,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::control::applications::Instances;
     use crate::control::delays::Watches;
     use crate::control::inactivity::Inactivity;
     use crate::control::paging::Paging;
@@ -133,6 +134,7 @@ mod tests {
             paging: Paging::default(),
             inactivity: Inactivity::new(Duration::from_secs(60), 5, 1_700_000_000_000),
             watches: Watches::default(),
+            instances: Instances::default(),
         };
         let pdr = Pdr {
             id: PdrId(1),

@@ -5,13 +5,14 @@
 //! the one not seen for longest gives way: memory is bounded, and a flow that was pushed out is undetermined again.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use kaido_table::Seed;
 use kaido_wire::IpProtocol;
 
 use super::parse::Packet;
 use crate::apps::hear::{DnsAnswer, Heard, hear};
-use crate::apps::{AppNumber, Applications, Apps, Catalogue};
+use crate::apps::{AppNumber, Applications, Apps, Catalogue, RETELL};
 use crate::classify::Flow;
 use crate::record::{Direction, SessionIndex};
 use crate::rules::DomainSource;
@@ -32,6 +33,8 @@ struct Entry {
     apps: Apps,
     /// Packets listened to.
     heard: u8,
+    /// When control was last told of it.
+    told: Option<Instant>,
 }
 
 /// Sets of entries, made when the first is needed.
@@ -154,6 +157,17 @@ impl Flows {
             _ => {}
         }
         self.of_server(session, flow)
+    }
+
+    /// Whether control is to be told of a flow now.
+    pub(super) fn is_news(&mut self, session: SessionIndex, flow: &Flow, now: Instant) -> bool {
+        let key = self.flow_key(session, flow);
+        let entry = self.flows.entry(key);
+        let news = entry.told.is_none_or(|told| now.saturating_duration_since(told) >= RETELL);
+        if news {
+            entry.told = Some(now);
+        }
+        news
     }
 
     /// Remembers the addresses in a DNS answer to a session.

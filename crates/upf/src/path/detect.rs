@@ -5,10 +5,11 @@ use kaido_wire::IpProtocol;
 use super::Worker;
 use super::applications::Verdict;
 use super::parse::Packet;
-use crate::apps::Apps;
+use crate::apps::{AppNumber, Apps, FlowEnds};
 use crate::classify::Flow;
+use crate::node::WorkerEvent;
 use crate::record::{Direction, FilteredRule, Record, UeAddresses};
-use crate::rules::{FramedRoute, SdfFilter};
+use crate::rules::{FramedRoute, PdrId, SdfFilter};
 
 impl Worker {
     /// The applications that a packet's flow belongs to by name, in a session whose rules ask for any.
@@ -26,6 +27,25 @@ impl Worker {
         let direction = record.direction();
         let flow = flow(direction, qfi, packet, data);
         self.flows.listen(&self.node.applications, (record.session(), direction), &flow, packet, data)
+    }
+}
+
+impl Worker {
+    /// Tells control of a packet's flow, which belongs to an application, unless it was told a moment ago.
+    #[cold]
+    pub(super) fn tell_application(
+        &mut self,
+        record: &Record,
+        (pdr, app): (PdrId, AppNumber),
+        qfi: Option<u8>,
+        packet: &Packet,
+        data: &[u8],
+    ) {
+        let flow = flow(record.direction(), qfi, packet, data);
+        let session = record.session();
+        if self.flows.is_news(session, &flow, self.now) {
+            self.tell(WorkerEvent::Application { session, pdr, app, flow: FlowEnds::of(&flow) });
+        }
     }
 }
 

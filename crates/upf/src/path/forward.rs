@@ -151,11 +151,11 @@ impl Worker {
     ) -> Option<(Complaint, Frame)> {
         let apps = self.applications_of(record, arrival.qfi, packet, frame.data());
         let verdict = self.flows.verdict(apps);
-        let (mut action, on_quota, mut special) = match record.rules(&self.node.tunnels) {
-            Rules::One(action) => (action, &[][..], None),
+        let (mut action, on_quota, mut special, app) = match record.rules(&self.node.tunnels) {
+            Rules::One(action) => (action, &[][..], None, None),
             Rules::Filtered(rules) => {
                 match matching(rules, record, arrival.qfi, packet, frame.data(), &verdict) {
-                    Some(rule) => (rule.action, &rule.on_quota[..], rule.special.as_deref()),
+                    Some(rule) => (rule.action, &rule.on_quota[..], rule.special.as_deref(), rule.app),
                     None => {
                         out.drop(arrival.port, frame, DropReason::NoPdr);
                         return None;
@@ -163,6 +163,9 @@ impl Worker {
                 }
             }
         };
+        if let Some(app) = app.filter(|_| special.is_some_and(|special| special.tells_applications)) {
+            self.tell_application(record, (action.pdr, app), arrival.qfi, packet, frame.data());
+        }
         if let Some(other) = self.quota_action(&action, on_quota) {
             (action, special) = (other.action, other.special.as_deref());
         }
@@ -265,7 +268,7 @@ impl Worker {
             qfi: arrival.qfi,
             since: arrived,
             until: arrived + time.unwrap_or(self.node.settings.buffer_time_max),
-            tell: told.then_some(news),
+            tell: told.then_some((action.pdr, packet.tos >> 2)),
             tell_discard: action.apply.report_discarded.then_some(action.pdr),
         };
         match self.buffers.push(session, action.buffer.packets, waiting) {

@@ -83,8 +83,8 @@ pub(super) struct Buffered {
     pub(super) since: Instant,
     /// When it has waited too long.
     pub(super) until: Instant,
-    /// What the control plane is told of it while it waits.
-    pub(super) tell: Option<WorkerEvent>,
+    /// The rule it matched and its code point, where the control plane is told of it while it waits.
+    pub(super) tell: Option<(PdrId, u8)>,
     /// The rule it matched, to be told of if it is dropped (DDPN).
     pub(super) tell_discard: Option<PdrId>,
 }
@@ -153,7 +153,8 @@ impl Buffers {
 
     /// What is told of the first packet of a session that waits.
     pub(super) fn news(&self, session: SessionIndex) -> Option<WorkerEvent> {
-        self.sessions.get(&session)?.packets.front()?.tell
+        let (pdr, dscp) = self.sessions.get(&session)?.packets.front()?.tell?;
+        Some(WorkerEvent::Buffered { session, pdr, dscp })
     }
 
     /// Whether this is the first packet of a session that is dropped while others wait.

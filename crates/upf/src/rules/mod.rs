@@ -55,4 +55,4 @@ pub use urr::{
     MeasurementInformation, MeasurementMethod, MonitoringTime, ReportingTriggers, TimeQuotaMechanism,
     UpdateUrr, Urr, UsageReportTrigger, VolumeThreshold,
 };
-pub use usage_report::{Part, UsageReport, Volume};
+pub use usage_report::{ApplicationDetection, Part, UsageReport, Volume};

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::{UrrId, UsageReportTrigger};
+use super::{ApplicationId, PdrId, SdfFilter, UrrId, UsageReportTrigger};
 
 /// Volume Measurement (TS 29.244 8.2.44): octets and packets of the user's own IP packets,
 /// tunnel headers not counted.
@@ -41,6 +41,19 @@ pub enum Part {
     After,
 }
 
+/// Application Detection Information (TS 29.244 table 7.5.8.3-2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationDetection {
+    /// The application.
+    pub application: ApplicationId,
+    /// Application Instance ID (8.2.60): the flow by its number in the session; `None` where no flow is told apart.
+    pub instance: Option<u32>,
+    /// Flow Information (8.2.61): what the flow alone satisfies, both ways. When it has stopped its number is enough.
+    pub flow: Option<SdfFilter>,
+    /// The rule that it was detected by.
+    pub pdr: PdrId,
+}
+
 /// A Usage Report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageReport {
@@ -68,6 +81,8 @@ pub struct UsageReport {
     pub event_times: Vec<SystemTime>,
     /// Query URR Reference (8.2.90) of the request that asked.
     pub query_reference: Option<u32>,
+    /// The application whose traffic has started or stopped.
+    pub application: Option<Box<ApplicationDetection>>,
 }
 
 impl UsageReport {
@@ -92,6 +107,7 @@ impl UsageReport {
             part: None,
             event_times: Vec::new(),
             query_reference: None,
+            application: None,
         }
     }
 }

@@ -22,7 +22,8 @@ pub(super) use self::counts::Counts;
 use self::quota::Quota;
 use super::millis;
 use crate::rules::{
-    MonitoringTime, Part, ReportingTriggers, UpdateUrr, Urr, UsageReport, UsageReportTrigger, VolumeThreshold,
+    ApplicationDetection, MonitoringTime, Part, ReportingTriggers, UpdateUrr, Urr, UsageReport,
+    UsageReportTrigger, VolumeThreshold,
 };
 use crate::usage::{Limits, UNLIMITED, UsageCounters, UsageSlot};
 
@@ -147,10 +148,12 @@ impl Meter {
         urr.triggers.contains(trigger) && urr.number_of_reports.is_none_or(|number| self.sent < number)
     }
 
-    /// Looks at counter, clock and deadlines, makes the reports that are due and begins the next measurement.
+    /// Looks at counter, clock and deadlines, makes the reports that are due and begins the next measurement. Starts and
+    /// stops of traffic are reported only with `notices`.
     pub(crate) fn settle(
         &mut self,
         urr: &mut Urr,
+        notices: bool,
         usage: &UsageCounters,
         now: SystemTime,
     ) -> Vec<UsageReport> {
@@ -166,7 +169,7 @@ impl Meter {
             (seen.started, ReportingTriggers::START, UsageReportTrigger::START),
             (seen.stopped, ReportingTriggers::STOPT, UsageReportTrigger::STOPT),
         ] {
-            if happened && self.reports(urr, asked) {
+            if happened && notices && self.reports(urr, asked) {
                 reports.push(self.notice(urr, why, now));
             }
         }
@@ -356,6 +359,18 @@ impl Meter {
         // Exactly what was reported: what is counted from now on belongs to the next report.
         self.reported = counts;
         report
+    }
+
+    /// A report that an application has started or stopped, if it is wanted.
+    pub(crate) fn application_notice(
+        &mut self,
+        urr: &Urr,
+        (asked, said): (ReportingTriggers, UsageReportTrigger),
+        detection: ApplicationDetection,
+        now: SystemTime,
+    ) -> Option<UsageReport> {
+        self.reports(urr, asked)
+            .then(|| UsageReport { application: Some(Box::new(detection)), ..self.notice(urr, said, now) })
     }
 
     /// A report that something has happened, without measurements: they go on.

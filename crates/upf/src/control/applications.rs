@@ -1,0 +1,156 @@
+//! Starts and stops of applications, by flow (TS 29.244 5.4.11, 7.5.8.3).
+//!
+//! Workers tell of a flow that belongs to an application when it has its first packet, and about once a second as long
+//! as it has more. For each URR that asks, a flow is an instance of the application; where a URR wants less
+//! told (RADI), all flows are one. An instance of which nothing was heard for the Inactivity Detection Time has stopped.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::predefined::asks_for_application;
+use super::ruleset::RuleSet;
+use super::session::Session;
+use super::{Upf, millis};
+use crate::apps::{AppNumber, FlowEnds, RETELL};
+use crate::node::Node;
+use crate::rules::{
+    ApplicationDetection, ApplicationId, Pdr, PdrId, ReportingTriggers, Urr, UrrId, UsageReport,
+    UsageReportTrigger,
+};
+
+/// Most instances of a session; flows beyond are not reported.
+const INSTANCES_MAX: usize = 64;
+/// Silence that ends an instance whose URR gives no Inactivity Detection Time.
+const SILENCE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// A flow of an application, or all of them, as one URR is told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Instance {
+    urr: UrrId,
+    pdr: PdrId,
+    app: AppNumber,
+    /// `None` where all flows are one.
+    flow: Option<FlowEnds>,
+    /// Its number in the session.
+    number: u32,
+    /// When it was heard of last, in milliseconds.
+    seen: u64,
+}
+
+impl Instance {
+    /// When it has stopped, unless it is heard of again.
+    fn stops(&self, urr: &Urr) -> u64 {
+        let silence = urr.inactivity_detection_time.filter(|time| !time.is_zero());
+        let patience = silence.unwrap_or(SILENCE_DEFAULT).saturating_add(RETELL);
+        self.seen.saturating_add(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The instances of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Instances {
+    running: Vec<Instance>,
+    issued: u32,
+}
+
+impl Instances {
+    /// When the next has stopped, in milliseconds.
+    pub(crate) fn deadline(&self, rules: &RuleSet) -> Option<u64> {
+        self.running.iter().filter_map(|one| Some(one.stops(rules.urrs.get(&one.urr)?))).min()
+    }
+
+    /// Forgets those whose rules are there no more.
+    pub(crate) fn change(&mut self, rules: &RuleSet) {
+        self.running.retain(|one| rules.urrs.contains_key(&one.urr) && rules.pdrs.contains_key(&one.pdr));
+    }
+}
+
+/// Whether a URR asks for starts or stops of traffic.
+fn asks(urr: &Urr) -> bool {
+    urr.triggers.contains(ReportingTriggers::START) || urr.triggers.contains(ReportingTriggers::STOPT)
+}
+
+/// Whether the URRs of a rule are told which applications its packets belong to.
+pub(super) fn is_told_of(rules: &RuleSet, node: &Node, pdr: &Pdr) -> bool {
+    let detects = || pdr.pdi.application_id.is_some() || asks_for_application(node, pdr);
+    pdr.urr_ids.iter().filter_map(|id| rules.urrs.get(id)).any(asks) && detects()
+}
+
+/// Whether the traffic of a URR is that of applications, which start and stop by themselves.
+pub(super) fn is_of_applications(rules: &RuleSet, node: &Node, urr: &Urr) -> bool {
+    let mut naming = rules.pdrs.values().filter(|pdr| pdr.urr_ids.contains(&urr.id));
+    asks(urr) && naming.any(|pdr| is_told_of(rules, node, pdr))
+}
+
+impl Upf {
+    /// A flow of an application was heard of: the reports of those that start with it.
+    pub(super) fn application_heard(
+        &self,
+        session: &mut Session,
+        (pdr, app, flow): (PdrId, AppNumber, FlowEnds),
+        now: SystemTime,
+    ) -> Vec<UsageReport> {
+        let mut reports = Vec::new();
+        let kept = &mut session.kept;
+        let urr_ids = kept.rules.pdrs.get(&pdr).map_or(&[][..], |pdr| &pdr.urr_ids);
+        for urr in urr_ids.iter().filter_map(|id| kept.rules.urrs.get(id)).filter(|urr| asks(urr)) {
+            let reduced = urr.information.reduced_application;
+            let flow = Some(flow).filter(|_| !reduced);
+            let running = &mut kept.instances.running;
+            if let Some(known) =
+                running.iter_mut().find(|one| one.urr == urr.id && one.app == app && one.flow == flow)
+            {
+                known.seen = millis(now);
+                continue;
+            }
+            if running.len() >= INSTANCES_MAX {
+                tracing::debug!(seid = %session.seid, "more flows of applications than are reported");
+                continue;
+            }
+            let number = kept.instances.issued;
+            kept.instances.issued = number.wrapping_add(1);
+            let one = Instance { urr: urr.id, pdr, app, flow, number, seen: millis(now) };
+            if let (Some(meter), Some(detection)) =
+                (kept.meters.get_mut(&urr.id), self.detection(&one, UsageReportTrigger::START))
+            {
+                let why = (ReportingTriggers::START, UsageReportTrigger::START);
+                reports.extend(meter.application_notice(urr, why, detection, now));
+            }
+            running.push(one);
+        }
+        reports
+    }
+
+    /// The reports of instances that have stopped by `now`.
+    pub(super) fn applications_stopped(&self, session: &mut Session, now: SystemTime) -> Vec<UsageReport> {
+        let kept = &mut session.kept;
+        let (rules, meters) = (&kept.rules, &mut kept.meters);
+        let mut reports = Vec::new();
+        kept.instances.running.retain(|one| {
+            let Some(urr) = rules.urrs.get(&one.urr) else { return false };
+            let stopped = one.stops(urr) <= millis(now);
+            if stopped
+                && let (Some(meter), Some(detection)) =
+                    (meters.get_mut(&urr.id), self.detection(one, UsageReportTrigger::STOPT))
+            {
+                let why = (ReportingTriggers::STOPT, UsageReportTrigger::STOPT);
+                reports.extend(meter.application_notice(urr, why, detection, now));
+            }
+            !stopped
+        });
+        reports
+    }
+
+    /// What is said of an instance: its flow only when it starts (table 7.5.8.3-2).
+    fn detection(&self, one: &Instance, why: UsageReportTrigger) -> Option<ApplicationDetection> {
+        let application: ApplicationId = self.node.applications.name(one.app)?;
+        let starts = why == UsageReportTrigger::START;
+        Some(ApplicationDetection {
+            application,
+            instance: one.flow.map(|_| one.number),
+            flow: one.flow.filter(|_| starts).map(|flow| flow.filter()),
+            pdr: one.pdr,
+        })
+    }
+}
