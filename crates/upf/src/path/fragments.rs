@@ -1,6 +1,7 @@
 //! Fragments that come in: of a tunnel's own packets, which are put together, and of users' packets whose rules ask for
 //! ports, which follow their first.
 
+use kaido_engine::fragment::{Found, Outcome, Passing, assemble};
 use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_table::Guard;
 use kaido_wire::IpProtocol;
@@ -9,7 +10,7 @@ use super::Worker;
 use super::forward::Arrival;
 use super::parse::{Packet, Parsed, tunnelled};
 use super::relay::Stored;
-use crate::fragment::{Found, Outcome, Passing, Piece, assemble};
+use crate::fragment::Piece;
 use crate::record::{EndpointId, Record, SessionKey};
 use crate::rules::Teid;
 
@@ -57,7 +58,7 @@ impl Worker {
             Outcome::Kept => {}
             Outcome::Refused(piece, reason) => out.drop(piece.from, piece.frame, reason),
             Outcome::Ready(pieces) => {
-                let whole = assemble(&pieces, || out.allocate());
+                let whole = assemble(&pieces, |piece| (&piece.frame, piece.header_len), || out.allocate());
                 pieces.into_iter().for_each(|piece| out.release(piece.frame));
                 match whole {
                     Some(whole) => self.reassembled(guard, endpoint, port, whole, out),

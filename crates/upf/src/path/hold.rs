@@ -1,77 +1,14 @@
-//! Packets that wait: for a next hop's Ethernet address, or for the control plane to release them.
+//! Packets that wait for the control plane to release them.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kaido_engine::{Frame, PortId};
 
 use crate::node::{Node, WorkerEvent};
 use crate::record::{SessionIndex, SessionKey};
 use crate::rules::PdrId;
-
-/// Packets of one worker that wait for next hops.
-const PENDING_MAX: usize = 1024;
-/// Packets that wait for one next hop: as many as a session buffers by default, which are all released at once, to an
-/// access node that may not have been spoken to for long. RFC 4861 7.2.2 asks for one at least.
-const PENDING_PER_DESTINATION: usize = 64;
-/// Longest wait: three probes of a second each (RFC 4861 10).
-const PENDING_TIME_MAX: Duration = Duration::from_secs(3);
-
-/// An IP packet, complete but for Ethernet, whose next hop is being asked for.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) frame: Frame,
-    /// Where it came in, to count its drop.
-    pub(super) from: PortId,
-    pub(super) destination: IpAddr,
-    since: Instant,
-}
-
-impl Pending {
-    pub(super) fn is_overdue(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) > PENDING_TIME_MAX
-    }
-}
-
-/// Packets that wait for next hops, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct PendingQueue {
-    packets: VecDeque<Pending>,
-}
-
-impl PendingQueue {
-    pub(super) fn is_empty(&self) -> bool {
-        self.packets.is_empty()
-    }
-
-    /// Keeps a packet, or returns it when enough wait already.
-    pub(super) fn push(
-        &mut self,
-        frame: Frame,
-        from: PortId,
-        destination: IpAddr,
-        now: Instant,
-    ) -> Result<(), Frame> {
-        let same = || self.packets.iter().filter(|packet| packet.destination == destination).count();
-        if self.packets.len() >= PENDING_MAX || same() >= PENDING_PER_DESTINATION {
-            return Err(frame);
-        }
-        self.packets.push_back(Pending { frame, from, destination, since: now });
-        Ok(())
-    }
-
-    /// Takes all of them, to be sent or kept again.
-    pub(super) fn take(&mut self) -> VecDeque<Pending> {
-        std::mem::take(&mut self.packets)
-    }
-
-    /// Puts a packet back that must wait on.
-    pub(super) fn keep(&mut self, packet: Pending) {
-        self.packets.push_back(packet);
-    }
-}
 
 /// A packet of a session whose FAR buffers, whole as it came in behind the Ethernet header.
 #[derive(Debug)]

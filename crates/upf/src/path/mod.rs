@@ -39,12 +39,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PortId};
+use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId};
 use kaido_table::{Guard, Probe, Reader, Seed, Stages, TooManyReaders};
 
 use self::applications::Flows;
 use self::forward::Arrival;
-use self::hold::{Buffers, PendingQueue};
+use self::hold::Buffers;
 use self::lan::LanHops;
 use self::limit::RateLimit;
 pub use self::mss::MssClamp;

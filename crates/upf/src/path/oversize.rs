@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use kaido_engine::fragment::{SplitFault, split, split_v4_allowed};
 use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
 
 use super::Worker;
@@ -9,7 +10,7 @@ use super::answer::Complaint;
 use super::emit;
 use super::outer::OuterTemplate;
 use super::parse::Packet;
-use crate::fragment::{Oversize, SplitFault, split, split_v4_allowed};
+use crate::fragment::Oversize;
 use crate::record::{Action, Record, Tunnel};
 
 /// Where a packet goes that is too large for it.

@@ -1,6 +1,6 @@
 //! Cuts a packet into fragments that fit (RFC 791 3.2, RFC 8200 4.5).
 
-use kaido_engine::{Frame, Segments};
+use crate::frame::{Frame, Segments};
 use kaido_wire::{IpProtocol, checksum, ipv4, ipv6};
 
 use super::FRAGMENT_HEADER_LEN;
@@ -13,7 +13,7 @@ const OPTION_COPIED: u8 = 0x80;
 
 /// Why a packet was not cut; nothing has come out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SplitFault {
+pub enum SplitFault {
     /// Its headers leave no room for data, or are not those of a packet that may be cut.
     Impossible,
     /// There were too few free frames.
@@ -21,7 +21,7 @@ pub(crate) enum SplitFault {
 }
 
 /// Whether a router may cut an IPv4 packet.
-pub(crate) fn split_v4_allowed(packet: &[u8]) -> bool {
+pub fn split_v4_allowed(packet: &[u8]) -> bool {
     packet.first().is_some_and(|octet| octet >> 4 == 4)
         && packet.get(6).is_some_and(|flags| flags & (DONT_FRAGMENT >> 8) as u8 == 0)
 }
@@ -31,7 +31,7 @@ pub(crate) fn split_v4_allowed(packet: &[u8]) -> bool {
 ///
 /// # Errors
 /// [`SplitFault`].
-pub(crate) fn split(
+pub fn split(
     frame: &Frame,
     mtu: usize,
     identification: u32,

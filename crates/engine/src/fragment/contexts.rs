@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use kaido_engine::DropReason;
+use crate::drop_reason::DropReason;
 
 /// Most pieces of one packet: 64 KiB at the smallest MTU of IPv6 are 53.
 const PIECES_MAX: usize = 128;
@@ -41,13 +41,17 @@ impl Default for Limits {
 /// What the pieces of one packet have in common (RFC 791 3.2, RFC 8200 4.5), and whose it is: addresses of one tenant may
 /// be another's too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FragmentKey {
-    pub(crate) scope: u64,
-    pub(crate) src: IpAddr,
-    pub(crate) dst: IpAddr,
+pub struct FragmentKey {
+    /// Whose it is.
+    pub scope: u64,
+    /// Source.
+    pub src: IpAddr,
+    /// Destination.
+    pub dst: IpAddr,
     /// Zero for IPv6, whose pieces need not agree in it.
-    pub(crate) protocol: u8,
-    pub(crate) identification: u32,
+    pub protocol: u8,
+    /// What its fragments have in common.
+    pub identification: u32,
 }
 
 impl FragmentKey {
@@ -58,10 +62,13 @@ impl FragmentKey {
 
 /// Where a piece lies in its packet, in octets of the packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) offset: u32,
-    pub(crate) len: u32,
-    pub(crate) more: bool,
+pub struct Place {
+    /// Where it begins.
+    pub offset: u32,
+    /// How long it is.
+    pub len: u32,
+    /// Whether something follows.
+    pub more: bool,
 }
 
 impl Place {
@@ -70,14 +77,14 @@ impl Place {
     }
 
     /// Whether any packet can have such a piece.
-    pub(crate) const fn is_possible(self) -> bool {
+    pub const fn is_possible(self) -> bool {
         self.len > 0 && self.end() <= END_MAX && (!self.more || self.len.is_multiple_of(8))
     }
 }
 
 /// What has become of a piece.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome<P, R> {
+pub enum Outcome<P, R> {
     /// It waits for the rest.
     Kept,
     /// What it brought about.
@@ -88,13 +95,13 @@ pub(crate) enum Outcome<P, R> {
 
 /// Pieces that go on.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Passing<P> {
+pub struct Passing<P> {
     /// Ports of the packet they are of.
-    pub(crate) ports: (u16, u16),
+    pub ports: (u16, u16),
     /// The piece that came.
-    pub(crate) piece: P,
+    pub piece: P,
     /// Those that waited for it, in the order of arrival.
-    pub(crate) behind: Vec<P>,
+    pub behind: Vec<P>,
 }
 
 #[derive(Debug)]
@@ -117,7 +124,7 @@ struct Context<P> {
 
 /// Packets of which some pieces are there.
 #[derive(Debug)]
-pub(crate) struct Contexts<P> {
+pub struct Contexts<P> {
     limits: Limits,
     contexts: HashMap<FragmentKey, Context<P>>,
     /// Contexts in the order of their beginning; some have ended since.
@@ -138,7 +145,8 @@ enum Fit {
 }
 
 impl<P> Contexts<P> {
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// No packet yet.
+    pub fn new(limits: Limits) -> Self {
         Self {
             limits,
             contexts: HashMap::new(),
@@ -151,13 +159,18 @@ impl<P> Contexts<P> {
     }
 
     /// Packets of which some pieces are there.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.contexts.len()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.contexts.is_empty()
     }
 
     /// Keeps a piece until its packet is complete, whose pieces then come out front to back. A piece at the place of
     /// another is a repetition if `same` says so of the one that is kept and the new one.
-    pub(crate) fn collect(
+    pub fn collect(
         &mut self,
         key: FragmentKey,
         place: Place,
@@ -189,7 +202,7 @@ impl<P> Contexts<P> {
 
     /// Lets a piece go on with the ports of its packet's first piece, which `ports` are if it is that one; keeps it until
     /// they are known.
-    pub(crate) fn follow(
+    pub fn follow(
         &mut self,
         key: FragmentKey,
         place: Place,
@@ -221,7 +234,7 @@ impl<P> Contexts<P> {
     }
 
     /// Ends what has waited too long.
-    pub(crate) fn expire(&mut self, now: Instant) {
+    pub fn expire(&mut self, now: Instant) {
         while let Some(&(since, number, key)) = self.ages.front() {
             let is_current = self.contexts.get(&key).is_some_and(|context| context.number == number);
             if is_current && now.saturating_duration_since(since) < self.limits.time {
@@ -235,7 +248,7 @@ impl<P> Contexts<P> {
     }
 
     /// Pieces that had to go.
-    pub(crate) fn take_dropped(&mut self) -> Vec<(P, DropReason)> {
+    pub fn take_dropped(&mut self) -> Vec<(P, DropReason)> {
         std::mem::take(&mut self.dropped)
     }
 

@@ -1,24 +1,30 @@
 //! Makes one packet of its fragments.
 
-use kaido_engine::{FRAME_SIZE, Frame, HEADROOM};
 use kaido_wire::{IpProtocol, checksum, ipv4, ipv6};
 
-use super::{FRAGMENT_HEADER_LEN, Piece};
+use super::FRAGMENT_HEADER_LEN;
+use crate::frame::Frame;
+use crate::pool::{FRAME_SIZE, HEADROOM};
 
 /// Copies the pieces of a packet, which are all there and front to back, into frames that are as full as they can be, so
-/// that all its headers are in the first. `None` when there are too few free frames, or the packet is longer than an IP
-/// packet may be.
-pub(crate) fn assemble(pieces: &[Piece], mut allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
-    let first = pieces.first()?;
+/// that all its headers are in the first. `part` gives a piece's frame, whose IP header is at the front, and the octets
+/// before the fragment's data. `None` when there are too few free frames, or the packet is longer than an IP packet may
+/// be.
+pub fn assemble<P>(
+    pieces: &[P],
+    part: impl Fn(&P) -> (&Frame, usize),
+    mut allocate: impl FnMut() -> Option<Frame>,
+) -> Option<Frame> {
+    let (first, first_header_len) = part(pieces.first()?);
     let mut whole = allocate()?;
     let mut tail: Option<Frame> = None;
-    let is_ipv4 = first.frame.data().first()? >> 4 == 4;
-    let headers = first.frame.data().get(..first.header_len)?;
+    let is_ipv4 = first.data().first()? >> 4 == 4;
+    let headers = first.data().get(..first_header_len)?;
     let headers = if is_ipv4 { headers } else { headers.get(..headers.len() - FRAGMENT_HEADER_LEN)? };
     whole.append(headers.len())?.copy_from_slice(headers);
     for piece in pieces {
-        let mut skip = piece.header_len;
-        for segment in piece.frame.segments() {
+        let (frame, mut skip) = part(piece);
+        for segment in frame.segments() {
             let mut data = segment.get(skip.min(segment.len())..).unwrap_or_default();
             skip = skip.saturating_sub(segment.len());
             while !data.is_empty() {
@@ -39,7 +45,7 @@ pub(crate) fn assemble(pieces: &[Piece], mut allocate: impl FnMut() -> Option<Fr
     if let Some(last) = tail {
         whole.push_segment(last);
     }
-    if is_ipv4 { finish_v4(&mut whole) } else { finish_v6(&mut whole, first) }?;
+    if is_ipv4 { finish_v4(&mut whole) } else { finish_v6(&mut whole, first, first_header_len) }?;
     Some(whole)
 }
 
@@ -56,11 +62,11 @@ fn finish_v4(whole: &mut Frame) -> Option<()> {
     Some(())
 }
 
-fn finish_v6(whole: &mut Frame, first: &Piece) -> Option<()> {
+fn finish_v6(whole: &mut Frame, first: &Frame, header_len: usize) -> Option<()> {
     let payload_len = u16::try_from(whole.packet_len() - ipv6::HEADER_LEN).ok()?;
     // The fragment header was the last of those that were taken along: what named it names what it named.
-    let fragment_at = first.header_len - FRAGMENT_HEADER_LEN;
-    let follows = *first.frame.data().get(fragment_at)?;
+    let fragment_at = header_len - FRAGMENT_HEADER_LEN;
+    let follows = *first.data().get(fragment_at)?;
     let headers = whole.data_mut();
     headers[4..6].copy_from_slice(&payload_len.to_be_bytes());
     let (mut naming, mut at) = (6, ipv6::HEADER_LEN);

@@ -1,14 +1,15 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
-use kaido_engine::FramePool;
 use kaido_wire::{Ipv4Repr, Ipv6Repr};
 use proptest::prelude::*;
 
 use super::*;
 use crate::fragment::{Contexts, Found, Limits, Outcome, SplitFault, split, split_v4_allowed};
-use crate::record::{EndpointId, SessionKey};
-use crate::rules::Teid;
+use crate::pool::FramePool;
+
+/// A fragment, and the octets before its data.
+type Piece = (Frame, usize);
 
 fn pool() -> &'static FramePool {
     static POOL: std::sync::OnceLock<&'static FramePool> = std::sync::OnceLock::new();
@@ -55,9 +56,7 @@ fn v6(payload: &[u8]) -> Vec<u8> {
 
 fn piece(bytes: &[u8]) -> (Found, Piece) {
     let found = Found::read(bytes).unwrap();
-    let key = SessionKey::tunnel(EndpointId(0), Teid(1));
-    let from = kaido_engine::PortId(0);
-    (found, Piece { frame: frame(bytes), from, key, qfi: None, header_len: found.header_len })
+    (found, (frame(bytes), found.header_len))
 }
 
 /// Puts fragments together in the order given.
@@ -66,12 +65,13 @@ fn together(fragments: &[Vec<u8>]) -> Option<Vec<u8>> {
     let mut whole = None;
     for bytes in fragments {
         let (found, piece) = piece(bytes);
-        let same = |kept: &Piece, new: &Piece| kept.frame.to_vec() == new.frame.to_vec();
+        let same = |kept: &Piece, new: &Piece| kept.0.to_vec() == new.0.to_vec();
         if let Outcome::Ready(pieces) =
             contexts.collect(found.key(0), found.place, piece, Instant::now(), same)
         {
             assert!(whole.is_none(), "once");
-            whole = Some(assemble(&pieces, || pool().allocate()).unwrap().to_vec());
+            whole =
+                Some(assemble(&pieces, |piece| (&piece.0, piece.1), || pool().allocate()).unwrap().to_vec());
         }
     }
     whole
