@@ -10,12 +10,14 @@
 //! that it writes per packet. Frames never move in memory on their way through.
 
 mod batch;
+mod complaint;
 mod counters;
 mod default_way;
 mod drop_reason;
 pub mod fragment;
 mod frame;
 mod function;
+mod limit;
 pub mod netlink;
 mod pending;
 mod polling;
@@ -30,11 +32,13 @@ mod witness;
 mod worker;
 
 pub use batch::{BATCH_MAX, Batch};
+pub use complaint::{Complaint, write_icmp_error};
 pub use counters::{PortCounters, PortTotals, WorkerCounters};
 pub use default_way::DefaultWay;
 pub use drop_reason::DropReason;
 pub use frame::{Frame, Segments};
 pub use function::{Function, Output};
+pub use limit::RateLimit;
 pub use pending::{Pending, PendingQueue};
 pub use polling::{PollState, PollTotals, WorkerSettings};
 pub use pool::{FRAME_SIZE, FramePool, HEADROOM, PoolCache, PoolError};

@@ -2,41 +2,18 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, write_icmp_error};
 use kaido_table::Guard;
 use kaido_wire::MessageType;
 use kaido_wire::gtpu::{Message, UDP_PORT, UNDERSTOOD};
-use kaido_wire::icmpv4::{self, Icmpv4ErrorPacket, Icmpv4Reason};
-use kaido_wire::icmpv6::{self, Icmpv6ErrorPacket, Icmpv6Reason};
 
 use super::Worker;
-use super::emit::{self, Ends, HOPS};
+use super::emit::{self, Ends};
 use super::parse::{Outer, Packet};
 use crate::apps::Apps;
 use crate::node::WorkerEvent;
 use crate::record::{Direction, InstanceId, Record, Rules, SessionKey, Tunnel};
 use crate::rules::Teid;
-
-/// ToS of ICMP errors: internetwork control (RFC 1812 4.3.2.5).
-const TOS_INTERNETWORK_CONTROL: u8 = 0xc0;
-
-/// Why a packet cannot go on and its sender is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Complaint {
-    /// Its hops are used up.
-    TimeExceeded,
-    /// It is larger than the octets given.
-    TooBig(usize),
-}
-
-impl Complaint {
-    pub(super) fn reason(self) -> DropReason {
-        match self {
-            Self::TimeExceeded => DropReason::TtlExpired,
-            Self::TooBig(_) => DropReason::TooBig,
-        }
-    }
-}
 
 impl Worker {
     /// A GTP-U message that is not a G-PDU, or a G-PDU whose extension headers we do not understand.
@@ -254,42 +231,5 @@ impl Worker {
     fn router_address(&self, family: IpAddr) -> Option<IpAddr> {
         let n6 = self.node.settings.ports.iter().filter(|port| port.instance.is_some());
         n6.flat_map(|port| &port.addresses).find(|addr| addr.is_ipv4() == family.is_ipv4()).copied()
-    }
-}
-
-/// Writes an ICMP error about `offending` into an empty frame; `false` when none may be sent.
-pub(super) fn write_icmp_error(
-    frame: &mut Frame,
-    src: IpAddr,
-    dst: IpAddr,
-    complaint: Complaint,
-    offending: &[u8],
-) -> bool {
-    match (src, dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let reason = match complaint {
-                Complaint::TimeExceeded => Icmpv4Reason::TimeExceeded { code: icmpv4::CODE_TTL_EXCEEDED },
-                Complaint::TooBig(mtu) => Icmpv4Reason::DestinationUnreachable {
-                    code: icmpv4::CODE_FRAGMENTATION_NEEDED,
-                    next_hop_mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
-                },
-            };
-            let error =
-                Icmpv4ErrorPacket { src, dst, ttl: HOPS, tos: TOS_INTERNETWORK_CONTROL, reason, offending };
-            icmpv4::may_answer(offending)
-                && frame.append(error.len()).is_some_and(|space| error.emit(space).is_ok())
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            let reason = match complaint {
-                Complaint::TimeExceeded => Icmpv6Reason::TimeExceeded { code: 0 },
-                Complaint::TooBig(mtu) => {
-                    Icmpv6Reason::PacketTooBig { mtu: u32::try_from(mtu).unwrap_or(u32::MAX) }
-                }
-            };
-            let error = Icmpv6ErrorPacket { src, dst, hop_limit: HOPS, traffic_class: 0, reason, offending };
-            icmpv6::may_answer(offending, reason)
-                && frame.append(error.len()).is_some_and(|space| error.emit(space).is_ok())
-        }
-        _ => false,
     }
 }

@@ -2,12 +2,11 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_engine::{Complaint, DropReason, Frame, Output, PortId};
 use kaido_table::Guard;
 use kaido_wire::{Error, IpProtocol};
 
 use super::Worker;
-use super::answer::Complaint;
 use super::emit::{self, Ends};
 use super::forward::{Arrival, Origin};
 use super::parse::Packet;

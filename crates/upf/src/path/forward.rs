@@ -3,12 +3,11 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
+use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution};
 use kaido_table::Guard;
 use kaido_wire::IpProtocol;
 
 use super::Worker;
-use super::answer::Complaint;
 use super::detect::matching;
 use super::emit;
 use super::hold::Buffered;

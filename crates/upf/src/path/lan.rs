@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, RateLimit, write_icmp_error};
 use kaido_table::Guard;
 use kaido_wire::ndisc::{self, NdiscRepr};
 use kaido_wire::{
@@ -12,8 +12,6 @@ use kaido_wire::{
 };
 
 use super::Worker;
-use super::answer::{Complaint, write_icmp_error};
-use super::limit::RateLimit;
 use super::parse::{Packet, PacketFault, Parsed, is_not_routed};
 use crate::lan::{LanId, VlanTags};
 use crate::node::NodeSettings;

@@ -1,11 +1,10 @@
 //! Packets from UE to UE that do not leave the node: from one session's uplink rules straight into another
 //! session's downlink rules, once.
 
-use kaido_engine::{DropReason, Frame, Output};
+use kaido_engine::{Complaint, DropReason, Frame, Output};
 use kaido_table::Guard;
 
 use super::Worker;
-use super::answer::Complaint;
 use super::forward::{Arrival, Origin};
 use super::parse::Packet;
 use crate::record::{Action, Direction, Local, Record, SessionKey, Special, UeToUe};

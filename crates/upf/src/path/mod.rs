@@ -21,7 +21,6 @@ mod forward;
 mod fragments;
 mod hold;
 mod lan;
-mod limit;
 mod local;
 mod monitor;
 mod mss;
@@ -39,14 +38,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId};
+use kaido_engine::{
+    BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId, RateLimit,
+};
 use kaido_table::{Guard, Probe, Reader, Seed, Stages, TooManyReaders};
 
 use self::applications::Flows;
 use self::forward::Arrival;
 use self::hold::Buffers;
 use self::lan::LanHops;
-use self::limit::RateLimit;
 pub use self::mss::MssClamp;
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};

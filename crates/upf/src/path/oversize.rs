@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 
 use kaido_engine::fragment::{SplitFault, split, split_v4_allowed};
-use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
+use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution};
 
 use super::Worker;
-use super::answer::Complaint;
 use super::emit;
 use super::outer::OuterTemplate;
 use super::parse::Packet;

@@ -4,19 +4,20 @@ use std::time::{Duration, Instant};
 
 /// Lets through a number of answers per second, with a burst of as many.
 #[derive(Debug)]
-pub(super) struct RateLimit {
+pub struct RateLimit {
     per_second: u32,
     left: u32,
     refilled: Instant,
 }
 
 impl RateLimit {
-    pub(super) fn new(per_second: u32) -> Self {
+    /// So many a second.
+    pub fn new(per_second: u32) -> Self {
         Self { per_second, left: per_second, refilled: Instant::now() }
     }
 
     /// Whether one more may be sent at `now`.
-    pub(super) fn admit(&mut self, now: Instant) -> bool {
+    pub fn admit(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.refilled) >= Duration::from_secs(1) {
             self.left = self.per_second;
             self.refilled = now;
