@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr, Duplicate,
-    Establishment, FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters, FramedRoute, Gate, Interface,
-    Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, PacketLimit, PacketRate,
-    PagingPolicyIndicator, Pdi, Pdr, PdrId, PlainHeaderCreation, PredefinedName, Qer, QerCorrelationId,
-    QerId, Qfi, QosMonitoring, RemovedForwarding, ReportingFrequency, ReportingTriggers, SdfFilter, Seid,
-    Srr, SrrId, Steering, Teid, TimeQuotaMechanism, TimeUnit, TrafficEndpoint, TrafficEndpointId,
-    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateSrr,
-    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold, WantedDelays,
+    AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr,
+    DroppedTraffic, Duplicate, Establishment, FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters,
+    FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod,
+    Modification, MonitoringTime, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketDelays,
+    PacketLimit, PacketRate, PagingPolicyIndicator, Pdi, Pdr, PdrId, PlainHeaderCreation, PredefinedName,
+    Qer, QerCorrelationId, QerId, Qfi, QosMonitoring, RemovedForwarding, ReportingFrequency,
+    ReportingTriggers, SdfFilter, Seid, Srr, SrrId, Steering, Teid, TimeQuotaMechanism, TimeUnit,
+    TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
+    UpdatePdr, UpdateQer, UpdateSrr, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
+    WantedDelays,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -334,14 +335,13 @@ prop_compose! {
         (threshold, quota) in (volume(), of(volume())), events in (any::<u32>(), of(any::<u32>())),
         mechanism in of((any::<bool>(), period())), mut times in proptest::collection::vec(monitoring_time(), 0..4),
         linked in proptest::collection::vec(any::<u32>().prop_map(UrrId), 1..4), far in of(any::<u32>()),
-        number_of_reports in of(any::<u16>()),
+        number_of_reports in of(any::<u16>()), dropped in (any::<u64>(), of(any::<u64>())),
     ) -> Urr {
         times.sort_by_key(|time| time.at);
         Urr {
             id: UrrId(id),
             method: MeasurementMethod { duration, volume: true, event },
-            // All but DROTH.
-            triggers: ReportingTriggers::from_octets([triggers[0] & 0xbf, triggers[1], triggers[2]]),
+            triggers: ReportingTriggers::from_octets(triggers),
             measurement_period: Some(periods.0),
             volume_threshold: Some(threshold),
             volume_quota: quota,
@@ -349,6 +349,7 @@ prop_compose! {
             time_quota: optional.0,
             event_threshold: Some(events.0),
             event_quota: events.1,
+            dropped_threshold: Some(DroppedTraffic { packets: dropped.1, octets: Some(dropped.0) }),
             quota_holding_time: Some(periods.2),
             quota_validity_time: optional.1,
             inactivity_detection_time: optional.2,

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use kaido_pfcp::{Config, Endpoint, SessionTemplate};
 use kaido_upf::rules::{
-    AddressMatch, ApplicationDetection, ApplicationId, BarId, BitRate, BufferingRule, Change, FarId, FlowEnd,
-    Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, Part, PdrId, QerId, Qfi,
-    QosMonitoringReport, ReportingTriggers, SdfFilter, Seid, SessionEvent, SessionReport, SrrId, Teid,
-    TimeQuotaMechanism, UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReportTrigger,
+    AddressMatch, ApplicationDetection, ApplicationId, BarId, BitRate, BufferingRule, Change, DroppedTraffic,
+    FarId, FlowEnd, Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification,
+    MonitoringTime, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, Part, PdrId,
+    QerId, Qfi, QosMonitoringReport, ReportingTriggers, SdfFilter, Seid, SessionEvent, SessionReport, SrrId,
+    Teid, TimeQuotaMechanism, UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReportTrigger,
     VolumeThreshold,
 };
 use rig::{SMF, Scripted, UPF, ask, config, exchange, fqdn, group, ie, message, setup, smf, usage};
@@ -93,6 +93,7 @@ fn template() -> SessionTemplate {
         time_quota: Some(Duration::from_secs(6)),
         event_threshold: Some(7),
         event_quota: Some(8),
+        dropped_threshold: Some(DroppedTraffic { packets: Some(9), octets: Some(9000) }),
         quota_holding_time: Some(Duration::from_secs(9)),
         quota_validity_time: Some(Duration::from_secs(10)),
         inactivity_detection_time: Some(Duration::from_secs(11)),

@@ -25,6 +25,7 @@ pub mod apps;
 pub mod buffered;
 pub mod classify;
 pub mod control;
+mod dropped;
 pub mod echo;
 pub mod fastpath;
 pub mod fragment;

@@ -20,7 +20,7 @@ use crate::monitoring::Clock;
 use crate::path::MssClamp;
 use crate::qos::{Policers, WINDOW_DEFAULT};
 use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels, UeToUe};
-use crate::rules::{PacketDelays, PdrId, PredefinedRule, Qfi, Teid};
+use crate::rules::{PacketDelays, PdrId, PredefinedRule, Qfi, Teid, UrrId};
 use crate::trace::Tracer;
 use crate::usage::{UsageCounters, UsageSlot};
 
@@ -272,6 +272,13 @@ pub enum WorkerEvent {
         app: AppNumber,
         /// The flow.
         flow: FlowEnds,
+    },
+    /// So many packets of a URR were dropped that it is to be reported.
+    Dropped {
+        /// The session.
+        session: SessionIndex,
+        /// The URR.
+        urr: UrrId,
     },
     /// A peer sent an Error Indication.
     ErrorIndication {

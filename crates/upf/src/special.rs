@@ -3,9 +3,11 @@
 //! A rule that asks for any of it does not fold into its record, so that sessions without it pay nothing.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use kaido_wire::{ipv4, ipv6, udp};
 
+use crate::dropped::DropCount;
 use crate::lan::LanId;
 use crate::record::InstanceId;
 use crate::tunnels::Tunnel;
@@ -94,6 +96,8 @@ pub struct Special {
     pub copies: Box<[Tunnel]>,
     /// Control is told of flows of the rule's application.
     pub tells_applications: bool,
+    /// Counts packets to the UE that are dropped.
+    pub(crate) dropped: Option<Arc<DropCount>>,
     /// The answer to plain HTTP, which goes no further.
     pub redirect: Option<Box<[u8]>>,
 }

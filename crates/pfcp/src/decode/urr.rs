@@ -3,26 +3,26 @@
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    Cause, Change, FarId, MeasurementInformation, MeasurementMethod, MonitoringTime, Rejection,
-    ReportingTriggers, RuleId, TimeQuotaMechanism, UpdateUrr, Urr, UrrId,
+    Cause, Change, DroppedTraffic, FarId, MeasurementInformation, MeasurementMethod, MonitoringTime,
+    Rejection, ReportingTriggers, RuleId, TimeQuotaMechanism, UpdateUrr, Urr, UrrId,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 
 use super::leaf::{change, seconds, u8_of, u16_of, u32_of, volume};
-use crate::walk::{Group, incorrect, octets, too_short, typed, unsupported};
+use crate::walk::{Group, Parts, incorrect, octets, too_short, typed, unsupported};
 
 /// What changes what is charged and is not done here. What only adds detail to reports is stepped over.
-const UNSUPPORTED: [IeType; 3] =
-    [IeType::DroppedDlTrafficThreshold, IeType::AggregatedUrrs, IeType::EthernetInactivityTimer];
+const UNSUPPORTED: [IeType; 2] = [IeType::AggregatedUrrs, IeType::EthernetInactivityTimer];
 
 /// Triggers that go with an element, and the element (table 7.5.2.4-1). A quota may follow when it has been granted.
-const CONDITIONS: [(ReportingTriggers, IeType); 6] = [
+const CONDITIONS: [(ReportingTriggers, IeType); 7] = [
     (ReportingTriggers::PERIO, IeType::MeasurementPeriod),
     (ReportingTriggers::VOLTH, IeType::VolumeThreshold),
     (ReportingTriggers::TIMTH, IeType::TimeThreshold),
     (ReportingTriggers::EVETH, IeType::EventThreshold),
     (ReportingTriggers::QUHTI, IeType::QuotaHoldingTime),
+    (ReportingTriggers::DROTH, IeType::DroppedDlTrafficThreshold),
     (ReportingTriggers::LIUSA, IeType::LinkedUrrId),
 ];
 
@@ -47,7 +47,8 @@ fn create_body(id: UrrId, group: &Group<'_>) -> Result<Urr, Rejection> {
 }
 
 /// Elements that an update may take away, and that have a value in a creation.
-const OPTIONAL: [IeType; 12] = [
+const OPTIONAL: [IeType; 13] = [
+    IeType::DroppedDlTrafficThreshold,
     IeType::MeasurementPeriod,
     IeType::VolumeThreshold,
     IeType::VolumeQuota,
@@ -72,9 +73,6 @@ pub(super) fn update(value: &[u8]) -> Result<UpdateUrr, Rejection> {
 fn update_body(id: UrrId, group: &Group<'_>) -> Result<UpdateUrr, Rejection> {
     group.refuse(&UNSUPPORTED)?;
     let triggers = group.first(IeType::ReportingTriggers).map(reporting_triggers).transpose()?;
-    if triggers.is_some_and(|triggers| triggers.contains(ReportingTriggers::DROTH)) {
-        return Err(unsupported(IeType::ReportingTriggers, "dropped downlink traffic is not reported"));
-    }
     Ok(UpdateUrr {
         id,
         method: group.first(IeType::MeasurementMethod).map(measurement_method).transpose()?,
@@ -86,6 +84,7 @@ fn update_body(id: UrrId, group: &Group<'_>) -> Result<UpdateUrr, Rejection> {
         time_quota: change(group, IeType::TimeQuota, seconds)?,
         event_threshold: change(group, IeType::EventThreshold, u32_of)?,
         event_quota: change(group, IeType::EventQuota, u32_of)?,
+        dropped_threshold: change(group, IeType::DroppedDlTrafficThreshold, dropped_traffic)?,
         quota_holding_time: change(group, IeType::QuotaHoldingTime, seconds)?,
         quota_validity_time: change(group, IeType::QuotaValidityTime, seconds)?,
         inactivity_detection_time: change(group, IeType::InactivityDetectionTime, seconds)?,
@@ -96,6 +95,20 @@ fn update_body(id: UrrId, group: &Group<'_>) -> Result<UpdateUrr, Rejection> {
         number_of_reports: change(group, IeType::NumberOfReports, u16_of)?,
         information: group.first(IeType::MeasurementInformation).map(measurement_information).transpose()?,
     })
+}
+
+/// Dropped DL Traffic Threshold (8.2.49): DLPA, DLBY, and eight octets for each.
+fn dropped_traffic(kind: IeType, value: &[u8]) -> Result<DroppedTraffic, Rejection> {
+    let flags = u8_of(kind, value)?;
+    if flags & 3 == 0 {
+        return Err(incorrect(kind, "no threshold given"));
+    }
+    let mut parts = Parts::of(kind, value, 1);
+    let mut next = |flag: u8| match flags & flag {
+        0 => Ok(None),
+        _ => parts.take().map(|octets| Some(u64::from_be_bytes(octets))),
+    };
+    Ok(DroppedTraffic { packets: next(1)?, octets: next(2)? })
 }
 
 fn some_seconds(kind: IeType, value: &[u8]) -> Result<Duration, Rejection> {
@@ -265,7 +278,9 @@ mod tests {
 
     #[test]
     fn triggers_need_their_elements() {
-        for (octet, element) in [(1, 64), (1 << 1, 31), (1 << 2, 32), (1 << 3, 71), (1 << 7, 82)] {
+        for (octet, element) in
+            [(1, 64), (1 << 1, 31), (1 << 2, 32), (1 << 3, 71), (1 << 6, 72), (1 << 7, 82)]
+        {
             let fault =
                 create(&rule(&[(IeType::MeasurementMethod, &[7]), (IeType::ReportingTriggers, &[octet, 0])]));
             let fault = fault.unwrap_err();

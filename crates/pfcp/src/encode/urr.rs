@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    Change, MeasurementInformation, MonitoringTime, TimeQuotaMechanism, UpdateUrr, Urr, VolumeThreshold,
+    Change, DroppedTraffic, MeasurementInformation, MonitoringTime, TimeQuotaMechanism, UpdateUrr, Urr,
+    VolumeThreshold,
 };
 use rs_pfcp::ie::measurement_method::MeasurementMethod;
 use rs_pfcp::ie::{Ie, IeType};
@@ -31,6 +32,7 @@ fn urr(kind: IeType, rule: &UpdateUrr) -> Ie {
             change(IeType::TimeQuota, rule.time_quota, seconds),
             change(IeType::EventThreshold, rule.event_threshold, |events| events.to_be_bytes().to_vec()),
             change(IeType::EventQuota, rule.event_quota, |events| events.to_be_bytes().to_vec()),
+            change(IeType::DroppedDlTrafficThreshold, rule.dropped_threshold, dropped_traffic),
             change(IeType::QuotaHoldingTime, rule.quota_holding_time, seconds),
             change(IeType::QuotaValidityTime, rule.quota_validity_time, seconds),
             change(IeType::InactivityDetectionTime, rule.inactivity_detection_time, seconds),
@@ -79,6 +81,13 @@ fn volumes(volume: VolumeThreshold) -> Vec<u8> {
         value.extend_from_slice(&octets.to_be_bytes());
     }
     value
+}
+
+/// Dropped DL Traffic Threshold (8.2.49).
+fn dropped_traffic(threshold: DroppedTraffic) -> Vec<u8> {
+    let flags = u8::from(threshold.packets.is_some()) | u8::from(threshold.octets.is_some()) << 1;
+    let counts = [threshold.packets, threshold.octets].into_iter().flatten();
+    [vec![flags], counts.flat_map(u64::to_be_bytes).collect()].concat()
 }
 
 fn mechanism(mechanism: TimeQuotaMechanism) -> Vec<u8> {

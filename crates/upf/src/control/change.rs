@@ -45,7 +45,7 @@ impl Upf {
             self.release_counter(activity);
         })?;
         let urrs = meters.iter().map(|(&id, meter)| (id, meter.slot)).collect();
-        let slots = Slots { urrs, activity, monitors };
+        let slots = Slots { urrs, activity, monitors, drops: self.drop_counts(index, &rules) };
         match self.compile_and_commit(&cp_fseid, &mut rules, index, &BTreeSet::new(), &slots, now) {
             Ok(policers) => self.finish_policers(policers, &rules),
             Err(rejection) => {
@@ -60,6 +60,7 @@ impl Upf {
         self.far_ends.change(index, &BTreeSet::new(), &far_ends(&rules, &self.node.settings));
         let inactivity = inactivity_timer.and_then(|timer| Inactivity::new(timer, 0, millis(now)));
         let paging = Paging::default();
+        self.keep_drop_counts(index, slots.drops);
         let watches = self.begin_watches(index, &rules, slots.monitors, now);
         let instances = Instances::default();
         let kept = Kept { cp_fseid, rules, meters, leases, activity, paging, inactivity, watches, instances };
@@ -106,7 +107,7 @@ impl Upf {
         let new_meters =
             self.new_meters(&rules, &slots, now).inspect_err(|_| self.release_counter(new_activity))?;
         slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
-        let slots = Slots { urrs: slots, activity, monitors };
+        let slots = Slots { urrs: slots, activity, monitors, drops: self.drop_counts(index, &rules) };
         let old_keys = all_keys(&session.kept.rules, &self.node.settings);
         let owner = request.cp_fseid.unwrap_or(session.kept.cp_fseid);
         let policers = match self.compile_and_commit(&owner, &mut rules, index, &old_keys, &slots, now) {
@@ -120,6 +121,7 @@ impl Upf {
         let settings = &self.node.settings;
         self.far_ends.change(index, &far_ends(&session.kept.rules, settings), &far_ends(&rules, settings));
         self.keep_monitors(index, slots.monitors);
+        self.keep_drop_counts(index, slots.drops);
         let counters_go = !request.remove_urrs.is_empty() || activity != old_activity;
         // Nothing may follow an End Marker, nothing may be counted after a final report or taken from the
         // policer of another.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::drops::DropCounts;
 use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
 use super::special::special;
@@ -42,6 +43,8 @@ pub(crate) struct Slots {
     pub(crate) activity: Option<UsageSlot>,
     /// The QoS flows whose delays are measured.
     pub(crate) monitors: Monitors,
+    /// What dropped packets are counted in.
+    pub(crate) drops: DropCounts,
 }
 
 /// A rule under a key: its precedence, the PDR that it comes from, and what it is compiled to.
@@ -256,7 +259,7 @@ fn filtered_rule(
         qfis,
         sdf: rules.sdf_filters(&pdr.pdi).into(),
         ue: (Some(own) != session_ue && own != UeAddresses::default()).then_some(own),
-        special: special(rules, node, pdr, own_far(rules, pdr)?)?.map(Box::new),
+        special: special(rules, node, pdr, own_far(rules, pdr)?, slots)?.map(Box::new),
         app: pdr.pdi.application_id.as_ref().map(|id| application(node, pdr, id)).transpose()?,
         framed: pdr.pdi.framed_routes.clone().into(),
         action: action(rules, node, pdr, own_far(rules, pdr)?, slots, None)?,
@@ -276,7 +279,7 @@ fn on_quota(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Bo
             };
             let far = rules.fars.get(&far).ok_or_else(absent)?;
             let slot = *slots.urrs.get(&urr.id).ok_or_else(absent)?;
-            let special = special(rules, node, pdr, far)?.map(Box::new);
+            let special = special(rules, node, pdr, far, slots)?.map(Box::new);
             Ok(QuotaAction { slot, action: action(rules, node, pdr, far, slots, Some(urr.id))?, special })
         })
         .collect()

@@ -164,6 +164,7 @@ impl Upf {
         }
         session.kept.paging.change(&session.kept.rules, request.drop_buffered);
         session.kept.instances.change(&session.kept.rules);
+        self.change_drop_thresholds(&session, &request);
         self.rest(&session);
         self.node.buffer_changed(BufferChange { session: index, discard: request.drop_buffered });
         answer
@@ -182,6 +183,7 @@ impl Upf {
             .collect();
         self.release_meters(session.meters.values());
         self.release_counter(session.activity);
+        self.drops.remove(&index);
         let session_reports = self.end_watches(index, &session, now);
         let packet_rates = self.packet_rates(&session.rules, now);
         self.release_policers(session.rules.all_policers());

@@ -57,6 +57,12 @@ impl Upf {
                 report_usage(session.seid, reports, out);
                 self.rest(&session);
             }
+            WorkerEvent::Dropped { session, urr } => {
+                let Some(mut session) = self.sessions.get(session) else { return };
+                let reports = self.dropped(&mut session, urr, now);
+                report_usage(session.seid, reports, out);
+                self.rest(&session);
+            }
             WorkerEvent::EchoResponse { peer, sequence, restarted } => {
                 self.far_ends.paths.answered(peer, sequence, restarted);
             }

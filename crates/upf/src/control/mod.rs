@@ -9,6 +9,7 @@ mod choose;
 mod compile;
 mod delays;
 mod detection;
+mod drops;
 mod ending;
 mod events;
 mod far_ends;
@@ -37,6 +38,7 @@ use kaido_table::{Reader, Seed};
 
 use self::choose::Chosen;
 use self::compile::{all_keys, far_ends};
+use self::drops::DropCounts;
 use self::ending::{Ending, Endings};
 use self::far_ends::FarEnds;
 use self::kernel::Kernel;
@@ -84,6 +86,8 @@ pub struct Upf {
     kernel: Option<Kernel>,
     /// The monitored QoS flows of sessions that have any.
     monitors: BTreeMap<SessionIndex, Monitors>,
+    /// What is counted of dropped packets, of sessions whose rules ask.
+    drops: BTreeMap<SessionIndex, DropCounts>,
     /// Who reads traces.
     traces: Vec<trace::Reader>,
 }
@@ -113,6 +117,7 @@ impl Upf {
             endings: Endings::default(),
             kernel: None,
             monitors: BTreeMap::new(),
+            drops: BTreeMap::new(),
             traces: Vec::new(),
         })
     }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use super::applications::is_told_of;
-use super::compile::{direction, instance, named_instance, reject, tunnel_ends};
+use super::compile::{Slots, direction, instance, named_instance, reject, tunnel_ends};
+use super::drops::drop_count;
 use super::ruleset::RuleSet;
 use crate::node::Node;
 use crate::node::PolicyWay;
@@ -29,6 +30,7 @@ pub(super) fn special(
     node: &Node,
     pdr: &Pdr,
     far: &Far,
+    slots: &Slots,
 ) -> Result<Option<Special>, Rejection> {
     let to = |interface| far.forwarding.as_ref().is_some_and(|to| to.destination_interface == interface);
     let special = Special {
@@ -38,6 +40,7 @@ pub(super) fn special(
         egress: egress(rules, node, pdr, far)?,
         copies: copies(node, far)?,
         tells_applications: is_told_of(rules, node, pdr),
+        dropped: drop_count(pdr, &slots.drops)?.filter(|_| direction(pdr) == Direction::Downlink),
         redirect: redirect(far)?,
     };
     Ok(Some(special).filter(|special| !special.is_empty()))

@@ -1,6 +1,7 @@
 //! Middle stage: which rule a packet matches, and what becomes of it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution};
@@ -16,10 +17,12 @@ use super::mss;
 use super::outer::OuterTemplate;
 use super::oversize::NarrowWay;
 use super::parse::{Packet, is_not_routed, is_own};
+use crate::dropped::DropCount;
 use crate::fragment::Oversize;
 use crate::node::WorkerEvent;
 use crate::record::{
-    Action, Destination, Direction, Exit, QuotaAction, Record, Rules, SessionKey, Special, Tunnel,
+    Action, Destination, Direction, Exit, QuotaAction, Record, Rules, SessionIndex, SessionKey, Special,
+    Tunnel,
 };
 
 /// How a packet came in.
@@ -183,6 +186,9 @@ impl Worker {
             self.duplicate(&special.copies, arrival.port, &frame, out);
         }
         if !action.gate_open || action.apply.drop {
+            if action.apply.drop {
+                self.count_dropped(record, special, packet.total_len);
+            }
             self.count(record, action, packet, true);
             let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
             out.drop(arrival.port, frame, reason);
@@ -193,7 +199,8 @@ impl Worker {
             return None;
         }
         if action.apply.buffer {
-            self.buffer(record, action, arrival, packet, frame, buffered_since, out);
+            let dropped = special.and_then(|special| special.dropped.clone());
+            self.buffer(record, action, dropped, arrival, packet, frame, buffered_since, out);
             return None;
         }
         if let Some(reason) = self.exceeded_rate(record, action) {
@@ -249,6 +256,7 @@ impl Worker {
         &mut self,
         record: &Record,
         action: &Action,
+        dropped: Option<Arc<DropCount>>,
         arrival: Arrival,
         packet: &Packet,
         frame: Frame,
@@ -268,6 +276,7 @@ impl Worker {
             since: arrived,
             until: arrived + time.unwrap_or(self.node.settings.buffer_time_max),
             tell: told.then_some((action.pdr, packet.tos >> 2)),
+            dropped,
             tell_discard: action.apply.report_discarded.then_some(action.pdr),
         };
         match self.buffers.push(session, action.buffer.packets, waiting) {
@@ -283,8 +292,28 @@ impl Worker {
                 {
                     self.tell(WorkerEvent::Discarded { session, pdr });
                 }
+                self.count_waiting_dropped(session, &refused);
                 out.drop(refused.from, refused.frame, DropReason::BufferFull);
             }
+        }
+    }
+
+    /// Counts a packet that its rule drops, where that is asked for.
+    #[inline]
+    fn count_dropped(&mut self, record: &Record, special: Option<&Special>, octets: usize) {
+        if let Some(count) = special.and_then(|special| special.dropped.as_ref())
+            && count.count(octets as u64)
+        {
+            self.tell(WorkerEvent::Dropped { session: record.session(), urr: count.urr() });
+        }
+    }
+
+    /// As [`Worker::count_dropped`], of a packet that waits no longer, or could not.
+    pub(super) fn count_waiting_dropped(&mut self, session: SessionIndex, packet: &Buffered) {
+        if let Some(count) = &packet.dropped
+            && count.count(packet.frame.packet_len() as u64)
+        {
+            self.tell(WorkerEvent::Dropped { session, urr: count.urr() });
         }
     }
 

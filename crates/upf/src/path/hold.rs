@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use kaido_engine::{Frame, PortId};
 
+use crate::dropped::DropCount;
 use crate::node::{Node, WorkerEvent};
 use crate::record::{SessionIndex, SessionKey};
 use crate::rules::PdrId;
@@ -22,6 +23,8 @@ pub(super) struct Buffered {
     pub(super) until: Instant,
     /// The rule it matched and its code point, where the control plane is told of it while it waits.
     pub(super) tell: Option<(PdrId, u8)>,
+    /// Counts it if it is dropped.
+    pub(super) dropped: Option<Arc<DropCount>>,
     /// The rule it matched, to be told of if it is dropped (DDPN).
     pub(super) tell_discard: Option<PdrId>,
 }

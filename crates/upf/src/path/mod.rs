@@ -447,6 +447,7 @@ impl Worker {
             {
                 self.tell(WorkerEvent::Discarded { session, pdr });
             }
+            self.count_waiting_dropped(session, &packet);
             out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
         }
         self.sweep_fragments(out);

@@ -52,7 +52,7 @@ pub use srr::{
 };
 pub use steering::{Duplicate, PlainHeaderCreation, Steering};
 pub use urr::{
-    MeasurementInformation, MeasurementMethod, MonitoringTime, ReportingTriggers, TimeQuotaMechanism,
-    UpdateUrr, Urr, UsageReportTrigger, VolumeThreshold,
+    DroppedTraffic, MeasurementInformation, MeasurementMethod, MonitoringTime, ReportingTriggers,
+    TimeQuotaMechanism, UpdateUrr, Urr, UsageReportTrigger, VolumeThreshold,
 };
 pub use usage_report::{ApplicationDetection, Part, UsageReport, Volume};

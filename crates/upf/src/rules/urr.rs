@@ -148,6 +148,15 @@ pub struct VolumeThreshold {
     pub downlink: Option<u64>,
 }
 
+/// Dropped DL Traffic Threshold (TS 29.244 8.2.49).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedTraffic {
+    /// DLPA: downlink packets.
+    pub packets: Option<u64>,
+    /// DLBY: octets of them.
+    pub octets: Option<u64>,
+}
+
 /// Time Quota Mechanism (TS 29.244 8.2.81): time is used up by intervals, which begin with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeQuotaMechanism {
@@ -231,6 +240,8 @@ pub struct Urr {
     pub event_threshold: Option<u32>,
     /// Events after which traffic stops.
     pub event_quota: Option<u32>,
+    /// Dropped downlink traffic after which a report is due.
+    pub dropped_threshold: Option<DroppedTraffic>,
     /// How long a quota may lie unused (8.2.48).
     pub quota_holding_time: Option<Duration>,
     /// How long a quota is valid (8.2.132).
@@ -289,6 +300,8 @@ pub struct UpdateUrr {
     pub event_threshold: Change<u32>,
     /// Events after which traffic stops.
     pub event_quota: Change<u32>,
+    /// Dropped downlink traffic after which a report is due.
+    pub dropped_threshold: Change<DroppedTraffic>,
     /// How long a quota may lie unused.
     pub quota_holding_time: Change<Duration>,
     /// How long a quota is valid.
@@ -323,6 +336,7 @@ impl UpdateUrr {
             time_quota: urr.time_quota.into(),
             event_threshold: urr.event_threshold.into(),
             event_quota: urr.event_quota.into(),
+            dropped_threshold: urr.dropped_threshold.into(),
             quota_holding_time: urr.quota_holding_time.into(),
             quota_validity_time: urr.quota_validity_time.into(),
             inactivity_detection_time: urr.inactivity_detection_time.into(),
@@ -354,6 +368,7 @@ impl UpdateUrr {
         self.time_quota.apply(&mut urr.time_quota);
         self.event_threshold.apply(&mut urr.event_threshold);
         self.event_quota.apply(&mut urr.event_quota);
+        self.dropped_threshold.apply(&mut urr.dropped_threshold);
         self.quota_holding_time.apply(&mut urr.quota_holding_time);
         self.quota_validity_time.apply(&mut urr.quota_validity_time);
         self.inactivity_detection_time.apply(&mut urr.inactivity_detection_time);

@@ -144,7 +144,7 @@ impl Meter {
     }
 
     /// Whether reports with that trigger are wanted still.
-    fn reports(&self, urr: &Urr, trigger: ReportingTriggers) -> bool {
+    pub(crate) fn reports(&self, urr: &Urr, trigger: ReportingTriggers) -> bool {
         urr.triggers.contains(trigger) && urr.number_of_reports.is_none_or(|number| self.sent < number)
     }
 
