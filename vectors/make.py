@@ -1,4 +1,4 @@
-"""Writes the packet vectors of `vectors/upf` with scapy, an implementation that is not ours.
+"""Writes the packet vectors with scapy, an implementation that is not ours: those of `vectors/upf` here.
 
     python vectors/make.py            write the files
     python vectors/make.py --check    exit 1 if the committed files differ
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gre
 from scapy.contrib.gtp import IE_TEIDI, GTP_U_Header, GTPPDUSessionContainer, IE_Recovery
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import (
@@ -654,26 +655,32 @@ def inner_malformed(up: Callable[[str, bytes, str], None], octets: bytes) -> Non
 FILES: tuple[Callable[[], File], ...] = (uplink, downlink, qos, entropy, ttl, path, drops)
 
 
+def folders() -> dict[Path, dict[str, str]]:
+    """Every file's text, by folder and name."""
+    upf = {f"{file.name}.json": file.render() for file in (make() for make in FILES)}
+    stripped = {f"{file.name}.json": file.render() for file in (make() for make in gre.FILES)}
+    return {HERE / "upf": upf, HERE / "gre": stripped}
+
+
 def main() -> int:
     """Writes or checks every file."""
-    parser = argparse.ArgumentParser(description="Make the packet vectors of vectors/upf.")
+    parser = argparse.ArgumentParser(description="Make the packet vectors.")
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if a file differs")
     check = parser.parse_args().check
-    folder = HERE / "upf"
-    wanted = {f"{file.name}.json": file.render() for file in (make() for make in FILES)}
-    if check:
-        found = {path.name: path.read_text() for path in folder.glob("*.json")}
-        differing = sorted(
-            name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
-        )
-        for name in differing:
-            print(f"differs: {folder / name}", file=sys.stderr)
-        return 1 if differing else 0
-    folder.mkdir(exist_ok=True)
-    for name, text in wanted.items():
-        (folder / name).write_text(text)
-        print(f"{name}: {len(json.loads(text)['steps'])} steps")
-    return 0
+    differing = []
+    for folder, wanted in folders().items():
+        if check:
+            found = {path.name: path.read_text() for path in folder.glob("*.json")}
+            names = sorted(wanted.keys() | found.keys())
+            differing += [folder / name for name in names if wanted.get(name) != found.get(name)]
+            continue
+        folder.mkdir(exist_ok=True)
+        for name, text in wanted.items():
+            (folder / name).write_text(text)
+            print(f"{folder.name}/{name}: {len(json.loads(text)['steps'])} steps")
+    for path in differing:
+        print(f"differs: {path}", file=sys.stderr)
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":

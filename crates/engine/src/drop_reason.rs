@@ -128,6 +128,18 @@ drop_reasons! {
     ReassemblyFull = "reassembly_full",
     /// Brought measurements of the access for QoS monitoring, and no packet of the UE.
     NoPayload = "no_payload",
+    /// A GRE header that is cut off, or longer than its packet.
+    GreMalformed = "gre_malformed",
+    /// GRE of another version than 0.
+    GreVersion = "gre_version",
+    /// GRE with flags of RFC 1701 that mean headers nobody here can read: routing, strict source route, recursion.
+    GreFlags = "gre_flags",
+    /// The checksum of GRE is wrong.
+    GreChecksum = "gre_checksum",
+    /// A rule for packets in GRE says drop, or there is none for it and that says drop.
+    GreRule = "gre_rule",
+    /// Marked for congestion on its way through a tunnel, and not able to carry the mark on.
+    CongestionMark = "congestion_mark",
 }
 
 #[cfg(test)]

@@ -1,0 +1,23 @@
+//! GRE header removal (RFC 2784, RFC 2890): a packet that meets a condition loses its outer IP and GRE headers, and
+//! everything else passes as it is. No tunnel has to be configured, and none has an end here.
+//!
+//! ```text
+//!  Ethernet │ IP │ GRE │ packet ──▶ rules ──▶ Ethernet │ packet ──▶ across, or by route
+//!                                     │
+//!                                     └──▶ pass · drop · left to the kernel
+//! ```
+//! [`Settings`] say what is done, [`Gre`] does it on the engine's workers, one for each. The reverse,
+//! [`Encapsulation`], is as stateless.
+
+mod counters;
+mod matching;
+mod parse;
+mod path;
+mod rules;
+
+pub use counters::{RuleCounters, RuleTotals};
+pub use path::{Gre, Shared};
+pub use rules::{
+    Condition, DontFragment, Encapsulation, Inner, KeyMatch, Pieces, PortSettings, Prefix, Propagation,
+    RULES_MAX, Rule, Settings, SettingsError, Verdict, Way,
+};

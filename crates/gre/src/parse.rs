@@ -1,0 +1,137 @@
+//! What a frame is to this function: a tunnel packet, a piece of one, or something else.
+
+use std::net::IpAddr;
+
+use kaido_engine::DropReason;
+use kaido_wire::gre::{self, GreHeader};
+use kaido_wire::{Error, EtherType, IpProtocol, ipv4, ipv6, vlan};
+
+/// A tunnel packet: Ethernet, IP, GRE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tunnelled {
+    /// Octets of Ethernet, with tags.
+    pub(crate) link_len: usize,
+    /// Octets of IP and GRE headers: what goes.
+    pub(crate) outer_len: usize,
+    /// Octets of the IP packet.
+    pub(crate) packet_len: usize,
+    pub(crate) ends: (IpAddr, IpAddr),
+    /// DSCP and ECN.
+    pub(crate) tos: u8,
+    pub(crate) hops: u8,
+    pub(crate) gre: GreHeader,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parsed {
+    Tunnel(Tunnelled),
+    /// A piece of one: where its IP packet begins, and how long that is.
+    Piece {
+        link_len: usize,
+        packet_len: usize,
+    },
+    /// GRE whose header says what nobody here understands.
+    Unreadable(DropReason),
+    /// Claims to be a tunnel packet and is none.
+    Broken(DropReason),
+    /// Anything else. Whether it is in good order is for others to judge.
+    Other,
+}
+
+/// Reads a frame, of which `data` is the first segment and `len` octets exist.
+pub(crate) fn parse(data: &[u8], len: usize) -> Parsed {
+    let Ok(link) = vlan::link(data) else { return Parsed::Other };
+    let link_len = usize::from(link.payload_offset);
+    let packet = &data[link_len..];
+    let available = len - link_len;
+    match link.ethertype {
+        EtherType::IPV4 => parse_v4(packet, available, link_len),
+        EtherType::IPV6 => parse_v6(packet, available, link_len),
+        _ => Parsed::Other,
+    }
+}
+
+/// Reads an IP packet that was put together of pieces, without Ethernet in front.
+pub(crate) fn parse_packet(packet: &[u8], len: usize) -> Parsed {
+    match packet.first().map(|octet| octet >> 4) {
+        Some(4) => parse_v4(packet, len, 0),
+        Some(6) => parse_v6(packet, len, 0),
+        _ => Parsed::Other,
+    }
+}
+
+fn parse_v4(packet: &[u8], available: usize, link_len: usize) -> Parsed {
+    /// Octet of the protocol.
+    const PROTOCOL: usize = 9;
+    if packet.get(PROTOCOL) != Some(&IpProtocol::GRE.0) || packet[0] >> 4 != 4 {
+        return Parsed::Other;
+    }
+    let Ok(header) = ipv4::header_within(packet, available) else {
+        return Parsed::Broken(DropReason::IpMalformed);
+    };
+    if !ipv4::checksum_ok(packet, header.header_len) {
+        return Parsed::Broken(DropReason::IpChecksum);
+    }
+    let packet_len = usize::from(header.total_len);
+    if header.fragment.is_some() {
+        return Parsed::Piece { link_len, packet_len };
+    }
+    let outer = Tunnelled {
+        link_len,
+        outer_len: header.header_len.into(),
+        packet_len,
+        ends: (header.src.into(), header.dst.into()),
+        tos: header.tos,
+        hops: header.ttl,
+        gre: NOTHING,
+    };
+    parse_gre(packet, outer)
+}
+
+fn parse_v6(packet: &[u8], available: usize, link_len: usize) -> Parsed {
+    let header = match ipv6::header_within(packet, available) {
+        Ok(header) => header,
+        // GRE right behind a header that is wrong otherwise.
+        Err(_) if packet.get(6) == Some(&IpProtocol::GRE.0) && packet[0] >> 4 == 6 => {
+            return Parsed::Broken(DropReason::IpMalformed);
+        }
+        Err(_) => return Parsed::Other,
+    };
+    // Of a later piece the fragment header says what it is of.
+    if header.protocol != IpProtocol::GRE {
+        return Parsed::Other;
+    }
+    let packet_len = header.total_len as usize;
+    if header.fragment.is_some_and(|fragment| !fragment.is_whole()) {
+        return Parsed::Piece { link_len, packet_len };
+    }
+    let outer = Tunnelled {
+        link_len,
+        outer_len: header.header_len.into(),
+        packet_len,
+        ends: (header.src.into(), header.dst.into()),
+        tos: header.traffic_class,
+        hops: header.hop_limit,
+        gre: NOTHING,
+    };
+    parse_gre(packet, outer)
+}
+
+/// Before it is read.
+const NOTHING: GreHeader =
+    GreHeader { header_len: 0, protocol: EtherType(0), has_checksum: false, key: None, sequence: None };
+
+fn parse_gre(packet: &[u8], outer: Tunnelled) -> Parsed {
+    let end = packet.len().min(outer.packet_len);
+    match gre::header(packet.get(outer.outer_len..end).unwrap_or_default()) {
+        Ok(gre) => Parsed::Tunnel(Tunnelled {
+            outer_len: outer.outer_len + usize::from(gre.header_len),
+            gre,
+            ..outer
+        }),
+        Err(Error::Version) => Parsed::Unreadable(DropReason::GreVersion),
+        Err(Error::Flags) => Parsed::Unreadable(DropReason::GreFlags),
+        Err(_) => Parsed::Unreadable(DropReason::GreMalformed),
+    }
+}

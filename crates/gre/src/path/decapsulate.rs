@@ -1,0 +1,152 @@
+//! The outer headers go; what they say that concerns the packet goes over.
+
+use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_wire::checksum::update_u16;
+use kaido_wire::{EtherType, ethernet, gre};
+
+use super::Gre;
+use crate::parse::Tunnelled;
+use crate::rules::{Propagation, Way};
+
+/// The two bits of ECN, and three of their values (RFC 3168 5).
+const ECN: u8 = 3;
+const NOT_CAPABLE: u8 = 0;
+const CAPABLE_1: u8 = 1;
+const CAPABLE_0: u8 = 2;
+const CONGESTED: u8 = 3;
+
+impl Gre {
+    pub(super) fn decapsulate(
+        &mut self,
+        (ttl, dscp, way): (Propagation, Propagation, Way),
+        port: PortId,
+        outer: &Tunnelled,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        let protocol = outer.gre.protocol;
+        frame.truncate(outer.link_len + outer.packet_len);
+        if protocol == gre::TRANSPARENT_ETHERNET {
+            return match take_frame(&mut frame, outer) {
+                true => self.across(port, frame, out),
+                false => out.drop(port, frame, DropReason::InnerMalformed),
+            };
+        }
+        let change = Change {
+            hops: (ttl == Propagation::Uniform).then_some(outer.hops),
+            dscp: (dscp == Propagation::Uniform).then_some(outer.tos & !ECN),
+            ecn: outer.tos & ECN,
+        };
+        let offset = outer.link_len + outer.outer_len;
+        let changed = frame.data_mut().get_mut(offset..).ok_or(DropReason::InnerMalformed);
+        if let Err(reason) = changed.and_then(|packet| change.apply(protocol, packet)) {
+            return out.drop(port, frame, reason);
+        }
+        match way {
+            // Only IP can be routed; what else a rule may take off is not.
+            Way::Routed if protocol == EtherType::IPV4 || protocol == EtherType::IPV6 => {
+                if frame.strip(offset) {
+                    self.route(port, frame, out);
+                } else {
+                    out.drop(port, frame, DropReason::InnerMalformed);
+                }
+            }
+            _ if move_link(&mut frame, outer.link_len, outer.outer_len, protocol) => {
+                self.across(port, frame, out);
+            }
+            _ => out.drop(port, frame, DropReason::InnerMalformed),
+        }
+    }
+}
+
+/// Moves the Ethernet header, tags and all, up to the packet that was in the tunnel.
+fn move_link(frame: &mut Frame, link_len: usize, outer_len: usize, protocol: EtherType) -> bool {
+    let data = frame.data_mut();
+    if data.len() < link_len + outer_len {
+        return false;
+    }
+    data.copy_within(..link_len, outer_len);
+    let at = outer_len + link_len;
+    data[at - 2..at].copy_from_slice(&protocol.0.to_be_bytes());
+    frame.strip(outer_len)
+}
+
+/// Leaves the Ethernet frame that was in the tunnel. Tags of the outer one go with it: they say which network it is of.
+fn take_frame(frame: &mut Frame, outer: &Tunnelled) -> bool {
+    let at = outer.link_len + outer.outer_len;
+    let tags_len = outer.link_len - ethernet::HEADER_LEN;
+    let data = frame.data_mut();
+    if data.len() < at + ethernet::HEADER_LEN {
+        return false;
+    }
+    // The inner addresses move forward over the end of the outer headers, and the tags come behind them.
+    let mut tags = [0; 16];
+    tags[..tags_len].copy_from_slice(&data[12..12 + tags_len]);
+    data.copy_within(at..at + 12, at - tags_len);
+    data[at + 12 - tags_len..at + 12].copy_from_slice(&tags[..tags_len]);
+    frame.strip(at - tags_len)
+}
+
+/// What changes in a packet when its tunnel ends.
+struct Change {
+    /// Hops that were left to the outer header.
+    hops: Option<u8>,
+    /// The outer header's DSCP, in its place in the octet.
+    dscp: Option<u8>,
+    /// The outer header's ECN.
+    ecn: u8,
+}
+
+impl Change {
+    /// Changes the packet, whose headers must be in good order as far as they are read.
+    fn apply(&self, protocol: EtherType, packet: &mut [u8]) -> Result<(), DropReason> {
+        match protocol {
+            EtherType::IPV4 => self.apply_v4(packet),
+            EtherType::IPV6 => self.apply_v6(packet),
+            _ => Ok(()),
+        }
+    }
+
+    fn apply_v4(&self, packet: &mut [u8]) -> Result<(), DropReason> {
+        // The rest may be in further segments; its length is for the receiver to judge.
+        if packet.len() < 20 || packet[0] >> 4 != 4 || packet[0] & 15 < 5 {
+            return Err(DropReason::InnerMalformed);
+        }
+        let old = [packet[0], packet[1], packet[8], packet[9]];
+        let tos = self.tos(packet[1])?;
+        let hops = self.hops.map_or(packet[8], |outer| outer.min(packet[8]));
+        (packet[1], packet[8]) = (tos, hops);
+        let word = |octets: [u8; 2]| u16::from_be_bytes(octets);
+        let sum = word([packet[10], packet[11]]);
+        let sum = update_u16(sum, word([old[0], old[1]]), word([packet[0], tos]));
+        let sum = update_u16(sum, word([old[2], old[3]]), word([hops, old[3]]));
+        if (old[1], old[2]) != (tos, hops) {
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    fn apply_v6(&self, packet: &mut [u8]) -> Result<(), DropReason> {
+        if packet.len() < 40 || packet[0] >> 4 != 6 {
+            return Err(DropReason::InnerMalformed);
+        }
+        let class = packet[0] << 4 | packet[1] >> 4;
+        let new = self.tos(class)?;
+        packet[0] = 0x60 | new >> 4;
+        packet[1] = packet[1] & 0x0f | new << 4;
+        packet[7] = self.hops.map_or(packet[7], |outer| outer.min(packet[7]));
+        Ok(())
+    }
+
+    /// The packet's own DSCP and ECN as they become (RFC 6040 4.2: a packet that cannot carry the mark is dropped).
+    fn tos(&self, inner: u8) -> Result<u8, DropReason> {
+        let ecn = match (inner & ECN, self.ecn) {
+            (NOT_CAPABLE, CONGESTED) => return Err(DropReason::CongestionMark),
+            (NOT_CAPABLE, _) => NOT_CAPABLE,
+            (_, CONGESTED) => CONGESTED,
+            (CAPABLE_0, CAPABLE_1) => CAPABLE_1,
+            (inner, _) => inner,
+        };
+        Ok(self.dscp.unwrap_or(inner & !ECN) | ecn)
+    }
+}

@@ -1,0 +1,250 @@
+//! The reverse: packets that are given outer headers, without any state.
+
+use std::net::IpAddr;
+
+use kaido_engine::fragment::split_v4_allowed;
+use kaido_engine::{Complaint, DropReason, Frame, Output, PortId};
+use kaido_wire::{Error, EtherType, GreRepr, IpProtocol, Ipv4Repr, Ipv6Repr, gre, ipv4, ipv6, vlan};
+
+use super::Gre;
+use super::route::{Head, take_hop};
+use crate::rules::{DontFragment, Encapsulation, Propagation, Way};
+
+const ECN: u8 = 3;
+/// Octets of Ethernet with the most tags.
+const LINK_MAX: usize = 14 + 16;
+
+/// What goes into the tunnel, and what stood before it.
+struct Load {
+    /// The Ethernet header that it came with.
+    link: [u8; LINK_MAX],
+    link_len: usize,
+    protocol: EtherType,
+    /// Of an IP packet.
+    head: Option<Head>,
+}
+
+impl Load {
+    fn link(&self) -> &[u8] {
+        &self.link[..self.link_len]
+    }
+}
+
+impl Gre {
+    /// What is no tunnel packet: into a tunnel, or across as it is.
+    pub(super) fn other(&mut self, port: PortId, frame: Frame, out: &mut Output<'_>) {
+        let shared = self.shared.clone();
+        let settings = &shared.settings;
+        let head = head_of(&frame);
+        let found = settings.encapsulations.iter().position(|way| {
+            way.port == port && (way.ethernet || head.is_some()) && is_for(way, head.as_ref())
+        });
+        let Some(at) = found else { return self.across(port, frame, out) };
+        self.counters.count(settings.rules.len() + at, frame.packet_len());
+        self.encapsulate(&settings.encapsulations[at], port, head, frame, out);
+    }
+
+    fn encapsulate(
+        &mut self,
+        way: &Encapsulation,
+        port: PortId,
+        head: Option<Head>,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        let Ok(found) = vlan::link(frame.data()) else {
+            return out.drop(port, frame, DropReason::EthernetMalformed);
+        };
+        let mut load = Load {
+            link: [0; LINK_MAX],
+            link_len: found.payload_offset.into(),
+            protocol: found.ethertype,
+            head,
+        };
+        load.link[..load.link_len].copy_from_slice(&frame.data()[..load.link_len]);
+        if way.ethernet {
+            load.protocol = gre::TRANSPARENT_ETHERNET;
+        } else {
+            let len = load.head.map_or(0, |head| head.len);
+            if !frame.strip(load.link_len) {
+                return out.drop(port, frame, DropReason::IpMalformed);
+            }
+            frame.truncate(len);
+            if way.way == Way::Routed {
+                if load.head.is_some_and(|head| head.hops <= 1) {
+                    return self.too_far(port, &load, frame, out);
+                }
+                take_hop(frame.data_mut());
+            }
+        }
+        let room = self.room(way, port);
+        let overhead = overhead(way);
+        if frame.packet_len() + overhead <= room || may_cut_outer(way, load.head.as_ref()) {
+            return self.put_in(way, port, &load, frame, room, out);
+        }
+        if !way.ethernet && split_v4_allowed(frame.data()) {
+            for part in self.cut(port, frame, room.saturating_sub(overhead), out) {
+                self.put_in(way, port, &load, part, room, out);
+            }
+            return;
+        }
+        match load.head.filter(|_| !way.ethernet) {
+            Some(head) => {
+                let complaint = Complaint::TooBig(room.saturating_sub(overhead));
+                self.complain(port, complaint, &head, Some(load.link()), frame, out);
+            }
+            None => out.drop(port, frame, DropReason::TooBig),
+        }
+    }
+
+    fn too_far(&mut self, port: PortId, load: &Load, frame: Frame, out: &mut Output<'_>) {
+        match load.head {
+            Some(head) => {
+                self.complain(port, Complaint::TimeExceeded, &head, Some(load.link()), frame, out);
+            }
+            None => out.drop(port, frame, DropReason::TtlExpired),
+        }
+    }
+
+    /// What the way to the tunnel's far end takes.
+    fn room(&mut self, way: &Encapsulation, port: PortId) -> usize {
+        let to = match way.way {
+            Way::Across => self.shared.settings.ports.get(port.index()).and_then(|port| port.across),
+            Way::Routed => match self.next_hops.resolve(way.remote) {
+                kaido_engine::Resolution::Ready(hop) => Some(hop.port),
+                _ => None,
+            },
+        };
+        to.map_or(usize::MAX, |to| self.mtu(to))
+    }
+
+    /// Puts the outer headers before a packet and sends it, in pieces if it must be.
+    fn put_in(
+        &mut self,
+        way: &Encapsulation,
+        port: PortId,
+        load: &Load,
+        mut frame: Frame,
+        room: usize,
+        out: &mut Output<'_>,
+    ) {
+        if let Err(error) = self.put_outer(way, load, &mut frame) {
+            let reason = if error == Error::Range { DropReason::TooBig } else { DropReason::NoHeadroom };
+            return out.drop(port, frame, reason);
+        }
+        if frame.packet_len() <= room {
+            return self.leave(way, port, load, frame, out);
+        }
+        for part in self.cut(port, frame, room, out) {
+            self.leave(way, port, load, part, out);
+        }
+    }
+
+    fn leave(
+        &mut self,
+        way: &Encapsulation,
+        port: PortId,
+        load: &Load,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        if way.way == Way::Routed {
+            return self.send(port, way.remote, frame, out);
+        }
+        let Some(front) = frame.prepend(load.link_len) else {
+            return out.drop(port, frame, DropReason::NoHeadroom);
+        };
+        let link = &mut front[..load.link_len];
+        link.copy_from_slice(load.link());
+        let ethertype = if way.remote.is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 };
+        link[load.link_len - 2..].copy_from_slice(&ethertype.0.to_be_bytes());
+        self.across(port, frame, out);
+    }
+
+    fn put_outer(&self, way: &Encapsulation, load: &Load, frame: &mut Frame) -> Result<(), Error> {
+        let header =
+            GreRepr { protocol: load.protocol, checksum: way.checksum, key: way.key, sequence: None };
+        header.emit(frame.prepend(header.len()).ok_or(Error::Truncated)?)?;
+        if way.checksum {
+            let sum = !gre::sum_of(frame.segments());
+            frame.data_mut()[gre::HEADER_LEN..gre::HEADER_LEN + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+        let inner = load.head.as_ref();
+        let hops = inner.filter(|_| way.ttl == Propagation::Uniform).map_or(way.hops, |head| head.hops);
+        let dscp = inner.filter(|_| way.dscp == Propagation::Uniform).map_or(0, |head| head.tos & !ECN);
+        let tos = dscp | inner.map_or(0, |head| head.tos & ECN);
+        let payload_len = u16::try_from(frame.packet_len()).map_err(|_| Error::Range)?;
+        match (way.local, way.remote) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let dont_fragment = !may_cut_outer(way, inner);
+                let identification = if dont_fragment { 0 } else { self.shared.identification() };
+                #[allow(clippy::cast_possible_truncation)] // As many bits as the field has.
+                let identification = identification as u16;
+                let header = Ipv4Repr {
+                    src,
+                    dst,
+                    protocol: IpProtocol::GRE,
+                    ttl: hops,
+                    tos,
+                    identification,
+                    dont_fragment,
+                    more_fragments: false,
+                    fragment_offset: 0,
+                    options: &[],
+                    payload_len,
+                };
+                header.emit(frame.prepend(ipv4::HEADER_LEN).ok_or(Error::Truncated)?)?;
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let header = Ipv6Repr {
+                    src,
+                    dst,
+                    next_header: IpProtocol::GRE,
+                    hop_limit: hops,
+                    traffic_class: tos,
+                    flow_label: 0,
+                    payload_len,
+                };
+                header.emit(frame.prepend(ipv6::HEADER_LEN).ok_or(Error::Truncated)?)?;
+            }
+            // Settings whose ends are of two families are refused.
+            _ => return Err(Error::Version),
+        }
+        Ok(())
+    }
+}
+
+/// The IP header of a frame, if it has one in good order.
+fn head_of(frame: &Frame) -> Option<Head> {
+    let link = vlan::link(frame.data()).ok()?;
+    let offset = usize::from(link.payload_offset);
+    let family = match link.ethertype {
+        EtherType::IPV4 => 4,
+        EtherType::IPV6 => 6,
+        _ => return None,
+    };
+    let packet = frame.data().get(offset..)?;
+    (*packet.first()? >> 4 == family).then(|| Head::read(packet, frame.packet_len() - offset))?
+}
+
+/// Whether a packet of these addresses is to go that way.
+fn is_for(way: &Encapsulation, head: Option<&Head>) -> bool {
+    let within = |prefix: Option<crate::rules::Prefix>, of: fn(&Head) -> IpAddr| {
+        prefix.is_none_or(|prefix| head.is_some_and(|head| prefix.contains(of(head))))
+    };
+    within(way.source, |head| head.source) && within(way.destination, |head| head.destination)
+}
+
+fn overhead(way: &Encapsulation) -> usize {
+    let ip = if way.remote.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+    ip + gre::HEADER_LEN + 4 * (usize::from(way.checksum) + usize::from(way.key.is_some()))
+}
+
+/// Whether the outer packet may be cut, here and on its way. Of IPv6 only here.
+fn may_cut_outer(way: &Encapsulation, inner: Option<&Head>) -> bool {
+    match way.dont_fragment {
+        DontFragment::Set => false,
+        DontFragment::Clear => true,
+        DontFragment::Copy => inner.is_some_and(|head| !head.dont_fragment),
+    }
+}

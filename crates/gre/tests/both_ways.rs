@@ -1,0 +1,152 @@
+//! The quick way and the careful way do the same. A tag sends a frame the careful way and changes nothing else, so with
+//! and without one the same must come out, or be dropped for the same reason, whatever is in the frame.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+use std::sync::{Arc, OnceLock};
+
+use kaido_engine::fragment::Limits;
+use kaido_engine::port::{MemoryWire, Port};
+use kaido_engine::{
+    DropReason, FramePool, KernelPath, PortId, PortTotals, Routes, Worker, WorkerCounters, WorkerSettings,
+};
+use kaido_gre::{
+    Condition, Gre, Inner, KeyMatch, Pieces, PortSettings, Prefix, Rule, Settings, Shared, Verdict,
+};
+use proptest::prelude::*;
+
+const TAG: [u8; 4] = [0x81, 0x00, 0x00, 0x05];
+
+/// One for all cases: pools live for ever.
+fn pool() -> &'static FramePool {
+    static POOL: OnceLock<&'static FramePool> = OnceLock::new();
+    POOL.get_or_init(|| FramePool::leak(128).unwrap())
+}
+
+struct Rig {
+    wires: [MemoryWire; 2],
+    worker: Worker,
+    counters: Arc<WorkerCounters>,
+    pool: &'static FramePool,
+}
+
+impl Rig {
+    fn new(unmatched: Verdict) -> Self {
+        let pool = pool();
+        let wires = [MemoryWire::new(), MemoryWire::new()];
+        let ports =
+            wires.iter().map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None)).collect();
+        let port = |across| PortSettings {
+            across: Some(PortId(across)),
+            mac: [2, 0, 0, 0, 0, across],
+            addresses: Vec::new(),
+            mtu: 1500,
+        };
+        let to = |last: u8| Some(Prefix::of(std::net::Ipv4Addr::new(203, 0, 113, last).into()));
+        let rule = |name: &str, condition: Condition, verdict| Rule { name: name.into(), condition, verdict };
+        let settings = Settings {
+            rules: vec![
+                rule("dropped", Condition { destination: to(2), ..Condition::default() }, Verdict::Drop),
+                rule(
+                    "six",
+                    Condition {
+                        destination: to(3),
+                        inner: Inner { ipv4: false, ..Inner::default() },
+                        key: KeyMatch::Absent,
+                        ..Condition::default()
+                    },
+                    Verdict::DECAPSULATE,
+                ),
+                rule("one", Condition { destination: to(1), ..Condition::default() }, Verdict::DECAPSULATE),
+            ],
+            unmatched,
+            unreadable: Verdict::Pass,
+            pieces: Pieces::Pass,
+            ..Settings::bump(vec![port(1), port(0)])
+        };
+        let (routes, _wanted) = Routes::new();
+        let gre = Gre::new(&Shared::new(settings, Limits::default()).unwrap(), &routes);
+        let worker = Worker::new(pool, ports, Box::new(gre), WorkerSettings::default());
+        let counters = worker.counters();
+        Self { wires, worker, counters, pool }
+    }
+
+    fn drops(&self) -> Vec<(DropReason, u64)> {
+        PortTotals::of([&*self.counters], PortId(0)).drops
+    }
+
+    /// What comes out for a frame, and why nothing does.
+    fn pass(&mut self, frame: Vec<u8>) -> (Vec<Vec<u8>>, Vec<DropReason>) {
+        let before = self.drops();
+        self.wires[0].send(frame);
+        while self.worker.step() > 0 {}
+        let out = std::iter::from_fn(|| self.wires[1].receive()).collect();
+        assert!(self.wires[0].receive().is_none());
+        let new = self.drops().into_iter().filter(|count| !before.contains(count));
+        (out, new.map(|(reason, _)| reason).collect())
+    }
+}
+
+fn tagged(frame: &[u8]) -> Vec<u8> {
+    [&frame[..12], &TAG, &frame[12..]].concat()
+}
+
+/// A frame like those that the function is for, with octets of it changed anyhow.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let headers = (1..5u8, any::<bool>(), any::<bool>(), 0..120usize, any::<bool>(), 0..20usize);
+    let faults = prop::collection::vec((14..62usize, any::<u8>()), 0..3);
+    (headers, faults, prop::option::of(14..70usize)).prop_map(
+        |((to, is_six, is_gre, payload, heals, padding), faults, cut)| {
+            let inner = if is_six {
+                let mut inner = vec![0x60, 0, 0, 0, 0, payload as u8, 17, 64];
+                inner.resize(40 + payload, 7);
+                inner
+            } else {
+                let mut inner = vec![0x45, 0, 0, 20 + payload as u8, 0, 0, 0, 0, 64, 17, 0, 0];
+                inner.resize(20 + payload, 9);
+                inner
+            };
+            let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
+            if is_gre {
+                let total = (24 + inner.len()) as u16;
+                let [high, low] = total.to_be_bytes();
+                frame.extend([0x45, 0, high, low, 0, 0, 0, 0, 64, 47, 0, 0, 192, 0, 2, 1, 203, 0, 113, to]);
+                frame.extend(if is_six { [0, 0, 0x86, 0xdd] } else { [0, 0, 0x08, 0x00] });
+            }
+            frame.extend(inner);
+            frame.extend(vec![0; padding]);
+            for (at, value) in faults {
+                if let Some(octet) = frame.get_mut(at) {
+                    *octet = value;
+                }
+            }
+            // So that not all that is changed is told by its checksum.
+            if frame.len() >= 34 && heals {
+                frame[24..26].fill(0);
+                let sum = kaido_wire::checksum::checksum(&frame[14..34]);
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            frame.truncate(cut.unwrap_or(usize::MAX).max(14));
+            frame
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_tag_changes_nothing_but_the_way(frames in prop::collection::vec(frame(), 1..8), strips: bool) {
+        let unmatched = if strips { Verdict::DECAPSULATE } else { Verdict::Pass };
+        let mut rig = Rig::new(unmatched);
+        for frame in frames {
+            let (plain, why) = rig.pass(frame.clone());
+            let (with_tag, why_tagged) = rig.pass(tagged(&frame));
+            prop_assert_eq!(plain.iter().map(|out| tagged(out)).collect::<Vec<_>>(), with_tag);
+            prop_assert_eq!(&why, &why_tagged);
+            prop_assert_eq!(plain.len() + why.len(), 1, "it comes out, or it is counted");
+        }
+        let Rig { worker, pool, .. } = rig;
+        drop(worker);
+        prop_assert_eq!(pool.free_frames(), pool.frames());
+    }
+}
