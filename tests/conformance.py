@@ -41,6 +41,8 @@ TITLES = {
     "RFC 6733": "Diameter: IPFilterRule",
     "RFC 6946": "Atomic fragments",
     "RFC 8200": "IPv6",
+    "RFC 9001": "TLS in QUIC",
+    "RFC 9369": "QUIC version 2",
 }
 
 

@@ -276,3 +276,56 @@ fn flows_that_are_reported_are_bounded_and_go_with_their_rule() {
     assert_eq!(rig.upf.modify(seid, &remove, wall).unwrap().usage_reports.len(), 1);
     assert_eq!(detected(&mut rig, wall + 100 * SILENCE), []);
 }
+
+/// A client's first QUIC packet, version 1, with a ClientHello for `cdn.video.example`.
+const QUIC: &str =
+    "cd00000001088394c8f03e51570800004066c9a0e07d46f4119ad37da32786a54c92c18f70c4251717f9ac57101cb671
+    b8699d2107b30b72e369430c705e7b1020fb11f4f774e80268cd31e3ba60a4c9d08b200a705d8426329c9c6ca0d81620
+    e00cb659be41acb4fb0034f54ce94e423dbd370411c564aa";
+/// The same in two packets, the end first, version 2.
+const QUIC_V2: [&str; 2] = [
+    "d76b3343cf088394c8f03e5157080000403e01ce2cfa5ad1a2b1c1cff242c749cf7da27a8709cb5dccc15fbe1ea86d42
+    2420b949993110fe4c2dac3fb1106381bcd1df72d77a8b64a87a53e988f95dbd",
+    "de6b3343cf088394c8f03e51570800004045173920d5ffa63bdb95da4275f28535fb23d1965f81bd83a3803022ce9e60
+    2961430f147d7f26f6b9f455a2f7e24f989a39c74349e6210e02af8863498377db62240a1483f0",
+];
+
+fn octets(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(octet).collect()
+}
+
+/// Conformance: TS 29.244 5.4.11 | Application detection by the server name in QUIC, versions 1 and 2
+#[test]
+fn a_flow_is_known_by_its_server_name_in_quic() {
+    let mut rig = rig(domain("*.video.example", DomainSource::TlsSni));
+    let up = |rig: &mut Rig, port: u16, data: &[u8]| {
+        !rig.pass(N3, &uplink(1007, &udp_with((UE, port), (SERVER, 443), data))).is_empty()
+    };
+    let down = |rig: &mut Rig, port: u16| {
+        !rig.pass(N6, &downlink(&udp_with((SERVER, 443), (UE, port), b"data"))).is_empty()
+    };
+    assert!(up(&mut rig, 4000, b"data") && down(&mut rig, 4000), "undetermined before it says anything");
+    assert!(!up(&mut rig, 4000, &octets(QUIC)));
+    assert!(!up(&mut rig, 4000, b"data") && !down(&mut rig, 4000), "the verdict stays");
+    assert!(up(&mut rig, 4001, &octets(QUIC_V2[0])), "a piece without its beginning");
+    assert!(!up(&mut rig, 4001, &octets(QUIC_V2[1])));
+    assert!(!down(&mut rig, 4001) && down(&mut rig, 4002));
+}
+
+/// Hostile: handshakes by the thousand, of which none goes on, and one that repeats itself.
+#[test]
+fn quic_handshakes_that_go_nowhere_are_bounded() {
+    let mut rig = rig(domain("*.video.example", DomainSource::TlsSni));
+    let piece = octets(QUIC_V2[0]);
+    let up = |rig: &mut Rig, port: u16, data: &[u8]| {
+        !rig.pass(N3, &uplink(1007, &udp_with((UE, port), (SERVER, 443), data))).is_empty()
+    };
+    for port in 10_000..11_000 {
+        assert!(up(&mut rig, port, &piece));
+    }
+    assert!((0..9).all(|_| up(&mut rig, 4000, &piece)));
+    assert!(up(&mut rig, 4000, &octets(QUIC)), "only the first packets are listened to");
+    assert!(!up(&mut rig, 4001, &octets(QUIC)));
+}

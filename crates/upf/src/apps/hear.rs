@@ -2,7 +2,7 @@
 //! request line and Host of HTTP/1 (RFC 9112 3), the addresses of a DNS answer (RFC 1035 4.1).
 //!
 //! Only what lies in one packet is heard: a ClientHello that spans segments is heard if its server name lies in the first.
-//! QUIC is not heard; its servers are known by DNS. All of it is octets from anyone: every step is bounded.
+//! See [`super::quic`] for that of QUIC. All of it is octets from anyone: every step is bounded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -47,12 +47,18 @@ impl<'p> Octets<'p> {
 
 /// The server name of a ClientHello, of which the end may be missing.
 fn server_name(record: &[u8]) -> Option<&[u8]> {
+    let mut record = Octets(record);
+    // Content type, version; then the handshake message.
+    record.take(3)?;
+    client_hello(record.vector(2)?.0)
+}
+
+/// As [`server_name`], of the handshake message alone.
+pub(super) fn client_hello(message: &[u8]) -> Option<&[u8]> {
     const CLIENT_HELLO: usize = 1;
     const SERVER_NAME: usize = 0;
-    let mut record = Octets(record);
-    // Content type, version; then the handshake message: type, length, version, random.
-    record.take(3)?;
-    let mut message = record.vector(2)?;
+    // Type, length, version, random.
+    let mut message = Octets(message);
     if message.number(1)? != CLIENT_HELLO {
         return None;
     }

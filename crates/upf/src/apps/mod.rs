@@ -4,6 +4,7 @@
 //! catalogue in the place of the old one, and workers take it at their next batch.
 
 pub(crate) mod hear;
+pub mod quic;
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -12,6 +12,7 @@ use kaido_wire::IpProtocol;
 
 use super::parse::Packet;
 use crate::apps::hear::{DnsAnswer, Heard, hear};
+use crate::apps::quic::{Hello, is_initial};
 use crate::apps::{AppNumber, Applications, Apps, Catalogue, RETELL};
 use crate::classify::Flow;
 use crate::record::{Direction, SessionIndex};
@@ -23,6 +24,8 @@ const WAYS: usize = 4;
 /// Packets with data of a flow that are listened to.
 const HEARD_MAX: u8 = 4;
 const DNS_PORT: u16 = 53;
+/// QUIC handshakes of a worker that are put together at a time: they take two packets, soon after each other.
+const HELLOS_MAX: usize = 64;
 
 /// What is known of a flow or of a server's address.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +78,33 @@ impl Sets {
     }
 }
 
+/// ClientHellos of QUIC that are put together: the one that began first gives way.
+#[derive(Debug, Default)]
+struct Hellos {
+    hellos: Vec<(u64, Hello)>,
+    /// The next to give way.
+    next: usize,
+}
+
+impl Hellos {
+    /// The ClientHello of a flow.
+    fn of(&mut self, key: u64) -> &mut Hello {
+        let known = self.hellos.iter().position(|(own, _)| *own == key);
+        let at = known.unwrap_or_else(|| {
+            if self.hellos.len() < HELLOS_MAX {
+                self.hellos.push((key, Hello::default()));
+                return self.hellos.len() - 1;
+            }
+            let at = self.next;
+            self.next = (at + 1) % HELLOS_MAX;
+            self.hellos[at].0 = key;
+            self.hellos[at].1.clear();
+            at
+        });
+        &mut self.hellos[at].1
+    }
+}
+
 /// A worker's knowledge of flows.
 #[derive(Debug)]
 pub(super) struct Flows {
@@ -83,6 +113,7 @@ pub(super) struct Flows {
     generation: u64,
     flows: Sets,
     servers: Sets,
+    hellos: Hellos,
 }
 
 /// What is known of a packet's flow.
@@ -106,6 +137,7 @@ impl Flows {
             catalogue: applications.catalogue(),
             flows: Sets::default(),
             servers: Sets::default(),
+            hellos: Hellos::default(),
         }
     }
 
@@ -154,6 +186,16 @@ impl Flows {
             IpProtocol::UDP if remote_port == DNS_PORT && direction == Direction::Downlink => {
                 self.learn(session, upper.get(8..).unwrap_or_default());
             }
+            IpProtocol::UDP => {
+                let key = self.flow_key(session, flow);
+                let datagram = upper.get(8..).unwrap_or_default();
+                if direction == Direction::Uplink && is_initial(datagram) {
+                    self.listen_to_quic(key, datagram);
+                }
+                if let Some(apps) = self.flows.known(key).filter(|apps| !apps.is_empty()) {
+                    return apps.clone();
+                }
+            }
             _ => {}
         }
         self.of_server(session, flow)
@@ -168,6 +210,18 @@ impl Flows {
             entry.told = Some(now);
         }
         news
+    }
+
+    /// Listens to one of a client's first QUIC packets.
+    #[cold]
+    fn listen_to_quic(&mut self, key: u64, datagram: &[u8]) {
+        let entry = self.flows.entry(key);
+        if !entry.apps.is_empty() || entry.heard >= HEARD_MAX {
+            return;
+        }
+        entry.heard += 1;
+        let Some(name) = self.hellos.of(key).hear(datagram) else { return };
+        entry.apps = self.catalogue.of_host(name, None, DomainSource::TlsSni);
     }
 
     /// Remembers the addresses in a DNS answer to a session.
