@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-const PROGRAMS: [&str; 2] = ["bpf/steer.bpf.c", "bpf/speed.bpf.c"];
+const PROGRAMS: [&str; 3] = ["bpf/steer.bpf.c", "bpf/speed.bpf.c", "bpf/gre.bpf.c"];
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");

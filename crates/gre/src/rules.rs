@@ -44,7 +44,7 @@ impl Prefix {
     }
 
     /// Mask and value of the address as a number of its family's width.
-    pub(crate) fn mask(&self) -> (u128, u128) {
+    pub fn mask(&self) -> (u128, u128) {
         let (bits, value) = match self.address {
             IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
             IpAddr::V6(v6) => (128, v6.to_bits()),

@@ -37,14 +37,6 @@ struct fast_packet {
 	__u8 has_qfi;
 };
 
-/* Whether the checksum of an IPv4 header without options is right. */
-static __always_inline int is_checksum_right(const struct ipv4 *ip)
-{
-	const __u32 *words = (const void *)ip;
-
-	return fold_sum((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
-}
-
 /* Reads the UE's packet of at most `room` octets; false when it is not a plain one. */
 static __always_inline int fast_read_ip(struct fast_packet *packet, const void *at, const void *end, __u32 room)
 {

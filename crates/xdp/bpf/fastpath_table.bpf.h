@@ -121,15 +121,6 @@ static __always_inline __u64 long_at(const void *at)
 	return *(const __u64 *)at;
 }
 
-static __always_inline __u16 fold_sum(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum;
-}
-
 /* The halves of a 64 x 64 bit product, folded: BPF has no instruction for the upper one. */
 static __always_inline __u64 fold_product(__u64 a, __u64 b)
 {

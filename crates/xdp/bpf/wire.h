@@ -5,6 +5,8 @@
 
 #include <linux/types.h>
 
+#include <bpf/bpf_helpers.h>
+
 #include "steer.h"
 
 #define ETH_ALEN 6
@@ -106,5 +108,22 @@ _Static_assert(sizeof(struct ethernet) == 14 && sizeof(struct ipv4) == 20 && siz
 		       sizeof(struct extension) == 8 && sizeof(struct udp) == 8 && sizeof(struct gtpu) == 8 &&
 		       sizeof(struct gtpu_optional) == 4,
 	       "wire layouts");
+
+static __always_inline __u16 fold_sum(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/* Whether the checksum of an IPv4 header without options is right. */
+static __always_inline int is_checksum_right(const struct ipv4 *ip)
+{
+	const __u32 *words = (const void *)ip;
+
+	return fold_sum((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
+}
 
 #endif

@@ -132,4 +132,10 @@ impl Error {
             _ => Self::Libbpf { action, source },
         }
     }
+
+    /// Something of a compiled object is not there.
+    #[cold]
+    pub(crate) fn missing(action: &'static str) -> Self {
+        Self::Libbpf { action, source: libbpf_rs::Error::from_raw_os_error(libc::ENOENT) }
+    }
 }

@@ -18,6 +18,7 @@ mod abi;
 mod attach;
 mod error;
 pub mod fastpath;
+pub mod gre;
 mod prefix;
 pub mod speed;
 mod steering;

@@ -185,7 +185,7 @@ impl Steering {
         }
         let name = program_name(self.config, self.fast.is_some());
         let Some(program) = self.object.progs().find(|program| program.name() == name) else {
-            return Err(Error::Libbpf { action: "finding the XDP program", source: missing() });
+            return Err(Error::missing("finding the XDP program"));
         };
         self.link = Some(Link::attach(program.as_fd(), ifindex, mode, self.config.multi_buffer)?);
         Ok(())
@@ -357,7 +357,7 @@ impl Steering {
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
         let name = program_name(self.config, self.fast.is_some());
         let Some(program) = self.object.progs_mut().find(|program| program.name() == name) else {
-            return Err(Error::Libbpf { action: "finding the XDP program", source: missing() });
+            return Err(Error::missing("finding the XDP program"));
         };
         // Outer headers come on top; multi-buffer frames are longer than the page a plain one has.
         let mut room = vec![0; frame.len() + 256];
@@ -446,14 +446,9 @@ fn per_cpu(map: &MapHandle) -> Result<Vec<Vec<u8>>, Error> {
 
 pub(crate) fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
     let Some(map) = object.maps().find(|map| map.name() == name) else {
-        return Err(Error::Libbpf { action: "finding a BPF map", source: missing() });
+        return Err(Error::missing("finding a BPF map"));
     };
     MapHandle::try_from(&map).map_err(Error::libbpf("opening a BPF map"))
-}
-
-#[cold]
-fn missing() -> libbpf_rs::Error {
-    libbpf_rs::Error::from_raw_os_error(libc::ENOENT)
 }
 
 /// libbpf writes to stderr unless told otherwise; what matters comes back as an error anyway.

@@ -1,0 +1,279 @@
+//! GRE header removal in the driver: `bpf/gre.bpf.c` and its loader, by the same rules as `kaido-gre`'s.
+//!
+//! ```text
+//!           ┌─ no tunnel packet, or a rule that passes ─▶ the interface across
+//!  driver ─▶├─ a rule that strips ─▶ outer headers off ─▶ the interface across
+//!           ├─ a rule that drops, malformed ─▶ dropped and counted
+//!           └─ anything that takes more ─▶ AF_XDP socket of the queue, else the kernel
+//! ```
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use kaido_engine::{DropReason, PortId};
+use kaido_gre::{Condition, KeyMatch, Prefix, Propagation, RuleTotals, Settings, Verdict, Way};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
+
+use crate::attach::{AttachMode, Link};
+use crate::steering::{Aligned, TestRun, map, open};
+use crate::{Error, QUEUES_MAX};
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gre.bpf.o")));
+
+/// `enum gre_verdict`.
+const PASS: u8 = 0;
+const STRIP: u8 = 1;
+const DROP: u8 = 2;
+const HAND: u8 = 3;
+/// `gre_rule.flags`.
+const TTL_UNIFORM: u8 = 1;
+const DSCP_UNIFORM: u8 = 2;
+/// `gre_config.flags`.
+const OTHERS_HANDED: u32 = 1;
+
+/// `enum gre_drop`, in its order.
+const DROPS: [DropReason; 8] = [
+    DropReason::GreRule,
+    DropReason::GreMalformed,
+    DropReason::GreVersion,
+    DropReason::GreFlags,
+    DropReason::IpMalformed,
+    DropReason::IpChecksum,
+    DropReason::InnerMalformed,
+    DropReason::CongestionMark,
+];
+
+/// Octets of `struct gre_rule`.
+const RULE_LEN: usize = 80;
+
+/// What a program did, summed over the CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GreCounters {
+    /// Frames that went across as they came.
+    pub across: u64,
+    /// Frames that went across without their outer headers.
+    pub stripped: u64,
+    /// Frames that were left to the engine or the kernel.
+    pub handed: u64,
+    /// Frames that were dropped, by reason.
+    pub dropped: Vec<(DropReason, u64)>,
+}
+
+/// One program, for one interface.
+#[derive(Debug)]
+pub struct GreProgram {
+    // Before the object: taken off before its maps go.
+    link: Option<Link>,
+    name: &'static str,
+    /// Numbers that the program's rules have in the settings.
+    numbers: Vec<usize>,
+    /// Rules of the settings.
+    rules: usize,
+    multi_buffer: bool,
+    across: MapHandle,
+    sockets: MapHandle,
+    totals: MapHandle,
+    counters: MapHandle,
+    object: Object,
+}
+
+impl GreProgram {
+    /// Loads the program of the port of that number; `settings` must be good. Packets longer than a page need
+    /// `multi_buffer`, and sockets that take such.
+    ///
+    /// # Errors
+    /// [`Error::Permission`], or [`Error::Libbpf`] when the kernel refuses the program.
+    pub fn load(settings: &Settings, port: PortId, multi_buffer: bool) -> Result<Self, Error> {
+        let name = if multi_buffer { "gre_frags" } else { "gre_plain" };
+        let object = open(OBJECT, name, None)?;
+        let of_port = |condition: &Condition| condition.port.is_none_or(|wanted| wanted == port);
+        let rules = settings.rules.iter().enumerate();
+        let (numbers, raw): (Vec<_>, Vec<_>) = rules
+            .filter(|(_, rule)| of_port(&rule.condition))
+            .map(|(number, rule)| (number, raw_rule(&rule.condition, rule.verdict)))
+            .unzip();
+        let map_of_rules = map(&object, "gre_rules")?;
+        for (place, raw) in (0u32..).zip(&raw) {
+            map_of_rules
+                .update(&place.to_ne_bytes(), raw, MapFlags::ANY)
+                .map_err(Error::libbpf("writing the rules"))?;
+        }
+        let to = settings.ports.get(port.index()).and_then(|port| port.across);
+        let mtu = to.and_then(|to| settings.ports.get(to.index())).map_or(0, |to| to.mtu);
+        let encapsulates = settings.encapsulations.iter().any(|way| way.port == port);
+        let flags = if encapsulates { OTHERS_HANDED } else { 0 };
+        let (unmatched, unmatched_flags) = raw_verdict(settings.unmatched);
+        let config = [
+            u32::try_from(raw.len()).unwrap_or(0),
+            flags,
+            u32::try_from(mtu).unwrap_or(u32::MAX),
+            u32::from(unmatched) | u32::from(unmatched_flags) << 8,
+            u32::from(raw_verdict(settings.unreadable).0),
+        ];
+        map(&object, "gre_config")?
+            .update(&0u32.to_ne_bytes(), &config.map(u32::to_ne_bytes).concat(), MapFlags::ANY)
+            .map_err(Error::libbpf("configuring the XDP program"))?;
+        Ok(Self {
+            link: None,
+            name,
+            numbers,
+            rules: settings.rules.len(),
+            multi_buffer,
+            across: map(&object, "gre_across")?,
+            sockets: map(&object, "gre_sockets")?,
+            totals: map(&object, "gre_totals")?,
+            counters: map(&object, "gre_counters")?,
+            object,
+        })
+    }
+
+    /// The interface that packets leave by. Without one they are the kernel's. On some drivers (veth) it needs an XDP
+    /// program too.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`] when there is no such interface.
+    pub fn set_across(&mut self, ifindex: u32) -> Result<(), Error> {
+        self.across
+            .update(&0u32.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::libbpf("setting the interface across"))
+    }
+
+    /// Attaches to an interface of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// As [`Steering::attach_to`](crate::Steering::attach_to).
+    pub fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), Error> {
+        if let Some(link) = &self.link {
+            return Err(Error::AttachedHere { ifindex: link.ifindex });
+        }
+        let program = self.object.progs().find(|program| program.name() == self.name);
+        let program = program.ok_or_else(|| Error::missing("finding the XDP program"))?;
+        self.link = Some(Link::attach(program.as_fd(), ifindex, mode, self.multi_buffer)?);
+        Ok(())
+    }
+
+    /// The mode that attaching gave; none when not attached.
+    pub fn mode(&self) -> Option<AttachMode> {
+        self.link.as_ref().map(|link| link.mode)
+    }
+
+    /// Lets what takes more go to an AF_XDP socket, bound to this interface and queue. When the socket closes, the kernel
+    /// takes it out.
+    ///
+    /// # Errors
+    /// [`Error::Queue`], [`Error::NotASocket`].
+    pub fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        if queue >= QUEUES_MAX {
+            return Err(Error::Queue { queue });
+        }
+        let value = socket.as_raw_fd().to_ne_bytes();
+        let updated = self.sockets.update(&queue.to_ne_bytes(), &value, MapFlags::ANY);
+        updated.map_err(|source| Error::NotASocket { queue, source })
+    }
+
+    /// What was done since the program was loaded.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn counters(&self) -> Result<GreCounters, Error> {
+        let sums = sums(&self.counters, 0, 3 + DROPS.len())?;
+        Ok(GreCounters {
+            across: sums[0],
+            stripped: sums[1],
+            handed: sums[2],
+            dropped: DROPS.into_iter().zip(sums[3..].iter().copied()).collect(),
+        })
+    }
+
+    /// What each rule of the settings has done.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn totals(&self) -> Result<Vec<RuleTotals>, Error> {
+        let mut totals = vec![RuleTotals::default(); self.rules];
+        for (place, &number) in (0u32..).zip(&self.numbers) {
+            let sums = sums(&self.totals, place, 2)?;
+            totals[number] = RuleTotals { packets: sums[0], octets: sums[1] };
+        }
+        Ok(totals)
+    }
+
+    /// Runs the program `repeat` times on a frame (`BPF_PROG_TEST_RUN`); nothing is delivered.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
+        let program = self.object.progs_mut().find(|program| program.name() == self.name);
+        let program = program.ok_or_else(|| Error::missing("finding the XDP program"))?;
+        let mut room = vec![0; frame.len() + 256];
+        let input =
+            ProgramInput { data_in: Some(frame), data_out: Some(&mut room), repeat, ..Default::default() };
+        let output = program.test_run(input).map_err(Error::libbpf("test-running the XDP program"))?;
+        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        let duration: Duration = output.duration;
+        Ok(TestRun { frame, action: output.return_value.into(), duration })
+    }
+}
+
+/// Words of a per-CPU array's element, summed over the CPUs.
+fn sums(map: &MapHandle, place: u32, words: usize) -> Result<Vec<u64>, Error> {
+    let values = map
+        .lookup_percpu(&place.to_ne_bytes(), MapFlags::ANY)
+        .map_err(Error::libbpf("reading the counters"))?;
+    let mut sums = vec![0; words];
+    for value in values.unwrap_or_default() {
+        for (sum, word) in sums.iter_mut().zip(value.as_chunks::<8>().0) {
+            *sum += u64::from_ne_bytes(*word);
+        }
+    }
+    Ok(sums)
+}
+
+/// `enum gre_verdict`, and flags of what goes over.
+fn raw_verdict(verdict: Verdict) -> (u8, u8) {
+    let flag = |propagation, bit| if propagation == Propagation::Uniform { bit } else { 0 };
+    match verdict {
+        Verdict::Decapsulate { ttl, dscp, way: Way::Across } => {
+            (STRIP, flag(ttl, TTL_UNIFORM) | flag(dscp, DSCP_UNIFORM))
+        }
+        Verdict::Pass => (PASS, 0),
+        Verdict::Drop => (DROP, 0),
+        Verdict::Decapsulate { way: Way::Routed, .. } | Verdict::Punt => (HAND, 0),
+    }
+}
+
+/// Mask and value as the program has addresses: IPv4 behind `::ffff:0:0/96`.
+fn raw_prefix(prefix: Option<Prefix>) -> ([u8; 16], [u8; 16]) {
+    let Some(prefix) = prefix else { return ([0; 16], [0; 16]) };
+    let (mask, value) = prefix.mask();
+    if prefix.is_ipv4() {
+        let mapped = 0xffff_u128 << 32;
+        ((mask | !u128::from(u32::MAX)).to_be_bytes(), (value | mapped).to_be_bytes())
+    } else {
+        (mask.to_be_bytes(), value.to_be_bytes())
+    }
+}
+
+fn raw_rule(condition: &Condition, verdict: Verdict) -> [u8; RULE_LEN] {
+    let (source_mask, source) = raw_prefix(condition.source);
+    let (destination_mask, destination) = raw_prefix(condition.destination);
+    let family = match condition.source.or(condition.destination) {
+        None => 0,
+        Some(prefix) if prefix.is_ipv4() => 4,
+        Some(_) => 6,
+    };
+    let (key_match, key) = match condition.key {
+        KeyMatch::Any => (0, 0),
+        KeyMatch::Absent => (1, 0),
+        KeyMatch::Is(key) => (2, key),
+    };
+    let inner = condition.inner;
+    let inner = u8::from(inner.ipv4) | u8::from(inner.ipv6) << 1 | u8::from(inner.ethernet) << 2;
+    let (verdict, flags) = raw_verdict(verdict);
+    let mut raw = [0; RULE_LEN];
+    let addresses = [source_mask, source, destination_mask, destination];
+    raw[..64].copy_from_slice(&addresses.concat());
+    raw[64..68].copy_from_slice(&key.to_ne_bytes());
+    raw[68..73].copy_from_slice(&[family, key_match, inner, verdict, flags]);
+    raw
+}
