@@ -44,6 +44,8 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 6, bit: 7, done: |_| true },
     // EPFAR: all usage is reported before an association is released (5.18).
     UpFeature { octet: 6, bit: 8, done: |_| true },
+    // DPDRA: PDRs begin and cease to match at a given time (5.4.14).
+    UpFeature { octet: 7, bit: 1, done: |_| true },
     // ADPDP: predefined rules are switched on and off by name (5.19).
     UpFeature { octet: 7, bit: 2, done: |_| true },
     // UEIP: UE addresses are chosen when asked for.

@@ -15,8 +15,8 @@ use kaido_upf::rules::{
     UrrId, UsageReportTrigger, VolumeThreshold,
 };
 use rig::{
-    Reply, SMF, STRANGER, Scripted, UPF, ask, associated, config, cp_f_seid, endpoint, exchange, ie, message,
-    node_id, send_from, setup, smf, sound_establishment, still_sound, usage, with_session,
+    PDI, Reply, SMF, STRANGER, Scripted, UPF, ask, associated, config, cp_f_seid, endpoint, exchange, group,
+    ie, message, node_id, send_from, setup, smf, sound_establishment, still_sound, usage, with_session,
 };
 
 const GNB: OuterHeaderCreation =
@@ -86,14 +86,14 @@ fn features_are_advertised_as_they_are() {
     // DDND, DLBD, FTUP, TREU, PFDM; EMPU, PDIU, UDBC, QUOAC, FRRT, PFDE, EPFAR;
     // ADPDP, UEIP, SSET, MNOP, MTE, BUNDL; MPAS, VTIME, NORP;
     // DDDS; RESPS. Not IP6PL: prefixes other than /64 are refused.
-    assert_eq!(reply.value(43), Some(&[0xb6, 0xef, 0x7e, 0x0d, 0x42, 0x20][..]));
+    assert_eq!(reply.value(43), Some(&[0xb6, 0xef, 0x7f, 0x0d, 0x42, 0x20][..]));
     let plain = Config { features: Features::default(), ..config() };
     let mut upf = Endpoint::new(plain, Scripted::default(), now);
-    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0xa6, 0xee, 0x7a, 0x0d, 0x42, 0x20][..]));
+    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0xa6, 0xee, 0x7b, 0x0d, 0x42, 0x20][..]));
     let pdi = |inner: Vec<u8>| {
         let mut parts = rig::pdr_parts(1, 1);
         parts[2].1 = [ie(20, &[0]), inner].concat();
-        rig::establishment(5, &[rig::group(1, &parts), rig::create_far(1)])
+        rig::establishment(5, &[group(1, &parts), rig::create_far(1)])
     };
     assert_eq!(ask(&mut upf, now, &pdi(ie(21, &[5]))).cause(), 71);
     assert_eq!(ask(&mut upf, now, &pdi(ie(93, &[0x10]))).cause(), 76);
@@ -589,4 +589,18 @@ fn an_smf_hears_of_refusals_and_of_silence() {
     }
     assert_eq!(out.len(), 4);
     assert!(matches!(events(&mut smf)[..], [SmfEvent::NoAnswer { request: MsgType::HeartbeatRequest, .. }]));
+}
+
+/// Conformance: TS 29.244 7.5.5.5 | Updated PDR has the F-TEID that was chosen for a changed rule
+#[test]
+fn a_changed_rule_is_answered_with_what_was_chosen() {
+    let (mut upf, now, seid) = with_session();
+    let pdi = [ie(20, &[0]), ie(21, &[5])].concat();
+    let update = group(9, &[(56, vec![0, 1]), (PDI, pdi)]);
+    let reply = ask(&mut upf, now, &message(52, Some(seid), 9, &update));
+    assert_eq!(reply.cause(), 1);
+    let updated = rig::elements(reply.value(256).unwrap());
+    assert_eq!(updated[0], (56, vec![0, 1]));
+    assert_eq!(updated[1], (21, vec![1, 0xa0, 0, 0, 1, 192, 0, 2, 1]));
+    assert_eq!(reply.value(8), None, "nothing was created");
 }

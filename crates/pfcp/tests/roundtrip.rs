@@ -5,7 +5,7 @@ mod rig;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kaido_upf::rules::{
     AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr,
@@ -271,11 +271,14 @@ fn period() -> impl Strategy<Value = Duration> {
     (1u64..1 << 32).prop_map(Duration::from_secs)
 }
 
+fn stamp() -> impl Strategy<Value = SystemTime> {
+    (1_700_000_000u64..1_900_000_000).prop_map(|at| std::time::UNIX_EPOCH + Duration::from_secs(at))
+}
+
 fn monitoring_time() -> impl Strategy<Value = MonitoringTime> {
-    let at = (1_700_000_000u64..1_900_000_000).prop_map(|at| std::time::UNIX_EPOCH + Duration::from_secs(at));
     let thresholds = (of(volume()), of(period()), of(any::<u32>()));
     let quotas = (of(volume()), of(period()), of(any::<u32>()));
-    (at, thresholds, quotas).prop_map(|(at, thresholds, quotas)| MonitoringTime {
+    (stamp(), thresholds, quotas).prop_map(|(at, thresholds, quotas)| MonitoringTime {
         at,
         volume_threshold: thresholds.0,
         time_threshold: thresholds.1,
@@ -365,8 +368,8 @@ prop_compose! {
 }
 
 fn pdr(id: u16) -> impl Strategy<Value = Pdr> {
-    (any::<u32>(), pdi(), of(removal()), ids(), ids()).prop_map(
-        move |(precedence, pdi, outer_header_removal, urrs, qers)| Pdr {
+    (any::<u32>(), pdi(), of(removal()), ids(), ids(), (of(stamp()), of(stamp()))).prop_map(
+        move |(precedence, pdi, outer_header_removal, urrs, qers, times)| Pdr {
             id: PdrId(id),
             precedence,
             pdi,
@@ -376,6 +379,8 @@ fn pdr(id: u16) -> impl Strategy<Value = Pdr> {
             urr_ids: urrs.into_iter().map(UrrId).collect(),
             qer_ids: qers.into_iter().map(QerId).collect(),
             predefined: vec![PredefinedName("free".into()), PredefinedName("base".into())],
+            activation: times.0,
+            deactivation: times.1,
         },
     )
 }
@@ -444,6 +449,8 @@ prop_compose! {
                 urr_ids: list(pdr.urr_ids),
                 qer_ids: (!pdr.qer_ids.is_empty()).then_some(pdr.qer_ids),
                 activate_predefined: pdr.predefined.clone(),
+                activation: pdr.activation,
+                deactivation: pdr.deactivation,
                 deactivate_predefined: pdr.predefined,
                 keeps_outer_header: pdr.outer_header_removal.is_none(),
             }],

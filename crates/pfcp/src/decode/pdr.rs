@@ -1,20 +1,22 @@
 //! Packet Detection Rules: Create PDR, Update PDR and the PDI (TS 29.244 7.5.2.2, 7.5.4.2).
 
+use std::time::SystemTime;
+
 use kaido_upf::rules::{
     FarId, OuterHeaderRemoval, Pdi, Pdr, PdrId, PredefinedName, QerId, Rejection, RuleId, SdfFilter,
     TrafficEndpointId, UpdatePdr, UrrId,
 };
 use rs_pfcp::ie::IeType;
+use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 
 use super::Features;
 use super::endpoint::{Common, endpoint_id_of};
 use super::leaf::{interface, network_instance, u8_of, u16_of, u32_of};
 use super::pfd::application_id;
-use crate::walk::{Group, Parts, incorrect, octets, unsupported};
+use crate::walk::{Group, Parts, incorrect, octets, typed, unsupported};
 
-/// What a PDR may ask for and we do not do: steering, redundancy, multicast, deferral.
-const UNSUPPORTED: [IeType; 4] =
-    [IeType::ActivationTime, IeType::DeactivationTime, IeType::MarId, IeType::IpMulticastAddressingInfo];
+/// What a PDR may ask for and we do not do: steering, redundancy, multicast.
+const UNSUPPORTED: [IeType; 2] = [IeType::MarId, IeType::IpMulticastAddressingInfo];
 
 /// What a PDI may match on and we cannot: Ethernet, redundancy, more.
 const UNSUPPORTED_MATCHES: [IeType; 5] = [
@@ -59,6 +61,8 @@ impl PdrReader {
             urr_ids: urr_ids(group)?,
             qer_ids: qer_ids(group)?,
             predefined: predefined(group, IeType::ActivatePredefinedRules)?,
+            activation: time(group, IeType::ActivationTime)?,
+            deactivation: time(group, IeType::DeactivationTime)?,
         })
     }
 
@@ -86,6 +90,8 @@ impl PdrReader {
             qer_ids: new_list(group, IeType::QerId, qer_ids)?,
             activate_predefined: predefined(group, IeType::ActivatePredefinedRules)?,
             deactivate_predefined: predefined(group, IeType::DeactivatePredefinedRules)?,
+            activation: time(group, IeType::ActivationTime)?,
+            deactivation: time(group, IeType::DeactivationTime)?,
         })
     }
 
@@ -201,6 +207,12 @@ fn new_list<T>(
     }
     let list = read(group)?;
     Ok((!list.is_empty()).then_some(list))
+}
+
+/// Activation Time and Deactivation Time (8.2.121, 8.2.122): seconds since 1900.
+fn time(group: &Group<'_>, kind: IeType) -> Result<Option<SystemTime>, Rejection> {
+    let value = group.present(kind);
+    value.map(|value| Ok(typed(kind, RecoveryTimeStamp::unmarshal(value))?.timestamp)).transpose()
 }
 
 fn pdr_id(group: &Group<'_>) -> Result<PdrId, Rejection> {

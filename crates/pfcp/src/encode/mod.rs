@@ -10,7 +10,9 @@ mod urr;
 
 pub(crate) use report::{packet_rate_status, session_ended, session_report, usage_report};
 pub(crate) use request::{establishment, modification};
-pub(crate) use response::{accepted_establishment, created_pdrs, created_traffic_endpoints, rejection};
+pub(crate) use response::{
+    accepted_establishment, created_pdrs, created_traffic_endpoints, rejection, updated_pdrs,
+};
 pub(crate) use srr::session_rule_report;
 
 use std::net::IpAddr;

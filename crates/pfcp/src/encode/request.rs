@@ -1,6 +1,6 @@
 //! The control plane's session requests (TS 29.244 7.5.2, 7.5.4), from the rule model.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kaido_upf::rules::{
     ApplyAction, BitRate, Establishment, Far, FramedRoute, Gate, Interface, LocalFTeid, Modification,
@@ -16,7 +16,7 @@ use super::response::{f_teid, ue_ip_address};
 use super::srr::{create_srr, update_srr};
 use super::steering;
 use super::urr::{create_urr, update_urr};
-use super::{Draft, f_seid, number};
+use super::{Draft, f_seid, ntp_seconds, number};
 use crate::node_id::NodeId;
 
 /// A Session Establishment Request; the SEID in its header is zero.
@@ -96,6 +96,7 @@ fn create_pdr(rule: &Pdr) -> Ie {
     parts.extend(rule.urr_ids.iter().map(|id| number(IeType::UrrId, id.0.to_be_bytes())));
     parts.extend(rule.qer_ids.iter().map(|id| number(IeType::QerId, id.0.to_be_bytes())));
     parts.extend(rule.predefined.iter().map(|name| predefined(IeType::ActivatePredefinedRules, name)));
+    parts.extend(times(rule.activation, rule.deactivation));
     Ie::new_grouped(IeType::CreatePdr, parts)
 }
 
@@ -115,6 +116,7 @@ fn update_pdr(rule: &UpdatePdr) -> Ie {
     let (on, off) = (IeType::ActivatePredefinedRules, IeType::DeactivatePredefinedRules);
     parts.extend(rule.activate_predefined.iter().map(|name| predefined(on, name)));
     parts.extend(rule.deactivate_predefined.iter().map(|name| predefined(off, name)));
+    parts.extend(times(rule.activation, rule.deactivation));
     Ie::new_grouped(IeType::UpdatePdr, parts)
 }
 
@@ -131,6 +133,12 @@ fn pdi(pdi: &Pdi) -> Ie {
     parts.extend(application.map(|id| Ie::new(IeType::ApplicationId, id.0.as_bytes().to_vec())));
     parts.extend(pdi.qfis.iter().map(|qfi| number(IeType::Qfi, [qfi.0])));
     Ie::new_grouped(IeType::Pdi, parts)
+}
+
+/// Activation Time and Deactivation Time (8.2.121, 8.2.122).
+fn times(activation: Option<SystemTime>, deactivation: Option<SystemTime>) -> impl Iterator<Item = Ie> {
+    let times = [(IeType::ActivationTime, activation), (IeType::DeactivationTime, deactivation)];
+    times.into_iter().filter_map(|(kind, at)| Some(number(kind, ntp_seconds(at?).to_be_bytes())))
 }
 
 fn predefined(kind: IeType, name: &PredefinedName) -> Ie {

@@ -105,12 +105,20 @@ pub(crate) fn accepted_establishment(
 
 /// Created PDR elements (7.5.3.2).
 pub(crate) fn created_pdrs(draft: &mut Draft, created: &[CreatedPdr]) {
-    for pdr in created {
-        let mut parts = vec![number(IeType::PdrId, pdr.id.0.to_be_bytes())];
-        parts.extend(pdr.local_fteid.as_ref().map(f_teid));
-        parts.extend(pdr.ue_ip.as_ref().map(ue_ip_address));
-        draft.push(&Ie::new_grouped(IeType::CreatedPdr, parts));
-    }
+    created.iter().for_each(|pdr| draft.push(&chosen(IeType::CreatedPdr, pdr)));
+}
+
+/// Updated PDR elements (7.5.5.5), which say the same of rules that are changed.
+pub(crate) fn updated_pdrs(draft: &mut Draft, updated: &[CreatedPdr]) {
+    updated.iter().for_each(|pdr| draft.push(&chosen(IeType::UpdatedPdr, pdr)));
+}
+
+/// What was chosen for a rule.
+fn chosen(kind: IeType, pdr: &CreatedPdr) -> Ie {
+    let mut parts = vec![number(IeType::PdrId, pdr.id.0.to_be_bytes())];
+    parts.extend(pdr.local_fteid.as_ref().map(f_teid));
+    parts.extend(pdr.ue_ip.as_ref().map(ue_ip_address));
+    Ie::new_grouped(kind, parts)
 }
 
 /// Created Traffic Endpoint elements (7.5.3.5).

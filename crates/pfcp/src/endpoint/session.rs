@@ -97,6 +97,7 @@ impl<S: SessionService> Endpoint<S> {
         let kind = MsgType::SessionModificationResponse;
         let mut draft = Draft::session(kind, asked.cp, asked.sequence).with(&accepted());
         encode::created_pdrs(&mut draft, &modified.created_pdrs);
+        encode::updated_pdrs(&mut draft, &modified.updated_pdrs);
         encode::created_traffic_endpoints(&mut draft, &modified.created_traffic_endpoints);
         let more =
             modified.usage_reports.split_off(modified.usage_reports.len().min(REPORTS_IN_RESPONSE_MAX));

@@ -9,7 +9,7 @@ use kaido_pfcp::{Config, Endpoint, Features, Moment, NodeId, Retransmission, Smf
 use kaido_upf::rules::{
     Cause, ChooseOr, CreatedPdr, Deleted, Established, Establishment, FSeid, FTeid, LocalFTeid, Modification,
     Modified, Outcome, PathEvent, Pdr, PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent,
-    SessionService, Teid, Ticket, UeIpAddress, UrrId, UsageReport, UsageReportTrigger, Volume,
+    SessionService, Teid, Ticket, UeIpAddress, UpdatePdr, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
 
 pub const UPF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8805);
@@ -183,9 +183,13 @@ impl SessionService for Scripted {
         kept.urrs.extend(request.create_urrs.iter().map(|rule| (rule.id.0, 0)));
         kept.cp = request.cp_fseid.unwrap_or(kept.cp);
         let created_pdrs = request.create_pdrs.iter().filter_map(|pdr| self.create_pdr(pdr)).collect();
+        let changed =
+            |update: &UpdatePdr| Some(Pdr { id: update.id, pdi: update.pdi.clone()?, ..Pdr::default() });
+        let changed: Vec<Pdr> = request.update_pdrs.iter().filter_map(changed).collect();
+        let updated_pdrs = changed.iter().filter_map(|pdr| self.create_pdr(pdr)).collect();
         self.sessions.insert(seid, kept);
         self.modifications.push((seid, request.clone()));
-        Ok(Modified { created_pdrs, usage_reports, ..Modified::default() })
+        Ok(Modified { created_pdrs, updated_pdrs, usage_reports, ..Modified::default() })
     }
 
     fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection> {

@@ -33,6 +33,7 @@ impl Upf {
         leases: Vec<Lease>,
         now: SystemTime,
     ) -> Result<Seid, Rejection> {
+        rules.at(now);
         let index = self.new_index()?;
         let taken = self.new_activity(inactivity_timer).and_then(|activity| {
             let meters = self.new_meters(&rules, &BTreeMap::new(), now);
@@ -87,6 +88,7 @@ impl Upf {
             slots.remove(id);
         }
         let ended = rules.modify(request)?;
+        rules.at(now);
         let monitors = self.monitors_of(index, &rules)?;
         for id in &request.query_urrs {
             if !rules.urrs.contains_key(id) {

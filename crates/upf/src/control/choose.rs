@@ -9,7 +9,8 @@ use super::pool::Lease;
 use crate::record::{EndpointId, InstanceId, SessionIndex, SessionKey};
 use crate::rules::{
     Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, FTeid, Ipv6Prefix, LocalFTeid, NetworkInstance, Pdi,
-    Pdr, Rejection, RuleId, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdateTrafficEndpoint,
+    Pdr, Rejection, RuleId, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdatePdr,
+    UpdateTrafficEndpoint,
 };
 
 /// TEIDs tried before the node says that it has none left.
@@ -19,6 +20,7 @@ const TEID_ATTEMPTS: u32 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     pub(super) created: Vec<CreatedPdr>,
+    pub(super) updated: Vec<CreatedPdr>,
     pub(super) created_endpoints: Vec<CreatedTrafficEndpoint>,
     pub(super) leases: Vec<Lease>,
     /// UE addresses by network instance: a session has one of each family, however many rules ask.
@@ -47,6 +49,24 @@ impl Upf {
                 .map_err(|fault| fault.rule(RuleId::Pdr(pdr.id)))?;
             if local_fteid.is_some() || ue_ip.is_some() {
                 chosen.created.push(CreatedPdr { id: pdr.id, local_fteid, ue_ip });
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Upf::choose`], in changes of PDRs.
+    pub(super) fn choose_changes(
+        &mut self,
+        updates: &mut [UpdatePdr],
+        chosen: &mut Chosen,
+    ) -> Result<(), Rejection> {
+        for update in updates {
+            let Some(Pdi { local_fteid, ue_ip, network_instance, .. }) = &mut update.pdi else { continue };
+            let (local_fteid, ue_ip) = self
+                .choose_for(local_fteid, ue_ip, network_instance.as_ref(), chosen)
+                .map_err(|fault| fault.rule(RuleId::Pdr(update.id)))?;
+            if local_fteid.is_some() || ue_ip.is_some() {
+                chosen.updated.push(CreatedPdr { id: update.id, local_fteid, ue_ip });
             }
         }
         Ok(())

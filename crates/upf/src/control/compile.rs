@@ -121,7 +121,7 @@ pub(crate) fn direction(pdr: &Pdr) -> Direction {
 fn session_addresses(rules: &RuleSet) -> (UeAddresses, bool) {
     let mut all = UeAddresses::default();
     let mut several = false;
-    for own in rules.detecting().map(|pdr| addresses(&pdr)) {
+    for own in rules.ever_detecting().map(|pdr| addresses(&pdr)) {
         all.ipv4 = all.ipv4.or(own.ipv4);
         all.ipv6 = all.ipv6.or(own.ipv6);
         several |=

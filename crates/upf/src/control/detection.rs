@@ -93,8 +93,13 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Every PDR with what its traffic endpoints say; one that names several appears once for each.
+    /// Every PDR in its time, with what its traffic endpoints say; one that names several appears once for each.
     pub(crate) fn detecting(&self) -> impl Iterator<Item = Cow<'_, Pdr>> {
+        self.ever_detecting().filter(|pdr| !self.dormant.contains(&pdr.id))
+    }
+
+    /// As [`RuleSet::detecting`], at any time.
+    pub(crate) fn ever_detecting(&self) -> impl Iterator<Item = Cow<'_, Pdr>> {
         self.pdrs.values().flat_map(|pdr| {
             let own = pdr.pdi.traffic_endpoints.is_empty().then_some(Cow::Borrowed(pdr));
             let named = pdr.pdi.traffic_endpoints.iter().filter_map(|id| self.endpoints.get(id));

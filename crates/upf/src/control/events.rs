@@ -101,6 +101,7 @@ impl Upf {
         while out.len() < limit
             && let Some(number) = self.wheel.pop(millis(now), &mut steps)
         {
+            self.switch_rules(SessionIndex(number), now);
             let Some(mut session) = self.sessions.get(SessionIndex(number)) else { continue };
             let at = millis(now);
             self.report_delayed(&mut session, now, out);

@@ -25,6 +25,7 @@ mod ruleset;
 mod session;
 mod special;
 mod store;
+mod switching;
 mod trace;
 mod wheel;
 
@@ -171,7 +172,7 @@ impl Upf {
     fn summary(&self, session: &Session) -> SessionSummary {
         let mut ue = UeAddresses::default();
         let mut local = BTreeSet::new();
-        for pdr in session.kept.rules.detecting() {
+        for pdr in session.kept.rules.ever_detecting() {
             if let Some(LocalFTeid::Given(fteid)) = pdr.pdi.local_fteid {
                 local.extend(fteid.ipv4.map(|addr| (fteid.teid, IpAddr::V4(addr))));
                 local.extend(fteid.ipv6.map(|addr| (fteid.teid, IpAddr::V6(addr))));
@@ -355,11 +356,13 @@ impl SessionService for Upf {
         let mut chosen = Chosen::default();
         let planned = self
             .choose(&mut request.create_pdrs, &mut chosen)
+            .and_then(|()| self.choose_changes(&mut request.update_pdrs, &mut chosen))
             .and_then(|()| self.choose_endpoints(&mut request.create_traffic_endpoints, &mut chosen))
             .and_then(|()| self.choose_updates(index, &mut request.update_traffic_endpoints, &mut chosen))
             .and_then(|()| {
                 let answer = Modified {
                     created_pdrs: chosen.created.clone(),
+                    updated_pdrs: chosen.updated.clone(),
                     created_traffic_endpoints: chosen.created_endpoints.clone(),
                     usage_reports: Vec::new(),
                 };

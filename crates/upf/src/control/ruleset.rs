@@ -1,6 +1,6 @@
 //! The rules of a session as the control plane has them, and how a request changes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,10 @@ pub(crate) struct RuleSet {
     pub(crate) policers: BTreeMap<QerId, PolicerSlot>,
     /// What measures the guarantees of the QERs that have any.
     pub(crate) guarantees: BTreeMap<QerId, PolicerSlot>,
+    /// PDRs outside their time.
+    pub(crate) dormant: BTreeSet<PdrId>,
+    /// When others are, in milliseconds.
+    pub(crate) switches_at: Option<u64>,
 }
 
 /// Most rules of each kind in a session.
@@ -122,6 +126,8 @@ impl RuleSet {
         }
         set(&mut pdr.deletes_container, update.deletes_container);
         set_some(&mut pdr.far_id, update.far_id);
+        set_some(&mut pdr.activation, update.activation);
+        set_some(&mut pdr.deactivation, update.deactivation);
         set(&mut pdr.urr_ids, update.urr_ids.clone());
         set(&mut pdr.qer_ids, update.qer_ids.clone());
         for name in &update.deactivate_predefined {

@@ -59,6 +59,7 @@ impl Session {
             self.kept.inactivity.and_then(|watch| watch.deadline()),
             self.kept.paging.deadline(),
             self.kept.watches.deadline(),
+            self.kept.rules.switches_at,
             self.kept.instances.deadline(&self.kept.rules),
         ];
         meters.chain(others.into_iter().flatten()).min()

@@ -165,6 +165,8 @@ mod tests {
             urr_ids: vec![UrrId(1)],
             qer_ids: vec![QerId(1)],
             predefined: vec![PredefinedName("free".into())],
+            activation: Some(std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
+            deactivation: None,
         };
         let far = Far {
             id: FarId(1),

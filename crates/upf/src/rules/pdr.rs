@@ -1,6 +1,7 @@
 //! Packet Detection Rules (TS 29.244 7.5.2.2, 7.5.4.2).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +147,10 @@ pub struct Pdr {
     pub qer_ids: Vec<QerId>,
     /// Predefined rules that are active, in the place of what the PDI would match alone.
     pub predefined: Vec<PredefinedName>,
+    /// Activation Time (8.2.121): it matches nothing before.
+    pub activation: Option<SystemTime>,
+    /// Deactivation Time (8.2.122): it matches nothing from then on.
+    pub deactivation: Option<SystemTime>,
 }
 
 /// Update PDR (TS 29.244 7.5.4.2): a field that is present replaces the old value whole.
@@ -173,4 +178,8 @@ pub struct UpdatePdr {
     pub activate_predefined: Vec<PredefinedName>,
     /// Predefined rules to switch off.
     pub deactivate_predefined: Vec<PredefinedName>,
+    /// New Activation Time.
+    pub activation: Option<SystemTime>,
+    /// New Deactivation Time.
+    pub deactivation: Option<SystemTime>,
 }

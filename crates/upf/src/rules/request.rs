@@ -234,6 +234,8 @@ pub struct Modification {
 pub struct Modified {
     /// What we chose.
     pub created_pdrs: Vec<CreatedPdr>,
+    /// What we chose for PDRs that are changed (Updated PDR).
+    pub updated_pdrs: Vec<CreatedPdr>,
     /// What we chose for traffic endpoints, new or changed.
     pub created_traffic_endpoints: Vec<CreatedTrafficEndpoint>,
     /// Reports asked for, and final reports of removed URRs.
