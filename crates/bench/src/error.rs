@@ -68,6 +68,9 @@ pub enum BenchError {
     /// The map chain failed while it was measured.
     #[error("XDP map chain: {0}")]
     MapChain(String),
+    /// What should be sent cannot be.
+    #[error("{0}")]
+    Traffic(String),
     /// The fast path in the kernel failed while it was measured.
     #[error("XDP fast path: {0}")]
     FastPath(String),

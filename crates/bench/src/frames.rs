@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 use kaido_engine::Frame;
 use kaido_wire::{checksum, gtpu};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
@@ -45,7 +45,7 @@ const TUNNEL: usize = IPV4 + UDP + 16;
 const TTL: u8 = 64;
 
 /// Which way a packet goes, as seen by the UE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From the UE.

@@ -6,7 +6,11 @@
 //!            └ XDP map chain under BPF_PROG_TEST_RUN, packet restored   ┘
 //!   before: sessions made by the session service     after: the session table by itself
 //! ```
-//! Traffic that goes through a device and comes back is described in [`stream`], and what a run of it gave in [`result`].
+//! Traffic for a device of any kind, over ports of any kind:
+//! ```text
+//!   stream ──▶ generator ──▶ device under test ──▶ receive ◀── oracle (what must come out)
+//!                 └───────────── traffic: a run ──────────────┘──▶ result
+//! ```
 //! [`measure_control`] is a run of its own: session requests over a UDP socket, while packets are forwarded.
 //!
 //! Figures of one run stand beside each other; figures of two runs do not. Method and limits: `docs/benchmarks.md`.
@@ -15,23 +19,31 @@ mod chain;
 mod clock;
 mod control;
 mod error;
+pub mod file;
 mod floor;
 mod frames;
+pub mod generator;
 mod machine;
 mod memory;
 mod node;
+pub mod oracle;
 mod permutation;
 mod plan;
 mod ports;
+pub mod preset;
+pub mod receive;
 mod render;
 mod report;
 pub mod result;
 mod rounds;
 mod run;
 mod shared;
+mod speed;
 mod stats;
 pub mod stream;
 mod table;
+pub mod traffic;
+pub mod trailer;
 
 pub use control::{ControlPlan, ControlReport, PhaseResult, TrafficResult, measure_control};
 pub use error::BenchError;
@@ -41,5 +53,6 @@ pub use plan::Plan;
 pub use report::{ChainResult, PathResult, Report, RunInfo, SessionResult, Skipped, goal};
 pub use run::run;
 pub use shared::{SharedCosts, SharedResult};
+pub use speed::{GeneratorCase, GeneratorPlan, GeneratorReport, measure_generator};
 pub use stats::Summary;
 pub use table::TableResult;

@@ -151,7 +151,8 @@ pub struct ClockCosts {
     pub read_ns: f64,
     /// Least difference of two looks that differ, in nanoseconds.
     pub resolution_ns: u64,
-    /// Most packets that share one stamp: a batch is stamped when it is complete, directly before it is handed over.
+    /// Most packets that share one stamp: that of their batch, taken before the first of them is made. What it takes to make
+    /// a batch is in every latency.
     pub packets_per_stamp: u32,
 }
 

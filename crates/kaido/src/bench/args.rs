@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, Plan, SESSIONS_MAX};
+use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX};
 
 /// Measure Kaido on this machine.
 #[derive(Args, Clone, Debug)]
@@ -20,6 +20,45 @@ pub(super) enum Benchmark {
     /// Session establishments, modifications and deletions a second over UDP loopback, with packets of other sessions
     /// forwarded meanwhile
     Control(ControlArgs),
+    /// Send traffic through a device, count what comes back, and judge every packet of it
+    Run(RunArgs),
+    /// The packet generator's own speed, beside that of the user plane in memory
+    Generator(GeneratorArgs),
+}
+
+/// Prints a table, and wrong packets with their fields side by side. docs/bench.md describes the file. The exit status is 1
+/// when packets were lost or wrong.
+#[derive(Args, Clone, Debug)]
+pub(super) struct RunArgs {
+    /// The file that says what is sent, and what must come of it
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) config: PathBuf,
+    /// Only read and check the file
+    #[arg(long)]
+    pub(super) check: bool,
+    /// Write the result as JSON; `-` is standard output, and the table then goes to stderr
+    #[arg(long, value_name = "FILE|-")]
+    pub(super) json: Option<PathBuf>,
+}
+
+/// Prints a table. Method and limits: docs/benchmarks.md.
+#[derive(Args, Clone, Debug)]
+pub(super) struct GeneratorArgs {
+    /// Bearers, and sessions of the user plane
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(SESSIONS_MAX)))]
+    sessions: u32,
+    /// Rounds, each a sample of every case
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// Write the report as JSON; `-` is standard output, and the table then goes to stderr
+    #[arg(long, value_name = "FILE|-")]
+    pub(super) json: Option<PathBuf>,
+}
+
+impl GeneratorArgs {
+    pub(super) fn plan(&self) -> GeneratorPlan {
+        GeneratorPlan { sessions: self.sessions, rounds: self.rounds, ..GeneratorPlan::default() }
+    }
 }
 
 /// Prints a table. One CPU serves, the next one asks. Method and limits: docs/benchmarks.md.

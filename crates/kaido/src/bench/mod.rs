@@ -1,6 +1,8 @@
-//! `kaido bench`: the user plane measured in memory, and its control plane over loopback.
+//! `kaido bench`: the user plane measured in memory, its control plane over loopback, and devices of any kind measured and
+//! judged with generated traffic.
 
 mod args;
+mod traffic;
 
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +15,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 pub(crate) use self::args::BenchArgs;
-use self::args::{Benchmark, ControlArgs, MicroArgs};
+use self::args::{Benchmark, ControlArgs, GeneratorArgs, MicroArgs};
 
 /// Runs the benchmark that the arguments name.
 ///
@@ -23,6 +25,8 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
     match &args.benchmark {
         Benchmark::Micro(args) => micro(args),
         Benchmark::Control(args) => control(args),
+        Benchmark::Run(args) => traffic::run(args),
+        Benchmark::Generator(args) => generator(args),
     }
 }
 
@@ -44,18 +48,51 @@ fn micro(args: &MicroArgs) -> miette::Result<()> {
 
 fn control(args: &ControlArgs) -> miette::Result<()> {
     let stop = stop_flag()?;
-    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
-    let file = args.json.as_deref().filter(|_| !to_stdout).map(create).transpose()?;
+    let sink = Sink::new(args.json.as_deref())?;
     let progress = |line: &str| eprintln!("{line}");
-    let report = kaido_bench::measure_control(&args.plan(), &stop, &progress).into_diagnostic()?;
-    if to_stdout {
-        eprint!("{report}");
-        return write_json(&report, std::io::stdout().lock()).into_diagnostic().wrap_err("standard output");
+    sink.put(&kaido_bench::measure_control(&args.plan(), &stop, &progress).into_diagnostic()?)
+}
+
+fn generator(args: &GeneratorArgs) -> miette::Result<()> {
+    let stop = stop_flag()?;
+    let sink = Sink::new(args.json.as_deref())?;
+    let progress = |line: &str| eprintln!("{line}");
+    sink.put(&kaido_bench::measure_generator(&args.plan(), &stop, &progress).into_diagnostic()?)
+}
+
+/// Where a report goes as JSON, beside its table.
+enum Sink<'p> {
+    Nowhere,
+    Stdout,
+    File(&'p Path, File),
+}
+
+impl<'p> Sink<'p> {
+    /// Makes the file, if there is to be one.
+    fn new(json: Option<&'p Path>) -> miette::Result<Self> {
+        match json {
+            None => Ok(Self::Nowhere),
+            Some(path) if path == Path::new("-") => Ok(Self::Stdout),
+            Some(path) => create(path).map(|(path, file)| Self::File(path, file)),
+        }
     }
-    print!("{report}");
-    file.map_or(Ok(()), |(path, file)| {
-        write_json(&report, file).into_diagnostic().wrap_err_with(|| path.display().to_string())
-    })
+
+    /// Prints the table, and writes the JSON.
+    fn put<R: Serialize + std::fmt::Display>(self, report: &R) -> miette::Result<()> {
+        if let Self::Stdout = self {
+            eprint!("{report}");
+            return write_json(report, std::io::stdout().lock())
+                .into_diagnostic()
+                .wrap_err("standard output");
+        }
+        print!("{report}");
+        match self {
+            Self::File(path, file) => {
+                write_json(report, file).into_diagnostic().wrap_err_with(|| path.display().to_string())
+            }
+            Self::Nowhere | Self::Stdout => Ok(()),
+        }
+    }
 }
 
 /// Set by SIGINT and SIGTERM.

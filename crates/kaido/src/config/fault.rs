@@ -9,11 +9,15 @@ use thiserror::Error;
 
 /// One thing that is wrong.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) at: Range<usize>,
-    pub(super) field: String,
-    pub(super) message: String,
-    pub(super) help: String,
+pub(crate) struct Fault {
+    /// Where, in bytes of the text.
+    pub(crate) at: Range<usize>,
+    /// The field; empty when the text is no file of its kind.
+    pub(crate) field: String,
+    /// What is wrong.
+    pub(crate) message: String,
+    /// How to mend it.
+    pub(crate) help: String,
 }
 
 /// A configuration that cannot be used.
@@ -86,15 +90,20 @@ pub(super) fn syntax(path: &Path, text: String, error: &toml::de::Error) -> Conf
 }
 
 /// What [`super::check`] found.
-pub(super) fn faults(path: &Path, text: String, faults: Vec<Fault>) -> ConfigFault {
+pub(crate) fn faults(path: &Path, text: String, faults: Vec<Fault>) -> ConfigFault {
     let lines: Vec<_> = faults
         .iter()
         .map(|fault| {
             let line = line_of(&text, fault.at.start);
-            format!("{}:{line}: {}: {}", path.display(), fault.field, fault.message)
+            let field = if fault.field.is_empty() { String::new() } else { format!("{}: ", fault.field) };
+            format!("{}:{line}: {field}{}", path.display(), fault.message)
         })
         .collect();
-    let help = faults.iter().map(|fault| format!("{}: {}", fault.field, fault.help)).collect::<Vec<_>>();
+    let help = faults.iter().map(|fault| {
+        let field = if fault.field.is_empty() { String::new() } else { format!("{}: ", fault.field) };
+        format!("{field}{}", fault.help)
+    });
+    let help = help.collect::<Vec<_>>();
     let labels = faults
         .into_iter()
         .map(|fault| LabeledSpan::new(Some(fault.message), fault.at.start, fault.at.len()))

@@ -4,7 +4,7 @@
 //! the user sees the file, the line, the field, and what is allowed.
 
 mod check;
-mod fault;
+pub(crate) mod fault;
 mod lan;
 mod predefined;
 mod qos;

@@ -1,0 +1,171 @@
+//! Judges whether what came out is what had to come out.
+//!
+//! ```text
+//!   packet sent (made again from its trailer) ──▶ Rule ──▶ frame that must come ──┐
+//!                                                                                 ├─▶ equal, or a Finding: fields side by side
+//!   packet that came ─────────────────────────────────────────────────────────────┘
+//! ```
+//! The frame that must come is built from the packet and the rule alone, byte for byte, with sums computed from scratch;
+//! the code of the user plane has no part in it.
+
+mod dissect;
+mod expect;
+mod rules;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use dissect::{compare, ip_end};
+use expect::{Expectations, Expected};
+pub use rules::{Bearers, Outer, Side, SourcePort, Tag};
+
+use crate::generator::Problem;
+
+/// What a device does with the packets of some ports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Rule {
+    /// A user plane function: packets leave their tunnels on one side and enter them on the other.
+    Bearers(Bearers),
+    /// A cable, or a bridge: packets leave as they came.
+    Unchanged {
+        /// Name of the bench's port into which packets go.
+        from: String,
+        /// Name of the bench's port at which they come out.
+        to: String,
+    },
+}
+
+/// What must come of a packet, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A frame at a port.
+    Out(usize, Vec<u8>),
+    /// Nothing, and why.
+    Nothing(&'static str),
+    /// No rule is about its port.
+    Unknown,
+}
+
+#[derive(Debug)]
+enum Known {
+    Bearers { access: usize, core: usize, expectations: Box<Expectations> },
+    Unchanged { from: usize, to: usize },
+}
+
+/// Knows the rules of all ports.
+#[derive(Debug, Default)]
+pub(crate) struct Oracle(Vec<Known>);
+
+impl Oracle {
+    /// An oracle by some rules about named ports; what is wrong with them.
+    pub(crate) fn new(rules: &[Rule], ports: &[String]) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut known = Vec::new();
+        for (place, rule) in rules.iter().enumerate() {
+            let mut wrong = |field: &str, message: String| {
+                problems.push(Problem { stream: None, field: format!("expect[{place}].{field}"), message });
+            };
+            let mut find = |field: &str, name: &str| {
+                let port = ports.iter().position(|port| port == name);
+                if port.is_none() {
+                    wrong(field, format!("there is no port `{name}`"));
+                }
+                port.unwrap_or(0)
+            };
+            match rule {
+                Rule::Unchanged { from, to } => {
+                    known.push(Known::Unchanged {
+                        from: find("unchanged.from", from),
+                        to: find("unchanged.to", to),
+                    });
+                }
+                Rule::Bearers(bearers) => {
+                    let access = find("bearers.access.port", &bearers.access.port);
+                    let core = find("bearers.core.port", &bearers.core.port);
+                    check(bearers, &mut wrong);
+                    let expectations = Box::new(Expectations::new(bearers.clone()));
+                    known.push(Known::Bearers { access, core, expectations });
+                }
+            }
+        }
+        if problems.is_empty() { Ok(Self(known)) } else { Err(problems) }
+    }
+
+    /// What must come of a packet that was sent out of a port; `came` is what came, for where several values are right. Of
+    /// several rules about a port that one speaks which lets the packet out.
+    pub(crate) fn verdict(&mut self, port: usize, sent: &[u8], came: &[u8]) -> Verdict {
+        let mut verdict = Verdict::Unknown;
+        for known in &mut self.0 {
+            let expected = match known {
+                Known::Unchanged { from, to } if *from == port => return Verdict::Out(*to, sent.to_vec()),
+                Known::Bearers { access, core, expectations } if port == *access || port == *core => {
+                    let expected = expectations.of(port == *access, sent, came);
+                    match expected {
+                        Expected::Out(outcome) => {
+                            return Verdict::Out(
+                                if outcome.to_access { *access } else { *core },
+                                outcome.frame,
+                            );
+                        }
+                        Expected::Nothing(why) => why,
+                    }
+                }
+                _ => continue,
+            };
+            verdict = Verdict::Nothing(expected);
+        }
+        verdict
+    }
+
+    /// Whether no rule is there.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What can be wrong with bearers.
+pub(crate) fn check(bearers: &Bearers, wrong: &mut impl FnMut(&str, String)) {
+    if bearers.count == 0 {
+        wrong("bearers.count", "there is 1 bearer or more".to_owned());
+    }
+    if bearers.peers == 0 || !bearers.count.is_multiple_of(bearers.peers.max(1)) {
+        let message =
+            format!("each access node has as many of the {} bearers, and there is 1 or more", bearers.count);
+        wrong("bearers.peers", message);
+    }
+    if bearers.local.is_ipv4() != bearers.peer_first.is_ipv4() {
+        wrong(
+            "bearers.peer_first",
+            format!("{} and {} are of two families", bearers.peer_first, bearers.local),
+        );
+    }
+    if bearers.server.is_ipv4() != bearers.ue_first.is_ipv4() {
+        wrong("bearers.server", format!("{} and {} are of two families", bearers.server, bearers.ue_first));
+    }
+    if bearers.qfi.is_some_and(|qfi| qfi > 63) {
+        wrong("bearers.qfi", "a QoS flow has a number from 0 to 63".to_owned());
+    }
+    let last = bearers.count.saturating_sub(1);
+    for (field, first) in
+        [("teid_first", bearers.teid_first), ("access_teid_first", bearers.access_teid_first)]
+    {
+        if first == 0 || first.checked_add(last).is_none() {
+            wrong(
+                &format!("bearers.{field}"),
+                format!("{} TEIDs from {first}: 1 to {} are possible", bearers.count, u32::MAX),
+            );
+        }
+    }
+    for (field, side) in [("access", &bearers.access), ("core", &bearers.core)] {
+        for (place, tag) in side.tags.iter().enumerate() {
+            let last = u32::from(tag.first) + u32::from(tag.count) - u32::from(tag.count > 0);
+            let is_even = bearers.count.is_multiple_of(u32::from(tag.count.max(1)));
+            if tag.count == 0 || last > 4094 || tag.priority > 7 || !is_even {
+                let message =
+                    "identifiers are 0 to 4094, one or more, each of as many bearers; priorities are 0 to 7"
+                        .to_owned();
+                wrong(&format!("bearers.{field}.tags[{place}]"), message);
+            }
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Takes in what comes back: knows each packet by its trailer, counts it, and has it judged.
+//!
+//! ```text
+//!   frame ─▶ ARP, ND, echo …? ─▶ where does it end? ─▶ trailer ─▶ tracker: twice? late? out of order?
+//!                                                        │
+//!                                                        └─▶ the packet as it was sent, made again ─▶ oracle ─▶ equal?
+//! ```
+//! Memory is bounded by the number of streams and workers, the window, and how many findings are kept.
+
+mod findings;
+mod tracker;
+
+use std::sync::Arc;
+
+use crate::generator::{Compiled, Kind, Layout, Problem, link};
+use crate::oracle::{Oracle, Rule, Verdict, compare, ip_end};
+use crate::result::{ClockCosts, FindingKind, Latency, PortResult, RunResult, StreamResult, Volume};
+use crate::trailer::{MODULUS, TRAILER_LEN, Trailer};
+use findings::{Found, Ledger};
+use tracker::{Arrival, Tracker};
+
+/// Shortest frame that is not padded, in bytes without FCS; what a device adds up to it is no fault (IEEE 802.3 clause 4.2.3.3).
+const FRAME_MIN: usize = 60;
+/// Lost packets that are made again to see whether they should have come at all.
+const ASKED_MAX: u64 = 1 << 20;
+
+/// How packets are judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JudgeSettings {
+    /// Sequence numbers of a stream, and worker, within which packets may come in any order.
+    pub window: usize,
+    /// A packet that takes longer is late, in nanoseconds.
+    pub late_after_ns: u64,
+    /// Whether packets of a stream must come in the order in which they were sent.
+    pub ordered: bool,
+    /// Findings that are kept, of each kind.
+    pub keep: usize,
+    /// Workers that send: each has its part of a stream's sequence.
+    pub workers: u32,
+}
+
+impl Default for JudgeSettings {
+    fn default() -> Self {
+        Self { window: 1 << 16, late_after_ns: 1_000_000_000, ordered: true, keep: 8, workers: 1 }
+    }
+}
+
+/// What came of one stream.
+#[derive(Debug)]
+struct Received {
+    /// One for each worker that sends.
+    trackers: Vec<Tracker>,
+    received: Volume,
+    duplicated: u64,
+    corrupted: u64,
+    late: u64,
+    wrong: u64,
+    latency: Latency,
+}
+
+/// The receiver of a run.
+#[derive(Debug)]
+pub struct Receiver {
+    compiled: Arc<Compiled>,
+    settings: JudgeSettings,
+    oracle: Oracle,
+    streams: Vec<Received>,
+    ports: Vec<PortResult>,
+    ledger: Ledger,
+    /// The packet as it was sent.
+    sent: Vec<u8>,
+}
+
+/// How much of a stream one worker has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentBy {
+    /// Number of the stream.
+    pub stream: usize,
+    /// Number of the worker.
+    pub worker: u32,
+    /// What it sent.
+    pub volume: Volume,
+}
+
+impl Receiver {
+    /// A receiver for all ports of some traffic, with the rules that packets are judged by.
+    ///
+    /// # Errors
+    /// What is wrong with the rules.
+    pub fn new(
+        compiled: &Arc<Compiled>,
+        rules: &[Rule],
+        settings: JudgeSettings,
+    ) -> Result<Self, Vec<Problem>> {
+        let oracle = Oracle::new(rules, compiled.ports())?;
+        let stream = || Received {
+            trackers: (0..settings.workers.max(1)).map(|_| Tracker::new(settings.window)).collect(),
+            received: Volume::default(),
+            duplicated: 0,
+            corrupted: 0,
+            late: 0,
+            wrong: 0,
+            latency: Latency::default(),
+        };
+        Ok(Self {
+            compiled: compiled.clone(),
+            oracle,
+            streams: compiled.streams().map(|_| stream()).collect(),
+            ports: compiled
+                .ports()
+                .iter()
+                .map(|name| PortResult { name: name.clone(), ..PortResult::default() })
+                .collect(),
+            ledger: Ledger::new(settings.keep),
+            settings,
+            sent: Vec::new(),
+        })
+    }
+
+    /// Packets with trailers of this run that came so far.
+    pub fn received(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.received.packets).sum()
+    }
+
+    /// Takes in a frame that came at a port, `now_ns` nanoseconds after the run began.
+    pub fn arrive(&mut self, port: usize, frame: &[u8], now_ns: u64) {
+        self.ports[port].received.add(frame.len());
+        let end = ip_end(frame);
+        // An error quotes the packet it is about, trailer and all.
+        let trailer = if is_error(frame) { None } else { self.read(frame, end) };
+        let Some(trailer) = trailer else {
+            if is_control(frame) {
+                self.ports[port].control += 1;
+            } else {
+                self.unknown(port, frame, end, now_ns);
+            }
+            return;
+        };
+        let number = usize::from(trailer.stream);
+        let workers = self.settings.workers.max(1).into();
+        let stream = &mut self.streams[number];
+        stream.received.add(frame.len());
+        // Workers deal the whole numbers out; each lane is a sequence of its own.
+        let lane = trailer.sequence % workers;
+        #[allow(clippy::cast_possible_truncation)] // Below the number of workers.
+        let tracker = &mut stream.trackers[lane as usize];
+        let near = tracker.near().saturating_mul(workers);
+        let sequence = Trailer::extend(trailer.sequence, near);
+        let latency_ns = now_ns.wrapping_sub(trailer.time_ns) % MODULUS;
+        let found = |kind, detail| Found {
+            kind,
+            detail,
+            stream: Some((number, sequence)),
+            port: Some(port),
+            time_ns: now_ns,
+        };
+        match tracker.arrive(sequence / workers) {
+            Arrival::InOrder => {}
+            Arrival::Reordered(extent) => {
+                if self.settings.ordered {
+                    let detail = format!("{extent} packets came since one that was sent later");
+                    self.ledger.add(
+                        found(FindingKind::Reordered, detail),
+                        &self.compiled,
+                        Vec::new,
+                        &[frame],
+                    );
+                }
+            }
+            Arrival::Duplicate => {
+                stream.duplicated += 1;
+                self.ledger.add(
+                    found(FindingKind::Duplicated, String::new()),
+                    &self.compiled,
+                    Vec::new,
+                    &[frame],
+                );
+                return;
+            }
+            Arrival::BehindWindow => {
+                stream.late += 1;
+                let detail = format!("more than {} packets behind the latest", self.settings.window);
+                self.ledger.add(found(FindingKind::Late, detail), &self.compiled, Vec::new, &[frame]);
+                return;
+            }
+        }
+        if latency_ns > self.settings.late_after_ns {
+            stream.late += 1;
+            let detail = format!("after {:.3} ms", latency_ns as f64 / 1e6);
+            self.ledger.add(found(FindingKind::Late, detail), &self.compiled, Vec::new, &[frame]);
+        } else {
+            stream.latency.record(latency_ns);
+        }
+        self.judge(port, frame, end, number, sequence, trailer.time_ns, now_ns);
+    }
+
+    /// The trailer where the packet ends, or where the frame does.
+    fn read(&self, frame: &[u8], end: Option<usize>) -> Option<Trailer> {
+        let key = self.compiled.key;
+        let by_header = end.and_then(|end| key.read(frame.get(..end)?));
+        let trailer = by_header.or_else(|| key.read(frame))?;
+        (usize::from(trailer.stream) < self.streams.len()).then_some(trailer)
+    }
+
+    /// A frame whose trailer is not there, or not right.
+    fn unknown(&mut self, port: usize, frame: &[u8], end: Option<usize>, now_ns: u64) {
+        let whole = end.filter(|end| *end <= frame.len()).unwrap_or(frame.len());
+        let trailer = frame[..whole].last_chunk::<TRAILER_LEN>().map(Trailer::unchecked);
+        // A trailer that is damaged in one place still tells what it was of.
+        let of = trailer.filter(|trailer| {
+            self.streams.get(usize::from(trailer.stream)).is_some_and(|stream| {
+                let workers = stream.trackers.len() as u64;
+                let near = stream.trackers.iter().map(Tracker::near).max().unwrap_or(0) * workers;
+                trailer.sequence.abs_diff(near) <= self.settings.window as u64 * workers
+            })
+        });
+        let (kind, detail) = match end {
+            Some(end) if end > frame.len() => {
+                (FindingKind::Truncated, format!("{} bytes of {end}", frame.len()))
+            }
+            _ if of.is_some() => (FindingKind::Corrupted, "its trailer's check does not hold".to_owned()),
+            _ => (FindingKind::Unrecognised, "it has no trailer of this run".to_owned()),
+        };
+        let stream: Option<(usize, u64)> = of
+            .filter(|_| kind == FindingKind::Corrupted)
+            .map(|trailer| (trailer.stream.into(), trailer.sequence));
+        match stream {
+            Some((number, _)) => self.streams[number].corrupted += 1,
+            None => self.ports[port].unrecognised += 1,
+        }
+        let found = Found { kind, detail, stream, port: Some(port), time_ns: now_ns };
+        self.ledger.add(found, &self.compiled, || compare(None, frame), &[frame]);
+    }
+
+    /// Compares a packet with what had to come.
+    #[allow(clippy::too_many_arguments)] // The packet, its place in the sequence, and when it came.
+    fn judge(
+        &mut self,
+        port: usize,
+        frame: &[u8],
+        end: Option<usize>,
+        stream: usize,
+        sequence: u64,
+        stamp_ns: u64,
+        now_ns: u64,
+    ) {
+        if !self.compiled.packet_into(stream, sequence, stamp_ns, &mut self.sent) {
+            return;
+        }
+        let from = self.compiled.streams[stream].port;
+        let verdict = self.oracle.verdict(from, &self.sent, frame);
+        let found = |kind, detail| Found {
+            kind,
+            detail,
+            stream: Some((stream, sequence)),
+            port: Some(port),
+            time_ns: now_ns,
+        };
+        let (to, expected) = match verdict {
+            Verdict::Out(to, expected) => (to, expected),
+            Verdict::Nothing(why) => {
+                self.streams[stream].wrong += 1;
+                let finding = found(FindingKind::Unexpected, why.to_owned());
+                self.ledger.add(finding, &self.compiled, || compare(None, frame), &[frame]);
+                return;
+            }
+            Verdict::Unknown => return self.judge_payload(port, frame, end, stream, sequence, now_ns),
+        };
+        if to == port && is_equal(&expected, frame) {
+            return;
+        }
+        let rows = compare(Some(&expected), frame);
+        let wrong: Vec<&str> = rows.iter().filter(|row| row.wrong).map(|row| row.field.as_str()).collect();
+        // A checksum that does not fit a payload which is not what it was is right to say so.
+        let follows = |field: &&str| {
+            *field == "payload" || field.ends_with("udp.checksum") || field.ends_with("tcp.checksum")
+        };
+        let (kind, detail) = if to != port {
+            (FindingKind::WrongPort, format!("expected at port {}", self.compiled.ports[to]))
+        } else if let Some(end) = end.filter(|end| *end > frame.len()) {
+            (FindingKind::Truncated, format!("{} bytes of {end}", frame.len()))
+        } else if wrong == ["padding"] {
+            (FindingKind::Padded, format!("{} bytes for {}", frame.len(), expected.len()))
+        } else if wrong.contains(&"payload") && wrong.iter().all(follows) {
+            (FindingKind::Corrupted, "its payload is not what was sent".to_owned())
+        } else {
+            (FindingKind::WrongFields, wrong.join(", "))
+        };
+        match kind {
+            FindingKind::Corrupted => self.streams[stream].corrupted += 1,
+            _ => self.streams[stream].wrong += 1,
+        }
+        self.ledger.add(found(kind, detail), &self.compiled, || rows, &[&expected, frame]);
+    }
+
+    /// Without a rule, all that can be judged is whether the payload is what was sent.
+    fn judge_payload(
+        &mut self,
+        port: usize,
+        frame: &[u8],
+        end: Option<usize>,
+        stream: usize,
+        sequence: u64,
+        now_ns: u64,
+    ) {
+        let len = self.compiled.payload_len(stream, sequence) + TRAILER_LEN;
+        let whole = end.filter(|end| *end <= frame.len()).unwrap_or(frame.len());
+        let sent = &self.sent[self.sent.len() - len..];
+        if whole >= len && frame[whole - len..whole] == *sent {
+            return;
+        }
+        self.streams[stream].corrupted += 1;
+        let detail = "its payload is not what was sent".to_owned();
+        let found = Found {
+            kind: FindingKind::Corrupted,
+            detail,
+            stream: Some((stream, sequence)),
+            port: Some(port),
+            time_ns: now_ns,
+        };
+        self.ledger.add(found, &self.compiled, || compare(None, frame), &[frame]);
+    }
+
+    /// Ends the run: what was sent and has not come is lost, unless the rules say that it must not come. With the result come
+    /// the frames of the findings that are kept, with the times at which they came, in nanoseconds of the run: where it is
+    /// known, what should have come, and then what came.
+    pub fn finish(
+        mut self,
+        sent: &[SentBy],
+        duration_ns: u64,
+        clock: ClockCosts,
+    ) -> (RunResult, Vec<(u64, Vec<u8>)>) {
+        let mut asked = 0;
+        let workers = u64::from(self.settings.workers.max(1));
+        let mut streams = Vec::new();
+        for (number, received) in std::mem::take(&mut self.streams).into_iter().enumerate() {
+            let compiled = self.compiled.clone();
+            let stream = &compiled.streams[number];
+            let mut result = StreamResult {
+                name: stream.name.clone(),
+                port: compiled.ports[stream.port].clone(),
+                counted: stream.trailer,
+                received: received.received,
+                duplicated: received.duplicated,
+                corrupted: received.corrupted,
+                late: received.late,
+                wrong: received.wrong,
+                latency: received.latency,
+                ..StreamResult::default()
+            };
+            for (lane, tracker) in received.trackers.into_iter().enumerate() {
+                let by_lane = sent.iter().filter(|by| by.stream == number && by.worker as usize == lane);
+                let volume = by_lane.fold(Volume::default(), |mut sum, by| {
+                    sum.merge(by.volume);
+                    sum
+                });
+                result.sent.merge(volume);
+                let reordering = tracker.reordering();
+                let sum = &mut result.reordering;
+                sum.packets += reordering.packets;
+                sum.extent_max = sum.extent_max.max(reordering.extent_max);
+                sum.extent_sum += reordering.extent_sum;
+                sum.blocks += reordering.blocks;
+                sum.block_packets_max = sum.block_packets_max.max(reordering.block_packets_max);
+                if !stream.trailer {
+                    continue;
+                }
+                let (ranges, beyond) = tracker.finish(volume.packets);
+                result.lost += beyond;
+                for (first, last) in ranges {
+                    for place in first..=last {
+                        let sequence = place * workers + lane as u64;
+                        asked += u64::from(!self.oracle.is_empty());
+                        if asked <= ASKED_MAX && self.is_withheld(number, sequence) {
+                            result.withheld += 1;
+                        } else {
+                            result.lost += 1;
+                            let detail = format!("of {} that were sent", volume.packets * workers);
+                            let of = Some((number, sequence));
+                            let found = Found {
+                                kind: FindingKind::Lost,
+                                detail,
+                                stream: of,
+                                port: None,
+                                time_ns: duration_ns,
+                            };
+                            self.ledger.add(found, &compiled, Vec::new, &[]);
+                        }
+                    }
+                }
+            }
+            self.ports[stream.port].sent.merge(result.sent);
+            streams.push(result);
+        }
+        let (findings, frames) = self.ledger.into_parts();
+        (RunResult { started_unix_ns: 0, duration_ns, clock, streams, ports: self.ports, findings }, frames)
+    }
+
+    /// Whether the rules say that a packet must not come out.
+    fn is_withheld(&mut self, stream: usize, sequence: u64) -> bool {
+        let port = self.compiled.streams[stream].port;
+        !self.oracle.is_empty()
+            && self.compiled.packet_into(stream, sequence, 0, &mut self.sent)
+            && matches!(self.oracle.verdict(port, &self.sent, &[]), Verdict::Nothing(_))
+    }
+}
+
+/// Whether a frame is the one that was expected, or that one made as long as Ethernet asks.
+fn is_equal(expected: &[u8], frame: &[u8]) -> bool {
+    frame == expected
+        || (frame.len() == FRAME_MIN && expected.len() < FRAME_MIN && frame.starts_with(expected))
+}
+
+/// Whether a frame is an ICMP error (RFC 1122 section 3.2.2, RFC 4443 section 2.1), in a tunnel or not.
+fn is_error(frame: &[u8]) -> bool {
+    let layout = Layout::of(frame);
+    layout.layers.last().is_some_and(|layer| match (layer.kind, frame[layer.at]) {
+        (Kind::Icmpv4, kind) => matches!(kind, 3 | 4 | 5 | 11 | 12),
+        (Kind::Icmpv6, kind) => kind < 128,
+        _ => false,
+    })
+}
+
+/// Whether a frame belongs to no stream by its kind: it keeps links and tunnels going.
+fn is_control(frame: &[u8]) -> bool {
+    const ARP: u16 = 0x0806;
+    const LLDP: u16 = 0x88cc;
+    const LENGTHS_BELOW: u16 = 0x0600;
+    let Some((at, ethertype)) = link(frame) else { return true };
+    if ethertype.0 == ARP || ethertype.0 == LLDP || ethertype.0 < LENGTHS_BELOW {
+        return true;
+    }
+    let layout = Layout::of(frame);
+    let mut protocol = frame.get(at..).and_then(|packet| match packet.first()? >> 4 {
+        4 => packet.get(9),
+        _ => packet.get(6),
+    });
+    // Multicast listeners announce themselves behind a hop-by-hop header.
+    if frame.get(at).is_some_and(|version| version >> 4 == 6) && protocol == Some(&0) {
+        protocol = frame.get(at + 40);
+    }
+    let is_icmp_or_igmp = matches!(protocol, Some(1 | 2 | 58)) || is_error(frame);
+    let is_signalling =
+        layout.layers.iter().any(|layer| layer.kind == Kind::Gtpu && frame[layer.at + 1] != 255);
+    is_icmp_or_igmp || is_signalling
+}
+
+#[cfg(test)]
+mod tests;

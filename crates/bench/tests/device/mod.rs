@@ -1,0 +1,281 @@
+//! A user plane in memory as a device under test, and what the bench says of what it does.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use kaido_bench::Direction;
+use kaido_bench::generator::{Compiled, FrameMemory, Generator};
+use kaido_bench::oracle::{Bearers, Outer, Rule, Side, Tag};
+use kaido_bench::preset::{Preset, Transport};
+use kaido_bench::receive::{JudgeSettings, Receiver, SentBy};
+use kaido_bench::result::{ClockCosts, RunResult};
+use kaido_bench::stream::{
+    Driver, LengthShare, Lengths, LinkMode, Mac, Mode, PortSpec, Rate, Source, Stream, Traffic,
+};
+use kaido_engine::port::MemoryWire;
+use kaido_engine::{Batch, FramePool, KernelPath, PortId, Route, Routes, Wanted, Worker, WorkerSettings};
+use kaido_upf::control::Upf;
+use kaido_upf::node::{Node, NodeSettings, PortRole};
+use kaido_upf::path::Path;
+use kaido_upf::record::InstanceId;
+use kaido_upf::rules::{
+    ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Interface,
+    Ipv6Prefix, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi, Seid,
+    SessionService, Teid, UeIpAddress, UeIpRole,
+};
+
+const N3: PortId = PortId(0);
+const N6: PortId = PortId(1);
+/// What the user plane has on its two ports, and the bench beyond them.
+const DEVICE: [[u8; 6]; 2] = [[2, 0, 0, 0, 3, 1], [2, 0, 0, 0, 6, 1]];
+const BENCH: [[u8; 6]; 2] = [[2, 0, 0, 0, 3, 2], [2, 0, 0, 0, 6, 2]];
+/// Packets of each stream.
+pub(crate) const PACKETS: u64 = 192;
+
+/// A frame that came out: its port, its bytes, and when, in nanoseconds of the run.
+pub(crate) type Came = (usize, Vec<u8>, u64);
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Bearers of each family, outside and inside.
+pub(crate) fn bearers(outer_ipv6: bool, ue_ipv6: bool, tags: [&[Tag]; 2]) -> Bearers {
+    let side = |place: usize, port: &str| Side {
+        port: port.to_owned(),
+        device_mac: Mac::from(DEVICE[place]),
+        bench_mac: Mac::from(BENCH[place]),
+        tags: tags[place].to_vec(),
+    };
+    let pick = |is_ipv6: bool, v4: &str, v6: &str| ip(if is_ipv6 { v6 } else { v4 });
+    Bearers {
+        count: 24,
+        teid_first: 1000,
+        access_teid_first: 0x8000_0001,
+        ue_first: pick(ue_ipv6, "10.60.0.1", "2001:db8:60::1"),
+        local: pick(outer_ipv6, "10.100.3.1", "fd00:3::1"),
+        peer_first: pick(outer_ipv6, "10.100.3.2", "fd00:3::2"),
+        peers: 3,
+        qfi: Some(9),
+        server: pick(ue_ipv6, "8.8.8.8", "2001:db8:8::8"),
+        access: side(0, "access"),
+        core: side(1, "core"),
+        outer: Outer::default(),
+    }
+}
+
+/// The traffic of both directions; a third stream whose packets have no hop left.
+pub(crate) fn traffic(bearers: &Bearers, transport: Transport) -> Traffic {
+    let share = |bytes| LengthShare { bytes, weight: 1 };
+    let lengths = Lengths::Mix(vec![share(60), share(300), share(1400)]);
+    let stream = |name: &str, direction, hops: Option<u8>| {
+        let preset = Preset { transport, ..Preset::new(direction, lengths.clone()) };
+        let mut template = preset.template(bearers).unwrap();
+        if let Some(hops) = hops {
+            let link = 14 + 4 * preset.side(bearers).tags.len();
+            let at = link + if bearers.server.is_ipv4() { 8 } else { 7 };
+            template.bytes[at] = hops;
+        }
+        Stream {
+            name: name.to_owned(),
+            port: preset.side(bearers).port.clone(),
+            source: Source::Template(template),
+            rate: Rate::Pps(1e6),
+            mode: Mode::Burst { packets: PACKETS },
+            delay_ns: 0,
+            trailer: true,
+        }
+    };
+    let port = |name: &str| PortSpec {
+        name: name.to_owned(),
+        driver: Driver::Memory,
+        line_bps: None,
+        link: LinkMode::L2,
+    };
+    Traffic {
+        seed: 1,
+        key: 0x006b_6169_646f,
+        total: None,
+        ports: vec![port("access"), port("core")],
+        streams: vec![
+            stream("uplink", Direction::Uplink, None),
+            stream("downlink", Direction::Downlink, None),
+            stream("hopless", Direction::Downlink, Some(1)),
+        ],
+    }
+}
+
+/// The user plane with the sessions of some bearers.
+struct Device {
+    wires: [MemoryWire; 2],
+    worker: Worker,
+    /// Sessions live as long as their control plane.
+    _upf: Upf,
+}
+
+impl Device {
+    fn new(bearers: &Bearers) -> Self {
+        let role = |place: usize, addresses: [&str; 2], instance: Option<InstanceId>| PortRole {
+            mac: DEVICE[place],
+            mtu: 9000,
+            addresses: addresses.map(ip).to_vec(),
+            gtpu: instance.is_none(),
+            instance,
+        };
+        let settings = NodeSettings {
+            endpoints: vec![ip("10.100.3.1"), ip("fd00:3::1")],
+            ports: vec![
+                role(0, ["10.100.3.1", "fd00:3::1"], None),
+                role(1, ["10.100.6.1", "fd00:6::1"], Some(InstanceId(0))),
+            ],
+            sessions_max: 1000,
+            ..NodeSettings::default()
+        };
+        let (node, events) = Node::new(settings).unwrap();
+        let mut upf = Upf::new(node.clone(), events, Vec::new()).unwrap();
+        for bearer in 0..bearers.count {
+            upf.establish(&establishment(bearers, bearer), SystemTime::now()).unwrap();
+        }
+        let (routes, _wanted) = Routes::new();
+        let on_link = |port| Route { port: Some(port), gateway: None, metric: 0 };
+        let via = |gateway: &str| Route { port: Some(N6), gateway: Some(ip(gateway)), metric: 0 };
+        routes.set_routes([
+            (ip("10.100.3.0"), 24, on_link(N3)),
+            (ip("fd00:3::"), 64, on_link(N3)),
+            (ip("0.0.0.0"), 0, via("10.100.6.2")),
+            (ip("::"), 0, via("fd00:6::2")),
+        ]);
+        let peers = (0..bearers.peers).map(|peer| (N3, bearers.peer(peer), BENCH[0]));
+        let routers = [(N6, ip("10.100.6.2"), BENCH[1]), (N6, ip("fd00:6::2"), BENCH[1])];
+        for (port, address, mac) in peers.chain(routers) {
+            routes.set_neighbour(Wanted { port, address }, Some(mac));
+        }
+        let path = Path::new(&node, routes.next_hops()).unwrap();
+        let wires = [MemoryWire::new(), MemoryWire::new()];
+        let ports = wires.iter().map(|wire| (Box::new(wire.port()) as Box<_>, KernelPath::None)).collect();
+        let worker =
+            Worker::new(FramePool::leak(1024).unwrap(), ports, Box::new(path), WorkerSettings::default());
+        Self { wires, worker, _upf: upf }
+    }
+
+    /// What comes out of both ports for a frame.
+    fn pass(&mut self, port: usize, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
+        assert!(self.wires[port].send(frame));
+        while self.worker.step() > 0 {}
+        let wires = &self.wires;
+        let out = |place: usize| std::iter::from_fn(move || wires[place].receive().map(|out| (place, out)));
+        out(0).chain(out(1)).collect()
+    }
+}
+
+fn establishment(bearers: &Bearers, bearer: u32) -> Establishment {
+    let split = |address: IpAddr| match address {
+        IpAddr::V4(address) => (Some(address), None),
+        IpAddr::V6(address) => (None, Some(address)),
+    };
+    let (ipv4, ipv6) = split(bearers.local);
+    let local = FTeid { teid: Teid(bearers.teid_first + bearer), ipv4, ipv6 };
+    let (ipv4, ipv6) = split(bearers.peer(bearer));
+    let peer = OuterHeaderCreation { teid: Teid(bearers.access_teid_first + bearer), ipv4, ipv6 };
+    let (ipv4, ipv6) = split(bearers.ue(bearer));
+    let ue = UeIpAddress {
+        ipv4: ipv4.map(ChooseOr::Given),
+        ipv6: ipv6.map(|address| ChooseOr::Given(Ipv6Prefix::of(address, 64))),
+        role: UeIpRole::Destination,
+    };
+    let pdr = |id: u16, source_interface| Pdr {
+        id: PdrId(id),
+        precedence: 100,
+        pdi: Pdi { source_interface, ..Pdi::default() },
+        far_id: Some(FarId(id.into())),
+        qer_ids: vec![QerId(1)],
+        ..Pdr::default()
+    };
+    let (mut uplink, mut downlink) = (pdr(1, Interface::Access), pdr(2, Interface::Core));
+    uplink.pdi.local_fteid = Some(LocalFTeid::Given(local));
+    uplink.outer_header_removal = Some(OuterHeaderRemoval::GtpUUdpIp);
+    downlink.pdi.ue_ip = vec![ue];
+    let far = |id, destination_interface, outer_header_creation| Far {
+        id: FarId(id),
+        apply_action: ApplyAction { forward: true, ..ApplyAction::default() },
+        forwarding: Some(ForwardingParameters {
+            destination_interface,
+            network_instance: None,
+            outer_header_creation,
+            transport_level_marking: None,
+            steering: None,
+        }),
+        bar_id: None,
+    };
+    Establishment {
+        cp_fseid: FSeid { seid: Seid(u64::from(bearer) + 1), ipv4: None, ipv6: None },
+        pdrs: vec![uplink, downlink],
+        fars: vec![far(1, Interface::Core, None), far(2, Interface::Access, Some(peer))],
+        qers: vec![Qer { qfi: Some(Qfi(9)), ..Qer::open(QerId(1)) }],
+        ..Establishment::default()
+    }
+}
+
+/// The tags of a frame, and the frame without them.
+fn untagged(frame: &[u8], tags: usize) -> Vec<u8> {
+    let mut plain = frame.to_vec();
+    plain.drain(12..12 + 4 * tags);
+    plain
+}
+
+/// A switch beside the user plane, which puts tags on by bearer: it looks the bearer up by address or TEID.
+fn tagged(bearers: &Bearers, side: &Side, port: usize, frame: &[u8]) -> Vec<u8> {
+    if side.tags.is_empty() {
+        return frame.to_vec();
+    }
+    let number = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
+    // Only over IPv4 outside, and from UEs of IPv4: as its tests are.
+    let bearer = if port == 0 { number(46) - bearers.access_teid_first } else { number(26) - 0x0a3c_0001 };
+    let mut with = frame[..12].to_vec();
+    for tag in &side.tags {
+        let id = u32::from(tag.first) + bearer % u32::from(tag.count);
+        with.extend(tag.tpid.to_be_bytes());
+        with.extend((u16::from(tag.priority) << 13 | u16::try_from(id).unwrap()).to_be_bytes());
+    }
+    with.extend(&frame[12..]);
+    with
+}
+
+/// Sends all traffic through the user plane, lets `doctor` change what came out, and has it judged.
+pub(crate) fn run(bearers: &Bearers, transport: Transport, doctor: impl FnOnce(&mut Vec<Came>)) -> RunResult {
+    let compiled = Arc::new(Compiled::new(&traffic(bearers, transport)).unwrap());
+    let pool = FramePool::leak(64).unwrap();
+    let mut cache = pool.cache();
+    let mut device = Device::new(bearers);
+    let sides = [&bearers.access, &bearers.core];
+    let mut generators = [0, 1].map(|port| Generator::new(&compiled, port, (0, 1), pool, FrameMemory::Kept));
+    let mut came: Vec<Came> = Vec::new();
+    let mut batch = Batch::new();
+    let mut now_ns = 1_000_000;
+    for (port, generator) in generators.iter_mut().enumerate() {
+        while generator.fill(now_ns, &mut cache, &mut batch) > 0 {
+            now_ns += 1000;
+            for frame in batch.drain(..) {
+                let plain = untagged(&frame.to_vec(), sides[port].tags.len());
+                for (to, out) in device.pass(port, &plain) {
+                    let is_icmp = to == port;
+                    let out = if is_icmp { out } else { tagged(bearers, sides[to], to, &out) };
+                    came.push((to, out, now_ns));
+                }
+                cache.release(frame);
+            }
+        }
+    }
+    doctor(&mut came);
+    let rules = [Rule::Bearers(bearers.clone())];
+    let mut receiver = Receiver::new(&compiled, &rules, JudgeSettings::default()).unwrap();
+    for (port, frame, time_ns) in &came {
+        receiver.arrive(*port, frame, *time_ns);
+    }
+    let sent: Vec<SentBy> = generators
+        .iter()
+        .flat_map(|generator| generator.sent().map(|(stream, volume)| SentBy { stream, worker: 0, volume }))
+        .collect();
+    receiver.finish(&sent, now_ns, ClockCosts::default()).0
+}
