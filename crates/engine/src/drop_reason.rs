@@ -140,6 +140,24 @@ drop_reasons! {
     GreRule = "gre_rule",
     /// Marked for congestion on its way through a tunnel, and not able to carry the mark on.
     CongestionMark = "congestion_mark",
+    /// A frame of an Ethernet session, or of its LAN, whose source is a group of stations or none.
+    EthernetSource = "ethernet_source",
+    /// A frame to a group address that no bridge forwards: spanning tree, pause, 802.1X, LLDP.
+    EthernetReserved = "ethernet_reserved",
+    /// A frame to an Ethernet address on the side that it came from, where a bridge does not send it back.
+    EthernetFiltered = "ethernet_filtered",
+    /// A frame to an Ethernet address that no session of the network instance has.
+    EthernetUnknown = "ethernet_unknown",
+    /// From a new Ethernet address of a session that has as many as it may, or of a node that has.
+    EthernetTableFull = "ethernet_table_full",
+    /// From a session, with an Ethernet address that is in use on the N6 side or another session's by its rules.
+    EthernetSpoofed = "ethernet_spoofed",
+    /// From the N6 side, with the Ethernet address of a session that has just sent: its frame has come back.
+    EthernetLooped = "ethernet_looped",
+    /// A frame to many that some sessions did not get, as they are too many; counted for each of them.
+    FloodCut = "flood_cut",
+    /// An ARP request or a neighbour solicitation that was answered in place of whom it asked for.
+    ProxyAnswered = "proxy_answered",
 }
 
 #[cfg(test)]

@@ -66,6 +66,8 @@ const UP_FEATURES: &[UpFeature] = &[
     UpFeature { octet: 8, bit: 4, done: |_| true },
     // QFQM: delays are measured per QoS flow (5.24.4).
     UpFeature { octet: 9, bit: 2, done: |_| true },
+    // ETHAR: addresses of a session that was at another user plane are taken over and announced (5.13.6).
+    UpFeature { octet: 9, bit: 6, done: |_| true },
     // DDDS: what becomes of downlink packets is reported.
     UpFeature { octet: 9, bit: 7, done: |_| true },
     // RESPS: reports of sets of sessions go to another SMF on demand (7.4.7).

@@ -186,6 +186,9 @@ fn is_group(kind: u16) -> bool {
             | T::UserPlanePathFailureReport
             | T::UserPlanePathRecoveryReport
             | T::PeerUpRestartReport
+            | T::EthernetPacketFilter
+            | T::EthernetContextInformation
+            | T::EthernetTrafficInformation
     )
 }
 

@@ -213,7 +213,9 @@ fn class_12_outer_header_creation_empty_or_without_address() {
         (&[0, 0, 0, 0, 0, 9], 69),
         (&[1, 0, 0, 0, 0, 0, 10, 0, 0, 1], 69),
         (&[1, 0, 0, 0, 0, 9, 0, 0, 0, 0], 69),
-        (&[0x40, 0, 0, 1, 2], 76),
+        (&[0x40, 0, 0, 1, 2], 69),
+        (&[0x40, 0, 4, 1], 68),
+        (&[0x41, 0, 0, 0, 0, 9, 10, 0, 0, 1, 4, 0, 5], 76),
     ] {
         let forwarding = [ie(42, &[0]), ie(84, value)].concat();
         let reply = refused(&[create_pdr(1, 1), far_with(4, &forwarding)]);
@@ -377,5 +379,5 @@ fn features_not_advertised_are_refused() {
     assert_eq!(verdict(&refused(&[group(1, &parts), create_far(1)])), (76, Some(170)));
     assert_eq!(verdict(&refused(&[pdr_with(95, &[2]), create_far(1)])), (76, Some(95)));
     assert_eq!(verdict(&refused(&[pdr_with(95, &[200]), create_far(1)])), (69, Some(95)));
-    assert_eq!(verdict(&refused(&[create_pdr(1, 1), create_far(1), ie(113, &[5])])), (76, Some(113)));
+    assert_eq!(verdict(&refused(&[create_pdr(1, 1), create_far(1), ie(113, &[4])])), (76, Some(113)));
 }

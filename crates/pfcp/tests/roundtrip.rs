@@ -9,15 +9,15 @@ use std::time::{Duration, SystemTime};
 
 use kaido_upf::rules::{
     AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr,
-    DroppedTraffic, Duplicate, Establishment, FSeid, FTeid, Far, FarId, FlowEnd, ForwardingParameters,
-    FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod,
-    Modification, MonitoringTime, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketDelays,
-    PacketLimit, PacketRate, PagingPolicyIndicator, Pdi, Pdr, PdrId, PlainHeaderCreation, PredefinedName,
-    Qer, QerCorrelationId, QerId, Qfi, QosMonitoring, RemovedForwarding, ReportingFrequency,
-    ReportingTriggers, SdfFilter, Seid, Srr, SrrId, Steering, Teid, TimeQuotaMechanism, TimeUnit,
-    TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
-    UpdatePdr, UpdateQer, UpdateSrr, UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VolumeThreshold,
-    WantedDelays,
+    DroppedTraffic, Duplicate, Establishment, EthernetFilter, FSeid, FTeid, Far, FarId, FlowEnd,
+    ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, Mac, MacList, MacMatch,
+    MacRange, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
+    OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, PacketLimit, PacketRate, PagingPolicyIndicator,
+    Pdi, Pdr, PdrId, PlainHeaderCreation, PredefinedName, Proxying, Qer, QerCorrelationId, QerId, Qfi,
+    QosMonitoring, RemovedForwarding, ReportingFrequency, ReportingTriggers, SdfFilter, Seid, Srr, SrrId,
+    Steering, TagCreation, Teid, TimeQuotaMechanism, TimeUnit, TrafficEndpoint, TrafficEndpointId,
+    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateSrr,
+    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, VlanTag, VolumeThreshold, WantedDelays,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -92,15 +92,78 @@ fn filter() -> impl Strategy<Value = SdfFilter> {
     })
 }
 
+fn mac() -> impl Strategy<Value = Mac> {
+    any::<[u8; 6]>().prop_map(Mac)
+}
+
+fn mac_range() -> impl Strategy<Value = MacRange> {
+    prop_oneof![
+        mac().prop_map(MacRange::only),
+        (mac(), mac()).prop_map(|(one, other)| MacRange { low: one.min(other), high: one.max(other) }),
+    ]
+}
+
+fn mac_match() -> impl Strategy<Value = MacMatch> {
+    (of(mac_range()), of(mac_range()))
+        .prop_map(|(source, destination)| MacMatch { source, destination })
+        .prop_filter("an address", |pair| *pair != MacMatch::default())
+}
+
+fn vlan_tag() -> impl Strategy<Value = VlanTag> {
+    (of(0u16..4096), of(any::<bool>()), of(0u8..8))
+        .prop_map(|(vid, drop_eligible, priority)| VlanTag { vid, drop_eligible, priority })
+        .prop_filter("a part", |tag| *tag != VlanTag::default())
+}
+
+fn tag_creation() -> impl Strategy<Value = TagCreation> {
+    let tag = || of((0u16..4096, vlan_tag()).prop_map(|(vid, tag)| VlanTag { vid: Some(vid), ..tag }));
+    (tag(), tag())
+        .prop_map(|(c_tag, s_tag)| TagCreation { c_tag, s_tag })
+        .prop_filter("a tag", |tags| *tags != TagCreation::default())
+}
+
+prop_compose! {
+    fn ethernet_filter()(
+        id in of(any::<u32>()),
+        bidirectional in any::<bool>(),
+        addresses in proptest::collection::vec(mac_match(), 0..3),
+        ethertype in 0x600u16..,
+        c_tag in of(vlan_tag()),
+        s_tag in of(vlan_tag()),
+        flows in proptest::collection::vec(filter(), 0..2),
+    ) -> EthernetFilter {
+        let bidirectional = bidirectional && id.is_some();
+        EthernetFilter { id, bidirectional, addresses, ethertype: Some(ethertype), c_tag, s_tag, flows }
+    }
+}
+
+prop_compose! {
+    fn mac_list()(
+        addresses in proptest::collection::vec(mac(), 0..5),
+        c_tag in of(vlan_tag()),
+        s_tag in of(vlan_tag()),
+    ) -> MacList {
+        MacList { addresses, c_tag, s_tag }
+    }
+}
+
 fn pdi() -> impl Strategy<Value = Pdi> {
     let lists = (
         proptest::collection::vec(ue(), 0..3),
         proptest::collection::vec((0u8..64).prop_map(Qfi), 0..3),
         proptest::collection::vec(filter(), 0..3),
     );
-    let whole = (interface(), of(local_f_teid()), of(name()), lists, framed_routes());
+    let frames = (any::<bool>(), proptest::collection::vec(ethernet_filter(), 0..3));
+    let whole = (interface(), of(local_f_teid()), of(name()), lists, framed_routes(), frames);
     let whole = whole.prop_map(
-        |(source_interface, local_fteid, network_instance, (ue_ip, qfis, sdf_filters), framed_routes)| Pdi {
+        |(
+            source_interface,
+            local_fteid,
+            network_instance,
+            (ue_ip, qfis, sdf_filters),
+            framed_routes,
+            (ethernet, ethernet_filters),
+        )| Pdi {
             source_interface,
             local_fteid,
             network_instance,
@@ -110,6 +173,9 @@ fn pdi() -> impl Strategy<Value = Pdi> {
             sdf_filters,
             framed_routes,
             application_id: Some(ApplicationId("video".into())),
+            ethernet,
+            ethernet_filter_ids: ethernet_filters.iter().filter_map(|filter| filter.id).collect(),
+            ethernet_filters,
             ..Pdi::default()
         },
     );
@@ -151,14 +217,16 @@ prop_compose! {
         ue_ip in proptest::collection::vec(ue(), 1..3),
         framed_routes in framed_routes(),
         qfis in proptest::collection::vec((0u8..64).prop_map(Qfi), 0..3),
+        ethernet in any::<bool>(),
     ) -> TrafficEndpoint {
-        TrafficEndpoint { id: TrafficEndpointId(id), local_fteid, network_instance, ue_ip, framed_routes, qfis }
+        let id = TrafficEndpointId(id);
+        TrafficEndpoint { id, local_fteid, network_instance, ue_ip, framed_routes, qfis, ethernet }
     }
 }
 
 fn removal() -> impl Strategy<Value = OuterHeaderRemoval> {
     use OuterHeaderRemoval as R;
-    select(vec![R::GtpUUdpIpv4, R::GtpUUdpIpv6, R::GtpUUdpIp])
+    select(vec![R::GtpUUdpIpv4, R::GtpUUdpIpv6, R::GtpUUdpIp, R::ServiceTag, R::BothTags])
 }
 
 fn ids() -> impl Strategy<Value = Vec<u32>> {
@@ -197,8 +265,15 @@ fn steering() -> impl Strategy<Value = Steering> {
     let text = || of("[a-z]{1,20}").prop_map(|text| text.map(Arc::from));
     let copy = (tunnel(), of(any::<u8>()))
         .prop_map(|(tunnel, transport_level_marking)| Duplicate { tunnel, transport_level_marking });
-    (of(header), text(), text(), proptest::collection::vec(copy, 0..3))
-        .prop_map(|(header, redirect, policy, duplicates)| Steering { header, redirect, policy, duplicates })
+    let proxying = (any::<bool>(), any::<bool>()).prop_map(|(arp, neighbours)| Proxying { arp, neighbours });
+    let copies = proptest::collection::vec(copy, 0..3);
+    (of(header), text(), text(), copies, of(tag_creation()), of(proxying)).prop_map(
+        |(header, redirect, policy, duplicates, tags, proxying)| {
+            // A FAR has one header or the other.
+            let tags = tags.filter(|_| header.is_none());
+            Steering { header, redirect, policy, duplicates, tags, proxying }
+        },
+    )
 }
 
 fn forwarding() -> impl Strategy<Value = ForwardingParameters> {
@@ -208,7 +283,8 @@ fn forwarding() -> impl Strategy<Value = ForwardingParameters> {
                 destination_interface,
                 network_instance,
                 // A FAR has one header or the other.
-                outer_header_creation: tunnel.filter(|_| steering.header.is_none()),
+                outer_header_creation: tunnel
+                    .filter(|_| steering.header.is_none() && steering.tags.is_none()),
                 transport_level_marking,
                 steering: (steering != Steering::default()).then(|| Box::new(steering)),
             }
@@ -339,6 +415,7 @@ prop_compose! {
         mechanism in of((any::<bool>(), period())), mut times in proptest::collection::vec(monitoring_time(), 0..4),
         linked in proptest::collection::vec(any::<u32>().prop_map(UrrId), 1..4), far in of(any::<u32>()),
         number_of_reports in of(any::<u16>()), dropped in (any::<u64>(), of(any::<u64>())),
+        ethernet in of(period()),
     ) -> Urr {
         times.sort_by_key(|time| time.at);
         Urr {
@@ -358,6 +435,7 @@ prop_compose! {
             inactivity_detection_time: optional.2,
             time_quota_mechanism: mechanism
                 .map(|(continuous, interval)| TimeQuotaMechanism { continuous, interval }),
+            ethernet_inactivity_timer: ethernet,
             monitoring_times: times,
             linked,
             quota_far: far.map(FarId),
@@ -404,8 +482,17 @@ fn establishment() -> impl Strategy<Value = Establishment> {
         suggested_packets: count,
         ..BufferingRule::default()
     });
-    (pdr(1), pdr(65_535), far(1), far(2), qer(1), urr(u32::MAX), bar, (timer, traffic_endpoint(9), srr(255)))
-        .prop_map(|(a, b, c, d, e, f, g, (timer, h, i))| {
+    (
+        pdr(1),
+        pdr(65_535),
+        far(1),
+        far(2),
+        qer(1),
+        urr(u32::MAX),
+        bar,
+        (timer, traffic_endpoint(9), srr(255), any::<bool>()),
+    )
+        .prop_map(|(a, b, c, d, e, f, g, (timer, h, i, ethernet))| {
             let cp_fseid = FSeid { seid: Seid(1), ipv4: Some(Ipv4Addr::new(10, 0, 0, 1)), ipv6: None };
             Establishment {
                 cp_fseid,
@@ -417,6 +504,7 @@ fn establishment() -> impl Strategy<Value = Establishment> {
                 inactivity_timer: timer,
                 traffic_endpoints: vec![h],
                 srrs: vec![i],
+                ethernet,
             }
         })
 }
@@ -426,6 +514,7 @@ prop_compose! {
         far in far(1), pdr in pdr(1), other in pdr(9), qer in qer(1), urr in urr(1), end_marker in any::<bool>(),
         flags in any::<(bool, bool)>(), timer in of(0u32..), moved in of(both()),
         endpoints in (traffic_endpoint(1), traffic_endpoint(2)), srrs in (srr(1), srr(2), 0u8..3),
+        ethernet_context in proptest::collection::vec(mac_list(), 0..3),
     ) -> Modification {
         let forwarding = far.forwarding.unwrap();
         let removed = RemovedForwarding {
@@ -514,6 +603,7 @@ prop_compose! {
             query_all_urrs: flags.0,
             drop_buffered: flags.1,
             inactivity_timer: timer.map(|seconds| Duration::from_secs(seconds.into())),
+            ethernet_context,
             ..Modification::default()
         }
     }

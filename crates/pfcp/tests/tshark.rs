@@ -11,11 +11,12 @@ use std::time::Duration;
 use kaido_pfcp::{Config, Endpoint, SessionTemplate};
 use kaido_upf::rules::{
     AddressMatch, ApplicationDetection, ApplicationId, BarId, BitRate, BufferingRule, Change, DroppedTraffic,
-    FarId, FlowEnd, Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification,
-    MonitoringTime, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, Part, PdrId,
-    QerId, Qfi, QosMonitoringReport, ReportingTriggers, SdfFilter, Seid, SessionEvent, SessionReport, SrrId,
-    Teid, TimeQuotaMechanism, UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId, UsageReportTrigger,
-    VolumeThreshold,
+    EthernetFilter, EthernetTraffic, FarId, FlowEnd, Ipv6Prefix, LocalFTeid, Mac, MacList, MacMatch,
+    MacRange, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
+    OuterHeaderCreation, OuterHeaderRemoval, PacketDelays, Part, PdrId, Proxying, QerId, Qfi,
+    QosMonitoringReport, ReportingTriggers, SdfFilter, Seid, SessionEvent, SessionReport, SrrId, Steering,
+    TagCreation, Teid, TimeQuotaMechanism, UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
+    UsageReportTrigger, VlanTag, VolumeThreshold,
 };
 use rig::{SMF, Scripted, UPF, ask, config, exchange, fqdn, group, ie, message, setup, smf, usage};
 
@@ -101,6 +102,7 @@ fn template() -> SessionTemplate {
             continuous: true,
             interval: Duration::from_secs(12),
         }),
+        ethernet_inactivity_timer: Some(Duration::from_secs(14)),
         monitoring_times: vec![monitoring_time(1), monitoring_time(2)],
         linked: vec![UrrId(9)],
         quota_far: Some(FarId(1)),
@@ -319,6 +321,96 @@ fn wireshark_complains_of_a_broken_message() {
         return;
     };
     assert!(lines[0].is_faulty, "{}", lines[0].text);
+}
+
+/// A modification and a report of an Ethernet session, with all that they can say.
+fn ethernet(capture: &mut Capture) {
+    let now = kaido_pfcp::Moment::now();
+    let mut upf = Endpoint::new(config(), Scripted::default(), now);
+    let (mut smf, mut wire) = (smf(), Vec::new());
+    let mut keep = |passed: Vec<(SocketAddr, kaido_pfcp::Transmit)>| {
+        passed.iter().for_each(|(from, transmit)| capture.add(*from, transmit.to, &transmit.bytes));
+    };
+    smf.associate(now, UPF, &mut wire).unwrap();
+    let mut request = template().establishment();
+    request.ethernet = true;
+    let tag = |vid| Some(VlanTag { vid: Some(vid), drop_eligible: Some(true), priority: Some(5) });
+    let range = Some(MacRange { low: Mac([2, 0, 0, 0, 0, 1]), high: Mac([2, 0, 0, 0, 0, 9]) });
+    let pdi = &mut request.pdrs[0].pdi;
+    (pdi.ethernet, pdi.ethernet_filter_ids) = (true, vec![77]);
+    pdi.ethernet_filters.push(EthernetFilter {
+        id: Some(77),
+        bidirectional: true,
+        addresses: vec![MacMatch { source: range, destination: range }],
+        ethertype: Some(0x88f7),
+        c_tag: tag(0x123),
+        s_tag: tag(0x456),
+        flows: vec![filter()],
+    });
+    request.urrs[0].triggers = ReportingTriggers::MACAR;
+    let forwarding = request.fars[0].forwarding.as_mut().unwrap();
+    forwarding.outer_header_creation = None;
+    forwarding.steering = Some(Box::new(Steering {
+        tags: Some(TagCreation { c_tag: tag(0x123), s_tag: tag(0x456) }),
+        proxying: Some(Proxying { arp: true, neighbours: true }),
+        ..Steering::default()
+    }));
+    let seid = smf.establish(now, UPF, request, &mut wire).unwrap();
+    keep(exchange(now, &mut smf, &mut upf, std::mem::take(&mut wire)));
+    let list = MacList { addresses: vec![Mac([2, 0, 0, 0, 0, 7])], c_tag: tag(0x123), s_tag: tag(0x456) };
+    let change = Modification { ethernet_context: vec![list.clone()], ..Modification::default() };
+    smf.modify(now, seid, &change, &mut wire).unwrap();
+    keep(exchange(now, &mut smf, &mut upf, std::mem::take(&mut wire)));
+    let seid = *upf.service().sessions.keys().next().unwrap();
+    let bare = MacList { c_tag: None, s_tag: None, ..list.clone() };
+    let traffic = EthernetTraffic { detected: vec![list.clone(), bare], removed: vec![list] };
+    let (id, why) = (UrrId(1), UsageReportTrigger::MACAR);
+    let report = kaido_upf::rules::UsageReport::new(id, 0, why, now.wall, now.wall);
+    let report = kaido_upf::rules::UsageReport { ethernet: traffic.clone(), ..report };
+    upf.service_mut().events.push_back(SessionEvent::Usage { seid, reports: vec![report] });
+    keep(exchange(now, &mut smf, &mut upf, Vec::new()));
+    let told: Vec<_> = std::iter::from_fn(|| smf.next_event()).map(|event| format!("{event:?}")).collect();
+    assert!(told.iter().any(|event| event.contains(&format!("{traffic:?}"))), "{told:?}");
+}
+
+/// Conformance: TS 29.244 8.2.103 | MAC addresses with their tags in usage reports, as another reader has them
+#[test]
+fn wireshark_reads_ethernet_sessions_as_they_were_meant() {
+    let mut capture = Capture::default();
+    ethernet(&mut capture);
+    let Some(lines) = dissect(&capture, "ethernet") else {
+        println!("SKIPPED wireshark_reads_ethernet_sessions_as_they_were_meant: tshark not installed");
+        return;
+    };
+    for line in lines {
+        assert!(line.is_pfcp && !line.is_faulty, "{}", line.text);
+    }
+    for (field, found) in [
+        ("pfcp.pdn_type", "5"),
+        ("pfcp.c_tag.cvid", "291"),
+        ("pfcp.s_tag.svid", "1110"),
+        ("pfcp.c_tag.pcp", "5"),
+        ("pfcp.mac_address.udes", "02:00:00:00:00:09"),
+        ("pfcp.ethertype", "35063"),
+        ("pfcp.ethertype_filter_id", "77"),
+        ("pfcp.mac_addresses_detected.mac_address", "02:00:00:00:00:07"),
+        ("pfcp.mac_addresses_removed.mac_addresses", "02:00:00:00:00:07"),
+        ("pfcp.up_function_features.ethar", "1"),
+    ] {
+        let values = field_of(&capture, field);
+        assert!(values.iter().any(|value| value == found), "{field}: {values:?}");
+    }
+}
+
+/// The values that Wireshark finds for a field.
+fn field_of(capture: &Capture, field: &str) -> Vec<String> {
+    let file = std::env::temp_dir().join(format!("kaido-pfcp-{field}-{}.pcap", std::process::id()));
+    std::fs::write(&file, &capture.octets).unwrap();
+    let mut tshark = Command::new("tshark");
+    let output = tshark.arg("-r").arg(&file).args(["-T", "fields", "-e", field]).output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split([',', '\n']).map(str::to_owned).collect()
 }
 
 struct Line {

@@ -38,6 +38,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
     let text =
         format!("permit out {protocol} from 203.{}.0.0/16 {port}-{} to assigned", number % 256, port + 9);
     Ok(FilteredRule {
+        frames: Box::default(),
         qfis: None,
         sdf: Box::new([SdfFilter::parse(&text)?]),
         special: None,

@@ -90,7 +90,7 @@ impl KernelKey {
             },
             KeyParts::Ipv4(instance, address) => Self::Ipv4 { instance, address },
             KeyParts::Ipv6(instance, address) => Self::Ipv6 { instance, address },
-            KeyParts::Member(_) | KeyParts::Framed(..) => return None,
+            KeyParts::Member(_) | KeyParts::Framed(..) | KeyParts::Ethernet(..) => return None,
         })
     }
 }
@@ -151,6 +151,10 @@ impl KernelRecord {
         }
         if !action.qos.is_none() {
             // Rates are the workers' to enforce.
+            return None;
+        }
+        if record.is_ethernet() {
+            // The kernel knows packets of IP.
             return None;
         }
         if node.tracer.is_traced(record.session()) {

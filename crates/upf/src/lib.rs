@@ -14,6 +14,7 @@
 //! - [`fastpath`]: what a datapath in the kernel takes over;
 //! - [`echo`]: what control and workers share of GTP-U path management;
 //! - [`fragment`]: fragments of IP packets;
+//! - [`ethernet`]: Ethernet PDU sessions;
 //! - [`node`]: settings, and what control and workers share;
 //! - [`trace`]: what becomes of the packets of chosen sessions;
 //! - [`lan`]: network instances behind VLANs;
@@ -27,6 +28,7 @@ pub mod classify;
 pub mod control;
 mod dropped;
 pub mod echo;
+pub mod ethernet;
 pub mod fastpath;
 pub mod fragment;
 mod framed;

@@ -13,6 +13,7 @@ use kaido_table::{Domain, RegionError, Table};
 use crate::apps::{AppNumber, Applications, FlowEnds};
 use crate::buffered::BufferedBytes;
 use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
+use crate::ethernet::{Ethernet, EthernetSettings, Station};
 use crate::fragment::{FragmentSettings, Fragments};
 use crate::framed::FramedLengths;
 use crate::lan::{LanNeighbours, Lans};
@@ -139,6 +140,8 @@ pub struct NodeSettings {
     pub ue_to_ue: UeToUe,
     /// Network instances behind VLANs.
     pub lans: Lans,
+    /// Ethernet sessions.
+    pub ethernet: EthernetSettings,
     /// What control planes may name by Forwarding Policy.
     pub forwarding_policies: Vec<ForwardingPolicy>,
     /// Most sessions.
@@ -180,6 +183,7 @@ impl Default for NodeSettings {
             workers_share_sessions: true,
             ue_to_ue: UeToUe::default(),
             lans: Lans::default(),
+            ethernet: EthernetSettings::default(),
             forwarding_policies: Vec::new(),
             sessions_max: 65_536,
             buffer_packets_per_session: 64,
@@ -280,6 +284,11 @@ pub enum WorkerEvent {
         /// The URR.
         urr: UrrId,
     },
+    /// A session has come to have, or has lost, Ethernet addresses.
+    Stations {
+        /// The session.
+        session: SessionIndex,
+    },
     /// A peer sent an Error Indication.
     ErrorIndication {
         /// The TEID that the peer does not know.
@@ -303,6 +312,8 @@ pub enum WorkerEvent {
 pub enum WorkerOrder {
     /// Send an End Marker into the tunnel (TS 29.281 7.3.2).
     EndMarker(Tunnel),
+    /// Tell the LAN of a network instance that an Ethernet address is here (TS 23.502 4.3.5.8).
+    Announce(Station),
     /// Send an Echo Request (TS 29.281 7.2.1).
     EchoRequest {
         /// To whom.
@@ -361,6 +372,8 @@ pub struct Node {
     pub usage: UsageCounters,
     /// Neighbours in the LANs.
     pub lan_neighbours: LanNeighbours,
+    /// Ethernet addresses, and whose they are.
+    pub ethernet: Ethernet,
     /// Memory of buffered packets.
     pub buffered: BufferedBytes,
     /// Echo Responses that are waited for.
@@ -416,6 +429,7 @@ impl Node {
             tunnels: Tunnels::default(),
             usage,
             lan_neighbours: LanNeighbours::default(),
+            ethernet: Ethernet::new(&settings.ethernet),
             echoes: AwaitedEchoes::default(),
             recovery: recovery_time_stamp(SystemTime::now()),
             policers: Policers::new(policer_cells(settings.sessions_max))?,

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use kaido_wire::{ipv4, ipv6, udp};
 
 use crate::dropped::DropCount;
+use crate::ethernet::lan::EthernetLanId;
 use crate::lan::LanId;
 use crate::record::InstanceId;
+use crate::rules::Proxying;
 use crate::tunnels::Tunnel;
 
 /// What becomes of a packet from one UE to another of the same network instance.
@@ -80,6 +82,30 @@ pub struct Egress {
     pub exit: Exit,
 }
 
+/// Where frames of a session go that go into no tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bridging {
+    /// The network instance whose sessions are looked for.
+    pub instance: InstanceId,
+    /// Only members of a 5G virtual network are (TS 23.501 5.8.2.13).
+    pub virtual_network: bool,
+    /// The LAN on the N6 side.
+    pub lan: Option<EthernetLanId>,
+}
+
+/// What a rule of an Ethernet session asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EthernetRule {
+    /// Where frames go.
+    pub bridging: Option<Bridging>,
+    /// Tags to put before them: an EtherType and tag control information each.
+    pub tags_on: Box<[u8]>,
+    /// How many tags to take off.
+    pub tags_off: usize,
+    /// Questions that are answered in place of who is asked.
+    pub proxying: Proxying,
+}
+
 /// What a rule asks for beside its action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Special {
@@ -100,6 +126,8 @@ pub struct Special {
     pub(crate) dropped: Option<Arc<DropCount>>,
     /// The answer to plain HTTP, which goes no further.
     pub redirect: Option<Box<[u8]>>,
+    /// Of an Ethernet session.
+    pub ethernet: Option<Box<EthernetRule>>,
 }
 
 impl Special {

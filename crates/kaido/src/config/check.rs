@@ -33,7 +33,7 @@ impl Findings {
         self.0.push(Fault { at, field: field.into(), message: message.into(), help: help.into() });
     }
 
-    fn range<T: PartialOrd + Copy + std::fmt::Display>(
+    pub(super) fn range<T: PartialOrd + Copy + std::fmt::Display>(
         &mut self,
         value: &Spanned<T>,
         field: &str,
@@ -79,6 +79,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
     pfcp(config, &mut findings);
     pools(config, &mut findings);
     super::lan::check(config, &mut findings);
+    super::ethernet::check(config, &mut findings);
     super::predefined::check(config, &mut findings);
     if tracing_subscriber::EnvFilter::try_new(config.log.level.get_ref()).is_err() {
         findings.add(

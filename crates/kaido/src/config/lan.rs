@@ -24,8 +24,11 @@ pub(crate) struct NetworkInstanceConfig {
     pub(crate) name: Spanned<String>,
     /// Name of the `n6` port that it is behind.
     pub(crate) port: Spanned<String>,
-    /// Its tag, or its outer and inner tag.
-    pub(crate) vlan: Spanned<Vlan>,
+    /// Whether it is for Ethernet sessions: then its LAN is bridged.
+    #[serde(default)]
+    pub(crate) ethernet: bool,
+    /// Its tag, or its outer and inner tag. Only a LAN that is bridged may have none.
+    pub(crate) vlan: Option<Spanned<Vlan>>,
     /// The node's own addresses in it, with prefix length.
     #[serde(default)]
     pub(crate) addresses: Vec<Prefix>,
@@ -91,8 +94,8 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
     let (mut names, mut tags) = (HashSet::new(), HashSet::new());
     let of_ports = config.ports.iter().filter_map(|port| port.get_ref().network_instance.as_deref());
     names.extend(of_ports);
-    for lan in &config.network_instances {
-        let (place, lan) = (lan.span(), lan.get_ref());
+    for spanned in &config.network_instances {
+        let (place, lan) = (spanned.span(), spanned.get_ref());
         if !names.insert(lan.name.get_ref()) {
             let message = format!("`{}` is used twice", lan.name.get_ref());
             findings.add(lan.name.span(), "network_instance.name", message, "give each a name of its own");
@@ -108,14 +111,24 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
                 "name one of the [[port]] tables",
             );
         }
-        let VlanTags { outer, inner } = (*lan.vlan.get_ref()).into();
-        if ![Some(outer), inner].into_iter().flatten().all(|vid| (1..=4094).contains(&vid)) {
-            let help = "VLAN identifiers are 1 to 4094; write 100, or [100, 200] for two tags";
-            findings.add(lan.vlan.span(), "network_instance.vlan", "out of range", help);
+        let vlan_place = lan.vlan.as_ref().map_or(place.clone(), Spanned::span);
+        let vlan = lan.vlan.as_ref().map(|vlan| VlanTags::from(*vlan.get_ref()));
+        let identifiers = vlan.map(|VlanTags { outer, inner }| [Some(outer), inner]).unwrap_or_default();
+        if vlan.is_none() && !lan.ethernet {
+            let help = "write 100, or [100, 200] for two tags; only Ethernet instances may have none";
+            findings.add(vlan_place.clone(), "network_instance.vlan", "missing", help);
         }
-        if !tags.insert((name, outer, inner)) {
+        if !identifiers.into_iter().flatten().all(|vid| (1..=4094).contains(&vid)) {
+            let help = "VLAN identifiers are 1 to 4094; write 100, or [100, 200] for two tags";
+            findings.add(vlan_place.clone(), "network_instance.vlan", "out of range", help);
+        }
+        if !tags.insert((name, vlan.map(|vlan| (vlan.outer, vlan.inner)))) {
             let help = "give each network instance of a port a VLAN of its own";
-            findings.add(lan.vlan.span(), "network_instance.vlan", "used twice on the port", help);
+            findings.add(vlan_place, "network_instance.vlan", "used twice on the port", help);
+        }
+        if lan.ethernet {
+            super::ethernet::check_instance(config, spanned, findings);
+            continue;
         }
         if lan.addresses.is_empty() && lan.gateway_mac.is_none() {
             let help = "give the node an address in it, or the gateway_mac";
@@ -157,7 +170,8 @@ fn policies(config: &Config, instances: &HashSet<&str>, findings: &mut Findings)
 impl Config {
     /// The network instances behind VLANs, added to those of the ports.
     pub(crate) fn lans(&self, instances: &mut Vec<Instance>) -> Lans {
-        let lans = self.network_instances.iter().map(Spanned::get_ref).filter_map(|lan| {
+        let routed = self.network_instances.iter().map(Spanned::get_ref).filter(|lan| !lan.ethernet);
+        let lans = routed.filter_map(|lan| {
             let port =
                 self.ports.iter().position(|port| port.get_ref().name.get_ref() == lan.port.get_ref())?;
             instances.push(Instance { name: Some(lan.name.get_ref().clone()) });
@@ -166,7 +180,7 @@ impl Config {
             Some(Lan {
                 instance: InstanceId(u16::try_from(instances.len() - 1).ok()?),
                 port: kaido_engine::PortId(u8::try_from(port).ok()?),
-                tags: (*lan.vlan.get_ref()).into(),
+                tags: (*lan.vlan.as_ref()?.get_ref()).into(),
                 addresses: lan.addresses.iter().map(|own| (own.addr, own.len)).collect(),
                 gateways: lan.gateways.clone(),
                 neighbours: neighbours.collect(),

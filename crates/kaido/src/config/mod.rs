@@ -4,6 +4,7 @@
 //! the user sees the file, the line, the field, and what is allowed.
 
 mod check;
+mod ethernet;
 pub(crate) mod fault;
 mod lan;
 mod predefined;
@@ -19,6 +20,7 @@ use kaido_upf::fragment::{Limits, Oversize};
 use serde::Deserialize;
 use toml::Spanned;
 
+use self::ethernet::EthernetConfig;
 use self::predefined::PredefinedRuleConfig;
 use self::qos::QosConfig;
 
@@ -65,6 +67,9 @@ pub(crate) struct Config {
     /// Rates.
     #[serde(default)]
     pub(crate) qos: QosConfig,
+    /// Ethernet sessions.
+    #[serde(default)]
+    pub(crate) ethernet: EthernetConfig,
     /// The socket of `kaido status` and its like.
     #[serde(default)]
     pub(crate) control: ControlConfig,

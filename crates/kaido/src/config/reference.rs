@@ -333,7 +333,16 @@ const FIELDS: &[Field] = &[
         "vlan",
         "number, or two numbers",
         "required",
-        "Its VLAN identifier on that port, or `[outer, inner]` behind two tags (IEEE 802.1ad).",
+        "Its VLAN identifier on that port, or `[outer, inner]` behind two tags (IEEE 802.1ad). Without it an Ethernet instance \
+         has all frames of the port that are no other's, but for those to the port's own address.",
+    ),
+    (
+        "[network_instance]",
+        "ethernet",
+        "true or false",
+        "false",
+        "It is for Ethernet sessions: its LAN is bridged, and has neither addresses nor gateways here. Not behind an \
+         `af_xdp` port.",
     ),
     (
         "[network_instance]",
@@ -355,6 +364,42 @@ const FIELDS: &[Field] = &[
         "Ethernet address",
         "none",
         "That of the gateways, which are not asked for then. Required behind `af_xdp` ports, where ARP is left to the kernel.",
+    ),
+    (
+        "ethernet",
+        "unknown_unicast",
+        "\"drop\" or \"flood\"",
+        "\"drop\"",
+        "What becomes of frames to an Ethernet address that no session is known to have: from the N6 side they are dropped, or \
+         go to all sessions of the network instance; from a session they go to the N6 side, and so to the others too.",
+    ),
+    (
+        "ethernet",
+        "flood_max",
+        "1 to 65536",
+        "256",
+        "Sessions that one broadcast or multicast goes to, at most. Others do not get it, and are counted (`flood_cut`).",
+    ),
+    (
+        "ethernet",
+        "addresses",
+        "1 to 16000000",
+        "65536",
+        "Ethernet addresses of all sessions, at most, and as many on the N6 side.",
+    ),
+    (
+        "ethernet",
+        "addresses_per_session",
+        "1 to 65536",
+        "64",
+        "Ethernet addresses behind one session, at most. Frames from more are dropped (`ethernet_table_full`).",
+    ),
+    (
+        "ethernet",
+        "ageing_s",
+        "10 to 1000000",
+        "300",
+        "Seconds without a frame after which an Ethernet address is forgotten, where no Ethernet Inactivity Timer says otherwise.",
     ),
     ("[forwarding_policy]", "name", "text", "required", "The Forwarding Policy Identifier that a FAR gives."),
     (
@@ -503,6 +548,7 @@ mod tests {
             "reassembly",
             "buffer",
             "qos",
+            "ethernet",
             "control",
             "log",
         ] {

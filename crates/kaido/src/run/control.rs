@@ -331,6 +331,7 @@ fn path(path: &PathSummary) -> api::GtpuPath {
 fn session(summary: &SessionSummary) -> api::Session {
     let v4 = summary.ue.ipv4.map(|addr| addr.to_string());
     let v6 = summary.ue.ipv6.map(|prefix| format!("{}/{}", prefix.addr, prefix.len));
+    let stations = summary.stations.iter().flatten().map(ToString::to_string);
     let tunnels = |ends: &[(kaido_upf::rules::Teid, IpAddr)]| {
         ends.iter().map(|(teid, addr)| format!("{teid}@{addr}")).collect()
     };
@@ -338,7 +339,7 @@ fn session(summary: &SessionSummary) -> api::Session {
     api::Session {
         seid: format!("{:#018x}", summary.seid.0),
         cp_seid: format!("{:#018x}", summary.cp_fseid.seid.0),
-        ue: v4.into_iter().chain(v6).collect(),
+        ue: v4.into_iter().chain(v6).chain(stations).collect(),
         local: tunnels(&summary.local),
         remote: tunnels(&summary.remote),
         pdrs,

@@ -30,8 +30,11 @@ impl<'c> DpdkDevices<'c> {
             }
         };
         let name = port.device.as_ref().map_or("", |name| name.get_ref().as_str());
-        let options =
-            DpdkOptions { mtu: u16::try_from(port.mtu).unwrap_or(u16::MAX), ..DpdkOptions::default() };
+        let options = DpdkOptions {
+            mtu: u16::try_from(port.mtu).unwrap_or(u16::MAX),
+            promiscuous: self.config.is_bridged(port.name.get_ref()),
+            ..DpdkOptions::default()
+        };
         let mut queues = DpdkPort::open(memory, name, &options).map_err(refused)?;
         let queue = queues.remove(0);
         let (mac, how) = (queue.info().mac, format!("dpdk, {}", queue.info().driver));

@@ -111,6 +111,11 @@ impl Opened {
                 Driver::AfPacket => {
                     let queue = PacketPort::open(device.interface.ifindex, device.interface.mtu as usize)
                         .map_err(|error| fault(port, error, "packet sockets need root or CAP_NET_RAW"))?;
+                    if config.is_bridged(port.name.get_ref()) {
+                        queue
+                            .receive_all()
+                            .map_err(|error| fault(port, error, "the interface must take every address"))?;
+                    }
                     device.how = "af_packet".to_owned();
                     queues[0].push((Box::new(queue), KernelPath::Shared));
                 }
@@ -182,6 +187,7 @@ impl Opened {
             });
         }
         let lans = config.lans(&mut instances);
+        let ethernet = config.ethernet(&mut instances);
         let forwarding_policies = config.forwarding_policies(&instances);
         let listening = config.pfcp.listen.get_ref().iter();
         Ok(NodeSettings {
@@ -189,6 +195,7 @@ impl Opened {
             // Where PFCP listens on every address, those of ports are known anyway.
             control: listening.map(|listen| listen.0.ip()).filter(|addr| !addr.is_unspecified()).collect(),
             lans,
+            ethernet,
             forwarding_policies,
             predefined: config.predefined(),
             instances,

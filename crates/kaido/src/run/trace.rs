@@ -112,6 +112,8 @@ fn key(key: &SessionKey, settings: &NodeSettings) -> String {
         KeyParts::Ipv6(_, address) => format!("{address}/64"),
         KeyParts::Member(instance) => format!("member of instance {}", instance.0),
         KeyParts::Framed(_, route) => route.to_string(),
+        KeyParts::Ethernet(instance, false) => format!("Ethernet in instance {}", instance.0),
+        KeyParts::Ethernet(instance, true) => format!("Ethernet member of instance {}", instance.0),
     }
 }
 

@@ -173,6 +173,16 @@ fn paths(paths: &[GtpuPath]) {
     table(&["gtp-u peer", "state", "tunnels", "echo requests", "responses", "failures", "restarts"], &rows);
 }
 
+/// The first addresses of a session: an Ethernet session may have many.
+fn shown(addresses: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let mut text = addresses.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
+    if let Some(more) = addresses.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        text.push_str(&format!(" +{more}"));
+    }
+    text
+}
+
 /// `kaido sessions`.
 pub(crate) fn sessions(socket: &Path, json: bool, skip: usize, limit: usize) -> miette::Result<()> {
     let answer = ask(socket, Question::Sessions { skip, limit })?;
@@ -185,7 +195,7 @@ pub(crate) fn sessions(socket: &Path, json: bool, skip: usize, limit: usize) -> 
         .map(|session| {
             vec![
                 session.seid.clone(),
-                session.ue.join(" "),
+                shown(&session.ue),
                 session.local.join(" "),
                 session.remote.join(" "),
                 format!("{}/{}/{}/{}", session.pdrs, session.fars, session.qers, session.urrs),

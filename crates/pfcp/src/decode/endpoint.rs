@@ -8,15 +8,12 @@ use kaido_upf::rules::{
 use rs_pfcp::ie::IeType;
 
 use super::Features;
+use super::ethernet::session_information;
 use super::leaf::{local_f_teid, network_instance, u8_of, u32_of, ue_ip_address};
 use crate::walk::{Group, incorrect, unsupported};
 
-/// What a traffic endpoint may say and we cannot do: redundancy, Ethernet, multicast.
-const UNSUPPORTED: [IeType; 3] = [
-    IeType::RedundantTransmissionParameters,
-    IeType::EthernetPduSessionInformation,
-    IeType::IpMulticastAddressingInfo,
-];
+/// What a traffic endpoint may say and we cannot do: redundancy, multicast.
+const UNSUPPORTED: [IeType; 2] = [IeType::RedundantTransmissionParameters, IeType::IpMulticastAddressingInfo];
 
 /// What a PDI and a traffic endpoint say in the same elements.
 pub(super) struct Common {
@@ -46,7 +43,8 @@ pub(super) fn create(value: &[u8], features: Features) -> Result<TrafficEndpoint
     let id = endpoint_id(&group)?;
     let Common { local_fteid, ue_ip, framed_routes, qfis } = Common::read(&group, features)?;
     let network_instance = group.first(IeType::NetworkInstance).map(network_instance).transpose()?;
-    Ok(TrafficEndpoint { id, local_fteid, network_instance, ue_ip, framed_routes, qfis })
+    let ethernet = session_information(&group)?;
+    Ok(TrafficEndpoint { id, local_fteid, network_instance, ue_ip, framed_routes, qfis, ethernet })
 }
 
 pub(super) fn update(value: &[u8], features: Features) -> Result<UpdateTrafficEndpoint, Rejection> {

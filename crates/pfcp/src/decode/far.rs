@@ -14,10 +14,10 @@ use crate::walk::{Group, incorrect, octets, typed, unsupported};
 /// Redundant transmission.
 const UNSUPPORTED: [IeType; 1] = [IeType::RedundantTransmissionForwardingParameters];
 
-/// Header enrichment, proxying, address translation. A Linked Traffic Endpoint says of the other direction what its own
+/// Header enrichment, address translation. A Linked Traffic Endpoint says of the other direction what its own
 /// rules say, and is stepped over.
-const UNSUPPORTED_FORWARDING: [IeType; 3] =
-    [IeType::HeaderEnrichment, IeType::Proxying, IeType::IpAddressAndPortNumberReplacement];
+const UNSUPPORTED_FORWARDING: [IeType; 2] =
+    [IeType::HeaderEnrichment, IeType::IpAddressAndPortNumberReplacement];
 
 pub(super) fn create(value: &[u8]) -> Result<Far, Rejection> {
     let group = Group::of(IeType::CreateFar, value)?;
@@ -147,7 +147,7 @@ fn tunnel(
     steering: Option<&Steering>,
 ) -> Result<Option<OuterHeaderCreation>, Rejection> {
     let Some(value) = group.first(IeType::OuterHeaderCreation) else { return Ok(None) };
-    if steering.is_some_and(|steering| steering.header.is_some()) {
+    if steering.is_some_and(|steering| steering.header.is_some() || steering.tags.is_some()) {
         return Ok(None);
     }
     let tunnel = gtp_header(value)?;

@@ -6,6 +6,7 @@
 
 mod bar;
 mod endpoint;
+mod ethernet;
 mod far;
 mod leaf;
 mod node;

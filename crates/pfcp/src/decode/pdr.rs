@@ -11,6 +11,7 @@ use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 
 use super::Features;
 use super::endpoint::{Common, endpoint_id_of};
+use super::ethernet::{self, FilterGiven};
 use super::leaf::{interface, network_instance, u8_of, u16_of, u32_of};
 use super::pfd::application_id;
 use crate::walk::{Group, Parts, incorrect, octets, typed, unsupported};
@@ -18,10 +19,8 @@ use crate::walk::{Group, Parts, incorrect, octets, typed, unsupported};
 /// What a PDR may ask for and we do not do: steering, redundancy, multicast.
 const UNSUPPORTED: [IeType; 2] = [IeType::MarId, IeType::IpMulticastAddressingInfo];
 
-/// What a PDI may match on and we cannot: Ethernet, redundancy, more.
-const UNSUPPORTED_MATCHES: [IeType; 5] = [
-    IeType::EthernetPduSessionInformation,
-    IeType::EthernetPacketFilter,
+/// What a PDI may match on and we cannot: redundancy, more.
+const UNSUPPORTED_MATCHES: [IeType; 3] = [
     IeType::RedundantTransmissionParameters,
     IeType::IpMulticastAddressingInfo,
     IeType::DnsQueryResponseFilter,
@@ -108,7 +107,17 @@ impl PdrReader {
                 SdfGiven::Named(id) => sdf_filter_ids.push(id),
             }
         }
+        let (mut ethernet_filters, mut ethernet_filter_ids) = (Vec::new(), Vec::new());
+        for value in group.all(IeType::EthernetPacketFilter) {
+            match ethernet::filter(value)? {
+                FilterGiven::Whole(filter) => ethernet_filters.push(filter),
+                FilterGiven::Named(id) => ethernet_filter_ids.push(id),
+            }
+        }
         Ok(Pdi {
+            ethernet: ethernet::session_information(&group)?,
+            ethernet_filters,
+            ethernet_filter_ids,
             source_interface: interface(IeType::SourceInterface, source)?,
             local_fteid,
             network_instance: group.first(IeType::NetworkInstance).map(network_instance).transpose()?,
@@ -172,6 +181,14 @@ fn sdf_filter(value: &[u8]) -> Result<SdfGiven, Rejection> {
     }))
 }
 
+/// An SDF Filter in an Ethernet Packet Filter, which has no name to be used again by.
+pub(super) fn whole_sdf_filter(value: &[u8]) -> Result<SdfFilter, Rejection> {
+    match sdf_filter(value)? {
+        SdfGiven::Whole(filter) => Ok(filter),
+        SdfGiven::Named(_) => Err(incorrect(IeType::SdfFilter, "a filter that is only named")),
+    }
+}
+
 fn parse_flow(text: &[u8]) -> Result<SdfFilter, Rejection> {
     const KIND: IeType = IeType::SdfFilter;
     let text = std::str::from_utf8(text).map_err(|_| incorrect(KIND, "a flow description is text"))?;
@@ -186,6 +203,8 @@ fn outer_header_removal(value: &[u8]) -> Result<OuterHeaderRemoval, Rejection> {
         0 => Ok(OuterHeaderRemoval::GtpUUdpIpv4),
         1 => Ok(OuterHeaderRemoval::GtpUUdpIpv6),
         6 => Ok(OuterHeaderRemoval::GtpUUdpIp),
+        7 => Ok(OuterHeaderRemoval::ServiceTag),
+        8 => Ok(OuterHeaderRemoval::BothTags),
         known @ 2..=9 => Err(unsupported(KIND, format!("outer header removal {known} is not done here"))),
         other => Err(incorrect(KIND, format!("outer header removal {other} is unknown"))),
     }

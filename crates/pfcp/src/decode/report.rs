@@ -10,6 +10,7 @@ use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 use rs_pfcp::ie::volume_measurement::VolumeMeasurement;
 
+use super::ethernet;
 use super::leaf::{f_teid, seconds, u8_of, u16_of, u32_of, ue_ip_address};
 use crate::walk::{Group, Parts, incorrect, typed};
 
@@ -101,6 +102,7 @@ fn usage_report(group: &Group<'_>) -> Result<UsageReport, Rejection> {
         event_times: events.collect::<Result<_, _>>()?,
         query_reference: reference,
         application: application.map(Box::new),
+        ethernet: ethernet::traffic(group)?,
     })
 }
 

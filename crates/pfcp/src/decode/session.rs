@@ -8,7 +8,7 @@ use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
 
 use super::leaf::{f_seid, seconds, u8_of, u16_of, u32_of};
 use super::pdr::PdrReader;
-use super::{Features, bar, endpoint, far, qer, srr, unique, urr};
+use super::{Features, bar, endpoint, ethernet, far, qer, srr, unique, urr};
 use crate::walk::{Group, typed, unsupported};
 
 /// Steering and time sensitive networking, none of which is advertised.
@@ -34,11 +34,12 @@ fn list<T>(
 pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Establishment, Rejection> {
     let cp_fseid = f_seid(group.mandatory(IeType::Fseid)?)?;
     group.refuse(&UNSUPPORTED)?;
-    pdn_type(group)?;
+    let ethernet = is_ethernet(group)?;
     group.mandatory(IeType::CreatePdr)?;
     group.mandatory(IeType::CreateFar)?;
     let pdrs = PdrReader::new(features);
     let request = Establishment {
+        ethernet,
         cp_fseid,
         pdrs: list(group, IeType::CreatePdr, |value| pdrs.create(value))?,
         fars: list(group, IeType::CreateFar, far::create)?,
@@ -60,13 +61,14 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
     Ok(request)
 }
 
-/// PDN Type (8.2.79): 1 to 3 are IP; 4 (Non-IP) and 5 (Ethernet) are not done.
-fn pdn_type(group: &Group<'_>) -> Result<(), Rejection> {
+/// PDN Type (8.2.79): 1 to 3 are IP, 5 is Ethernet; 4 (Non-IP) is not done.
+fn is_ethernet(group: &Group<'_>) -> Result<bool, Rejection> {
     const KIND: IeType = IeType::PdnType;
     match group.first(KIND).map(|value| u8_of(KIND, value)).transpose()? {
-        None => Ok(()),
-        Some(octet) if (1..=3).contains(&(octet & 7)) => Ok(()),
-        Some(octet) => Err(unsupported(KIND, format!("PDN type {octet} is not IP"))),
+        None => Ok(false),
+        Some(octet) if (1..=3).contains(&(octet & 7)) => Ok(false),
+        Some(octet) if octet & 7 == 5 => Ok(true),
+        Some(octet) => Err(unsupported(KIND, format!("PDN type {octet} is neither IP nor Ethernet"))),
     }
 }
 
@@ -116,6 +118,7 @@ pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modi
             .transpose()?,
         drop_buffered: flags.contains(PfcpsmReqFlags::DROBU),
         inactivity_timer: inactivity_timer(group)?,
+        ethernet_context: ethernet::context(group)?,
     };
     no_rule_twice(&request)?;
     Ok(request)

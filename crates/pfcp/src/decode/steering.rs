@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kaido_upf::rules::{Duplicate, PlainHeaderCreation, Rejection, Steering};
 use rs_pfcp::ie::IeType;
 
+use super::ethernet;
 use super::far::{gtp_header, marking};
 use super::leaf::u8_of;
 use crate::walk::{Group, incorrect, octets, too_short, unsupported};
@@ -17,15 +18,16 @@ const UDP: u8 = 0x0c;
 const IP: u8 = 0x30;
 /// IPv4 in any of them.
 const OF_IPV4: u8 = 0x15;
-/// C-TAG and S-TAG.
-const TAGS: u8 = 0xc0;
 
 /// Reads the parameters that lie in (Update) Forwarding Parameters.
 pub(super) fn forwarding(group: &Group<'_>) -> Result<Option<Box<Steering>>, Rejection> {
-    let header = group.present(IeType::OuterHeaderCreation).map(plain_header).transpose()?.flatten();
+    let creation = group.present(IeType::OuterHeaderCreation);
+    let tags = creation.map(ethernet::tag_creation).transpose()?.flatten();
+    let header = creation.filter(|_| tags.is_none()).map(plain_header).transpose()?.flatten();
+    let proxying = ethernet::proxying(group)?;
     let redirect = group.first(IeType::RedirectInformation).map(redirect).transpose()?;
     let policy = group.first(IeType::ForwardingPolicy).map(policy).transpose()?;
-    let steering = Steering { header, redirect, policy, duplicates: Vec::new() };
+    let steering = Steering { header, redirect, policy, duplicates: Vec::new(), tags, proxying };
     Ok((steering != Steering::default()).then(|| Box::new(steering)))
 }
 
@@ -58,9 +60,6 @@ fn plain_header(value: &[u8]) -> Result<Option<PlainHeaderCreation>, Rejection> 
     let [description, _indications] = octets::<2>(KIND, value)?;
     if description == 0 {
         return Err(incorrect(KIND, "no header described"));
-    }
-    if description & TAGS != 0 {
-        return Err(unsupported(KIND, "VLAN tags are written by network instance"));
     }
     let kinds = [GTP_U, UDP, IP].iter().filter(|&&kind| description & kind != 0).count();
     if kinds > 1 {
@@ -147,7 +146,6 @@ mod tests {
             (&[0x05, 0], Cause::MandatoryIeIncorrect),
             (&[0x04, 0, 0, 0, 0, 0, 1, 1], Cause::MandatoryIeIncorrect),
             (&[0x04, 0, 10, 0, 0, 1, 0, 0], Cause::MandatoryIeIncorrect),
-            (&[0x40, 0, 7, 0, 1], Cause::ServiceNotSupported),
         ] {
             assert_eq!(plain_header(value).unwrap_err().cause, cause, "{value:?}");
         }

@@ -13,7 +13,7 @@ use super::leaf::{change, seconds, u8_of, u16_of, u32_of, volume};
 use crate::walk::{Group, Parts, incorrect, octets, too_short, typed, unsupported};
 
 /// What changes what is charged and is not done here. What only adds detail to reports is stepped over.
-const UNSUPPORTED: [IeType; 2] = [IeType::AggregatedUrrs, IeType::EthernetInactivityTimer];
+const UNSUPPORTED: [IeType; 1] = [IeType::AggregatedUrrs];
 
 /// Triggers that go with an element, and the element (table 7.5.2.4-1). A quota may follow when it has been granted.
 const CONDITIONS: [(ReportingTriggers, IeType); 7] = [
@@ -47,7 +47,7 @@ fn create_body(id: UrrId, group: &Group<'_>) -> Result<Urr, Rejection> {
 }
 
 /// Elements that an update may take away, and that have a value in a creation.
-const OPTIONAL: [IeType; 13] = [
+const OPTIONAL: [IeType; 14] = [
     IeType::DroppedDlTrafficThreshold,
     IeType::MeasurementPeriod,
     IeType::VolumeThreshold,
@@ -61,6 +61,7 @@ const OPTIONAL: [IeType; 13] = [
     IeType::InactivityDetectionTime,
     IeType::TimeQuotaMechanism,
     IeType::NumberOfReports,
+    IeType::EthernetInactivityTimer,
 ];
 
 pub(super) fn update(value: &[u8]) -> Result<UpdateUrr, Rejection> {
@@ -89,6 +90,7 @@ fn update_body(id: UrrId, group: &Group<'_>) -> Result<UpdateUrr, Rejection> {
         quota_validity_time: change(group, IeType::QuotaValidityTime, seconds)?,
         inactivity_detection_time: change(group, IeType::InactivityDetectionTime, seconds)?,
         time_quota_mechanism: change(group, IeType::TimeQuotaMechanism, time_quota_mechanism)?,
+        ethernet_inactivity_timer: change(group, IeType::EthernetInactivityTimer, some_seconds)?,
         monitoring_times: monitoring_times(group)?,
         linked: linked(group)?,
         quota_far: change(group, IeType::FarId, |kind, value| u32_of(kind, value).map(FarId))?,

@@ -1,6 +1,7 @@
 //! From the rule model to messages: elements by `rs-pfcp`, headers and lengths by us.
 
 mod bar;
+mod ethernet;
 mod report;
 mod request;
 mod response;

@@ -18,6 +18,7 @@ use rs_pfcp::ie::volume_measurement::VolumeMeasurement;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
+use super::ethernet;
 use super::{Draft, ntp_seconds, number, session_rule_report};
 
 /// A Session Report Request for an event, to the control plane's SEID.
@@ -130,6 +131,7 @@ pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
     let reference = report.query_reference;
     parts.extend(reference.map(|number| Ie::new(IeType::QueryUrrReference, number.to_be_bytes().to_vec())));
     parts.extend(report.application.as_deref().map(application));
+    parts.extend(ethernet::traffic(&report.ethernet));
     parts.extend(report.event_times.iter().map(|&at| stamp(IeType::EventTimeStamp, at)));
     Ie::new_grouped(kind, parts)
 }

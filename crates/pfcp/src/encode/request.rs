@@ -12,6 +12,7 @@ use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::bar::{create_bar, update_bar};
+use super::ethernet;
 use super::response::{f_teid, ue_ip_address};
 use super::srr::{create_srr, update_srr};
 use super::steering;
@@ -24,6 +25,9 @@ pub(crate) fn establishment(node: &NodeId, request: &Establishment, sequence: u3
     let mut draft = Draft::session(MsgType::SessionEstablishmentRequest, Seid(0), sequence)
         .with(&node.encode())
         .with(&f_seid(&request.cp_fseid));
+    if request.ethernet {
+        draft.push(&ethernet::pdn_type());
+    }
     request.pdrs.iter().for_each(|rule| draft.push(&create_pdr(rule)));
     request.fars.iter().for_each(|rule| draft.push(&create_far(rule)));
     request.urrs.iter().for_each(|rule| draft.push(&create_urr(rule)));
@@ -77,6 +81,9 @@ pub(crate) fn modification(to: Seid, request: &Modification, sequence: u32) -> V
     });
     request.query_urrs.iter().for_each(|id| draft.push(&remove(IeType::QueryUrr, IeType::UrrId, id.0)));
     request.inactivity_timer.iter().for_each(|timer| draft.push(&inactivity_timer(*timer)));
+    if !request.ethernet_context.is_empty() {
+        draft.push(&ethernet::context(&request.ethernet_context));
+    }
     draft.bytes()
 }
 
@@ -131,6 +138,9 @@ fn pdi(pdi: &Pdi) -> Ie {
     parts.extend(pdi.framed_routes.iter().map(framed_route));
     let application = pdi.application_id.as_ref();
     parts.extend(application.map(|id| Ie::new(IeType::ApplicationId, id.0.as_bytes().to_vec())));
+    parts.extend(pdi.ethernet.then(ethernet::session_information));
+    parts.extend(pdi.ethernet_filters.iter().map(ethernet::filter));
+    parts.extend(pdi.ethernet_filter_ids.iter().map(|&id| ethernet::filter_id(id)));
     parts.extend(pdi.qfis.iter().map(|qfi| number(IeType::Qfi, [qfi.0])));
     Ie::new_grouped(IeType::Pdi, parts)
 }
@@ -159,21 +169,23 @@ fn create_endpoint(rule: &TrafficEndpoint) -> Ie {
         framed_routes: Some(rule.framed_routes.clone()),
         qfis: Some(rule.qfis.clone()),
     };
-    endpoint(IeType::CreateTrafficEndpoint, &whole)
+    let mut parts = endpoint(&whole);
+    parts.extend(rule.ethernet.then(ethernet::session_information));
+    Ie::new_grouped(IeType::CreateTrafficEndpoint, parts)
 }
 
 fn update_endpoint(rule: &UpdateTrafficEndpoint) -> Ie {
-    endpoint(IeType::UpdateTrafficEndpoint, rule)
+    Ie::new_grouped(IeType::UpdateTrafficEndpoint, endpoint(rule))
 }
 
-fn endpoint(kind: IeType, rule: &UpdateTrafficEndpoint) -> Ie {
+fn endpoint(rule: &UpdateTrafficEndpoint) -> Vec<Ie> {
     let mut parts = vec![number(IeType::TrafficEndpointId, [rule.id.0])];
     parts.extend(rule.local_fteid.as_ref().map(local_f_teid));
     parts.extend(rule.network_instance.as_ref().map(network_instance));
     parts.extend(rule.ue_ip.iter().flatten().map(ue_ip_address));
     parts.extend(rule.framed_routes.iter().flatten().map(framed_route));
     parts.extend(rule.qfis.iter().flatten().map(|qfi| number(IeType::Qfi, [qfi.0])));
-    Ie::new_grouped(kind, parts)
+    parts
 }
 
 fn local_f_teid(local: &LocalFTeid) -> Ie {
@@ -195,6 +207,8 @@ fn removal(removal: OuterHeaderRemoval, deletes_container: bool) -> Ie {
         OuterHeaderRemoval::GtpUUdpIpv4 => 0,
         OuterHeaderRemoval::GtpUUdpIpv6 => 1,
         OuterHeaderRemoval::GtpUUdpIp => 6,
+        OuterHeaderRemoval::ServiceTag => 7,
+        OuterHeaderRemoval::BothTags => 8,
     };
     match deletes_container {
         true => number(IeType::OuterHeaderRemoval, [description, 1]),
@@ -222,7 +236,7 @@ fn destination(interface: Interface) -> u8 {
 }
 
 /// SDF Filter (8.2.5) with all its parts; `rs-pfcp` writes the flow description alone.
-fn sdf_filter(filter: &SdfFilter) -> Ie {
+pub(super) fn sdf_filter(filter: &SdfFilter) -> Ie {
     let flags = 1
         | u8::from(filter.tos.is_some()) << 1
         | u8::from(filter.spi.is_some()) << 2

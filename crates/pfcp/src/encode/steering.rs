@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use kaido_upf::rules::{Duplicate, PlainHeaderCreation, Steering};
 use rs_pfcp::ie::{Ie, IeType};
 
+use super::ethernet;
 use super::request::{header_creation, marking};
 
 /// LI function (8.2.24).
@@ -16,6 +17,8 @@ pub(super) fn forwarding(steering: Option<&Steering>) -> Vec<Ie> {
     let Some(steering) = steering else { return Vec::new() };
     let mut parts = Vec::new();
     parts.extend(steering.header.map(plain_header));
+    parts.extend(steering.tags.map(ethernet::tag_creation));
+    parts.extend(steering.proxying.map(ethernet::proxying));
     parts.extend(steering.redirect.as_ref().map(|url| {
         let len = u16::try_from(url.len()).unwrap_or(u16::MAX).to_be_bytes();
         Ie::new(IeType::RedirectInformation, [&[URL][..], &len, url.as_bytes()].concat())

@@ -36,6 +36,7 @@ fn urr(kind: IeType, rule: &UpdateUrr) -> Ie {
             change(IeType::QuotaHoldingTime, rule.quota_holding_time, seconds),
             change(IeType::QuotaValidityTime, rule.quota_validity_time, seconds),
             change(IeType::InactivityDetectionTime, rule.inactivity_detection_time, seconds),
+            change(IeType::EthernetInactivityTimer, rule.ethernet_inactivity_timer, seconds),
             change(IeType::TimeQuotaMechanism, rule.time_quota_mechanism, mechanism),
             change(IeType::FarId, rule.quota_far, |id| id.0.to_be_bytes().to_vec()),
             change(IeType::NumberOfReports, rule.number_of_reports, |reports| reports.to_be_bytes().to_vec()),

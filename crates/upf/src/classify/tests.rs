@@ -12,6 +12,7 @@ use crate::rules::{ApplyAction, FlowEnd, PdrId};
 
 fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
     FilteredRule {
+        frames: Box::new([]),
         qfis,
         sdf: sdf.into(),
         special: None,

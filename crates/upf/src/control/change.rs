@@ -63,8 +63,19 @@ impl Upf {
         let paging = Paging::default();
         self.keep_drop_counts(index, slots.drops);
         let watches = self.begin_watches(index, &rules, slots.monitors, now);
-        let instances = Instances::default();
-        let kept = Kept { cp_fseid, rules, meters, leases, activity, paging, inactivity, watches, instances };
+        let (instances, stations_look) = (Instances::default(), None);
+        let kept = Kept {
+            cp_fseid,
+            rules,
+            meters,
+            leases,
+            activity,
+            paging,
+            inactivity,
+            watches,
+            instances,
+            stations_look,
+        };
         self.rest(&Session { seid, index, kept });
         Ok(seid)
     }
@@ -110,7 +121,7 @@ impl Upf {
             self.new_meters(&rules, &slots, now).inspect_err(|_| self.release_counter(new_activity))?;
         slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
         let slots = Slots { urrs: slots, activity, monitors, drops: self.drop_counts(index, &rules) };
-        let old_keys = all_keys(&session.kept.rules, &self.node.settings);
+        let old_keys = all_keys(&session.kept.rules, &self.node.settings, index);
         let owner = request.cp_fseid.unwrap_or(session.kept.cp_fseid);
         let policers = match self.compile_and_commit(&owner, &mut rules, index, &old_keys, &slots, now) {
             Ok(policers) => policers,
@@ -214,9 +225,13 @@ impl Upf {
         slots: &Slots,
         now: SystemTime,
     ) -> Result<PolicerChange, Rejection> {
+        self.check_stations(rules)?;
         let policers = self.plan_policers(owner, rules)?;
-        let committed = compile(rules, &self.node, index, slots)
-            .and_then(|records| self.commit(index, old, &records, now));
+        let committed = compile(rules, &self.node, index, slots).and_then(|records| {
+            self.commit(index, old, &records, now)?;
+            self.place_stations(index, rules, &records);
+            Ok(())
+        });
         match committed {
             Ok(()) => Ok(policers),
             Err(rejection) => {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::drops::DropCounts;
+use super::ethernet;
 use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
 use super::special::special;
@@ -63,12 +64,23 @@ pub(crate) fn compile(
     let framed = rules.framed_routes();
     let asks = |pdr: &Pdr| pdr.pdi.application_id.is_some() || asks_for_application(node, pdr);
     let listens = rules.pdrs.values().any(asks);
-    let facts = SessionFacts { ue: session_ue, framed: &framed, listens, monitors: &slots.monitors };
+    let facts = SessionFacts {
+        ue: session_ue,
+        framed: &framed,
+        listens,
+        monitors: &slots.monitors,
+        ethernet: rules.ethernet,
+    };
+    let of_frames = rules.ethernet.then_some(session);
     let mut by_key: BTreeMap<SessionKey, Vec<Found<'_>>> = BTreeMap::new();
     for pdr in detecting.iter().map(AsRef::as_ref) {
+        ethernet::check(rules, node, pdr)?;
         let rule = filtered_rule(rules, node, pdr, (!several).then_some(session_ue), slots)?;
         for (precedence, rule) in expand(node, pdr, rule)? {
-            for key in keys(&node.settings, pdr)? {
+            if rules.ethernet && rule.app.is_some() {
+                return Err(reject(pdr, "detects an application in an Ethernet session"));
+            }
+            for key in keys(&node.settings, pdr, of_frames)? {
                 by_key.entry(key).or_default().push((precedence, pdr, rule.clone()));
             }
         }
@@ -93,7 +105,8 @@ fn record(
         if direction(pdr) != direction(first) {
             return Err(reject(pdr, "shares its key with a rule of the other direction"));
         }
-        if pdr.outer_header_removal != first.outer_header_removal {
+        let of_tunnel = |pdr: &Pdr| pdr.outer_header_removal.filter(|removal| removal.tags() == 0);
+        if of_tunnel(pdr) != of_tunnel(first) {
             return Err(reject(pdr, "shares its key with a rule of another outer header removal"));
         }
     }
@@ -143,14 +156,24 @@ fn addresses(pdr: &Pdr) -> UeAddresses {
     own
 }
 
-/// The keys under which packets of a rule are found.
-fn keys(settings: &NodeSettings, pdr: &Pdr) -> Result<Vec<SessionKey>, Rejection> {
+/// The keys under which packets of a rule are found; of an Ethernet session `of_frames`.
+fn keys(
+    settings: &NodeSettings,
+    pdr: &Pdr,
+    of_frames: Option<SessionIndex>,
+) -> Result<Vec<SessionKey>, Rejection> {
     let keys = match pdr.pdi.local_fteid {
         Some(LocalFTeid::Given(fteid)) => {
             let (v4, v6) = match pdr.outer_header_removal {
                 Some(OuterHeaderRemoval::GtpUUdpIpv4) => (true, false),
                 Some(OuterHeaderRemoval::GtpUUdpIpv6) => (false, true),
-                Some(OuterHeaderRemoval::GtpUUdpIp) | None => (true, true),
+                // Tags are taken off frames that come from no tunnel.
+                Some(
+                    OuterHeaderRemoval::GtpUUdpIp
+                    | OuterHeaderRemoval::ServiceTag
+                    | OuterHeaderRemoval::BothTags,
+                )
+                | None => (true, true),
             };
             let addresses =
                 [fteid.ipv4.filter(|_| v4).map(IpAddr::V4), fteid.ipv6.filter(|_| v6).map(IpAddr::V6)];
@@ -170,7 +193,10 @@ fn keys(settings: &NodeSettings, pdr: &Pdr) -> Result<Vec<SessionKey>, Rejection
                 .collect::<Result<Vec<_>, Rejection>>()?
         }
         Some(LocalFTeid::Choose { .. }) => return Err(reject(pdr, "its F-TEID was left to choose")),
-        None => ue_keys(pdr, instance(settings, pdr)?)?,
+        None => match of_frames {
+            Some(session) => vec![ethernet::key(settings, pdr, session)?],
+            None => ue_keys(pdr, instance(settings, pdr)?)?,
+        },
     };
     let keys: Vec<_> = match pdr.pdi.source_interface {
         Interface::VnInternal => keys.into_iter().map(SessionKey::within_virtual_network).collect(),
@@ -183,8 +209,13 @@ fn keys(settings: &NodeSettings, pdr: &Pdr) -> Result<Vec<SessionKey>, Rejection
 }
 
 /// All keys of a session whose rules were compiled before.
-pub(crate) fn all_keys(rules: &RuleSet, settings: &NodeSettings) -> BTreeSet<SessionKey> {
-    rules.detecting().flat_map(|pdr| keys(settings, &pdr).unwrap_or_default()).collect()
+pub(crate) fn all_keys(
+    rules: &RuleSet,
+    settings: &NodeSettings,
+    session: SessionIndex,
+) -> BTreeSet<SessionKey> {
+    let of_frames = rules.ethernet.then_some(session);
+    rules.detecting().flat_map(|pdr| keys(settings, &pdr, of_frames).unwrap_or_default()).collect()
 }
 
 /// Far ends of the tunnels that a session's rules lead into, to know an Error Indication by.
@@ -260,6 +291,7 @@ fn filtered_rule(
         sdf: rules.sdf_filters(&pdr.pdi).into(),
         ue: (Some(own) != session_ue && own != UeAddresses::default()).then_some(own),
         special: special(rules, node, pdr, own_far(rules, pdr)?, slots)?.map(Box::new),
+        frames: rules.ethernet_filters(&pdr.pdi).into(),
         app: pdr.pdi.application_id.as_ref().map(|id| application(node, pdr, id)).transpose()?,
         framed: pdr.pdi.framed_routes.clone().into(),
         action: action(rules, node, pdr, own_far(rules, pdr)?, slots, None)?,

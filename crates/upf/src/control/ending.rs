@@ -156,6 +156,9 @@ impl Upf {
         let Some(mut session) = self.sessions.get(index) else { return answer };
         let packets_before = session.packets(&self.node.usage);
         self.change_watches(&mut session, &rules, now);
+        if !request.ethernet_context.is_empty() {
+            self.adopt_stations(index, &rules, &request.ethernet_context);
+        }
         answer.usage_reports = self.take_over(&mut session, &request, rules, new_meters, now);
         self.change_inactivity(&mut session, request.inactivity_timer, activity, packets_before, now);
         session.kept.leases.extend_from_slice(&leases);
@@ -172,6 +175,9 @@ impl Upf {
 
     pub(super) fn finish_deletion(&mut self, session: Session, now: SystemTime) -> Deleted {
         let Session { index, kept: mut session, .. } = session;
+        if session.rules.ethernet {
+            self.forget_stations(index);
+        }
         let usage_reports = session
             .meters
             .iter_mut()

@@ -63,6 +63,7 @@ impl Upf {
                 report_usage(session.seid, reports, out);
                 self.rest(&session);
             }
+            WorkerEvent::Stations { session } => self.stations_changed(session, now, out),
             WorkerEvent::EchoResponse { peer, sequence, restarted } => {
                 self.far_ends.paths.answered(peer, sequence, restarted);
             }
@@ -108,6 +109,7 @@ impl Upf {
             self.turn_watches(&mut session, now, out);
             let stopped = self.applications_stopped(&mut session, now);
             report_usage(session.seid, stopped, out);
+            self.look_at_stations(&mut session, now, out);
             self.settle(
                 &mut session,
                 |urr, meter| meter.deadline(urr).is_some_and(|due| due <= at),

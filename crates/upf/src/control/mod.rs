@@ -11,6 +11,7 @@ mod delays;
 mod detection;
 mod drops;
 mod ending;
+mod ethernet;
 mod events;
 mod far_ends;
 mod inactivity;
@@ -33,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use kaido_table::{Reader, Seed};
 
@@ -91,6 +92,10 @@ pub struct Upf {
     drops: BTreeMap<SessionIndex, DropCounts>,
     /// Who reads traces.
     traces: Vec<trace::Reader>,
+    /// Ethernet sessions whose addresses control itself has changed.
+    asked_for: Vec<SessionIndex>,
+    /// When the Ethernet addresses on the N6 side were last looked at.
+    network_swept: Instant,
 }
 
 impl Upf {
@@ -120,6 +125,8 @@ impl Upf {
             monitors: BTreeMap::new(),
             drops: BTreeMap::new(),
             traces: Vec::new(),
+            asked_for: Vec::new(),
+            network_swept: Instant::now(),
         })
     }
 
@@ -195,6 +202,7 @@ impl Upf {
             remote: far_ends(rules, &self.node.settings).into_iter().collect(),
             rules: [rules.pdrs.len(), rules.fars.len(), rules.qers.len(), rules.urrs.len()],
             volume: self.session_volume(session),
+            stations: rules.ethernet.then(|| self.node.ethernet.stations.of_session(session.index)),
         }
     }
 
@@ -299,10 +307,11 @@ impl SessionService for Upf {
             .choose(&mut pdrs, &mut chosen)
             .and_then(|()| self.choose_endpoints(&mut endpoints, &mut chosen))
             .and_then(|()| {
-                let mut rules = RuleSet::default();
+                let mut rules = RuleSet { ethernet: request.ethernet, ..RuleSet::default() };
                 rules.add_endpoints(&endpoints)?;
                 pdrs.into_iter().try_for_each(|rule| rules.add_pdr(rule))?;
                 rules.name_filters(request.pdrs.iter().map(|pdr| &pdr.pdi))?;
+                rules.name_ethernet_filters(request.pdrs.iter().map(|pdr| &pdr.pdi))?;
                 request.fars.iter().try_for_each(|rule| rules.add_far(rule.clone()))?;
                 request.qers.iter().try_for_each(|&rule| rules.add_qer(rule))?;
                 request.urrs.iter().try_for_each(|rule| rules.add_urr(rule.clone()))?;
@@ -378,7 +387,7 @@ impl SessionService for Upf {
             return Err(no_session(seid));
         };
         let rules = &session.kept.rules;
-        let keys = all_keys(rules, &self.node.settings);
+        let keys = all_keys(rules, &self.node.settings, index);
         self.far_ends.change(index, &far_ends(rules, &self.node.settings), &BTreeSet::new());
         self.wheel.set(index.0, None);
         if let Some(kernel) = &mut self.kernel {
@@ -428,6 +437,7 @@ impl SessionService for Upf {
         self.turn_kernel(now);
         self.turn_paths(now);
         self.turn_traces(now);
+        self.turn_stations(now, &mut out);
         self.look_at_due(now, limit, &mut out);
         out
     }

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::qos::PolicerSlot;
 use crate::rules::{
-    BarId, BufferingRule, Cause, Far, FarId, ForwardingParameters, Modification, OuterHeaderCreation, Pdr,
-    PdrId, Qer, QerId, Rejection, RemovedForwarding, RuleId, SdfFilter, Srr, SrrId, TrafficEndpoint,
-    TrafficEndpointId, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
+    BarId, BufferingRule, Cause, EthernetFilter, Far, FarId, ForwardingParameters, Modification,
+    OuterHeaderCreation, Pdr, PdrId, Qer, QerId, Rejection, RemovedForwarding, RuleId, SdfFilter, Srr, SrrId,
+    TrafficEndpoint, TrafficEndpointId, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
 };
 
 /// All rules of a session. A copy is changed and compiled; only then it takes the old one's place.
@@ -22,6 +22,8 @@ pub(crate) struct RuleSet {
     pub(crate) srrs: BTreeMap<SrrId, Srr>,
     /// Bidirectional SDF filters by their SDF Filter ID, as they were last given.
     pub(crate) filters: BTreeMap<u32, SdfFilter>,
+    /// Ethernet filters by their Ethernet Filter ID, as they were last given, and whether that was for the uplink.
+    pub(crate) ethernet_filters: BTreeMap<u32, (EthernetFilter, bool)>,
     pub(crate) endpoints: BTreeMap<TrafficEndpointId, TrafficEndpoint>,
     /// What enforces the rates of the QERs that have any.
     pub(crate) policers: BTreeMap<QerId, PolicerSlot>,
@@ -31,6 +33,8 @@ pub(crate) struct RuleSet {
     pub(crate) dormant: BTreeSet<PdrId>,
     /// When others are, in milliseconds.
     pub(crate) switches_at: Option<u64>,
+    /// PDN Type is Ethernet.
+    pub(crate) ethernet: bool,
 }
 
 /// Most rules of each kind in a session.
@@ -96,7 +100,9 @@ impl RuleSet {
         request.create_srrs.iter().try_for_each(|rule| self.add_srr(rule.clone()))?;
         request.update_pdrs.iter().try_for_each(|update| self.update_pdr(update))?;
         let updated = request.update_pdrs.iter().filter_map(|update| update.pdi.as_ref());
-        self.name_filters(request.create_pdrs.iter().map(|pdr| &pdr.pdi).chain(updated))?;
+        let given = request.create_pdrs.iter().map(|pdr| &pdr.pdi).chain(updated);
+        self.name_filters(given.clone())?;
+        self.name_ethernet_filters(given)?;
         request.update_qers.iter().try_for_each(|update| self.update_qer(update))?;
         request.update_urrs.iter().try_for_each(|update| self.update_urr(update))?;
         for update in &request.update_bars {
@@ -197,14 +203,14 @@ impl RuleSet {
         set_some(&mut forwarding.transport_level_marking, change.transport_level_marking);
         if let Some(steering) = &change.steering {
             forwarding.steering.get_or_insert_default().update(steering);
-            if steering.header.is_some() {
+            if steering.header.is_some() || steering.tags.is_some() {
                 forwarding.outer_header_creation = None;
             }
         }
         if (change.outer_header_creation.is_some() || change.removed.outer_header_creation)
             && let Some(steering) = &mut forwarding.steering
         {
-            steering.header = None;
+            (steering.header, steering.tags) = (None, None);
         }
         remove(forwarding, change.removed);
         Ok(before.filter(|_| change.send_end_marker))

@@ -14,7 +14,9 @@ use super::paging::Paging;
 use super::pool::Lease;
 use super::ruleset::RuleSet;
 use crate::record::{SessionIndex, UeAddresses};
-use crate::rules::{FSeid, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume};
+use crate::rules::{
+    FSeid, Mac, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume,
+};
 use crate::usage::{UsageCounters, UsageSlot};
 
 /// One session as the control side works on it. At rest it is packed; see [`super::store`].
@@ -43,6 +45,8 @@ pub(crate) struct Kept {
     pub(crate) watches: Watches,
     /// Flows of applications that were reported.
     pub(crate) instances: Instances,
+    /// When its Ethernet addresses are looked at next, in milliseconds.
+    pub(crate) stations_look: Option<u64>,
 }
 
 impl Session {
@@ -61,6 +65,7 @@ impl Session {
             self.kept.watches.deadline(),
             self.kept.rules.switches_at,
             self.kept.instances.deadline(&self.kept.rules),
+            self.kept.stations_look,
         ];
         meters.chain(others.into_iter().flatten()).min()
     }
@@ -116,4 +121,6 @@ pub struct SessionSummary {
     pub rules: [usize; 4],
     /// Volume since the session began, by its URR that saw the most.
     pub volume: Volume,
+    /// Ethernet addresses that it was found to have; `None` unless it is an Ethernet session.
+    pub stations: Option<Vec<Mac>>,
 }

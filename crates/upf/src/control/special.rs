@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use super::applications::is_told_of;
 use super::compile::{Slots, direction, instance, named_instance, reject, tunnel_ends};
 use super::drops::drop_count;
+use super::ethernet;
 use super::ruleset::RuleSet;
 use crate::node::Node;
 use crate::node::PolicyWay;
 use crate::record::{
-    Direction, Egress, Exit, InstanceId, Local, PlainHeader, Special, Tunnel, TunnelShape, UeToUe,
+    Direction, Egress, EthernetRule, Exit, InstanceId, Local, PlainHeader, Special, Tunnel, TunnelShape,
+    UeToUe,
 };
 use crate::rules::{
     Cause, ChooseOr, Far, ForwardingParameters, Interface, Pdr, Rejection, RuleId, Steering, UeIpAddress,
@@ -33,15 +35,25 @@ pub(super) fn special(
     slots: &Slots,
 ) -> Result<Option<Special>, Rejection> {
     let to = |interface| far.forwarding.as_ref().is_some_and(|to| to.destination_interface == interface);
-    let special = Special {
-        local: local(rules, node, pdr, far)?,
+    let both = Special {
         to_control_plane: to(Interface::CpFunction),
         deletes_container: pdr.deletes_container,
-        egress: egress(rules, node, pdr, far)?,
         copies: copies(node, far)?,
-        tells_applications: is_told_of(rules, node, pdr),
         dropped: drop_count(pdr, &slots.drops)?.filter(|_| direction(pdr) == Direction::Downlink),
-        redirect: redirect(far)?,
+        ..Special::default()
+    };
+    let special = if rules.ethernet {
+        let rule = ethernet::rule(rules, node, pdr, far)?;
+        Special { ethernet: (rule != EthernetRule::default()).then(|| Box::new(rule)), ..both }
+    } else {
+        ethernet::refuse_frames(node, far)?;
+        Special {
+            local: local(rules, node, pdr, far)?,
+            egress: egress(rules, node, pdr, far)?,
+            tells_applications: is_told_of(rules, node, pdr),
+            redirect: redirect(far)?,
+            ..both
+        }
     };
     Ok(Some(special).filter(|special| !special.is_empty()))
 }

@@ -116,11 +116,11 @@ mod tests {
     use crate::control::inactivity::Inactivity;
     use crate::control::paging::Paging;
     use crate::rules::{
-        ApplicationId, ApplyAction, BitRate, ChooseOr, FSeid, FTeid, Far, FarId, ForwardingParameters,
-        FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation,
-        OuterHeaderRemoval, PacketLimit, PacketRate, PagingPolicyIndicator, Pdi, Pdr, PdrId, PredefinedName,
-        Qer, QerCorrelationId, QerId, Qfi, SdfFilter, Teid, TimeUnit, TrafficEndpointId, UeIpAddress,
-        UeIpRole, UrrId,
+        ApplicationId, ApplyAction, BitRate, ChooseOr, EthernetFilter, FSeid, FTeid, Far, FarId,
+        ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance,
+        OuterHeaderCreation, OuterHeaderRemoval, PacketLimit, PacketRate, PagingPolicyIndicator, Pdi, Pdr,
+        PdrId, PredefinedName, Qer, QerCorrelationId, QerId, Qfi, SdfFilter, Teid, TimeUnit,
+        TrafficEndpointId, UeIpAddress, UeIpRole, UrrId,
     };
 
     /// A session with something in every kind of field.
@@ -132,6 +132,7 @@ mod tests {
             leases: vec![super::super::pool::Lease::Ipv4(0, 7)],
             activity: Some(UsageSlot(9)),
             paging: Paging::default(),
+            stations_look: Some(7),
             inactivity: Inactivity::new(Duration::from_secs(60), 5, 1_700_000_000_000),
             watches: Watches::default(),
             instances: Instances::default(),
@@ -158,6 +159,12 @@ mod tests {
                 framed_routes: vec![FramedRoute::of([192, 168, 1, 0].into(), 24)],
                 traffic_endpoints: vec![TrafficEndpointId(3)],
                 application_id: Some(ApplicationId("video".into())),
+                ethernet: true,
+                ethernet_filters: vec![EthernetFilter {
+                    ethertype: Some(0x88f7),
+                    ..EthernetFilter::default()
+                }],
+                ethernet_filter_ids: vec![9],
             },
             outer_header_removal: Some(OuterHeaderRemoval::GtpUUdpIp),
             deletes_container: false,

@@ -153,7 +153,9 @@ impl Upf {
 
     fn keys_of(&self, sessions: &[SessionIndex]) -> BTreeSet<SessionKey> {
         let sessions = sessions.iter().filter_map(|&index| self.sessions.get(index));
-        sessions.flat_map(|session| all_keys(&session.kept.rules, &self.node.settings)).collect()
+        sessions
+            .flat_map(|session| all_keys(&session.kept.rules, &self.node.settings, session.index))
+            .collect()
     }
 
     fn give_back_to_kernel(&mut self, sessions: &[SessionIndex], now: SystemTime) {

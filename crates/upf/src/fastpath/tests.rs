@@ -84,6 +84,7 @@ impl Rule {
             buffer: crate::record::BufferBounds::default(),
         };
         FilteredRule {
+            frames: Box::new([]),
             qfis: self.qfis,
             sdf: Box::new([]),
             ue: None,

@@ -6,12 +6,13 @@ use super::Worker;
 use crate::record::Tunnel;
 
 impl Worker {
-    /// Sends a copy of a user packet into each of the tunnels. A copy for which there is no room is counted as a drop
+    /// Sends a copy of a user packet into each of the tunnels, by the source port that follows its flow. A copy for which there is no room is counted as a drop
     /// of its own.
     #[cold]
     pub(super) fn duplicate(
         &mut self,
         tunnels: &[Tunnel],
+        of_flow: fn(&[u8]) -> u16,
         from: PortId,
         frame: &Frame,
         out: &mut Output<'_>,
@@ -21,7 +22,7 @@ impl Worker {
                 out.count_drop(from, DropReason::NoFrame);
                 continue;
             };
-            if !self.outer(tunnel).is_some_and(|outer| outer.put_before(tunnel.teid, &mut copy)) {
+            if !self.outer(tunnel).is_some_and(|outer| outer.put_before_by(tunnel.teid, &mut copy, of_flow)) {
                 out.drop(from, copy, DropReason::NoHeadroom);
                 continue;
             }

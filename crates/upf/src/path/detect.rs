@@ -77,7 +77,7 @@ pub(super) fn matching<'r>(
 }
 
 /// The flow of a packet, as the downlink sees it.
-fn flow(direction: Direction, qfi: Option<u8>, packet: &Packet, data: &[u8]) -> Flow {
+pub(super) fn flow(direction: Direction, qfi: Option<u8>, packet: &Packet, data: &[u8]) -> Flow {
     let ports = packet.ports(data);
     let (remote, local, ports) = match direction {
         Direction::Downlink => (packet.src, packet.dst, ports),
@@ -103,7 +103,7 @@ fn is_ue(ue: &UeAddresses, framed: &[FramedRoute], direction: Direction, packet:
 }
 
 /// Whether a packet satisfies a filter, written as the downlink sees it (TS 29.244 5.2.1A.2A).
-fn sdf_matches(sdf: &SdfFilter, flow: &Flow, packet: &Packet, data: &[u8]) -> bool {
+pub(super) fn sdf_matches(sdf: &SdfFilter, flow: &Flow, packet: &Packet, data: &[u8]) -> bool {
     let (remote_port, local_port) = flow.ports.unzip();
     sdf.protocol.is_none_or(|protocol| protocol == flow.protocol)
         && sdf.remote.matches(flow.remote, remote_port)

@@ -125,6 +125,12 @@ pub(super) fn entropy_port(packet: &[u8]) -> u16 {
     }
 }
 
+/// The outer source port of frames of a kind between two addresses, which are not IP.
+pub(super) fn entropy_port_of(addresses: &[u8], kind: u16) -> u16 {
+    let pairs = addresses.as_chunks::<2>().0.iter();
+    ENTROPY_PORT_BASE + (pairs.fold(kind, |folded, &pair| folded ^ u16::from_be_bytes(pair)) & 0x3fff)
+}
+
 /// As [`entropy_port`], of an IPv4 packet.
 #[inline(always)]
 pub(super) fn entropy_port_v4(packet: &[u8]) -> u16 {

@@ -183,7 +183,7 @@ impl Worker {
         if let Some(special) =
             special.filter(|special| !special.copies.is_empty() && buffered_since.is_none())
         {
-            self.duplicate(&special.copies, arrival.port, &frame, out);
+            self.duplicate(&special.copies, emit::entropy_port, arrival.port, &frame, out);
         }
         if !action.gate_open || action.apply.drop {
             if action.apply.drop {
@@ -200,7 +200,7 @@ impl Worker {
         }
         if action.apply.buffer {
             let dropped = special.and_then(|special| special.dropped.clone());
-            self.buffer(record, action, dropped, arrival, packet, frame, buffered_since, out);
+            self.buffer(record, action, dropped, arrival, packet.tos >> 2, frame, buffered_since, out);
             return None;
         }
         if let Some(reason) = self.exceeded_rate(record, action) {
@@ -228,7 +228,11 @@ impl Worker {
 
     /// What is done in the place of an action of which a quota is used up and has a FAR.
     #[inline]
-    fn quota_action<'r>(&self, action: &Action, on_quota: &'r [QuotaAction]) -> Option<&'r QuotaAction> {
+    pub(super) fn quota_action<'r>(
+        &self,
+        action: &Action,
+        on_quota: &'r [QuotaAction],
+    ) -> Option<&'r QuotaAction> {
         let used_up = on_quota.iter().find(|other| self.node.usage.is_exhausted(other.slot))?;
         action.usage.with_quota().any(|slot| slot == used_up.slot).then_some(used_up)
     }
@@ -237,13 +241,19 @@ impl Worker {
     /// one that does not. One that goes on takes from the token buckets.
     #[inline]
     pub(super) fn count(&mut self, record: &Record, action: &Action, packet: &Packet, dropped: bool) {
+        self.count_octets(record, action, packet.total_len, dropped);
+    }
+
+    /// As [`Worker::count`], of so many octets.
+    #[inline]
+    pub(super) fn count_octets(&mut self, record: &Record, action: &Action, octets: usize, dropped: bool) {
         let shared = self.node.settings.workers_share_sessions;
         if !dropped {
-            self.spend(record, action, packet.total_len);
+            self.spend(record, action, octets);
         }
         for (slot, before_qos) in action.usage.iter() {
             if (!dropped || before_qos)
-                && self.node.usage.count(slot, record.direction(), packet.total_len as u64, shared)
+                && self.node.usage.count(slot, record.direction(), octets as u64, shared)
             {
                 self.tell(WorkerEvent::Threshold { session: record.session(), slot });
             }
@@ -252,13 +262,13 @@ impl Worker {
 
     #[cold]
     #[allow(clippy::too_many_arguments)] // As `apply`, and the action.
-    fn buffer(
+    pub(super) fn buffer(
         &mut self,
         record: &Record,
         action: &Action,
         dropped: Option<Arc<DropCount>>,
         arrival: Arrival,
-        packet: &Packet,
+        dscp: u8,
         frame: Frame,
         since: Option<Instant>,
         out: &mut Output<'_>,
@@ -267,7 +277,7 @@ impl Worker {
         let time = action.buffer.time_ms.map(|time| Duration::from_millis(time.into()));
         let session = record.session();
         let told = action.apply.notify_cp || action.apply.report_buffered;
-        let news = WorkerEvent::Buffered { session, pdr: action.pdr, dscp: packet.tos >> 2 };
+        let news = WorkerEvent::Buffered { session, pdr: action.pdr, dscp };
         let waiting = Buffered {
             frame,
             from: arrival.port,
@@ -275,7 +285,7 @@ impl Worker {
             qfi: arrival.qfi,
             since: arrived,
             until: arrived + time.unwrap_or(self.node.settings.buffer_time_max),
-            tell: told.then_some((action.pdr, packet.tos >> 2)),
+            tell: told.then_some((action.pdr, dscp)),
             dropped,
             tell_discard: action.apply.report_discarded.then_some(action.pdr),
         };
@@ -300,7 +310,7 @@ impl Worker {
 
     /// Counts a packet that its rule drops, where that is asked for.
     #[inline]
-    fn count_dropped(&mut self, record: &Record, special: Option<&Special>, octets: usize) {
+    pub(super) fn count_dropped(&mut self, record: &Record, special: Option<&Special>, octets: usize) {
         if let Some(count) = special.and_then(|special| special.dropped.as_ref())
             && count.count(octets as u64)
         {
@@ -404,7 +414,8 @@ impl Worker {
         {
             return Some((Complaint::TooBig(mtu.saturating_sub(overhead)), frame));
         }
-        if extensions.put_before(&self.node.settings, tunnel, &mut frame).is_err() {
+        let of_flow = emit::entropy_port(frame.data());
+        if extensions.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;
         }

@@ -379,12 +379,17 @@ fn tagged(frame: &mut Frame, tags: VlanTags, src: [u8; 6], dst: [u8; 6], etherty
     Some(())
 }
 
-fn write_arp(packet: &ArpRepr, frame: &mut Frame) -> Option<EtherType> {
+pub(super) fn write_arp(packet: &ArpRepr, frame: &mut Frame) -> Option<EtherType> {
     packet.emit(frame.append(packet.len())?).ok()?;
     Some(EtherType::ARP)
 }
 
-fn write_ndisc(message: &NdiscRepr, src: Ipv6Addr, dst: Ipv6Addr, frame: &mut Frame) -> Option<EtherType> {
+pub(super) fn write_ndisc(
+    message: &NdiscRepr,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    frame: &mut Frame,
+) -> Option<EtherType> {
     let header = Ipv6Repr {
         src,
         dst,
@@ -402,17 +407,17 @@ fn write_ndisc(message: &NdiscRepr, src: Ipv6Addr, dst: Ipv6Addr, frame: &mut Fr
 }
 
 /// What a message about neighbours says.
-struct Heard {
+pub(super) struct Heard {
     /// Who speaks, and where it is.
-    sender: Option<(IpAddr, [u8; 6])>,
+    pub(super) sender: Option<(IpAddr, [u8; 6])>,
     /// Whom it is about.
-    target: IpAddr,
+    pub(super) target: IpAddr,
     /// Whom to answer, if it is a question.
-    answer: Option<IpAddr>,
+    pub(super) answer: Option<IpAddr>,
 }
 
 /// Reads ARP, or neighbour discovery in IPv6 as RFC 4861 7.1 validates it.
-fn hear(first: &[u8], available: usize) -> Option<Heard> {
+pub(super) fn hear(first: &[u8], available: usize) -> Option<Heard> {
     if first.first()? >> 4 != 6 {
         let view = ArpView::new_checked(first).ok()?;
         let arp = ArpRepr::parse(&view).ok()?;

@@ -12,6 +12,7 @@
 
 mod answer;
 mod applications;
+mod bridge;
 mod copy;
 mod detect;
 mod egress;
@@ -19,6 +20,7 @@ mod emit;
 mod end_marker;
 mod forward;
 mod fragments;
+mod frames;
 mod hold;
 mod lan;
 mod local;
@@ -27,6 +29,7 @@ mod mss;
 mod outer;
 mod oversize;
 mod parse;
+mod proxy;
 mod rate;
 mod read;
 mod redirect;
@@ -44,6 +47,7 @@ use kaido_engine::{
 use kaido_table::{Guard, Probe, Reader, Seed, Stages, TooManyReaders};
 
 use self::applications::Flows;
+use self::bridge::Flood;
 use self::forward::Arrival;
 use self::hold::Buffers;
 use self::lan::LanHops;
@@ -58,6 +62,8 @@ use crate::record::{Record, SessionIndex, SessionKey};
 
 /// How often what waits too long is looked for.
 const SWEEP: Duration = Duration::from_millis(100);
+/// Questions about neighbours answered in place of who was asked, per second and worker.
+const PROXIED_PER_SECOND: u32 = 10_000;
 /// Segments answered in place of servers, per second and worker.
 const REDIRECTIONS_PER_SECOND: u32 = 10_000;
 /// Events kept for a control plane that has no room for them now.
@@ -92,6 +98,10 @@ struct Worker {
     /// Which applications flows belong to.
     flows: Flows,
     lan_hops: LanHops,
+    /// Sessions that frames to many go to.
+    flood: Flood,
+    /// Answers in place of who was asked.
+    proxied: RateLimit,
     redirections: RateLimit,
     /// Makes sequence numbers that nobody guesses.
     secret: Seed,
@@ -124,6 +134,8 @@ impl Path {
             untold: Vec::new(),
             flows: Flows::new(&node.applications),
             lan_hops: LanHops::new(),
+            flood: Flood::default(),
+            proxied: RateLimit::new(PROXIED_PER_SECOND),
             redirections: RateLimit::new(REDIRECTIONS_PER_SECOND),
             secret: Seed::random(),
             stored: Stored::default(),
@@ -285,6 +297,7 @@ impl Function for Path {
         worker.now = out.now();
         for order in worker.node.take_orders() {
             match order {
+                WorkerOrder::Announce(station) => worker.announce(&station, out),
                 WorkerOrder::EndMarker(tunnel) => worker.end_marker(&tunnel, out),
                 WorkerOrder::EchoRequest { peer, sequence } => worker.echo_request(peer, sequence, out),
             }
@@ -351,6 +364,7 @@ impl Worker {
             Parsed::OuterFragment(endpoint, packet_len, offset) => {
                 self.outer_fragment(guard, endpoint, (packet_len, offset), port, frame, out);
             }
+            Parsed::Bridged(lan, tags) => self.frame_from_lan(guard, lan, tags, port, frame, out),
             Parsed::Lan(lan, offset) => self.lan_control(guard, lan, offset, port, frame, out),
             Parsed::Signalling(outer) if outer.is_end_marker() => {
                 self.end_marker_came(guard, &outer, port, frame, out);
@@ -399,6 +413,9 @@ impl Worker {
             return out.drop(arrival.port, frame, DropReason::GtpuMalformed);
         }
         frame.truncate(payload_len);
+        if record.is_ethernet() {
+            return self.tunnelled_frame(guard, record, arrival, frame, out);
+        }
         let Ok(packet) = Packet::read(frame.data(), frame.packet_len()) else {
             return out.drop(arrival.port, frame, DropReason::InnerMalformed);
         };
@@ -489,6 +506,12 @@ impl Worker {
         for waiting in self.buffers.take(session) {
             let hold::Buffered { frame, from, key, qfi, since, .. } = waiting;
             let record = node.table.get(guard, &key).filter(|record| record.session() == session);
+            if let Some(record) = record.filter(|record| record.is_ethernet()) {
+                self.stored = Stored::of_flow(qfi, record.direction());
+                let arrival = Arrival::new(from, key, qfi);
+                self.release_frame(guard, record, arrival, frame, since, out);
+                continue;
+            }
             let (Some(record), Ok(packet)) = (record, Packet::read(frame.data(), frame.packet_len())) else {
                 out.drop(from, frame, DropReason::BufferDiscarded);
                 continue;

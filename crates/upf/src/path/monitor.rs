@@ -84,17 +84,23 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         emit::take_hop(frame.data_mut());
-        if stamped.put_before(&self.node.settings, tunnel, &mut frame).is_err() {
+        let of_flow = emit::entropy_port(frame.data());
+        if stamped.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
             return out.drop(from, frame, DropReason::NoHeadroom);
         }
         let resolution = self.next_hops.resolve(tunnel.shape.peer);
         if self.send(resolution, tunnel.shape.peer, from, frame, out) {
             self.count(record, action, packet, false);
-            let monitor = record.monitors().iter().find(|(qfi, _)| Some(*qfi) == tunnel.shape.qfi);
-            if let Some((_, monitor)) = monitor {
-                monitor.sent();
-            }
+            stamp_sent(record, tunnel);
         }
+    }
+}
+
+/// Notes that a packet has left with its stamp.
+pub(super) fn stamp_sent(record: &Record, tunnel: &Tunnel) {
+    let monitor = record.monitors().iter().find(|(qfi, _)| Some(*qfi) == tunnel.shape.qfi);
+    if let Some((_, monitor)) = monitor {
+        monitor.sent();
     }
 }
 

@@ -137,8 +137,13 @@ impl OuterTemplate {
     /// Puts the headers before the packet that the frame holds, all but Ethernet; `false` when they do not
     /// fit.
     pub(super) fn put_before(&self, teid: Teid, frame: &mut Frame) -> bool {
+        self.put_before_by(teid, frame, entropy_port)
+    }
+
+    /// As [`OuterTemplate::put_before`], for what `of_flow` makes a source port of.
+    pub(super) fn put_before_by(&self, teid: Teid, frame: &mut Frame, of_flow: fn(&[u8]) -> u16) -> bool {
         let keep = frame.packet_len();
-        self.write(teid, frame, 0, keep, |packet| entropy_port(packet)).is_some()
+        self.write(teid, frame, 0, keep, |packet| of_flow(packet)).is_some()
             && frame.strip(ethernet::HEADER_LEN)
     }
 

@@ -6,6 +6,7 @@ use kaido_engine::{DropReason, Frame, PortId};
 use kaido_wire::{Error, EtherType, GtpuHeader, IpProtocol, MessageType, gtpu, ipv4, ipv6, udp, vlan};
 
 use super::lan::parse_tagged;
+use crate::ethernet::lan::EthernetLanId;
 use crate::lan::LanId;
 use crate::node::NodeSettings;
 use crate::record::{EndpointId, SessionKey};
@@ -137,6 +138,8 @@ pub(super) enum Parsed {
     OuterFragment(EndpointId, usize, usize),
     /// About neighbours in a LAN, so many octets into the frame.
     Lan(LanId, usize),
+    /// A frame from the LAN of Ethernet sessions, so many of whose tags are the LAN's.
+    Bridged(EthernetLanId, usize),
     /// A packet towards a UE, `offset` octets into the frame.
     ToUe(SessionKey, Packet, usize),
 }
@@ -147,6 +150,9 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
     let data = frame.data();
     let Ok(link) = vlan::link(data) else { return Parsed::Drop(DropReason::EthernetMalformed) };
     let role = &settings.ports[port.index()];
+    if let Some((lan, tags)) = settings.ethernet.lans.of_frame(port, &link, role.mac) {
+        return Parsed::Bridged(lan, tags);
+    }
     if link.tag_count > 0 && !settings.lans.is_empty() {
         return parse_tagged(settings, port, &link, frame);
     }

@@ -120,7 +120,7 @@ impl Stored {
         ip + udp::HEADER_LEN + gtpu::HEADER_LEN + optional
     }
 
-    /// Puts GTP-U with the chain, UDP and IP before a packet.
+    /// Puts GTP-U with the chain, UDP and IP before a packet; `of_flow` is the source port where that follows the flow.
     ///
     /// # Errors
     /// [`Error::Range`] when the packet is too long, [`Error::Truncated`] when the frame has no headroom.
@@ -128,10 +128,11 @@ impl Stored {
         &self,
         settings: &NodeSettings,
         tunnel: &Tunnel,
+        of_flow: u16,
         frame: &mut Frame,
     ) -> Result<(), Error> {
         let src_port = match settings.outer_source_port {
-            OuterSourcePort::Entropy => emit::entropy_port(frame.data()),
+            OuterSourcePort::Entropy => of_flow,
             OuterSourcePort::Fixed => gtpu::UDP_PORT,
         };
         let mut flags = 0x30;

@@ -6,9 +6,10 @@ use kaido_engine::{Frame, Output, PortId, front_of};
 use kaido_table::Guard;
 
 use super::Worker;
+use super::forward::{Arrival, Origin};
 use super::parse::Parsed;
 use crate::node::Node;
-use crate::record::{Action, Record, SessionIndex};
+use crate::record::{Action, Record, SessionIndex, SessionKey};
 use crate::rules::PdrId;
 use crate::trace::{TraceRecord, Traced};
 
@@ -34,6 +35,17 @@ impl Tracing {
     }
 }
 
+/// A packet whose trace has begun.
+struct Begun {
+    at: SystemTime,
+    since: Instant,
+    key: SessionKey,
+    qfi: Option<u8>,
+    port: PortId,
+    len: usize,
+    front: Vec<u8>,
+}
+
 impl Worker {
     /// Takes note of what is traced by now; one load where nothing has changed.
     #[inline]
@@ -56,6 +68,61 @@ impl Worker {
         }
     }
 
+    /// Handles a frame for an Ethernet session, and writes down what became of it where the session is traced. A frame
+    /// from another session is part of that one's trace.
+    pub(super) fn trace_frame(
+        &mut self,
+        record: &Record,
+        arrival: Arrival,
+        frame: Frame,
+        out: &mut Output<'_>,
+        handle: impl FnOnce(&mut Self, Frame, &mut Output<'_>),
+    ) {
+        if arrival.origin != Origin::Port || !self.tracing.has(record.session()) {
+            return handle(self, frame, out);
+        }
+        let begun = self.begin_trace(arrival.key, arrival.qfi, arrival.port, &frame, out);
+        handle(self, frame, out);
+        self.end_trace(begun, record, out);
+    }
+
+    fn begin_trace(
+        &mut self,
+        key: SessionKey,
+        qfi: Option<u8>,
+        port: PortId,
+        frame: &Frame,
+        out: &mut Output<'_>,
+    ) -> Begun {
+        let snap = self.tracing.traced.snap;
+        let (len, front) = (frame.packet_len(), front_of(frame, snap));
+        let (at, since) = (SystemTime::now(), Instant::now());
+        self.tracing.matched = None;
+        out.witness(snap);
+        Begun { at, since, key, qfi, port, len, front }
+    }
+
+    fn end_trace(&mut self, begun: Begun, record: &Record, out: &mut Output<'_>) {
+        let Begun { at, since, key, qfi, port, len, front } = begun;
+        let fates = out.take_fates();
+        let took = since.elapsed();
+        let matched = self.tracing.matched.take();
+        self.node.tracer.push(TraceRecord {
+            at,
+            session: record.session(),
+            direction: record.direction(),
+            port,
+            key,
+            qfi,
+            len,
+            front,
+            matched: matched.map(|(pdr, at, _)| (pdr, at.saturating_duration_since(since))),
+            took,
+            buffered: matched.is_some_and(|(_, _, buffers)| buffers) && fates.is_empty(),
+            fates,
+        });
+    }
+
     /// Handles a packet of a traced session, and writes down what became of it.
     #[cold]
     #[allow(clippy::too_many_arguments)] // As `handle_read`, and the record by which its session was found.
@@ -74,28 +141,8 @@ impl Worker {
             Parsed::ToUe(key, ..) => (key, None),
             _ => return self.handle_parsed(node, guard, parsed, found, port, frame, out),
         };
-        let snap = self.tracing.traced.snap;
-        let (len, front) = (frame.packet_len(), front_of(&frame, snap));
-        let (at, begun) = (SystemTime::now(), Instant::now());
-        self.tracing.matched = None;
-        out.witness(snap);
+        let begun = self.begin_trace(key, qfi, port, &frame, out);
         self.handle_parsed(node, guard, parsed, found, port, frame, out);
-        let fates = out.take_fates();
-        let took = begun.elapsed();
-        let matched = self.tracing.matched.take();
-        self.node.tracer.push(TraceRecord {
-            at,
-            session: record.session(),
-            direction: record.direction(),
-            port,
-            key,
-            qfi,
-            len,
-            front,
-            matched: matched.map(|(pdr, at, _)| (pdr, at.saturating_duration_since(begun))),
-            took,
-            buffered: matched.is_some_and(|(_, _, buffers)| buffers) && fates.is_empty(),
-            fates,
-        });
+        self.end_trace(begun, record, out);
     }
 }

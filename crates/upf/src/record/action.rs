@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::apps::AppNumber;
 use crate::qos::Enforcement;
-use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, SdfFilter};
+use crate::rules::{ApplyAction, EthernetFilter, FramedRoute, Ipv6Prefix, PdrId, SdfFilter};
 use crate::special::Special;
 use crate::tunnels::Tunnel;
 use crate::usage::UsageSlot;
@@ -165,6 +165,8 @@ pub struct FilteredRule {
     pub app: Option<AppNumber>,
     /// Networks behind the UE, whose addresses are as good as those.
     pub framed: Box<[FramedRoute]>,
+    /// Ethernet packet filters, any of which matches; empty matches all.
+    pub frames: Box<[EthernetFilter]>,
     /// What is done then.
     pub action: Action,
     /// What is asked for beside it, by few rules.

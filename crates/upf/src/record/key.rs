@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_table::Key;
 
+use super::SessionIndex;
 use crate::rules::{FramedRoute, Teid};
 
 /// The key of a record: a local tunnel endpoint, or a UE address in a network instance.
@@ -20,6 +21,9 @@ const SCOPE_IPV6: u32 = 3 << 16;
 /// As the two above, among the members of a 5G virtual network.
 const SCOPE_MEMBER_IPV4: u32 = 4 << 16;
 const SCOPE_MEMBER_IPV6: u32 = 5 << 16;
+/// Frames of an Ethernet session, and those within its 5G virtual network.
+const SCOPE_ETHERNET: u32 = 8 << 16;
+const SCOPE_MEMBER_ETHERNET: u32 = 9 << 16;
 const SCOPE_FRAMED_IPV4: u32 = 6 << 16;
 const SCOPE_FRAMED_IPV6: u32 = 7 << 16;
 /// The bits that say what a key is; above them is the length of a framed route's network.
@@ -56,9 +60,15 @@ impl SessionKey {
         let scope = match self.scope & !0xffff {
             SCOPE_IPV4 => SCOPE_MEMBER_IPV4,
             SCOPE_IPV6 => SCOPE_MEMBER_IPV6,
+            SCOPE_ETHERNET => SCOPE_MEMBER_ETHERNET,
             other => other,
         };
         Self { scope: scope | self.scope & 0xffff, ..self }
+    }
+
+    /// An Ethernet session in a network instance: its frames are found by the addresses that it has.
+    pub fn ethernet(instance: InstanceId, session: SessionIndex) -> Self {
+        Self { value: session.0.into(), scope: SCOPE_ETHERNET | u32::from(instance.0) }
     }
 
     /// The network instance of a key that is no tunnel's.
@@ -108,6 +118,8 @@ pub enum KeyParts {
     Member(InstanceId),
     /// A network behind a UE.
     Framed(InstanceId, FramedRoute),
+    /// An Ethernet session; `true` among the members of a 5G virtual network.
+    Ethernet(InstanceId, bool),
 }
 
 impl SessionKey {
@@ -121,6 +133,8 @@ impl SessionKey {
                 let network = Ipv4Addr::from_bits(low).into();
                 KeyParts::Framed(InstanceId(number), FramedRoute::of(network, len))
             }
+            SCOPE_ETHERNET => KeyParts::Ethernet(InstanceId(number), false),
+            SCOPE_MEMBER_ETHERNET => KeyParts::Ethernet(InstanceId(number), true),
             SCOPE_MEMBER_IPV4 | SCOPE_MEMBER_IPV6 => KeyParts::Member(InstanceId(number)),
             SCOPE_FRAMED_IPV6 => KeyParts::Framed(InstanceId(number), FramedRoute::of(upper.into(), len)),
             SCOPE_IPV4 => KeyParts::Ipv4(InstanceId(number), Ipv4Addr::from_bits(low)),

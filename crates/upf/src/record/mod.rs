@@ -21,7 +21,7 @@ use crate::classify::Classifier;
 use crate::monitoring::{Monitor, Monitors};
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, Qfi, Teid};
-pub use crate::special::{Egress, Exit, Local, PlainHeader, Special, UeToUe};
+pub use crate::special::{Bridging, Egress, EthernetRule, Exit, Local, PlainHeader, Special, UeToUe};
 pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
 use crate::usage::UsageSlot;
 
@@ -45,6 +45,8 @@ pub(crate) struct SessionFacts<'s> {
     pub(crate) listens: bool,
     /// QoS flows whose delays are measured.
     pub(crate) monitors: &'s [(Qfi, Arc<Monitor>)],
+    /// Its PDN type is Ethernet.
+    pub(crate) ethernet: bool,
 }
 
 /// Rules that do not fold into the record itself.
@@ -57,6 +59,8 @@ struct Wide {
     listens: bool,
     /// QoS flows whose delays are measured.
     monitors: Monitors,
+    /// What comes are Ethernet frames.
+    ethernet: bool,
     rules: Box<[FilteredRule]>,
     /// A rule asks for ports, which only the first fragment of a packet has.
     needs_ports: bool,
@@ -151,13 +155,24 @@ impl Record {
     pub(crate) fn new(
         session: SessionIndex,
         direction: Direction,
-        SessionFacts { ue, framed, listens, monitors }: SessionFacts<'_>,
+        SessionFacts { ue, framed, listens, monitors, ethernet }: SessionFacts<'_>,
         rules: Vec<FilteredRule>,
     ) -> Self {
         let framed = if direction == Direction::Uplink { framed } else { &[] };
         if let [
-            FilteredRule { qfis: None, sdf, ue: None, framed: _, app: None, action, special: None, on_quota },
+            FilteredRule {
+                qfis: None,
+                sdf,
+                ue: None,
+                framed: _,
+                app: None,
+                frames: _,
+                action,
+                special: None,
+                on_quota,
+            },
         ] = &rules[..]
+            && !ethernet
             && sdf.is_empty()
             && framed.is_empty()
             && on_quota.is_empty()
@@ -174,7 +189,8 @@ impl Record {
                 framed: framed.into(),
                 listens,
                 monitors: monitors.into(),
-                classifier: Classifier::new(&rules).map(Box::new),
+                ethernet,
+                classifier: if ethernet { None } else { Classifier::new(&rules).map(Box::new) },
                 rules: rules.into(),
             })),
             ..Self::empty(session, Flags(0).with(Flags::UPLINK, direction == Direction::Uplink))
@@ -322,6 +338,12 @@ impl Record {
     #[inline]
     pub(crate) fn monitors(&self) -> &[(Qfi, Arc<Monitor>)] {
         self.wide.as_ref().map_or(&[], |wide| &wide.monitors)
+    }
+
+    /// Whether what comes are Ethernet frames, not IP packets.
+    #[inline]
+    pub(crate) fn is_ethernet(&self) -> bool {
+        self.wide.as_ref().is_some_and(|wide| wide.ethernet)
     }
 
     /// Networks behind the UE from which packets may come.

@@ -23,6 +23,8 @@ pub struct TrafficEndpoint {
     pub framed_routes: Vec<FramedRoute>,
     /// QoS flows, any of which matches; empty matches all.
     pub qfis: Vec<Qfi>,
+    /// ETHI of the Ethernet PDU Session Information: see [`Pdi::ethernet`].
+    pub ethernet: bool,
 }
 
 /// Update Traffic Endpoint (TS 29.244 7.5.4.13): a field that is present replaces the old value whole.
@@ -62,6 +64,7 @@ impl TrafficEndpoint {
             network_instance: self.network_instance.clone(),
             ue_ip: self.ue_ip.clone(),
             framed_routes: self.framed_routes.clone(),
+            ethernet: self.ethernet || pdi.ethernet,
             qfis: if pdi.qfis.is_empty() { self.qfis.clone() } else { pdi.qfis.clone() },
             ..pdi.clone()
         }

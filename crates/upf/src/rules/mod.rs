@@ -6,6 +6,7 @@
 
 mod change;
 mod endpoint;
+mod ethernet;
 mod far;
 mod flow_description;
 mod framed;
@@ -24,6 +25,9 @@ mod usage_report;
 
 pub use change::Change;
 pub use endpoint::{CreatedTrafficEndpoint, TrafficEndpoint, TrafficEndpointId, UpdateTrafficEndpoint};
+pub use ethernet::{
+    EthernetFilter, EthernetTraffic, Mac, MacList, MacMatch, MacRange, Proxying, TagCreation, VlanTag,
+};
 pub use far::{
     ApplyAction, BufferingRule, Far, ForwardingParameters, Interface, OuterHeaderCreation, RemovedForwarding,
     UpdateBar, UpdateFar, UpdateForwardingParameters,

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApplicationId, FarId, FramedRoute, Interface, NetworkInstance, PdrId, PredefinedName, QerId, Qfi,
-    SdfFilter, Teid, TrafficEndpointId, UrrId,
+    ApplicationId, EthernetFilter, FarId, FramedRoute, Interface, NetworkInstance, PdrId, PredefinedName,
+    QerId, Qfi, SdfFilter, Teid, TrafficEndpointId, UrrId,
 };
 
 /// A value that the control plane gives, or asks us to choose.
@@ -98,6 +98,21 @@ pub enum OuterHeaderRemoval {
     GtpUUdpIpv6,
     /// 6: GTP-U/UDP/IP, of whichever family the packet has.
     GtpUUdpIp,
+    /// 7: the S-TAG of a frame.
+    ServiceTag,
+    /// 8: the S-TAG and the C-TAG of a frame.
+    BothTags,
+}
+
+impl OuterHeaderRemoval {
+    /// VLAN tags that are taken off.
+    pub fn tags(self) -> usize {
+        match self {
+            Self::GtpUUdpIpv4 | Self::GtpUUdpIpv6 | Self::GtpUUdpIp => 0,
+            Self::ServiceTag => 1,
+            Self::BothTags => 2,
+        }
+    }
 }
 
 /// Packet Detection Information (TS 29.244 table 7.5.2.2-2).
@@ -124,6 +139,12 @@ pub struct Pdi {
     /// Traffic endpoints, any of which matches. They say what this PDI leaves unsaid: tunnel, UE address, network instance,
     /// framed routes.
     pub traffic_endpoints: Vec<TrafficEndpointId>,
+    /// ETHI of the Ethernet PDU Session Information (8.2.102): frames to the addresses that the session was found to have.
+    pub ethernet: bool,
+    /// Ethernet packet filters, any of which matches; with none here and none named below, all match.
+    pub ethernet_filters: Vec<EthernetFilter>,
+    /// Filters named by the Ethernet Filter ID of one that the session has (TS 29.244 5.13.4).
+    pub ethernet_filter_ids: Vec<u32>,
 }
 
 /// A Packet Detection Rule, whole (Create PDR, TS 29.244 7.5.2.2).

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BarId, BufferingRule, CreatedTrafficEndpoint, FTeid, Far, FarId, PathEvent, Pdr, PdrId, PfdManagement,
-    Qer, QerId, Qfi, RuleId, Seid, SessionReport, Srr, SrrId, Teid, TrafficEndpoint, TrafficEndpointId,
-    UeIpAddress, UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateSrr, UpdateTrafficEndpoint, UpdateUrr,
-    Urr, UrrId, UsageReport,
+    BarId, BufferingRule, CreatedTrafficEndpoint, FTeid, Far, FarId, MacList, PathEvent, Pdr, PdrId,
+    PfdManagement, Qer, QerId, Qfi, RuleId, Seid, SessionReport, Srr, SrrId, Teid, TrafficEndpoint,
+    TrafficEndpointId, UeIpAddress, UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateSrr,
+    UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, UsageReport,
 };
 
 /// F-SEID (TS 29.244 8.2.37).
@@ -146,6 +146,8 @@ pub struct Establishment {
     pub traffic_endpoints: Vec<TrafficEndpoint>,
     /// SRRs.
     pub srrs: Vec<Srr>,
+    /// PDN Type (8.2.79) is Ethernet.
+    pub ethernet: bool,
 }
 
 /// Created PDR (TS 29.244 7.5.3.2): what we chose for a rule.
@@ -227,6 +229,8 @@ pub struct Modification {
     pub drop_buffered: bool,
     /// User Plane Inactivity Timer (8.2.83): from now on; zero stops the detection.
     pub inactivity_timer: Option<Duration>,
+    /// Ethernet Context Information (table 7.5.4.21-1): addresses that the session had at another user plane.
+    pub ethernet_context: Vec<MacList>,
 }
 
 /// The answer to a [`Modification`].

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::OuterHeaderCreation;
+use super::{OuterHeaderCreation, Proxying, TagCreation};
 
 /// Outer Header Creation (TS 29.244 8.2.56) of the kinds without GTP-U: an IP header, with UDP behind it where there is
 /// a port.
@@ -37,15 +37,21 @@ pub struct Steering {
     pub policy: Option<Arc<str>>,
     /// Duplicating Parameters: copies are made while Apply Action says so.
     pub duplicates: Vec<Duplicate>,
+    /// VLAN tags to put on a frame (Outer Header Creation).
+    pub tags: Option<TagCreation>,
+    /// Proxying (8.2.96).
+    pub proxying: Option<Proxying>,
 }
 
 impl Steering {
     /// Takes over what an update gives.
     pub fn update(&mut self, change: &Self) {
-        let Self { header, redirect, policy, duplicates } = change;
+        let Self { header, redirect, policy, duplicates, tags, proxying } = change;
         self.header = header.or(self.header);
         self.redirect = redirect.clone().or_else(|| self.redirect.take());
         self.policy = policy.clone().or_else(|| self.policy.take());
+        self.tags = tags.or(self.tags);
+        self.proxying = proxying.or(self.proxying);
         if !duplicates.is_empty() {
             self.duplicates.clone_from(duplicates);
         }

@@ -81,6 +81,8 @@ flag_set!(
         TIMQU = 6 . 2;
         /// Octet 6 bit 3: envelope closure.
         ENVCL = 6 . 3;
+        /// Octet 6 bit 4: MAC addresses reporting.
+        MACAR = 6 . 4;
         /// Octet 6 bit 5: event threshold.
         EVETH = 6 . 5;
         /// Octet 6 bit 6: event quota.
@@ -121,6 +123,8 @@ flag_set!(
         MONIT = 6 . 5;
         /// Octet 6 bit 6: envelope closure.
         ENVCL = 6 . 6;
+        /// Octet 6 bit 7: MAC addresses reporting.
+        MACAR = 6 . 7;
         /// Octet 6 bit 8: event threshold.
         EVETH = 6 . 8;
         /// Octet 7 bit 1: event quota.
@@ -133,7 +137,7 @@ flag_set!(
 impl UsageReportTrigger {
     /// Whether the report says that something has happened, and measures nothing.
     pub fn is_notice(self) -> bool {
-        self == Self::START || self == Self::STOPT
+        self == Self::START || self == Self::STOPT || self == Self::MACAR
     }
 }
 
@@ -250,6 +254,8 @@ pub struct Urr {
     pub inactivity_detection_time: Option<Duration>,
     /// How time is used up.
     pub time_quota_mechanism: Option<TimeQuotaMechanism>,
+    /// Silence after which an Ethernet address has gone (Ethernet Inactivity Timer, 8.2.105).
+    pub ethernet_inactivity_timer: Option<Duration>,
     /// Monitoring times to come, in their order.
     pub monitoring_times: Vec<MonitoringTime>,
     /// Linked URR IDs (8.2.57): their reports cause one of this rule.
@@ -310,6 +316,8 @@ pub struct UpdateUrr {
     pub inactivity_detection_time: Change<Duration>,
     /// How time is used up.
     pub time_quota_mechanism: Change<TimeQuotaMechanism>,
+    /// Silence after which an Ethernet address has gone.
+    pub ethernet_inactivity_timer: Change<Duration>,
     /// New complete list of monitoring times.
     pub monitoring_times: Option<Vec<MonitoringTime>>,
     /// New complete list of linked URRs.
@@ -341,6 +349,7 @@ impl UpdateUrr {
             quota_validity_time: urr.quota_validity_time.into(),
             inactivity_detection_time: urr.inactivity_detection_time.into(),
             time_quota_mechanism: urr.time_quota_mechanism.into(),
+            ethernet_inactivity_timer: urr.ethernet_inactivity_timer.into(),
             monitoring_times: (!urr.monitoring_times.is_empty()).then(|| urr.monitoring_times.clone()),
             linked: (!urr.linked.is_empty()).then(|| urr.linked.clone()),
             quota_far: urr.quota_far.into(),
@@ -373,6 +382,7 @@ impl UpdateUrr {
         self.quota_validity_time.apply(&mut urr.quota_validity_time);
         self.inactivity_detection_time.apply(&mut urr.inactivity_detection_time);
         self.time_quota_mechanism.apply(&mut urr.time_quota_mechanism);
+        self.ethernet_inactivity_timer.apply(&mut urr.ethernet_inactivity_timer);
         self.quota_far.apply(&mut urr.quota_far);
         self.number_of_reports.apply(&mut urr.number_of_reports);
         if let Some(times) = &self.monitoring_times {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::{ApplicationId, PdrId, SdfFilter, UrrId, UsageReportTrigger};
+use super::{ApplicationId, EthernetTraffic, PdrId, SdfFilter, UrrId, UsageReportTrigger};
 
 /// Volume Measurement (TS 29.244 8.2.44): octets and packets of the user's own IP packets,
 /// tunnel headers not counted.
@@ -83,6 +83,8 @@ pub struct UsageReport {
     pub query_reference: Option<u32>,
     /// The application whose traffic has started or stopped.
     pub application: Option<Box<ApplicationDetection>>,
+    /// Ethernet Traffic Information: addresses that have come or gone.
+    pub ethernet: EthernetTraffic,
 }
 
 impl UsageReport {
@@ -108,6 +110,7 @@ impl UsageReport {
             event_times: Vec::new(),
             query_reference: None,
             application: None,
+            ethernet: EthernetTraffic::default(),
         }
     }
 }

@@ -38,6 +38,7 @@ pub struct PacketDrops {
 #[derive(Debug)]
 pub struct PacketPort {
     socket: PacketSocket,
+    ifindex: u32,
     /// One for each packet of a batch.
     rooms: Vec<Scatter>,
     mtu: usize,
@@ -54,7 +55,22 @@ impl PacketPort {
     pub fn open(ifindex: u32, mtu: usize) -> Result<Self, PortError> {
         let socket = PacketSocket::open(ifindex)?;
         let rooms = (0..BATCH_MAX).map(|_| Scatter::new(mtu + LINK_HEADER)).collect();
-        Ok(Self { socket, rooms, mtu, drops: PacketDrops::default(), reported: PacketDrops::default() })
+        Ok(Self {
+            socket,
+            ifindex,
+            rooms,
+            mtu,
+            drops: PacketDrops::default(),
+            reported: PacketDrops::default(),
+        })
+    }
+
+    /// Has the interface hand over frames to every Ethernet address, not only to its own: for a port of a bridge.
+    ///
+    /// # Errors
+    /// [`PortError`].
+    pub fn receive_all(&self) -> Result<(), PortError> {
+        self.socket.receive_all(self.ifindex)
     }
 
     /// What it has thrown away.

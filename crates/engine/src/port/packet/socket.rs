@@ -69,6 +69,19 @@ impl PacketSocket {
         Ok(socket)
     }
 
+    /// Has the interface hand over frames to every address, for as long as the socket is open.
+    #[allow(clippy::cast_possible_truncation)] // A small constant.
+    pub(super) fn receive_all(&self, ifindex: u32) -> Result<(), PortError> {
+        let wish = libc::packet_mreq {
+            mr_ifindex: ifindex.cast_signed(),
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        let error = PortError::sys(format!("interface {ifindex}"), "setsockopt(PACKET_ADD_MEMBERSHIP)");
+        set(self.0.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &wish).map_err(error)
+    }
+
     #[allow(clippy::cast_possible_truncation)] // The sizes and family of a C struct.
     fn bind(&self, ifindex: u32) -> io::Result<()> {
         // SAFETY: a C struct of integers.

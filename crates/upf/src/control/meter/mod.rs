@@ -374,7 +374,7 @@ impl Meter {
     }
 
     /// A report that something has happened, without measurements: they go on.
-    fn notice(&mut self, urr: &Urr, trigger: UsageReportTrigger, now: SystemTime) -> UsageReport {
+    pub(crate) fn notice(&mut self, urr: &Urr, trigger: UsageReportTrigger, now: SystemTime) -> UsageReport {
         let report = UsageReport::new(urr.id, self.ur_seqn, trigger, now, now);
         self.ur_seqn = self.ur_seqn.wrapping_add(1);
         self.sent = self.sent.saturating_add(1);

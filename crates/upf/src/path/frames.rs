@@ -1,0 +1,271 @@
+//! Ethernet frames of a session: which rule a frame matches, and what becomes of it. As [`super::forward`] and
+//! [`super::detect`] are for packets.
+
+use std::time::Instant;
+
+use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_table::Guard;
+use kaido_wire::EtherType;
+
+use super::Worker;
+use super::detect::{flow, sdf_matches};
+use super::emit;
+use super::forward::Arrival;
+use super::monitor::stamp_sent;
+use super::oversize::NarrowWay;
+use super::parse::Packet;
+use crate::ethernet::frame::{ADDRESSES, EthernetFrame, take_tags};
+use crate::record::{Action, Destination, Direction, FilteredRule, Record, Rules, Special, Tunnel};
+use crate::rules::EthernetFilter;
+
+impl Worker {
+    /// A frame that came out of a session's tunnel.
+    #[cold]
+    pub(super) fn tunnelled_frame(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        arrival: Arrival,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        let Ok(seen) = EthernetFrame::read(frame.data(), frame.packet_len()) else {
+            return out.drop(arrival.port, frame, DropReason::InnerMalformed);
+        };
+        if !seen.source.is_station() {
+            return out.drop(arrival.port, frame, DropReason::EthernetSource);
+        }
+        let Some(rule) = self.frame_rule(record, arrival.qfi, &seen, frame.data()) else {
+            return out.drop(arrival.port, frame, DropReason::NoPdr);
+        };
+        self.admit_frame(guard, record, rule, arrival, &seen, frame, out);
+    }
+
+    /// The first rule, by precedence, that a frame matches.
+    pub(super) fn frame_rule<'r>(
+        &self,
+        record: &'r Record,
+        qfi: Option<u8>,
+        seen: &EthernetFrame,
+        data: &[u8],
+    ) -> Option<&'r FilteredRule> {
+        match record.rules(&self.node.tunnels) {
+            Rules::Filtered(rules) => matching(rules, record.direction(), qfi, seen, data),
+            Rules::One(_) => None,
+        }
+    }
+
+    /// A frame that matches a rule, behind what waits of its session.
+    #[allow(clippy::too_many_arguments)] // The frame, its rule, and where it came from.
+    pub(super) fn admit_frame(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        rule: &FilteredRule,
+        arrival: Arrival,
+        seen: &EthernetFrame,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        if self.buffers.holds(record.session()) {
+            self.release(guard, record.session(), out);
+        }
+        self.apply_to_frame(guard, record, rule, arrival, seen, frame, None, out);
+    }
+
+    /// Puts a frame that was buffered through its session's rules again.
+    pub(super) fn release_frame(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        arrival: Arrival,
+        frame: Frame,
+        since: Instant,
+        out: &mut Output<'_>,
+    ) {
+        let seen = EthernetFrame::read(frame.data(), frame.packet_len()).ok();
+        let rule = seen.and_then(|seen| self.frame_rule(record, arrival.qfi, &seen, frame.data()));
+        match seen.zip(rule) {
+            Some((seen, rule)) => {
+                self.apply_to_frame(guard, record, rule, arrival, &seen, frame, Some(since), out);
+            }
+            None => out.drop(arrival.port, frame, DropReason::BufferDiscarded),
+        }
+    }
+
+    /// Applies a rule to a frame that matches it.
+    #[allow(clippy::too_many_arguments)] // As `admit_frame`, and since when it was buffered.
+    fn apply_to_frame(
+        &mut self,
+        guard: &Guard<'_>,
+        record: &Record,
+        rule: &FilteredRule,
+        arrival: Arrival,
+        seen: &EthernetFrame,
+        frame: Frame,
+        since: Option<Instant>,
+        out: &mut Output<'_>,
+    ) {
+        let (action, special) = match self.quota_action(&rule.action, &rule.on_quota) {
+            Some(other) => (&other.action, other.special.as_deref()),
+            None => (&rule.action, rule.special.as_deref()),
+        };
+        self.note_match(action);
+        if let Some(special) = special.filter(|special| !special.copies.is_empty() && since.is_none()) {
+            self.duplicate(&special.copies, source_port, arrival.port, &frame, out);
+        }
+        if !action.gate_open || action.apply.drop {
+            if action.apply.drop {
+                self.count_dropped(record, special, seen.len);
+            }
+            let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
+            return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
+        }
+        if action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
+            return out.drop(arrival.port, frame, DropReason::QuotaExhausted);
+        }
+        if action.apply.buffer {
+            let dscp = packet_in(seen, frame.data()).map_or(0, |packet| packet.tos >> 2);
+            let dropped = special.and_then(|special| special.dropped.clone());
+            return self.buffer(record, action, dropped, arrival, dscp, frame, since, out);
+        }
+        if let Some(reason) = self.exceeded_rate(record, action) {
+            return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
+        }
+        let preferred = out.prefer(self.is_guaranteed(record, action));
+        match action.destination {
+            Destination::Tunnel(tunnel) => {
+                self.frame_into_tunnel(record, (action, special), &tunnel, arrival, seen, frame, out);
+            }
+            Destination::Routed => match special.and_then(|special| special.ethernet.as_deref()) {
+                Some(rule) => self.bridge(guard, record, (action, rule), arrival, seen, frame, out),
+                None => out.drop(arrival.port, frame, DropReason::NoRoute),
+            },
+        }
+        out.prefer(preferred);
+    }
+
+    /// Drops a frame that its rule does not let pass, and counts it where that is before QoS enforcement.
+    #[allow(clippy::too_many_arguments)] // The frame, its rule, and why.
+    pub(super) fn refuse_frame(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        seen: &EthernetFrame,
+        from: PortId,
+        frame: Frame,
+        reason: DropReason,
+        out: &mut Output<'_>,
+    ) {
+        self.count_octets(record, action, seen.len, true);
+        out.drop(from, frame, reason);
+    }
+
+    /// Puts a frame into a tunnel. Nobody can be told that one is too large, so the tunnel's packet is cut then.
+    #[allow(clippy::too_many_arguments)] // As `bridge`, and the tunnel.
+    fn frame_into_tunnel(
+        &mut self,
+        record: &Record,
+        (action, special): (&Action, Option<&Special>),
+        tunnel: &Tunnel,
+        arrival: Arrival,
+        seen: &EthernetFrame,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) {
+        let from = arrival.port;
+        let tags_off = special.and_then(|special| special.ethernet.as_ref()).map_or(0, |rule| rule.tags_off);
+        let tags = usize::from(seen.service_tag.is_some()) + usize::from(seen.customer_tag.is_some());
+        if tags_off > 0 && !take_tags(&mut frame, tags_off.min(tags)) {
+            return out.drop(from, frame, DropReason::EthernetMalformed);
+        }
+        let before = frame.packet_len();
+        let peer = tunnel.shape.peer;
+        let resolution = self.next_hops.resolve(peer);
+        let (extensions, is_stamped) = if arrival.key.is_tunnel() {
+            let deletes_container = special.is_some_and(|special| special.deletes_container);
+            (Some(self.stored.for_tunnel(&tunnel.shape, deletes_container)), false)
+        } else {
+            let stamped = self.stamped(record, tunnel, resolution, before);
+            let is_stamped = stamped.is_some();
+            (stamped, is_stamped)
+        };
+        let put = match extensions {
+            Some(extensions) => {
+                let of_flow = source_port(frame.data());
+                extensions.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_ok()
+            }
+            None => {
+                let outer = self.outer(tunnel);
+                outer.is_some_and(|outer| outer.put_before_by(tunnel.teid, &mut frame, source_port))
+            }
+        };
+        if !put {
+            return out.drop(from, frame, DropReason::NoHeadroom);
+        }
+        let sent = match self.exceeded(resolution, frame.packet_len()) {
+            Some(mtu) => self.outer_in_parts(peer, NarrowWay { resolution, from, mtu }, frame, out),
+            None => self.send(resolution, peer, from, frame, out),
+        };
+        if sent {
+            self.count_octets(record, action, before, false);
+            if is_stamped {
+                stamp_sent(record, tunnel);
+            }
+        }
+    }
+}
+
+/// The first rule, by precedence, that a frame matches.
+fn matching<'r>(
+    rules: &'r [FilteredRule],
+    direction: Direction,
+    qfi: Option<u8>,
+    seen: &EthernetFrame,
+    data: &[u8],
+) -> Option<&'r FilteredRule> {
+    let packet = packet_in(seen, data);
+    let inner = data.get(seen.payload_at..).unwrap_or_default();
+    let flow = packet.map(|packet| (packet, flow(direction, qfi, &packet, inner)));
+    let any_of = |filters: &[_]| {
+        filters.is_empty()
+            || flow
+                .as_ref()
+                .is_some_and(|(packet, flow)| filters.iter().any(|sdf| sdf_matches(sdf, flow, packet, inner)))
+    };
+    let is_of = |filter: &EthernetFilter| {
+        (filter.addresses.is_empty()
+            || filter.addresses.iter().any(|pair| pair.matches(seen.source, seen.destination)))
+            && filter.ethertype.is_none_or(|kind| kind == seen.ethertype.0)
+            && filter.s_tag.is_none_or(|tag| seen.service_tag.is_some_and(|tci| tag.matches(tci)))
+            && filter.c_tag.is_none_or(|tag| seen.customer_tag.is_some_and(|tci| tag.matches(tci)))
+            && any_of(&filter.flows)
+    };
+    rules.iter().find(|rule| {
+        rule.qfis.is_none_or(|qfis| qfi.is_some_and(|qfi| qfis >> (qfi & 63) & 1 != 0))
+            && any_of(&rule.sdf)
+            && (rule.frames.is_empty() || rule.frames.iter().any(is_of))
+    })
+}
+
+/// The IP packet in a frame; `None` where there is none in order.
+fn packet_in(seen: &EthernetFrame, data: &[u8]) -> Option<Packet> {
+    let is_ipv4 = match seen.ethertype {
+        EtherType::IPV4 => true,
+        EtherType::IPV6 => false,
+        _ => return None,
+    };
+    let packet = Packet::read(data.get(seen.payload_at..)?, seen.payload_len()).ok()?;
+    (packet.dst.is_ipv4() == is_ipv4).then_some(packet)
+}
+
+/// The outer source port of a frame's flow: that of the IP packet in it, or else of its addresses.
+fn source_port(data: &[u8]) -> u16 {
+    let Ok(seen) = EthernetFrame::read(data, data.len()) else { return emit::entropy_port(&[]) };
+    match seen.ethertype {
+        EtherType::IPV4 | EtherType::IPV6 => {
+            emit::entropy_port(data.get(seen.payload_at..).unwrap_or_default())
+        }
+        _ => emit::entropy_port_of(data.get(..ADDRESSES).unwrap_or_default(), seen.ethertype.0),
+    }
+}
