@@ -298,6 +298,8 @@ def routed() -> File:
     file.step(
         "the last hop of IPv6", link() / tunnel(last6, IPV6, dst), [back / error6], "ttl_expired", "left"
     )
+    stranger = IP(src="198.51.100.7", dst=WEB, ttl=1) / UDP()
+    file.step("the last hop of whom no route leads to", link() / tunnel(stranger, dst=dst), [], "ttl_expired")
     broken = bytearray(raw(user()))
     broken[10] ^= 1
     file.step("a wrong inner checksum", link() / tunnel(bytes(broken), dst=dst), [], "inner_malformed")

@@ -207,6 +207,9 @@ impl Gre {
                 out.release(error);
             } else if let Some(link) = link {
                 back(from, link, error, out);
+            } else if self.next_hops.resolve(head.source) == Resolution::NoRoute {
+                // The packet is counted once, and the error about it is not another.
+                out.release(error);
             } else {
                 self.send(from, head.source, error, out);
             }
