@@ -329,3 +329,27 @@ fn quic_handshakes_that_go_nowhere_are_bounded() {
     assert!(up(&mut rig, 4000, &octets(QUIC)), "only the first packets are listened to");
     assert!(!up(&mut rig, 4001, &octets(QUIC)));
 }
+
+/// A session that takes the place of another is told nothing of that one's flows.
+#[test]
+fn flows_of_a_session_that_is_gone_are_nobodys() {
+    let (mut rig, seid) = reported(false);
+    let wall = now();
+    assert!(!up(&mut rig, 4000, &client_hello("video.example")));
+    rig.upf.delete(seid, wall).unwrap();
+    let mut other = session();
+    other.urrs.push(Urr {
+        id: UrrId(5),
+        method: MeasurementMethod { event: true, ..MeasurementMethod::default() },
+        triggers: ReportingTriggers::START,
+        ..Urr::default()
+    });
+    let plan = SessionPlan::ipv4(8);
+    for pdr in &mut other.pdrs {
+        let of_other = if pdr.id.0 % 2 == 1 { plan.uplink_pdr() } else { plan.downlink_pdr() };
+        pdr.pdi = Pdi { application_id: pdr.pdi.application_id.clone(), ..of_other.pdi };
+        pdr.urr_ids.push(UrrId(5));
+    }
+    rig.upf.establish(&other, wall).unwrap();
+    assert_eq!(detected(&mut rig, wall), []);
+}

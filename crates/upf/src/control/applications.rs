@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::compile::has_address;
 use super::predefined::asks_for_application;
 use super::ruleset::RuleSet;
 use super::session::Session;
@@ -93,6 +94,10 @@ impl Upf {
     ) -> Vec<UsageReport> {
         let mut reports = Vec::new();
         let kept = &mut session.kept;
+        if !has_address(&kept.rules, flow.local) {
+            // Said of an earlier session that had the place.
+            return reports;
+        }
         let urr_ids = kept.rules.pdrs.get(&pdr).map_or(&[][..], |pdr| &pdr.urr_ids);
         for urr in urr_ids.iter().filter_map(|id| kept.rules.urrs.get(id)).filter(|urr| asks(urr)) {
             let reduced = urr.information.reduced_application;

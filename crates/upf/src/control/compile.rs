@@ -143,6 +143,15 @@ fn session_addresses(rules: &RuleSet) -> (UeAddresses, bool) {
     (all, several)
 }
 
+/// Whether an address is one of the session's UE, or behind it; any is of a session that names none.
+pub(super) fn has_address(rules: &RuleSet, addr: IpAddr) -> bool {
+    let own = rules.ever_detecting().map(|pdr| addresses(&pdr));
+    let mut given = own.filter(|own| *own != UeAddresses::default()).peekable();
+    given.peek().is_none()
+        || given.any(|own| own.admits(addr))
+        || rules.framed_routes().iter().any(|route| route.contains(addr))
+}
+
 fn addresses(pdr: &Pdr) -> UeAddresses {
     let mut own = UeAddresses::default();
     for ue in &pdr.pdi.ue_ip {
