@@ -7,6 +7,7 @@ use crate::drop_reason::DropReason;
 use crate::polling::{PollCounters, PollTotals};
 use crate::port::PortId;
 use crate::shared::{SharedCounters, SharedTotals};
+use crate::timing::{HistogramTotals, Timing};
 
 const REASONS: usize = DropReason::ALL.len();
 
@@ -19,6 +20,8 @@ pub struct PortCounters {
     tx_packets: AtomicU64,
     tx_bytes: AtomicU64,
     to_kernel: AtomicU64,
+    /// Packets that waited at the last look; `u64::MAX` where the device does not say.
+    backlog: AtomicU64,
     drops: [AtomicU64; REASONS],
 }
 
@@ -30,6 +33,7 @@ impl Default for PortCounters {
             tx_packets: AtomicU64::new(0),
             tx_bytes: AtomicU64::new(0),
             to_kernel: AtomicU64::new(0),
+            backlog: AtomicU64::new(u64::MAX),
             drops: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -64,6 +68,16 @@ impl PortCounters {
     }
 
     #[inline]
+    pub(crate) fn set_backlog(&self, packets: Option<u32>) {
+        self.backlog.store(packets.map_or(u64::MAX, u64::from), Ordering::Relaxed);
+    }
+
+    /// Packets that waited in the receive queue when it was last looked at; `None` where the device does not say.
+    pub fn backlog(&self) -> Option<u64> {
+        Some(self.backlog.load(Ordering::Relaxed)).filter(|&packets| packets != u64::MAX)
+    }
+
+    #[inline]
     pub(crate) fn lost(&self, reason: DropReason, count: u64) {
         add(&self.drops[reason as usize], count);
     }
@@ -93,21 +107,45 @@ pub struct WorkerCounters {
     /// Of the ports that share their queue with other workers.
     shared: Box<[Option<Arc<SharedCounters>>]>,
     polling: PollCounters,
+    timing: Timing,
 }
 
 impl WorkerCounters {
     /// Counters for `ports` ports.
     pub fn new(ports: usize) -> Self {
-        Self::with_shared(vec![None; ports])
+        Self::with_shared(vec![None; ports], &[])
     }
 
-    /// Counters for as many ports as `shared` has entries.
-    pub(crate) fn with_shared(shared: Vec<Option<Arc<SharedCounters>>>) -> Self {
+    /// Counters for as many ports as `shared` has entries, and a function with these stages.
+    pub(crate) fn with_shared(shared: Vec<Option<Arc<SharedCounters>>>, stages: &[&'static str]) -> Self {
         Self {
             ports: shared.iter().map(|_| PortCounters::default()).collect(),
             shared: shared.into(),
             polling: PollCounters::default(),
+            timing: Timing::new(stages),
         }
+    }
+
+    /// Cycles that a packet took in each stage, of the batches that were timed: `receive`, `process` with the
+    /// function's own stages behind it, `send`.
+    pub fn stages(&self) -> Vec<(&'static str, HistogramTotals)> {
+        self.timing.stages()
+    }
+
+    /// Nanoseconds from the receipt of a packet until what came of it was sent, of the batches that were timed.
+    pub fn latency(&self) -> HistogramTotals {
+        self.timing.latency()
+    }
+
+    /// Packets in a batch, of all batches.
+    pub fn batches(&self) -> HistogramTotals {
+        let packets = self.ports.iter().map(|port| port.rx_packets.load(Ordering::Relaxed)).sum();
+        self.timing.batches(packets)
+    }
+
+    #[inline]
+    pub(crate) fn timing(&self) -> &Timing {
+        &self.timing
     }
 
     /// What this worker has done on a port whose queue it shares; `None` for other ports.

@@ -10,6 +10,7 @@ use crate::frame::Frame;
 use crate::pool::PoolCache;
 use crate::port::{KernelPath, Port, PortId};
 use crate::shared::{Departure, Shared};
+use crate::timing::{Sample, StageCycles};
 use crate::witness::{Fate, Witness};
 
 /// A network function: one value per worker, which shares with the others only what it chooses to.
@@ -20,6 +21,11 @@ pub trait Function: Send {
     /// Handles the packets that arrived together on `port` and leaves the batch empty: each frame is
     /// transmitted, left to the kernel, kept, or dropped with a reason.
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>);
+
+    /// Its stages, for the times of batches that are timed ([`Output::took`]); at most [`STAGES_MAX`](crate::STAGES_MAX).
+    fn stages(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Called once per round of the worker, packets or not: held packets, timers.
     fn tick(&mut self, out: &mut Output<'_>);
@@ -39,6 +45,8 @@ pub(crate) struct Attached {
     pub(crate) incoming: Batch,
     /// Frames on their way out, sent together.
     pub(crate) outgoing: Batch,
+    /// Of what waits in `incoming`, if it is to be timed.
+    pub(crate) incoming_sample: Option<Sample>,
     /// Frames that leave before those, and wait where the device has no room.
     pub(crate) preferred: VecDeque<Frame>,
     /// Of a queue that other workers share.
@@ -58,6 +66,8 @@ pub struct Output<'w> {
     pub(crate) departures: Option<&'w mut Vec<Departure>>,
     /// Writes down what is done, while a function asks for that.
     pub(crate) witness: Option<Witness>,
+    /// What the function's stages take, while a batch is timed.
+    pub(crate) times: Option<&'w mut StageCycles>,
     /// What is sent now is preferred.
     preferred: bool,
 }
@@ -70,13 +80,26 @@ impl<'w> Output<'w> {
         counters: &'w WorkerCounters,
         now: Instant,
     ) -> Self {
-        Self { ports, pool, counters, now, departures: None, witness: None, preferred: false }
+        Self { ports, pool, counters, now, departures: None, witness: None, times: None, preferred: false }
     }
 
     /// When the worker's round began.
     #[inline]
     pub fn now(&self) -> Instant {
         self.now
+    }
+
+    /// Whether the batch at hand is timed: then a function should tell what its stages [took](Self::took).
+    #[inline]
+    pub fn is_timed(&self) -> bool {
+        self.times.is_some()
+    }
+
+    /// Adds to what a stage of the function takes for this batch, in cycles of [`cycles::now`](crate::shared::cycles::now).
+    pub fn took(&mut self, stage: usize, cycles: u64) {
+        if let Some(times) = &mut self.times {
+            times.add(stage, cycles);
+        }
     }
 
     /// Number of ports.

@@ -28,6 +28,7 @@ mod routes;
 pub mod shared;
 pub mod steer;
 mod sync;
+mod timing;
 mod witness;
 mod worker;
 
@@ -44,5 +45,6 @@ pub use polling::{PollState, PollTotals, WorkerSettings};
 pub use pool::{FRAME_SIZE, FramePool, HEADROOM, PoolCache, PoolError};
 pub use port::{KernelPath, Port, PortId};
 pub use routes::{NextHop, NextHops, Resolution, Route, Routes, Wanted};
+pub use timing::{HistogramTotals, STAGES_MAX};
 pub use witness::{Fate, front_of};
 pub use worker::{Worker, WorkerHandle};

@@ -10,6 +10,7 @@
 //! A nap does not watch the ports: what comes meanwhile is met together, which under a moderate load costs one
 //! wake-up for many packets. A sleep watches all of them, and ends with the first packet.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,8 @@ pub struct WorkerSettings {
     pub nap_max_us: u32,
     /// Longest sleep of a function that does not say when its next tick is due.
     pub sleep_max: Duration,
+    /// Of how many batches one is timed, on average; `None` times none.
+    pub sample_batches: Option<NonZeroU32>,
 }
 
 impl Default for WorkerSettings {
@@ -52,6 +55,7 @@ impl Default for WorkerSettings {
             // CPU of a sleep and do not wake sooner (`examples/wakeup.rs`).
             nap_max_us: 0,
             sleep_max: Duration::from_millis(5),
+            sample_batches: None,
         }
     }
 }
@@ -217,6 +221,7 @@ mod tests {
         nap_min_us: 50,
         nap_max_us: 200,
         sleep_max: Duration::from_millis(5),
+        sample_batches: None,
     };
 
     fn us(us: u64) -> Duration {

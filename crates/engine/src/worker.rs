@@ -16,6 +16,7 @@ use crate::polling::{Pause, PollClock, PollState, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
 use crate::shared::{Departure, Drained, cycles};
+use crate::timing::{Sample, Sampler, StageCycles};
 
 /// A worker that is not running yet, or that a test turns by hand.
 pub struct Worker {
@@ -26,6 +27,9 @@ pub struct Worker {
     pool: PoolCache,
     counters: Arc<WorkerCounters>,
     settings: WorkerSettings,
+    sampler: Sampler,
+    /// Of a batch of this round that was timed.
+    sample: Option<Sample>,
     batch: Batch,
     /// What a block puts out that leaves in its turn.
     departures: Vec<Departure>,
@@ -58,13 +62,14 @@ impl Worker {
                     kernel,
                     incoming: Batch::new(),
                     outgoing: Batch::new(),
+                    incoming_sample: None,
                     preferred: VecDeque::with_capacity(PREFERRED_MAX),
                     shared,
                 }
             })
             .collect();
         let shared = ports.iter().map(|port| port.shared.as_ref().map(|shared| shared.counters.clone()));
-        let counters = Arc::new(WorkerCounters::with_shared(shared.collect()));
+        let counters = Arc::new(WorkerCounters::with_shared(shared.collect(), function.stages()));
         Self {
             ports,
             wire_of,
@@ -72,6 +77,8 @@ impl Worker {
             pool: pool.cache(),
             counters,
             settings,
+            sampler: Sampler::new(settings.sample_batches),
+            sample: None,
             batch: Batch::new(),
             departures: Vec::with_capacity(BATCH_MAX),
             losses_asked: Instant::now(),
@@ -102,10 +109,13 @@ impl Worker {
         }
         let mut received = 0;
         for index in 0..self.ports.len() {
-            self.receive(index);
+            let sample = self.receive(index);
             if !self.batch.is_empty() {
                 received += self.batch.len();
-                self.process(index, now);
+                match sample {
+                    None => self.process(index, now, None),
+                    Some(sample) => self.process_timed(index, now, sample),
+                }
             } else {
                 received += self.ports[index].queue.handed_over();
             }
@@ -115,44 +125,67 @@ impl Worker {
         }
         let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
         self.function.tick(&mut out);
+        let Some(sample) = self.sample.take() else {
+            out.flush_all();
+            return received;
+        };
+        let began = cycles::now();
         out.flush_all();
+        self.counters.timing().note(&sample, received, cycles::now().saturating_sub(began));
         received
     }
 
     /// Receives from a port: the batch is what the last round received beyond what it processed, and what
     /// is received now waits for the next, so that its first lines come into the cache while this one is
-    /// processed. A block of a shared queue is processed at once: its workers must not hold two.
-    fn receive(&mut self, index: usize) {
-        let Attached { queue, incoming, shared, .. } = &mut self.ports[index];
+    /// processed. A block of a shared queue is processed at once: its workers must not hold two. Returns the sample of
+    /// the batch, if it is to be timed.
+    fn receive(&mut self, index: usize) -> Option<Sample> {
+        let Self { sampler, pool, batch, .. } = self;
+        let Attached { queue, incoming, incoming_sample, shared, .. } = &mut self.ports[index];
         if shared.is_some() {
-            queue.receive(&mut self.pool, &mut self.batch);
-            return self.batch.iter().for_each(|frame| frame.prefetch(0));
+            let sample = sampler.receive(&mut **queue, pool, batch);
+            batch.iter().for_each(|frame| frame.prefetch(0));
+            return sample;
         }
         if incoming.is_empty() {
-            queue.receive(&mut self.pool, incoming);
+            *incoming_sample = sampler.receive(&mut **queue, pool, incoming);
             incoming.iter().for_each(|frame| frame.prefetch(0));
         }
-        if !incoming.is_empty() {
-            std::mem::swap(incoming, &mut self.batch);
-            queue.receive(&mut self.pool, incoming);
+        if incoming.is_empty() {
+            return None;
         }
+        std::mem::swap(incoming, batch);
+        let next = sampler.receive(&mut **queue, pool, incoming);
+        std::mem::replace(incoming_sample, next)
     }
 
     /// Has the function process the batch that came in on a port.
-    fn process(&mut self, index: usize, now: Instant) {
+    fn process(&mut self, index: usize, now: Instant, times: Option<&mut StageCycles>) {
         #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
         let port = PortId(index as u8);
         let bytes = self.batch.iter().map(Frame::packet_len).sum();
         self.counters.port(port).received(self.batch.len(), bytes);
+        self.counters.timing().processed(self.batch.len());
         let in_turn = self.ports[index].shared.as_ref().is_some_and(|shared| shared.commit.is_some());
         let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
         out.departures = in_turn.then_some(&mut self.departures);
+        out.times = times;
         match self.wire_of[index] {
             // What the kernel says on the TAP goes out on the port it stands for.
             Some(wire) => self.batch.drain(..).for_each(|frame| out.transmit(wire, frame)),
             None => self.function.process(port, &mut self.batch, &mut out),
         }
         debug_assert!(self.batch.is_empty(), "{} left packets behind", self.function.name());
+    }
+
+    /// As [`Worker::process`], and notes what it takes.
+    #[cold]
+    #[inline(never)]
+    fn process_timed(&mut self, index: usize, now: Instant, mut sample: Sample) {
+        let began = cycles::now();
+        self.process(index, now, Some(&mut sample.stages));
+        sample.process_cycles = cycles::now().saturating_sub(began);
+        self.sample = Some(sample);
     }
 
     /// Ends the work on the block that a shared port has received, if it has: sends it, or leaves it in the commit
@@ -186,6 +219,7 @@ impl Worker {
         for (index, port) in (0u8..).zip(&mut self.ports) {
             let counters = self.counters.port(PortId(index));
             port.queue.losses(&mut |reason, count| counters.lost(reason, count));
+            counters.set_backlog(port.queue.backlog());
         }
     }
 

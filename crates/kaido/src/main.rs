@@ -73,7 +73,11 @@ enum Command {
     /// Say what this machine and its NICs can do for a node, and how to improve it. Changes nothing.
     Doctor(doctor::DoctorArgs),
     /// Print the configuration reference as Markdown.
-    Reference,
+    Reference {
+        /// The metrics that `metrics.listen` offers, instead.
+        #[arg(long)]
+        metrics: bool,
+    },
     /// A small SMF, gNB and UEs: attach, send, report, detach.
     Sim(Box<sim::SimArgs>),
     /// Measure Kaido on this machine.
@@ -120,8 +124,8 @@ fn execute(command: &Command) -> miette::Result<ExitCode> {
         Command::Drops(at) => show::drops(&at.socket, at.json),
         Command::Trace { at, trace } => show::trace(&at.socket, at.json, trace),
         Command::Capture { socket, capture } => show::capture(socket, capture),
-        Command::Reference => {
-            print!("{}", config::reference());
+        Command::Reference { metrics } => {
+            print!("{}", if *metrics { run::metrics_table() } else { config::reference() });
             Ok(())
         }
         Command::Sim(args) => sim::run(args),

@@ -84,6 +84,8 @@ const MESSAGES: [(u8, &str); 25] = [
 
 const KINDS: usize = 64;
 const CAUSE_FIRST: u8 = 64;
+/// The last that has a name.
+const CAUSE_LAST: u8 = 81;
 const CAUSES: usize = 32;
 
 /// One counter as metrics want it.
@@ -163,6 +165,24 @@ impl Counters {
     /// Requests answered with a rejecting cause, by the value of the Cause IE.
     pub fn rejected(&self, cause: u8) -> u64 {
         cause.checked_sub(CAUSE_FIRST).and_then(|i| self.rejected.get(usize::from(i))).copied().unwrap_or(0)
+    }
+
+    /// Every message type spoken here by its name, with how often it was received and sent, zeros included.
+    pub fn messages(&self) -> impl Iterator<Item = (&'static str, [u64; 2])> + '_ {
+        let counts = |kind: u8| [self.received[usize::from(kind)], self.sent[usize::from(kind)]];
+        MESSAGES.iter().map(move |&(kind, name)| (name, counts(kind)))
+    }
+
+    /// Every reason to drop a message without an answer by its name, with how often that was done, zeros included.
+    pub fn discards(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        DISCARDS.iter().map(|&(why, name)| (name, self.discarded(why)))
+    }
+
+    /// Every rejecting cause by its name, with how often it was answered, zeros included; those without a name together.
+    pub fn rejections(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let named = CAUSE_FIRST..=CAUSE_LAST;
+        let others = (CAUSE_LAST + 1..CAUSE_FIRST + 32).map(|cause| self.rejected(cause)).sum();
+        named.map(|cause| (cause_name(cause), self.rejected(cause))).chain([(cause_name(0), others)])
     }
 
     /// All counters, for export. Families list the members that are not zero.
@@ -262,6 +282,22 @@ mod tests {
         for (place, (why, _)) in DISCARDS.iter().enumerate() {
             assert_eq!(*why as usize, place);
         }
+    }
+
+    #[test]
+    fn families_are_whole_and_their_names_unique() {
+        let mut counters = Counters::default();
+        counters.count_sent(2);
+        counters.count_rejected(81);
+        counters.count_rejected(82);
+        counters.count_rejected(95);
+        let messages: Vec<_> = counters.messages().collect();
+        assert_eq!((messages.len(), messages[1]), (25, ("heartbeat_response", [0, 1])));
+        let rejections: Vec<_> = counters.rejections().collect();
+        assert_eq!(rejections[rejections.len() - 2..], [("unknown_application_id", 1), ("other", 2)]);
+        let names: std::collections::HashSet<_> = rejections.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), rejections.len());
+        assert_eq!(counters.discards().count(), DISCARDS.len());
     }
 
     #[test]

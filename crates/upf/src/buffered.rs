@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct BufferedBytes {
     taken: AtomicU64,
+    packets: AtomicU64,
     max: u64,
 }
 
 impl BufferedBytes {
     /// Room for `max` bytes.
     pub fn new(max: u64) -> Self {
-        Self { taken: AtomicU64::new(0), max }
+        Self { taken: AtomicU64::new(0), packets: AtomicU64::new(0), max }
     }
 
     /// Takes room for a packet of `len` bytes, if there is.
@@ -20,12 +21,25 @@ impl BufferedBytes {
     pub fn take(&self, len: u64) -> bool {
         // Relaxed: the number stands for itself; nothing is read by it.
         let more = |taken: u64| taken.checked_add(len).filter(|&sum| sum <= self.max);
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        self.packets.fetch_add(taken.into(), Ordering::Relaxed);
+        taken
     }
 
-    /// Gives room back.
-    pub fn give(&self, len: u64) {
+    /// Gives the room of `packets` packets back, of `len` bytes together.
+    pub fn give(&self, packets: usize, len: u64) {
+        self.packets.fetch_sub(packets as u64, Ordering::Relaxed);
         self.taken.fetch_sub(len, Ordering::Relaxed);
+    }
+
+    /// Packets that have room now.
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that may be taken.
+    pub fn max(&self) -> u64 {
+        self.max
     }
 
     /// Bytes taken now.
@@ -42,8 +56,8 @@ mod tests {
     fn no_more_is_taken_than_there_is() {
         let bytes = BufferedBytes::new(1000);
         assert!(bytes.take(600) && !bytes.take(401) && bytes.take(400) && !bytes.take(1));
-        bytes.give(600);
-        assert_eq!(bytes.taken(), 400);
+        bytes.give(1, 600);
+        assert_eq!((bytes.taken(), bytes.packets()), (400, 1));
         assert!(!bytes.take(u64::MAX));
     }
 

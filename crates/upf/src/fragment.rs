@@ -91,6 +91,11 @@ impl Fragments {
         self.kept.is_some()
     }
 
+    /// Packets of which some fragments are kept, and wait for the rest.
+    pub fn waiting(&self) -> u64 {
+        self.count.load(Ordering::Relaxed) as u64
+    }
+
     /// Whether nothing is kept now.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0

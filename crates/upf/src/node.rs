@@ -389,6 +389,9 @@ pub struct Node {
     /// Shows the time that packets are stamped with.
     pub(crate) clock: Clock,
     events: SyncSender<WorkerEvent>,
+    /// Events that workers have told, and those of them that the control side has heard.
+    events_told: AtomicU64,
+    events_heard: AtomicU64,
     /// Moves whenever a session that may hold buffered packets was changed.
     buffer_changes: AtomicU64,
     /// The last changes, the newest of them the `buffer_changes`th.
@@ -436,6 +439,8 @@ impl Node {
             clock: Clock::new(),
             settings,
             events,
+            events_told: AtomicU64::new(0),
+            events_heard: AtomicU64::new(0),
             buffer_changes: AtomicU64::new(0),
             changes: Mutex::default(),
             orders: Mutex::default(),
@@ -447,7 +452,22 @@ impl Node {
     /// Tells the control plane; `false` when too much waits already.
     #[must_use]
     pub fn tell(&self, event: WorkerEvent) -> bool {
-        self.events.try_send(event).is_ok()
+        let told = self.events.try_send(event).is_ok();
+        self.events_told.fetch_add(told.into(), Ordering::Relaxed);
+        told
+    }
+
+    /// Notes that the control side has taken an event.
+    pub(crate) fn heard(&self) {
+        self.events_heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Events that workers have told so far, and of these how many wait.
+    pub fn events(&self) -> (u64, u64) {
+        let heard = self.events_heard.load(Ordering::Relaxed);
+        // What was heard between two looks would make it less than none.
+        let told = self.events_told.load(Ordering::Relaxed).max(heard);
+        (told, told - heard)
     }
 
     /// Counts the changes that workers with buffered packets must look at.

@@ -67,6 +67,11 @@ pub trait Port: Send {
     /// Says what the device itself has dropped since the last call, by reason.
     fn losses(&mut self, _report: &mut dyn FnMut(DropReason, u64)) {}
 
+    /// Packets that wait to be received, where the device says.
+    fn backlog(&mut self) -> Option<u32> {
+        None
+    }
+
     /// Descriptor that is readable when packets wait; `None` for a port that must be polled.
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         None

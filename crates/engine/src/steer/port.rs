@@ -243,6 +243,12 @@ impl Port for SteeredPort {
         }
     }
 
+    fn backlog(&mut self) -> Option<u32> {
+        // What others hand over waits elsewhere.
+        self.stage.as_ref()?;
+        self.port.backlog()
+    }
+
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         match (&self.watch, &self.stage) {
             (Some(watch), _) => Some(watch.as_fd()),

@@ -81,6 +81,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
     super::lan::check(config, &mut findings);
     super::ethernet::check(config, &mut findings);
     super::predefined::check(config, &mut findings);
+    super::metrics::check(&config.metrics, &mut findings);
     if tracing_subscriber::EnvFilter::try_new(config.log.level.get_ref()).is_err() {
         findings.add(
             config.log.level.span(),

@@ -7,6 +7,7 @@ mod check;
 mod ethernet;
 pub(crate) mod fault;
 mod lan;
+mod metrics;
 mod predefined;
 mod qos;
 mod reference;
@@ -21,11 +22,13 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use self::ethernet::EthernetConfig;
+use self::metrics::MetricsConfig;
 use self::predefined::PredefinedRuleConfig;
 use self::qos::QosConfig;
 
 pub(crate) use fault::ConfigFault;
 pub(crate) use lan::{ForwardingPolicyConfig, NetworkInstanceConfig};
+pub(crate) use metrics::MetricsListen;
 pub(crate) use reference::reference;
 
 /// The whole file.
@@ -73,6 +76,9 @@ pub(crate) struct Config {
     /// The socket of `kaido status` and its like.
     #[serde(default)]
     pub(crate) control: ControlConfig,
+    /// Metrics.
+    #[serde(default)]
+    pub(crate) metrics: MetricsConfig,
     /// Logs.
     #[serde(default)]
     pub(crate) log: LogConfig,

@@ -478,6 +478,22 @@ const FIELDS: &[Field] = &[
         "Unix socket of `kaido status`, `sessions` and `drops`.",
     ),
     (
+        "metrics",
+        "listen",
+        "address",
+        "none",
+        "Where Prometheus may scrape the node, at `/metrics`; the port is 9105 unless given. Without it nothing listens. \
+         There is no authentication: name an address of the management network, or a loopback.",
+    ),
+    (
+        "metrics",
+        "sample_batches",
+        "0, or 16 to 1000000",
+        "1024",
+        "A worker times its stages on one batch of packets in so many on average, for `kaido_stage_cycles` and \
+         `kaido_packet_latency_seconds`. 0 times none. Without `listen` none is timed.",
+    ),
+    (
         "log",
         "level",
         "log filter",
@@ -550,6 +566,7 @@ mod tests {
             "qos",
             "ethernet",
             "control",
+            "metrics",
             "log",
         ] {
             let error = toml::from_str::<Config>(&format!("[{section}]\nno_such_field = 1\n")).unwrap_err();

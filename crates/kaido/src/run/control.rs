@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::fastpath;
 use super::lag::Lag;
+use super::metrics::Asked;
 use super::ports::KernelCounters;
 use super::server::Server;
 use super::trace;
@@ -62,6 +63,8 @@ pub(super) struct Control {
     /// Of the datapath in the kernel, where there is one.
     pub(super) kernel: Option<KernelCounters>,
     pub(super) workers: Vec<Arc<WorkerCounters>>,
+    /// Who asks for metrics, where they may be scraped.
+    pub(super) scrapes: Option<Asked>,
     /// Control planes that are listened to; empty for all.
     pub(super) allow: Vec<Prefix>,
     /// Datagrams from elsewhere.
@@ -103,6 +106,9 @@ impl Control {
         let mut out = Vec::new();
         self.endpoint.poll(Moment::now(), &mut out);
         self.send(&out, None);
+        if let Some(scrapes) = &mut self.scrapes {
+            scrapes.serve(&self.endpoint, &self.lag, self.strangers);
+        }
         let Self { endpoint, server, node_id, started, pool, ports, workers, strangers, .. } = self;
         let (datapath, kernel) = (self.datapath, &self.kernel);
         server.serve(|question| {
@@ -130,7 +136,8 @@ impl Control {
 
     fn wait(&self) {
         let now = Instant::now();
-        let pace = if self.endpoint.is_waiting() { PACE_WAITING } else { PACE };
+        let hurries = self.endpoint.is_waiting() || self.scrapes.as_ref().is_some_and(Asked::is_busy);
+        let pace = if hurries { PACE_WAITING } else { PACE };
         let until =
             self.endpoint.next_deadline().map_or(pace, |at| at.saturating_duration_since(now)).min(pace);
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(until.subsec_nanos()) };

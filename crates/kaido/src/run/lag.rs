@@ -15,6 +15,8 @@ pub(super) struct Lag {
     sockets: Vec<(u64, usize)>,
     /// Datagrams that found no room so far.
     overflowed: u64,
+    /// What the last look said, in percent.
+    percent: u8,
     next: Instant,
 }
 
@@ -25,7 +27,12 @@ impl Lag {
             let inode = rustix::fs::fstat(socket).ok()?.st_ino;
             Some((inode, rustix::net::sockopt::socket_recv_buffer_size(socket).ok()?))
         };
-        Self { sockets: sockets.iter().filter_map(queue).collect(), overflowed: 0, next: Instant::now() }
+        Self {
+            sockets: sockets.iter().filter_map(queue).collect(),
+            overflowed: 0,
+            percent: 0,
+            next: Instant::now(),
+        }
     }
 
     /// The fill of the fullest queue in percent, when it is time to look: 100 if one has overflowed since.
@@ -35,7 +42,13 @@ impl Lag {
         }
         self.next = now + PACE;
         let shown = SOCKETS.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-        Some(self.judge(&shown.collect::<String>()))
+        self.percent = self.judge(&shown.collect::<String>());
+        Some(self.percent)
+    }
+
+    /// What the last look said, in percent, and how many datagrams have found no room so far.
+    pub(super) const fn last(&self) -> (u8, u64) {
+        (self.percent, self.overflowed)
     }
 
     fn judge(&mut self, shown: &str) -> u8 {
@@ -69,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_fullest_own_queue_counts() {
-        let mut lag = Lag { sockets: vec![(4711, 2048)], overflowed: 7, next: Instant::now() };
+        let mut lag = Lag { sockets: vec![(4711, 2048)], overflowed: 7, percent: 0, next: Instant::now() };
         assert_eq!(lag.judge(SHOWN), 50);
         assert_eq!(lag.judge(&SHOWN.replace(" 7\n", " 8\n")), 100, "one had no room");
         assert_eq!(lag.judge(&SHOWN.replace(" 7\n", " 8\n")), 50);

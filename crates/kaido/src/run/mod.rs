@@ -5,6 +5,7 @@ mod control;
 mod dpdk;
 mod fastpath;
 mod lag;
+mod metrics;
 mod ports;
 mod queues;
 mod server;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use kaido_engine::shared::cycles;
 use kaido_engine::{FramePool, Worker, WorkerHandle, WorkerSettings};
 use kaido_pfcp::{Endpoint, Features, Moment, NodeId, Retransmission};
 use kaido_upf::control::{UePool, Upf};
@@ -28,13 +30,15 @@ use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
 use thiserror::Error;
 
 use self::control::{Control, datagram_buffer, listen};
+pub(crate) use self::metrics::table as metrics_table;
 pub(crate) use self::ports::receive_queues;
 pub(crate) use self::queues::Plan;
 
 use self::lag::Lag;
+use self::metrics::{Exporter, Sources};
 use self::ports::Opened;
 use self::server::Server;
-use crate::config::{Config, Datapath, LogFormat};
+use crate::config::{Config, Datapath, LogFormat, MetricsListen};
 
 /// Why the node could not start.
 #[derive(Debug, Error, Diagnostic)]
@@ -70,6 +74,15 @@ pub(crate) enum StartFault {
         #[help]
         help: String,
     },
+    /// The address of the metrics could not be bound.
+    #[error("metrics.listen: cannot listen on {address}: {error}")]
+    #[diagnostic(help("the address must be one of this host's, and nobody else may listen at the port"))]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
 }
 
 /// Runs a node until SIGTERM or SIGINT.
@@ -95,6 +108,7 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
             let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
             StartFault::Listen { address, error, help }
         })?;
+    let scraped = scraped(config)?;
     let pool = FramePool::leak(*config.node.frames.get_ref() as usize)
         .into_diagnostic()
         .wrap_err("node.frames: no memory for the frame pool")?;
@@ -127,6 +141,24 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
         workers = workers.len(),
         "the user plane runs"
     );
+    let datapath = *config.node.datapath.get_ref();
+    let kernel = || (datapath != Datapath::Engine).then(|| opened.kernel_counters());
+    let counters: Vec<_> = workers.iter().map(|worker| worker.counters().clone()).collect();
+    let exporter = scraped.map(|endpoint| {
+        let sources = Sources {
+            node_id: node_id.clone(),
+            datapath: datapath.name(),
+            started: (SystemTime::now(), Instant::now()),
+            started_cycles: cycles::now(),
+            pool,
+            node: node.clone(),
+            ports: opened.shown(),
+            kernel: kernel(),
+            workers: counters.clone(),
+        };
+        Exporter::start(endpoint, sources).into_diagnostic().wrap_err("cannot start the metrics thread")
+    });
+    let (exporter, asked) = exporter.transpose()?.unzip();
     let mut control = Control {
         endpoint,
         lag: Lag::of(&sockets),
@@ -136,9 +168,10 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
         started: Instant::now(),
         pool,
         ports: opened.shown(),
-        datapath: *config.node.datapath.get_ref(),
-        kernel: (*config.node.datapath.get_ref() != Datapath::Engine).then(|| opened.kernel_counters()),
-        workers: workers.iter().map(|worker| worker.counters().clone()).collect(),
+        datapath,
+        kernel: kernel(),
+        workers: counters,
+        scrapes: asked,
         allow: config.pfcp.allow.clone(),
         strangers: 0,
         spoken_to: HashMap::new(),
@@ -147,6 +180,9 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || workers.iter().any(WorkerHandle::is_finished));
     notify(&[sd_notify::NotifyState::Stopping]);
+    if let Some(exporter) = exporter {
+        exporter.stop();
+    }
     let died = !stop.load(Ordering::Relaxed);
     // Programs first, so that the kernel has the packets that would find no one.
     opened.detach();
@@ -160,6 +196,13 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
         ));
     }
     Ok(())
+}
+
+/// The socket at which the node is scraped, if it is to be.
+fn scraped(config: &Config) -> Result<Option<kaido_metrics::Endpoint>, StartFault> {
+    let Some(MetricsListen(address)) = config.metrics.listen else { return Ok(None) };
+    let listening = Exporter::listen(address);
+    listening.map(Some).map_err(|error| StartFault::Metrics { address, error })
 }
 
 fn start_log(config: &Config) {
@@ -188,6 +231,7 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
 fn worker_settings(config: &Config, number: u8) -> WorkerSettings {
     WorkerSettings {
         cpu: config.node.cpus.get(usize::from(number)).copied(),
+        sample_batches: config.metrics.sampling(),
         spin_rounds: if config.node.busy_poll { None } else { WorkerSettings::default().spin_rounds },
         ..WorkerSettings::default()
     }

@@ -96,6 +96,11 @@ impl Upf {
         self.far_ends.paths.summaries(limit)
     }
 
+    /// How many GTP-U paths are up, down, and not known to be either.
+    pub fn path_states(&self) -> [usize; 3] {
+        self.far_ends.paths.states()
+    }
+
     /// Sessions whose time has come. The work of a call is bounded; what is left comes with the next.
     pub(super) fn look_at_due(&mut self, now: SystemTime, limit: usize, out: &mut Vec<SessionEvent>) {
         let mut steps = STEPS_PER_POLL;

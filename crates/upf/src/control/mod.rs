@@ -28,6 +28,7 @@ mod special;
 mod store;
 mod switching;
 mod trace;
+mod volume;
 mod wheel;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,7 @@ use self::session::Session;
 pub use self::session::SessionSummary;
 use self::store::Sessions;
 pub use self::trace::{MatchedRules, TraceBatch, TraceFilter, TracedPacket};
+pub use self::volume::VolumeScan;
 use self::wheel::Wheel;
 use crate::monitoring::Monitors;
 use crate::node::{Node, WorkerEvent};
@@ -153,17 +155,6 @@ impl Upf {
     /// Sessions from the `skip`th on, at most `limit`.
     pub fn sessions(&self, skip: usize, limit: usize) -> Vec<SessionSummary> {
         self.sessions.page(skip, limit).map(|session| self.summary(&session)).collect()
-    }
-
-    /// Volume of all sessions since they began, by the first URR of each.
-    pub fn volume(&self) -> Volume {
-        let volumes = self.sessions.counters().map(|slot| self.node.usage.read(slot));
-        volumes.fold(Volume::default(), |sum, volume| Volume {
-            uplink_bytes: sum.uplink_bytes + volume.uplink_bytes,
-            downlink_bytes: sum.downlink_bytes + volume.downlink_bytes,
-            uplink_packets: sum.uplink_packets + volume.uplink_packets,
-            downlink_packets: sum.downlink_packets + volume.downlink_packets,
-        })
     }
 
     fn session_volume(&self, session: &Session) -> Volume {
@@ -427,6 +418,7 @@ impl SessionService for Upf {
         while out.len() < limit
             && let Ok(event) = self.events.try_recv()
         {
+            self.node.heard();
             self.event(event, now, &mut out);
         }
         while out.len() < limit

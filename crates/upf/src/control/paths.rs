@@ -198,9 +198,27 @@ impl Paths {
     /// The paths, failed ones first, at most `limit`.
     pub(super) fn summaries(&self, limit: usize) -> Vec<PathSummary> {
         let mut all: Vec<_> = self.paths.values().map(|path| path.shown).collect();
-        all.sort_by_key(|path| (path.up.unwrap_or(true), path.peer));
-        all.truncate(limit);
+        let order = |path: &PathSummary| (path.up.unwrap_or(true), path.peer);
+        // Only those that are shown are sorted: there may be many, and others wait for this thread.
+        if limit < all.len() {
+            all.select_nth_unstable_by_key(limit, order);
+            all.truncate(limit);
+        }
+        all.sort_by_key(order);
         all
+    }
+
+    /// How many paths are up, down, and not known to be either.
+    pub(super) fn states(&self) -> [usize; 3] {
+        let mut states = [0; 3];
+        for path in self.paths.values() {
+            states[match path.shown.up {
+                Some(true) => 0,
+                Some(false) => 1,
+                None => 2,
+            }] += 1;
+        }
+        states
     }
 
     fn schedule(&mut self, peer: IpAddr) {

@@ -82,9 +82,16 @@ impl Sessions {
         Some(session)
     }
 
-    /// The counter of every session's first URR.
-    pub(super) fn counters(&self) -> impl Iterator<Item = UsageSlot> + '_ {
-        self.places.iter().filter_map(|place| place.counter)
+    /// The counter of the first URR of each session at `count` places from `first` on, and the place to go on from,
+    /// where there is one.
+    pub(super) fn counters(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> (impl Iterator<Item = UsageSlot> + '_, Option<usize>) {
+        let end = first.saturating_add(count).min(self.places.len());
+        let places = self.places.get(first..end).unwrap_or_default();
+        (places.iter().filter_map(|place| place.counter), (end < self.places.len()).then_some(end))
     }
 
     /// Sessions from the `skip`th on, at most `limit`, in the order of their numbers.

@@ -109,7 +109,7 @@ impl Buffers {
     pub(super) fn take(&mut self, session: SessionIndex) -> VecDeque<Buffered> {
         let Queue { packets, bytes, .. } = self.sessions.remove(&session).unwrap_or_default();
         self.packets -= packets.len();
-        self.node.buffered.give(bytes as u64);
+        self.node.buffered.give(packets.len(), bytes as u64);
         packets
     }
 
@@ -129,7 +129,7 @@ impl Buffers {
             !queue.packets.is_empty()
         });
         self.packets -= due.len();
-        self.node.buffered.give(bytes as u64);
+        self.node.buffered.give(due.len(), bytes as u64);
         due
     }
 }
@@ -138,6 +138,6 @@ impl Drop for Buffers {
     /// The room of a worker that ends is the others'.
     fn drop(&mut self) {
         let bytes: usize = self.sessions.values().map(|queue| queue.bytes).sum();
-        self.node.buffered.give(bytes as u64);
+        self.node.buffered.give(self.packets, bytes as u64);
     }
 }

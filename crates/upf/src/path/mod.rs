@@ -23,6 +23,7 @@ mod fragments;
 mod frames;
 mod hold;
 mod lan;
+mod laps;
 mod local;
 mod monitor;
 mod mss;
@@ -51,6 +52,7 @@ use self::bridge::Flood;
 use self::forward::Arrival;
 use self::hold::Buffers;
 use self::lan::LanHops;
+use self::laps::{Laps, STAGES as STAGE_NAMES, Stage, Timed, Untimed};
 pub use self::mss::MssClamp;
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};
@@ -241,55 +243,15 @@ impl Function for Path {
         "upf"
     }
 
+    fn stages(&self) -> &'static [&'static str] {
+        &STAGE_NAMES
+    }
+
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
-        let Self { node, reader, worker } = self;
-        worker.now = out.now();
-        let guard = reader.pin();
-        let stages = node.table.stages(&guard);
-        worker.next_hops.refresh();
-        worker.prepared.renew(worker.next_hops.generation());
-        worker.follow_traces();
-        let quiet = worker.is_quiet();
-        let mut groups = [Group::default(); GROUPS];
-        let mut unusual = Unusual::new();
-        let in_use = batch.len().div_ceil(GROUP);
-        for step in 0..in_use + STAGES - 1 {
-            let frames = |number: usize| number * GROUP..batch.len().min((number + 1) * GROUP);
-            if step < in_use {
-                let ahead = out.incoming(port).iter().skip(step * GROUP).take(GROUP);
-                let before = worker.ports.facts(port).headers_ahead();
-                ahead.for_each(|frame| frame.prefetch(before));
-                groups[step].read(worker, stages, port, &batch[frames(step)], &mut unusual);
-            }
-            if let Some(group) = step.checked_sub(1).and_then(|number| groups[..in_use].get_mut(number)) {
-                group.probes.iter_mut().for_each(|probe| stages.probe(probe));
-            }
-            if let Some(group) = step.checked_sub(2).and_then(|number| groups[..in_use].get_mut(number)) {
-                group.resolve(stages, node);
-            }
-            if let Some(number) = step.checked_sub(3) {
-                let frames = frames(number);
-                groups[number].act(worker, &mut batch[frames], quiet);
-            }
+        if out.is_timed() {
+            return self.process_timed(port, batch, out);
         }
-        let exits = || groups.iter().flat_map(|group| &group.exits);
-        if let Some(exit) = groups[0].exits[0]
-            && exits().take(batch.len()).all(|other| *other == Some(exit))
-        {
-            return out.transmit_all(exit, batch);
-        }
-        let mut unusual = unusual.into_iter();
-        let found = groups.iter().flat_map(|group| group.arrivals.iter().zip(group.records).zip(group.exits));
-        for (frame, ((arrived, record), exit)) in batch.drain(..).zip(found) {
-            if let Some(exit) = exit {
-                out.transmit(exit, frame);
-            } else if arrived.kind == Kind::Usual {
-                let parsed = parse(&node.settings, port, &frame);
-                worker.handle_read(node, &guard, parsed, record, port, frame, out);
-            } else if let Some(parsed) = unusual.next() {
-                worker.handle_read(node, &guard, parsed, record, port, frame, out);
-            }
-        }
+        self.process_by(Untimed, port, batch, out);
     }
 
     fn tick(&mut self, out: &mut Output<'_>) {
@@ -315,6 +277,72 @@ impl Function for Path {
         if out.now().saturating_duration_since(worker.swept) >= SWEEP {
             worker.sweep(out);
         }
+    }
+}
+
+impl Path {
+    #[cold]
+    #[inline(never)]
+    fn process_timed(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
+        self.process_by(Timed::start(), port, batch, out);
+    }
+
+    #[inline(always)]
+    fn process_by(&mut self, mut laps: impl Laps, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
+        let Self { node, reader, worker } = self;
+        worker.now = out.now();
+        let guard = reader.pin();
+        let stages = node.table.stages(&guard);
+        worker.next_hops.refresh();
+        worker.prepared.renew(worker.next_hops.generation());
+        worker.follow_traces();
+        let quiet = worker.is_quiet();
+        let mut groups = [Group::default(); GROUPS];
+        let mut unusual = Unusual::new();
+        let in_use = batch.len().div_ceil(GROUP);
+        for step in 0..in_use + STAGES - 1 {
+            let frames = |number: usize| number * GROUP..batch.len().min((number + 1) * GROUP);
+            if step < in_use {
+                let ahead = out.incoming(port).iter().skip(step * GROUP).take(GROUP);
+                let before = worker.ports.facts(port).headers_ahead();
+                ahead.for_each(|frame| frame.prefetch(before));
+                groups[step].read(worker, stages, port, &batch[frames(step)], &mut unusual);
+                laps.lap(Stage::Read);
+            }
+            if let Some(group) = step.checked_sub(1).and_then(|number| groups[..in_use].get_mut(number)) {
+                group.probes.iter_mut().for_each(|probe| stages.probe(probe));
+                laps.lap(Stage::Probe);
+            }
+            if let Some(group) = step.checked_sub(2).and_then(|number| groups[..in_use].get_mut(number)) {
+                group.resolve(stages, node);
+                laps.lap(Stage::Resolve);
+            }
+            if let Some(number) = step.checked_sub(3) {
+                let frames = frames(number);
+                groups[number].act(worker, &mut batch[frames], quiet);
+                laps.lap(Stage::Act);
+            }
+        }
+        let exits = || groups.iter().flat_map(|group| &group.exits);
+        if let Some(exit) = groups[0].exits[0]
+            && exits().take(batch.len()).all(|other| *other == Some(exit))
+        {
+            out.transmit_all(exit, batch);
+            return laps.tell(out);
+        }
+        let mut unusual = unusual.into_iter();
+        let found = groups.iter().flat_map(|group| group.arrivals.iter().zip(group.records).zip(group.exits));
+        for (frame, ((arrived, record), exit)) in batch.drain(..).zip(found) {
+            if let Some(exit) = exit {
+                out.transmit(exit, frame);
+            } else if arrived.kind == Kind::Usual {
+                let parsed = parse(&node.settings, port, &frame);
+                worker.handle_read(node, &guard, parsed, record, port, frame, out);
+            } else if let Some(parsed) = unusual.next() {
+                worker.handle_read(node, &guard, parsed, record, port, frame, out);
+            }
+        }
+        laps.tell(out);
     }
 }
 

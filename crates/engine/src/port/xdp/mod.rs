@@ -251,6 +251,10 @@ impl Port for XdpPort {
         self.books.losses(&self.socket, report);
     }
 
+    fn backlog(&mut self) -> Option<u32> {
+        Some(self.rx.available())
+    }
+
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }

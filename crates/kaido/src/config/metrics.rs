@@ -1,0 +1,96 @@
+//! `[metrics]`: where the node may be scraped.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::check::Findings;
+use super::unplaced;
+
+/// The port where none is given.
+const PORT: u16 = 9105;
+/// Shortest and longest distance of timed batches: closer ones would be felt, rarer ones say nothing for hours.
+const SAMPLE_BATCHES: (u32, u32) = (16, 1_000_000);
+
+/// Metrics.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MetricsConfig {
+    /// Where Prometheus may scrape the node.
+    pub(crate) listen: Option<MetricsListen>,
+    /// One batch in so many is timed; zero for none.
+    pub(crate) sample_batches: Spanned<u32>,
+}
+
+impl Default for MetricsConfig {
+    fn default() -> Self {
+        Self { listen: None, sample_batches: unplaced(1024) }
+    }
+}
+
+impl MetricsConfig {
+    /// Of how many batches one is timed; `None` where nobody would see the times.
+    pub(crate) fn sampling(&self) -> Option<std::num::NonZeroU32> {
+        self.listen.and_then(|_| std::num::NonZeroU32::new(*self.sample_batches.get_ref()))
+    }
+}
+
+/// An address with or without port.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(crate) struct MetricsListen(pub(crate) SocketAddr);
+
+impl TryFrom<String> for MetricsListen {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let with_port = text.parse::<SocketAddr>();
+        let without = text.parse::<IpAddr>().map(|addr| SocketAddr::new(addr, PORT));
+        with_port.or(without).map(Self).map_err(|_| {
+            format!("`{text}` is not an address; write \"127.0.0.1\", \"127.0.0.1:9105\" or \"[::1]:9105\"")
+        })
+    }
+}
+
+/// What no single field can tell.
+pub(super) fn check(metrics: &MetricsConfig, findings: &mut Findings) {
+    if *metrics.sample_batches.get_ref() > 0 {
+        let (low, high) = SAMPLE_BATCHES;
+        findings.range(&metrics.sample_batches, "metrics.sample_batches", low, high);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::config::check::fields;
+
+    const NODE: &str = "[pfcp]\nlisten = [\"10.0.0.1\"]\n[[port]]\nname = \"n3\"\ndriver = \"af_xdp\"\ninterface = \"a\"\n\
+                        roles = [\"n3\"]\n[[port]]\nname = \"n6\"\ndriver = \"af_xdp\"\ninterface = \"b\"\nroles = [\"n6\"]\n";
+
+    fn config(metrics: &str) -> Result<Config, String> {
+        toml::from_str(&format!("{NODE}[metrics]\n{metrics}\n")).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn the_endpoint_is_off_unless_asked_for() {
+        let off: Config = toml::from_str(NODE).unwrap();
+        assert_eq!((off.metrics.listen, off.metrics.sampling()), (None, None));
+        let on = config("listen = \"127.0.0.1\"").unwrap();
+        assert_eq!(on.metrics.listen.unwrap().0.to_string(), "127.0.0.1:9105");
+        assert_eq!(on.metrics.sampling().unwrap().get(), 1024);
+        let untimed = config("listen = \"[::1]:80\"\nsample_batches = 0").unwrap();
+        assert_eq!(untimed.metrics.listen.unwrap().0.port(), 80);
+        assert_eq!((untimed.metrics.sampling(), fields(&untimed)), (None, Vec::<String>::new()));
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        assert!(config("listen = \"localhost\"").unwrap_err().contains("127.0.0.1:9105"));
+        assert!(config("listn = \"127.0.0.1\"").unwrap_err().contains("unknown field"));
+        for text in ["sample_batches = 15", "sample_batches = 1000001"] {
+            assert_eq!(fields(&config(text).unwrap()), ["metrics.sample_batches"]);
+        }
+    }
+}
