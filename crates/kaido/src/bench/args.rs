@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX};
+use kaido_metrics::PushTarget;
 
 /// Measure Kaido on this machine.
 #[derive(Args, Clone, Debug)]
@@ -108,6 +109,12 @@ pub(super) struct MicroArgs {
     /// Write the report as JSON; `-` is standard output, and the tables then go to stderr
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+    /// Push the report to a Pushgateway of Prometheus, such as http://127.0.0.1:9091
+    #[arg(long, value_name = "URL")]
+    pub(super) push: Option<PushTarget>,
+    /// The job that it is pushed as
+    #[arg(long, value_name = "NAME", default_value = "kaido_bench", requires = "push")]
+    pub(super) job: String,
 }
 
 impl MicroArgs {
@@ -209,6 +216,8 @@ mod tests {
             ("--frames 9000", "64 to 3600"),
             ("--rounds 0", "1..=10000"),
             ("--soak 0", "--soak"),
+            ("--push https://gateway", "only http:// is spoken"),
+            ("--job nightly", "--push"),
         ] {
             let error = plan(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use kaido_bench::Report;
+use kaido_metrics::PushTarget;
 use miette::{Context, IntoDiagnostic};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -38,12 +40,22 @@ fn micro(args: &MicroArgs) -> miette::Result<()> {
     let report = kaido_bench::run(&plan, &stop, &|line| eprintln!("{line}")).into_diagnostic()?;
     if args.json_to_stdout() {
         eprint!("{report}");
-        return write_json(&report, std::io::stdout().lock()).into_diagnostic().wrap_err("standard output");
+        write_json(&report, std::io::stdout().lock()).into_diagnostic().wrap_err("standard output")?;
+    } else {
+        print!("{report}");
     }
-    print!("{report}");
-    file.map_or(Ok(()), |(path, file)| {
-        write_json(&report, file).into_diagnostic().wrap_err_with(|| path.display().to_string())
-    })
+    if let Some((path, file)) = file {
+        write_json(&report, file).into_diagnostic().wrap_err_with(|| path.display().to_string())?;
+    }
+    args.push.as_ref().map_or(Ok(()), |target| push(target, &args.job, &report))
+}
+
+/// Pushes a report, under a name of its own.
+fn push(target: &PushTarget, job: &str, report: &Report) -> miette::Result<()> {
+    let uid = kaido_bench::run_id().into_diagnostic().wrap_err("the kernel makes no name for the run")?;
+    kaido_bench::push(target, job, &uid, report).into_diagnostic().wrap_err("--push")?;
+    eprintln!("pushed to {target}: job {job}, uid {uid}");
+    Ok(())
 }
 
 fn control(args: &ControlArgs) -> miette::Result<()> {
