@@ -44,6 +44,18 @@ need_packages() {
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# Unpacks Debian packages below target/debian, for programs whose packages would start services when installed.
+unpack_packages() {
+    local package folder=$root_dir/target/debian
+    mkdir -p "$folder"
+    for package in "$@"; do
+        [[ -e $folder/.$package ]] && continue
+        say "Unpacking $package"
+        (cd "$folder" && apt-get -o APT::Sandbox::User=root download -qq "$package" && dpkg-deb -x "$package"_*.deb . &&
+            rm "$package"_*.deb && touch ".$package") || say "$package is not to be had; what needs it is skipped"
+    done
+}
+
 # A Python environment of the project's own, with the packages of a requirements file.
 need_python() {
     local wanted=$1 venv=$root_dir/.venv stamp
