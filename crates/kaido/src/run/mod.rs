@@ -181,6 +181,8 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
     control.run(&stop, || workers.iter().any(WorkerHandle::is_finished));
     notify(&[sd_notify::NotifyState::Stopping]);
     if let Some(exporter) = exporter {
+        // A scrape that waits for the control loop is told that there is none any more.
+        control.scrapes = None;
         exporter.stop();
     }
     let died = !stop.load(Ordering::Relaxed);
