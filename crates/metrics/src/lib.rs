@@ -5,7 +5,7 @@
 //!                           └─▶ Pushgateway  PUT /metrics/job/…, for runs that end before they are scraped
 //! ```
 //! Kaido's counters are where they are counted; nothing here keeps a second copy of them. Why this is written by hand:
-//! `docs/decisions/0016-metrics-by-hand.md`.
+//! `docs/decisions/0017-metrics-by-hand.md`.
 
 mod endpoint;
 mod exposition;
