@@ -29,6 +29,7 @@ TITLES = {
     "TS 29.281": "GTP-U",
     "TS 38.415": "PDU session user plane protocol",
     "RFC 791": "Internet Protocol",
+    "RFC 826": "Address resolution",
     "RFC 1071": "Computing the Internet checksum",
     "RFC 1122": "Requirements for hosts",
     "RFC 1191": "Path MTU discovery",

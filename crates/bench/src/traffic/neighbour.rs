@@ -209,7 +209,7 @@ mod tests {
         (of(0, 1), of(1, 2))
     }
 
-    /// Conformance: RFC 826 - | The bench asks for gateways and answers for its own addresses
+    /// Conformance: RFC 826 Reception | The bench asks for gateways and answers for its own addresses
     /// Conformance: RFC 4861 7.2 | The bench solicits gateways and advertises its own addresses
     #[test]
     fn two_ports_find_each_other() {
