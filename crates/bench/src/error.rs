@@ -86,6 +86,9 @@ pub enum BenchError {
     /// Session requests could not be measured.
     #[error("session requests: {0}")]
     Control(String),
+    /// A point that cannot be measured.
+    #[error("{0}")]
+    Point(String),
     /// A thread could not be made or panicked.
     #[error("a thread of the measurement failed")]
     Thread,

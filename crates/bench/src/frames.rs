@@ -161,6 +161,45 @@ impl Template {
         packet
     }
 
+    /// The headers of a session's packet.
+    pub(crate) fn addressed(&self, session: u32) -> Vec<u8> {
+        let mut headers = self.headers.clone();
+        self.address(session, &mut headers);
+        headers
+    }
+
+    /// Gives a packet a number, where the inner datagram has its checksum: no user plane looks at that.
+    pub(crate) fn number(&self, number: u16, packet: &mut [u8]) {
+        let at = Self::inner(self.direction) + IPV4 + 6;
+        if let Some(field) = packet.get_mut(at..at + 2) {
+            field.copy_from_slice(&number.to_be_bytes());
+        }
+    }
+
+    /// The number of a packet that came out.
+    pub(crate) fn number_of(&self, out: &[u8]) -> u16 {
+        let inner = match self.direction {
+            Direction::Uplink => ETHERNET,
+            Direction::Downlink => ETHERNET + TUNNEL,
+        };
+        let field = out.get(inner + IPV4 + 6..).and_then(|rest| rest.first_chunk::<2>());
+        field.map_or(0, |field| u16::from_be_bytes(*field))
+    }
+
+    /// Whether a downlink packet that came out has the UDP checksum that it should: the right one, or zero.
+    pub(crate) fn outer_checksum_is_right(out: &[u8], computed: bool) -> bool {
+        let Some((header, datagram)) = out.get(ETHERNET..).and_then(|packet| packet.split_at_checked(IPV4))
+        else {
+            return false;
+        };
+        if !computed {
+            return datagram.get(6..8) == Some(&[0, 0]);
+        }
+        let pseudo = [&[0, 17], &field(datagram.len())[..]].concat();
+        let sums = [checksum::sum(&header[12..20]), checksum::sum(&pseudo), checksum::sum(datagram)];
+        datagram.get(6..8) != Some(&[0, 0]) && checksum::combine(&sums) == 0xffff
+    }
+
     /// The session whose UE's address is where it must be in a packet that came out; any number when there is none.
     pub(crate) fn session_of(&self, out: &[u8]) -> u32 {
         let at = match self.direction {

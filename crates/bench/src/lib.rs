@@ -11,7 +11,8 @@
 //!   stream ──▶ generator ──▶ device under test ──▶ receive ◀── oracle (what must come out)
 //!                 └───────────── traffic: a run ──────────────┘──▶ result
 //! ```
-//! [`measure_control`] is a run of its own: session requests over a UDP socket, while packets are forwarded.
+//! [`point`] measures one point of many in memory: what a sweep varies and a search repeats. [`measure_control`] is a run of
+//! its own: session requests over a UDP socket, while packets are forwarded.
 //!
 //! Figures of one run stand beside each other; figures of two runs do not. Method and limits: `docs/benchmarks.md`.
 
@@ -23,12 +24,14 @@ pub mod file;
 mod floor;
 mod frames;
 pub mod generator;
+mod lru;
 mod machine;
 mod memory;
 mod node;
 pub mod oracle;
 mod permutation;
 mod plan;
+pub mod point;
 mod ports;
 pub mod preset;
 mod push;
@@ -49,6 +52,7 @@ pub mod trailer;
 pub use control::{ControlPlan, ControlReport, PhaseResult, TrafficResult, measure_control};
 pub use error::BenchError;
 pub use frames::{Direction, FRAME_BYTES_MAX, SESSIONS_MAX};
+pub use lru::{Held, LruMap, LruReport, measure_lru};
 pub use machine::{HugePages, Machine, Pmu};
 pub use plan::Plan;
 pub use push::{exposition, push, run_id};

@@ -61,7 +61,17 @@ pub(crate) struct Forwarder {
 impl UpfNode {
     /// An empty node for so many sessions, whose ports take up to `frames` frames at once.
     pub(crate) fn new(sessions: u32, pool: &'static FramePool, frames: usize) -> Result<Self, BenchError> {
-        let (node, events) = Node::new(settings(sessions))?;
+        Self::with(settings(sessions), pool, frames)
+    }
+
+    /// As [`UpfNode::new`], set up otherwise.
+    pub(crate) fn with(
+        settings: NodeSettings,
+        pool: &'static FramePool,
+        frames: usize,
+    ) -> Result<Self, BenchError> {
+        let sessions = settings.sessions_max;
+        let (node, events) = Node::new(settings)?;
         let upf = Upf::new(node.clone(), events, Vec::new())?;
         let forwarder = Forwarder::new(&node, pool, frames)?;
         Ok(Self { node, upf, forwarder, seids: Vec::with_capacity(sessions as usize) })
@@ -122,6 +132,16 @@ impl UpfNode {
         Ok(began.elapsed())
     }
 
+    /// What workers forward by.
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// Keys in the session table; the sessions made here have two each.
+    pub(crate) fn keys(&self) -> u32 {
+        u32::try_from(self.node.table.len()).unwrap_or(u32::MAX)
+    }
+
     /// The pages under the session table.
     pub(crate) fn pages(&self) -> String {
         let pages = self.node.table.memory().pages;
@@ -133,9 +153,7 @@ impl Forwarder {
     /// A worker for a node, whose ports take up to `frames` frames at once.
     pub(crate) fn new(node: &Arc<Node>, pool: &'static FramePool, frames: usize) -> Result<Self, BenchError> {
         let ((n3, n3_port), (n6, n6_port)) = (Feed::new(frames), Feed::new(frames));
-        let ports = [n3_port, n6_port].map(|port| (Box::new(port) as Box<dyn Port>, KernelPath::None));
-        let path = Box::new(Path::new(node, routes().next_hops())?);
-        let worker = Worker::new(pool, ports.into(), path, WorkerSettings::default());
+        let worker = worker(node, pool, [Box::new(n3_port), Box::new(n6_port)])?;
         Ok(Self { worker, feeds: [n3, n6] })
     }
 
@@ -156,9 +174,25 @@ impl Forwarder {
 
     /// What the worker has dropped on both ports.
     pub(crate) fn drops(&self) -> Vec<(DropReason, u64)> {
-        let counters = self.worker.counters();
-        [N3_PORT, N6_PORT].into_iter().flat_map(|port| PortTotals::of([&*counters], port).drops).collect()
+        drops(&self.worker)
     }
+}
+
+/// A worker between an N3 and an N6 port.
+pub(crate) fn worker(
+    node: &Arc<Node>,
+    pool: &'static FramePool,
+    ports: [Box<dyn Port>; 2],
+) -> Result<Worker, BenchError> {
+    let path = Box::new(Path::new(node, routes().next_hops())?);
+    let ports = ports.map(|port| (port, KernelPath::None));
+    Ok(Worker::new(pool, ports.into(), path, WorkerSettings::default()))
+}
+
+/// What a worker has dropped on both ports.
+pub(crate) fn drops(worker: &Worker) -> Vec<(DropReason, u64)> {
+    let counters = worker.counters();
+    [N3_PORT, N6_PORT].into_iter().flat_map(|port| PortTotals::of([&*counters], port).drops).collect()
 }
 
 /// The node that all measurements are about.

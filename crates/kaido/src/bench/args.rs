@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::flame::FlameArgs;
+use super::point::PointArgs;
+use super::python::PythonArgs;
 use clap::{Args, Subcommand};
 use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX};
 use kaido_metrics::PushTarget;
@@ -25,6 +28,30 @@ pub(super) enum Benchmark {
     Run(RunArgs),
     /// The packet generator's own speed, beside that of the user plane in memory
     Generator(GeneratorArgs),
+    /// One measured point of the user plane in memory: what `sweep` varies and `search` repeats
+    Point(PointArgs),
+    /// Many points: frames, workers, directions, flows, checksums, sessions; resumable. Needs the Python package
+    Sweep(PythonArgs),
+    /// The rate up to which nothing is lost (NDR), and little (PDR); throughput, latency, bursts, soak. Needs the Python package
+    Search(PythonArgs),
+    /// One self-contained HTML file of a sweep's results, with its pictures. Needs the Python package
+    Report(PythonArgs),
+    /// What differs between two sweeps, and whether that is more than noise. Needs the Python package
+    Compare(PythonArgs),
+    /// Three ways to lose throughput, measured: LRU maps, hashing blind for the TEID, checksums. Needs the Python package
+    Discoveries(PythonArgs),
+    /// A flame graph of what `perf script` prints
+    Flame(FlameArgs),
+    /// Sessions that kernel maps of as many entries still hold once all are written, as JSON; needs root
+    Lru(LruArgs),
+}
+
+/// Sessions written into maps of so many entries.
+#[derive(Args, Clone, Debug)]
+pub(super) struct LruArgs {
+    /// Sessions, and entries of each map
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
+    pub(super) sessions: u32,
 }
 
 /// Prints a table, and wrong packets with their fields side by side. docs/bench.md describes the file. The exit status is 1

@@ -1,7 +1,10 @@
 //! `kaido bench`: the user plane measured in memory, its control plane over loopback, and devices of any kind measured and
-//! judged with generated traffic.
+//! judged with generated traffic; sweeps, searches and reports.
 
 mod args;
+mod flame;
+mod point;
+mod python;
 mod traffic;
 
 use std::fs::File;
@@ -17,7 +20,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 pub(crate) use self::args::BenchArgs;
-use self::args::{Benchmark, ControlArgs, GeneratorArgs, MicroArgs};
+use self::args::{Benchmark, ControlArgs, GeneratorArgs, LruArgs, MicroArgs};
 
 /// Runs the benchmark that the arguments name.
 ///
@@ -29,6 +32,14 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
         Benchmark::Control(args) => control(args),
         Benchmark::Run(args) => traffic::run(args),
         Benchmark::Generator(args) => generator(args),
+        Benchmark::Point(args) => point::run(args),
+        Benchmark::Flame(args) => flame::run(args),
+        Benchmark::Lru(args) => lru(args),
+        Benchmark::Sweep(args) => python::run("sweep", args),
+        Benchmark::Search(args) => python::run("search", args),
+        Benchmark::Report(args) => python::run("report", args),
+        Benchmark::Compare(args) => python::run("compare", args),
+        Benchmark::Discoveries(args) => python::run("discoveries", args),
     }
 }
 
@@ -105,6 +116,11 @@ impl<'p> Sink<'p> {
             Self::Nowhere | Self::Stdout => Ok(()),
         }
     }
+}
+
+fn lru(args: &LruArgs) -> miette::Result<()> {
+    let report = kaido_bench::measure_lru(args.sessions, stop_flag()?.as_ref()).into_diagnostic()?;
+    write_json(&report, std::io::stdout().lock()).into_diagnostic().wrap_err("standard output")
 }
 
 /// Set by SIGINT and SIGTERM.

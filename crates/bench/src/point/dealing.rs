@@ -1,0 +1,140 @@
+//! Which worker a packet falls to, as a NIC with a queue for each worker would have it.
+
+use kaido_wire::spread::{self, SpreadBy};
+
+use super::plan::{Flows, PointPlan, Spread};
+use crate::frames::{N3, Template};
+use crate::permutation::Permutation;
+
+/// Packets of a run in their order: each has a place, and a session.
+#[derive(Debug)]
+pub(super) struct Dealing {
+    order: Permutation,
+    flows: Flows,
+    spread: Spread,
+    workers: u32,
+    /// The headers of session 0, to be addressed to others.
+    template: Template,
+}
+
+impl Dealing {
+    pub(super) fn new(plan: &PointPlan, template: &Template) -> Self {
+        Self {
+            order: Permutation::new(plan.sessions, plan.seed),
+            flows: plan.flows,
+            spread: plan.spread,
+            workers: u32::try_from(plan.workers).unwrap_or(u32::MAX),
+            template: template.clone(),
+        }
+    }
+
+    /// The session of the packet at a place.
+    pub(super) fn session(&self, place: u64) -> u32 {
+        match self.flows {
+            Flows::Single => self.order.at(0),
+            Flows::Multi => self.order.at(place),
+        }
+    }
+
+    /// The worker of a session's packets.
+    pub(super) fn worker(&self, session: u32) -> u32 {
+        if self.workers == 1 {
+            return 0;
+        }
+        let packet = self.template.addressed(session);
+        let ours = |to: std::net::IpAddr| to == N3;
+        let hash = match self.spread {
+            Spread::Ue => spread::spread(&packet, SpreadBy::Ue, ours),
+            Spread::Teid => spread::spread(&packet, SpreadBy::Teid, ours),
+            // The indirection table of a NIC takes the low bits; here the workers need not be a power of two.
+            Spread::FiveTuple => toeplitz_of(&packet).map(u32::reverse_bits),
+        };
+        hash.map_or(0, |hash| spread::target(hash, self.workers))
+    }
+
+    /// Places and sessions of a round that fall to one worker, into `mine`.
+    pub(super) fn deal(&self, first: u64, count: usize, worker: u32, mine: &mut Vec<(u64, u32)>) {
+        mine.clear();
+        let places = first..first + count as u64;
+        mine.extend(
+            places
+                .map(|place| (place, self.session(place)))
+                .filter(|&(_, session)| self.worker(session) == worker),
+        );
+    }
+}
+
+/// The key that Microsoft's specification of receive side scaling verifies with, the default of many drivers.
+const KEY: [u8; 40] = [
+    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0,
+    0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42,
+    0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+];
+
+/// The Toeplitz hash of up to 36 octets.
+fn toeplitz(input: &[u8]) -> u32 {
+    let mut window = u64::from_be_bytes([KEY[0], KEY[1], KEY[2], KEY[3], KEY[4], KEY[5], KEY[6], KEY[7]]);
+    let mut hash = 0;
+    for (next, octet) in (8..).zip(input) {
+        for bit in (0..8).rev() {
+            if octet >> bit & 1 == 1 {
+                #[allow(clippy::cast_possible_truncation)] // The upper half has 32 bits.
+                let key = (window >> 32) as u32;
+                hash ^= key;
+            }
+            window <<= 1;
+        }
+        window |= u64::from(KEY.get(next).copied().unwrap_or(0));
+    }
+    hash
+}
+
+/// Of the outermost IPv4 addresses and UDP ports of a frame without VLAN tags and IPv4 options.
+fn toeplitz_of(frame: &[u8]) -> Option<u32> {
+    Some(toeplitz(frame.get(26..38)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::Direction;
+
+    /// The vectors of Microsoft's "Verifying the RSS Hash Calculation".
+    #[test]
+    fn toeplitz_hashes_are_those_of_the_specification() {
+        let hash = |src: [u8; 4], dst: [u8; 4], ports: [u16; 2]| {
+            let ports = ports.map(u16::to_be_bytes);
+            toeplitz(&[&src[..], &dst, ports.as_flattened()].concat())
+        };
+        assert_eq!(hash([66, 9, 149, 187], [161, 142, 100, 80], [2794, 1766]), 0x51cc_c178);
+        assert_eq!(hash([199, 92, 111, 2], [65, 69, 140, 83], [14230, 4739]), 0xc626_b0ea);
+        assert_eq!(hash([24, 19, 198, 95], [12, 22, 207, 184], [12898, 38024]), 0x5c2b_394a);
+    }
+
+    fn shares(direction: Direction, spread: Spread, flows: Flows) -> Vec<usize> {
+        let plan = PointPlan { direction, spread, flows, workers: 4, sessions: 4096, ..PointPlan::default() };
+        let dealing = Dealing::new(&plan, &Template::new(direction, 128));
+        let mut mine = Vec::new();
+        (0..4)
+            .map(|worker| {
+                dealing.deal(7, 4096, worker, &mut mine);
+                mine.len()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_packet_is_dealt_once_and_the_tunnel_is_one_flow_to_plain_scaling() {
+        for direction in Direction::ALL {
+            for spread in Spread::ALL {
+                let shares = shares(direction, spread, Flows::Multi);
+                assert_eq!(shares.iter().sum::<usize>(), 4096);
+                let busy = shares.iter().filter(|&&share| share > 900).count();
+                let blind = direction == Direction::Uplink && spread == Spread::FiveTuple;
+                assert_eq!(busy, if blind { 1 } else { 4 }, "{direction:?} {spread:?}: {shares:?}");
+            }
+            let single = shares(direction, Spread::Ue, Flows::Single);
+            assert_eq!(single.iter().filter(|&&share| share == 4096).count(), 1, "{single:?}");
+        }
+    }
+}
