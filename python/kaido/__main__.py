@@ -1,0 +1,214 @@
+"""The commands behind ``kaido bench sweep``, ``search``, ``report``, ``compare`` and ``discoveries``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kaido import compare, discoveries, flame, report, search, sweep
+from kaido.metrics import Exposition, serve
+from kaido.point import DIRECTIONS, MeasureError, Point, Result, find_binary, measure, pps_of
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code says how it went."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except (MeasureError, sweep.PlanError, compare.CompareError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; `kaido bench sweep` goes on where it ended", file=sys.stderr)
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kaido bench", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _sweep_arguments(commands)
+    _search_arguments(commands)
+
+    one = commands.add_parser("report", help="write one self-contained HTML file of sweeps' results")
+    one.add_argument("results", nargs="+", type=Path, help="folders of sweeps, or their Parquet files")
+    one.add_argument("-o", "--output", type=Path, default=Path("report.html"))
+    one.set_defaults(run=_report)
+
+    one = commands.add_parser(
+        "compare", help="say what differs between two sweeps; exit code 1 when something is worse"
+    )
+    one.add_argument("before", type=Path)
+    one.add_argument("after", type=Path)
+    one.add_argument(
+        "--threshold",
+        type=float,
+        default=compare.THRESHOLD,
+        help="smallest change that counts (default: %(default)s)",
+    )
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one.set_defaults(run=_compare)
+
+    one = commands.add_parser(
+        "discoveries", help="LRU maps, hashing blind for the TEID, checksums; into a sweep's folder"
+    )
+    one.add_argument(
+        "-o", "--output", type=Path, required=True, help="folder; a report of it has a chapter for them"
+    )
+    one.add_argument("--sessions", type=int, default=1_000_000)
+    one.add_argument("--workers", type=int, default=2)
+    one.add_argument(
+        "--duration", type=float, default=0.3, help="seconds of each point (default: %(default)s)"
+    )
+    one.set_defaults(run=_discoveries)
+    return parser
+
+
+def _sweep_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    one = commands.add_parser("sweep", help="measure many points; goes on where it ended")
+    one.add_argument("-c", "--config", type=Path, required=True, help="sweep.toml: docs/sweep.md")
+    one.add_argument("-o", "--output", type=Path, help="folder of the results (default: bench-results/NAME)")
+    one.add_argument("--pushgateway", metavar="URL", help="push each point to a Prometheus Pushgateway")
+    one.add_argument("--metrics", metavar="HOST:PORT", help="serve /metrics while the sweep runs")
+    one.set_defaults(run=_sweep)
+
+
+def _search_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    one = commands.add_parser(
+        "search", help="NDR and PDR, throughput, latency under load, back-to-back, soak"
+    )
+    one.add_argument("--direction", choices=DIRECTIONS, default="uplink")
+    one.add_argument("--frame", type=int, default=128)
+    one.add_argument("--workers", type=int, default=1)
+    one.add_argument("--sessions", type=int, default=65536)
+    one.add_argument("--udp-checksum", action="store_true")
+    one.add_argument("--ring", type=int, default=4096)
+    one.add_argument("--clock", choices=("cpu", "wall"), default="cpu")
+    one.add_argument(
+        "--link", type=float, default=100.0, help="Gbit/s of the link for bursts (default: %(default)s)"
+    )
+    one.add_argument("--trial", type=float, default=0.5, help="seconds of a trial (default: %(default)s)")
+    one.add_argument("--duration-sum", type=float, default=2.0, help="seconds that decide about a load")
+    one.add_argument("--precision", type=float, default=search.PRECISION)
+    one.add_argument("--soak", type=float, default=0.0, help="seconds at 90 %% of NDR (default: none)")
+    one.add_argument("-o", "--output", type=Path, help="folder of a sweep: its report shows the search")
+    one.set_defaults(run=_search)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    plan = sweep.read_plan(options.config)
+    binary = find_binary()
+    folder = options.output or Path("bench-results") / plan.name
+    exposition = Exposition()
+    server = None
+    if options.metrics:
+        host, _, port = options.metrics.rpartition(":")
+        if not host or not port.isdigit():
+            raise MeasureError(f"--metrics {options.metrics}: give HOST:PORT")
+        server = serve(exposition, host, int(port))
+
+    def run(point: Point, duration: float) -> Result:
+        return measure(point, binary, duration)
+
+    try:
+        run_sweep = sweep.Sweep(plan, folder, run, sys.stderr, options.pushgateway, exposition)
+        frame = run_sweep.run()
+        if plan.flame > 0:
+            _flames(plan, folder, binary)
+    finally:
+        if server:
+            server.shutdown()
+    print(f"{len(frame)} results in {folder / 'sweep.parquet'}")
+    return 0
+
+
+def _flames(plan: sweep.Plan, folder: Path, binary: Path) -> None:
+    """Profile the points at full speed that have no profile yet; at a rate there is little but waiting."""
+    points = [point for point in plan.points if point.rate == "max"]
+    left = [point for point in points if not (folder / "flames" / f"{point.key()}.json").exists()]
+    for number, point in enumerate(left, 1):
+        profile = flame.record(point, binary, plan.flame)
+        report.write_flame(folder, profile)
+        _tell(
+            f"[{number}/{len(left)}] flame graph: "
+            f"{point.label()}{': ' + profile.reason if profile.reason else ''}"
+        )
+
+
+def _search(options: argparse.Namespace) -> int:
+    point = Point(
+        direction=options.direction,
+        frame=options.frame,
+        workers=options.workers,
+        sessions=options.sessions,
+        udp_checksum=options.udp_checksum,
+        ring=options.ring,
+        clock=options.clock,
+    )
+    binary = find_binary()
+    fastest = measure(point, binary, options.trial)
+    sent = fastest["point"]["frame_bytes_sent"]
+    measurer = search.PointMeasurer(point, binary, _tell)
+    limits = search.Limits(
+        min_pps=1000.0,
+        max_pps=2.0 * fastest["pps"],
+        trial=options.trial,
+        duration_sum=options.duration_sum,
+        precision=options.precision,
+    )
+    found = search.search_all(
+        measurer, limits, pps_of(options.link, sent), max(1000, int(fastest["pps"] / 2)), options.soak
+    )
+    found["point"] = point.columns()
+    text = json.dumps(found, indent=1)
+    if options.output:
+        options.output.mkdir(parents=True, exist_ok=True)
+        (options.output / f"search-{point.key()}.json").write_text(text + "\n")
+    print(text)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    material = report.gather(options.results)
+    words = ["kaido", "bench", "report", *map(str, options.results), "-o", str(options.output)]
+    report.write(material, options.output, shlex.join(words))
+    print(f"{options.output}; pictures in {options.output.with_suffix('')}{os.sep}")
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    changes = compare.compare(compare.load(options.before), compare.load(options.after), options.threshold)
+    print(json.dumps(compare.as_rows(changes), indent=1) if options.json else compare.table(changes))
+    return 1 if any(change.verdict == "worse" for change in changes) else 0
+
+
+def _discoveries(options: argparse.Namespace) -> int:
+    found = discoveries.discover(find_binary(), options.sessions, options.workers, options.duration, _tell)
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "discoveries.json").write_text(json.dumps(found) + "\n")
+    for one in found["lru"]["maps"]:
+        last = one["held"][-1] if one["held"] else None
+        print(
+            f"{one['name']}: {last['found']} of {last['written']} sessions"
+            if last
+            else f"{one['name']}: {one['skipped']}"
+        )
+    for entry in found["spread"]:
+        shares = entry["row"]["worker_packets"]
+        print(f"{entry['point']['direction']} by {entry['point']['spread']}: {shares} packets by worker")
+    for row in found["checksum"]:
+        print(f"downlink {row['frame']} B: without checksum {row['gain_gbps']:+.2f} Gbit/s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

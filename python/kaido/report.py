@@ -1,0 +1,450 @@
+"""One HTML file of a sweep's results: every picture and table in it, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from kaido import figures
+from kaido.compare import load
+from kaido.flame import Flame, hottest, parse_folded, stage_shares
+from kaido.limits import Rows, directions, limit_of, scaling
+from kaido.point import Point
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1c1c1e; margin: 0 auto; max-width: 1060px; padding:
+1.5rem; }
+h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
+figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
+figcaption, .note { color: #555; font-size: 0.9rem; }
+table { border-collapse: collapse; font-size: 0.85rem; margin: 0.5rem 0; }
+th, td { text-align: left; padding: 0.2rem 0.6rem; border-bottom: 1px solid #e3e3e3; vertical-align: top; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+code, pre { font: 0.82rem/1.4 ui-monospace, monospace; } pre { overflow-x: auto; background: #f5f5f7;
+padding: 0.6rem; }
+.wide { overflow-x: auto; } details { margin: 0.3rem 0; } summary { cursor: pointer; }
+"""
+
+
+@dataclass
+class _Page:
+    """The parts of the file, and where pictures are kept beside it."""
+
+    pictures: Path
+    parts: list[str] = field(default_factory=list)
+
+    def heading(self, text: str) -> None:
+        self.parts.append(f"<h2>{html.escape(text)}</h2>")
+
+    def text(self, text: str, note: bool = False) -> None:
+        kind = ' class="note"' if note else ""
+        self.parts.append(f"<p{kind}>{html.escape(text)}</p>")
+
+    def picture(self, name: str, figure: Figure | None, caption: str) -> None:
+        """Put a picture in, and its PNG beside the file."""
+        if figure is None:
+            return
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=110)
+        plt.close(figure)
+        (self.pictures / f"{name}.png").write_bytes(buffer.getvalue())
+        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+        text = html.escape(caption)
+        self.parts.append(
+            f'<figure id="{name}"><img alt="{text}" src="{source}"><figcaption>{text}</figcaption></figure>'
+        )
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        cells = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+        lines = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows)
+        self.parts.append(f'<div class="wide"><table><tr>{cells}</tr>{lines}</table></div>')
+
+    def flame(self, flame: Flame) -> None:
+        label = html.escape(flame.point.label())
+        if flame.reason:
+            self.parts.append(f"<p>{label}: no flame graph: {html.escape(flame.reason)}</p>")
+            return
+        source = "data:image/svg+xml;base64," + base64.b64encode(flame.svg.encode()).decode()
+        top = ", ".join(f"{html.escape(name)} {share:.0%}" for name, share in hottest(flame.stacks, 4))
+        self.parts.append(
+            f"<details><summary>{label} ({sum(flame.stacks.values())} samples)</summary>"
+            f'<p class="note">Most samples: {top}</p><img style="max-width:100%" alt="flame graph: {label}" '
+            f'src="{source}"></details>'
+        )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f'<td class="number">{value:.2f}</td>'
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f'<td class="number">{value}</td>'
+    return f"<td>{html.escape('-' if value is None else str(value))}</td>"
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a report is made of."""
+
+    frame: pl.DataFrame
+    flames: Sequence[Flame] = ()
+    searches: Sequence[Mapping[str, Any]] = ()
+    discoveries: Mapping[str, Any] | None = None
+
+
+def gather(paths: Sequence[Path]) -> Material:
+    """Read sweeps (folders or Parquet files), with the profiles, searches and discoveries in the folders."""
+    frames = [load(path) for path in paths]
+    flames: list[Flame] = []
+    searches: list[Mapping[str, Any]] = []
+    discoveries = None
+    for path in paths:
+        if not path.is_dir():
+            continue
+        flames += [read_flame(file) for file in sorted((path / "flames").glob("*.json"))]
+        searches += [json.loads(file.read_text()) for file in sorted(path.glob("search*.json"))]
+        found = path / "discoveries.json"
+        discoveries = json.loads(found.read_text()) if found.exists() else discoveries
+    return Material(pl.concat(frames, how="diagonal_relaxed"), flames, searches, discoveries)
+
+
+def write_flame(folder: Path, flame: Flame) -> None:
+    """Keep a profile in a sweep's folder."""
+    (folder / "flames").mkdir(exist_ok=True)
+    key = flame.point.key()
+    about = {"point": flame.point.columns(), "reason": flame.reason}
+    if not flame.reason:
+        folded = "".join(f"{stack} {count}\n" for stack, count in flame.stacks.items())
+        (folder / "flames" / f"{key}.folded").write_text(folded)
+        (folder / "flames" / f"{key}.svg").write_text(flame.svg)
+    (folder / "flames" / f"{key}.json").write_text(json.dumps(about) + "\n")
+
+
+def read_flame(file: Path) -> Flame:
+    """Read a profile that `write_flame` kept."""
+    about = json.loads(file.read_text())
+    point = Point(**about["point"])
+    if about["reason"]:
+        return Flame(point, {}, "", about["reason"])
+    return Flame(
+        point, parse_folded(file.with_suffix(".folded").read_text()), file.with_suffix(".svg").read_text()
+    )
+
+
+def write(material: Material, out: Path, command: str) -> None:
+    """Write the report, and its pictures as PNG in a folder beside it."""
+    pictures = out.with_suffix("")
+    if pictures == out:
+        pictures = out.with_name(out.name + "-pictures")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    pictures.mkdir(parents=True, exist_ok=True)
+    page, rows = _Page(pictures), Rows(material.frame)
+    _header(page, material.frame, command)
+    _throughput(page, rows)
+    _cpu(page, rows)
+    _latency(page, rows, material.searches)
+    _order(page, rows)
+    page.heading("Energy")
+    _energy(page, rows)
+    _differences(page, rows, material.flames)
+    if material.discoveries:
+        _discoveries(page, material.discoveries)
+    _limits(page, rows)
+    _flames(page, material.flames)
+    _commands(page, material.frame)
+    out.write_text(
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Kaido: '
+        f"{html.escape(_actions(material.frame))}</title><style>{_STYLE}</style></head><body>\n"
+        + "\n".join(page.parts)
+        + "\n</body></html>\n",
+        encoding="utf-8",
+    )
+
+
+def _actions(frame: pl.DataFrame) -> str:
+    return ", ".join(sorted(set(frame["action"])))
+
+
+def _one(frame: pl.DataFrame, name: str) -> str:
+    return ", ".join(str(value) for value in frame[name].unique(maintain_order=True).to_list())
+
+
+def _range(frame: pl.DataFrame, name: str, unit: str) -> str:
+    values = [float(value) for value in frame[name].drop_nulls()]
+    return f"{min(values):.1f} to {max(values):.1f}{unit}" if values else "not known"
+
+
+def _header(page: _Page, frame: pl.DataFrame, command: str) -> None:
+    page.parts.append(f"<h1>Kaido: {html.escape(_actions(frame))}</h1>")
+    page.text(
+        f"{len(frame)} results of {frame['key'].n_unique()} points, measured in memory: packets lie "
+        "ready in the frame pool, no NIC and no kernel takes part. Each packet goes through the whole "
+        "path of a worker and is accounted for."
+    )
+    pmu = "read"
+    if not frame["pmu_available"].all():
+        pmu = "not there: " + _one(frame.filter(~pl.col("pmu_available")), "pmu_reason")
+    cache = frame["last_level_cache_bytes"][0]
+    rows = [
+        ("Processor", _one(frame, "cpu_model")),
+        ("Cores", _one(frame, "cores")),
+        ("Last-level cache", f"{cache >> 20} MiB" if cache else "not known"),
+        ("Kernel", _one(frame, "kernel")),
+        ("Host", _one(frame, "host")),
+        ("Performance counters", pmu),
+        ("Energy", _one(frame, "energy_explanation")),
+        (
+            "Load average before points",
+            _range(frame, "load_average", ""),
+        ),
+        ("Time stolen by the hypervisor", _range(frame, "steal_percent", " %")),
+        ("Revision", _one(frame, "revision")),
+        ("Run", _one(frame, "run_id")),
+        ("Begun", _one(frame, "started")),
+        ("Time of each point", f"{_one(frame, 'duration')} s of the user plane"),
+        ("This report", command),
+    ]
+    page.table(["", ""], rows)
+
+
+def _throughput(page: _Page, rows: Rows) -> None:
+    page.heading("Throughput")
+    caption = (
+        "Throughput against frame length at full speed. Bits of frames as they arrive, with FCS. "
+        "Uplink frames have 86 bytes at least, for their headers."
+    )
+    page.picture("throughput", figures.throughput(rows), caption)
+    page.picture("heat-map", figures.heat_map(rows), "The same points as a map.")
+    gains = scaling(rows)
+    for (direction, workers), gain in sorted(gains.items()):
+        page.text(
+            f"{direction.capitalize()}, {workers} workers forward {gain:.2f} times what one does (median "
+            f"of the points)."
+        )
+
+
+def _cpu(page: _Page, rows: Rows) -> None:
+    page.heading("CPU and frame length")
+    caption = (
+        "Lines by least squares; the bands hold the mean with 95 % confidence. Slope and intercept "
+        "stand beside each line, with the share of variance that it explains (r²). At a given bit rate "
+        "CPU use follows the packet rate, so that a straight line over frame length explains it only "
+        "in part."
+    )
+    page.picture("cpu-regression", figures.cpu_regression(rows), caption)
+    header = ["direction", "flows", "checksum", "ns a packet", "ns for each 1000 bytes", "r²", "points"]
+    table = []
+    for direction in ("uplink", "downlink"):
+        for flows in ("single", "multi"):
+            for udp_checksum in (False, True):
+                line = rows.line(
+                    direction=direction,
+                    flows=flows,
+                    udp_checksum=udp_checksum,
+                    workers=1,
+                    queue="rss",
+                    spread="ue",
+                )
+                if line:
+                    values = [line.intercept, line.slope * 1000, line.r2, line.count]
+                    table.append([direction, flows, "yes" if udp_checksum else "no", *values])
+    if table:
+        page.table(header, table)
+
+
+def _latency(page: _Page, rows: Rows, searches: Sequence[Mapping[str, Any]]) -> None:
+    page.heading("Latency")
+    figure = figures.latency(rows)
+    if figure is None and not searches:
+        page.text(
+            "No point was measured with packets at a rate: with packets as fast as they are taken there "
+            "is no latency."
+        )
+        return
+    caption = (
+        "From when a packet was due until it was sent. Packets come evenly; those that wait while the "
+        "worker is busy are counted with their wait."
+    )
+    page.picture("latency", figure, caption)
+    for search in searches:
+        _search(page, search)
+
+
+def _mpps(pps: float | None) -> float | None:
+    return None if pps is None else pps / 1e6
+
+
+def _search(page: _Page, search: Mapping[str, Any]) -> None:
+    point = Point(**search["point"])
+    page.text(f"Searched: {point.label()}.")
+    rows: list[list[Any]] = [
+        ["NDR (no loss), MLRsearch", _mpps(search["ndr"]["lower_pps"]), _mpps(search["ndr"]["upper_pps"])],
+        ["PDR (0.5 % loss), MLRsearch", _mpps(search["pdr"]["lower_pps"]), _mpps(search["pdr"]["upper_pps"])],
+        ["Throughput, RFC 2544 26.1", _mpps(search["throughput_pps"]), None],
+    ]
+    page.table(["", "Mpps, lower bound", "Mpps, upper bound"], rows)
+    page.text(
+        f"Back-to-back (RFC 2544 26.4): bursts of {search['back_to_back_packets']} packets at "
+        f"{search['back_to_back_pps'] / 1e6:.2f} Mpps pass whole."
+    )
+    if search["latency"]:
+        header = [
+            "share of PDR",
+            "Mpps",
+            "lost",
+            "p50 ns",
+            "p99 ns",
+            "p99.9 ns (worst case, RFC 8219)",
+            "PDV ns",
+        ]
+        page.table(
+            header,
+            [
+                [
+                    f"{row['share_of_pdr']:.0%}",
+                    row["load_pps"] / 1000000.0,
+                    row["lost"],
+                    row.get("p50_ns"),
+                    row.get("p99_ns"),
+                    row.get("worst_case_latency_ns"),
+                    row.get("pdv_ns"),
+                ]
+                for row in search["latency"]
+            ],
+        )
+    soak = search.get("soak")
+    if soak:
+        page.text(
+            f"Soak: {soak['seconds']:.0f} s at {soak['load_pps'] / 1e6:.2f} Mpps, {soak['lost']} of "
+            f"{soak['offered']} lost in {soak['trials_with_loss']} of {soak['trials']} trials."
+        )
+
+
+def _order(page: _Page, rows: Rows) -> None:
+    page.heading("Order")
+    figure = figures.reordering(rows)
+    if figure is None:
+        page.text("One worker sends in the order of arrival; no point had more.")
+        return
+    caption = (
+        "Packets that leave behind one that came in later (RFC 4737): with a queue for each worker "
+        "within each queue, with a shared queue over all packets."
+    )
+    page.picture("reordering", figure, caption)
+
+
+def _energy(page: _Page, rows: Rows) -> None:
+    caption = "Gbit/s (layer 2) for each watt at full speed. What the watts are stands in the table above."
+    page.picture("energy", figures.energy(rows), caption)
+
+
+def _differences(page: _Page, rows: Rows, flames: Sequence[Flame]) -> None:
+    page.heading("Why uplink and downlink differ")
+    words = directions(rows)
+    for line in words or ["Too few frame lengths of one session and one worker were measured to tell."]:
+        page.text(line)
+    chosen = [
+        flame
+        for flame in flames
+        if not flame.reason and flame.point.workers == 1 and flame.point.rate == "max"
+    ]
+    frames = sorted({flame.point.frame for flame in chosen}, key=lambda frame: abs(frame - 1424))
+    chosen = [flame for flame in chosen if flame.point.frame in frames[:1]]
+    shares, totals = {}, {}
+    for flame in sorted(chosen, key=lambda flame: flame.point, reverse=True):
+        row = rows.twin(flame.point)
+        if row:
+            label = f"{flame.point.direction}, {flame.point.flows}" + (
+                ", checksum" if flame.point.udp_checksum else ""
+            )
+            shares[label] = stage_shares(flame.stacks)
+            totals[label] = row["ns_per_packet"]
+    if shares:
+        caption = (
+            f"Worker time by stage at {frames[0]} bytes: shares of perf's samples times a packet's time."
+        )
+        page.picture("stages", figures.stages(shares, totals), caption)
+
+
+def _discoveries(page: _Page, found: Mapping[str, Any]) -> None:
+    page.heading("Three discoveries, made again")
+    lru = found["lru"]
+    page.text(
+        f"1. An LRU map loses sessions. {lru['sessions']} sessions were written into maps of as many "
+        f"entries, by {lru['cpus']} CPUs in turn, and looked up again."
+    )
+    page.picture(
+        "lru",
+        figures.held(lru["maps"]),
+        "Share of the sessions written that are found again, by kind of map.",
+    )
+    for one in lru["maps"]:
+        if one["skipped"]:
+            page.text(f"{one['name']}: not measured: {one['skipped']}", note=True)
+        else:
+            last, after = one["held"][-1], one["found_after_rewriting"]
+            page.text(
+                f"{one['name']}: {last['found']} of {last['written']} sessions are there when all are "
+                f"written, {after} after each was written once more.",
+                note=True,
+            )
+    spread = [(Point(**entry["point"]), entry["row"]) for entry in found["spread"]]
+    page.text(
+        "2. Hashing that is blind for the TEID uses one core: to it all tunnels between two addresses "
+        "are one flow. What the workers got:"
+    )
+    page.picture(
+        "spread",
+        figures.worker_shares(spread),
+        "Share of packets of each worker, and what all together forward.",
+    )
+    page.text("3. Opting out of the outer UDP checksum, which TS 29.281 allows over IPv4, gains downlink:")
+    header = ["frame bytes", "Gbit/s with checksum", "without", "gain Gbit/s", "ns a packet with", "without"]
+    page.table(header, [[row[name] for name in _CHECKSUM_COLUMNS] for row in found["checksum"]])
+
+
+_CHECKSUM_COLUMNS = ("frame", "with_gbps", "without_gbps", "gain_gbps", "with_ns", "without_ns")
+
+
+def _limits(page: _Page, rows: Rows) -> None:
+    page.heading("What limits each point")
+    lines = []
+    for point, row in sorted(rows.points(), key=lambda item: item[0]):
+        lines.append(
+            [point.label(), row["pps"] / 1e6, row["l2_gbps"], row["ns_per_packet"], limit_of(point, rows)]
+        )
+    page.table(["point", "Mpps", "Gbit/s", "ns a packet", "what limits it"], lines)
+
+
+def _flames(page: _Page, flames: Sequence[Flame]) -> None:
+    page.heading("Flame graphs")
+    if not flames:
+        page.text(
+            "None were recorded: `flame = 0.5` in the sweep's file runs each point once more under perf."
+        )
+        return
+    page.text(
+        "Samples of the CPU's clock below the function that forwards a round; making and judging "
+        "packets is left out. A function that the compiler has put into its caller is in the caller."
+    )
+    for flame in sorted(flames, key=lambda flame: flame.point):
+        page.flame(flame)
+
+
+def _commands(page: _Page, frame: pl.DataFrame) -> None:
+    page.heading("Commands")
+    page.text("Each point was measured by:")
+    lines = "\n".join(html.escape(line) for line in sorted(set(frame["command"])))
+    page.parts.append(
+        f"<details><summary>{frame['command'].n_unique()} commands</summary><pre>{lines}</pre></details>"
+    )

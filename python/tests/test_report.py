@@ -1,0 +1,265 @@
+"""The report: one file, with everything in it, that a browser shows."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import model
+import polars as pl
+import pytest
+from kaido import discoveries, report, search
+from kaido.compare import CompareError, compare, load, table
+from kaido.flame import Flame, hottest, parse_folded, stage_of, stage_shares
+from kaido.limits import Rows, directions, limit_of, scaling
+from kaido.point import Point, Result
+from kaido.sweep import Plan, Sweep, parse_plan
+
+FRAMES = (64, 128, 512, 1424)
+PLAN = """
+name = "model"
+duration = 0.1
+frames = [64, 128, 512, 1424]
+[[grid]]
+workers = [1, 2]
+flows = ["single", "multi"]
+udp_checksums = [false, true]
+[[grid]]
+workers = [2]
+frames = [128]
+queues = ["shared", "shared-ordered"]
+[[grid]]
+rates = ["4Gbit/s"]
+[[grid]]
+frames = [128]
+workers = [2]
+spreads = ["five-tuple"]
+[[skip]]
+direction = "uplink"
+udp_checksum = true
+"""
+FOLDED = (
+    "kaido_bench::point::lane::drive;kaido_engine::worker::Worker::step;kaido_upf::path::Group::read 30\n"
+    "kaido_bench::point::lane::drive;kaido_engine::worker::Worker::step;kaido_table::table::T::get_batch 50\n"
+    "kaido_bench::point::lane::drive;kaido_engine::worker::Worker::step 20\n"
+)
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"><rect width="9" height="9"/></svg>'
+
+
+def _sweep(folder: Path, plan: Plan | None = None) -> pl.DataFrame:
+    return Sweep(plan or parse_plan(PLAN), folder, model.result).run()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of the model with everything that may lie in its folder."""
+    folder = tmp_path_factory.mktemp("sweep")
+    _sweep(folder)
+    for direction in ("uplink", "downlink"):
+        point = Point(direction, 1424, flows="single")
+        report.write_flame(folder, Flame(point, parse_folded(FOLDED), SVG))
+    report.write_flame(folder, Flame(Point("downlink", 64), {}, "", "perf record: not permitted"))
+    found = search.search_all(search.ModelMeasurer(8e6, ring=99), search.Limits(1e4, 1e8), 3e7, 9000, 2)
+    (folder / "search-a.json").write_text(json.dumps(found | {"point": Point().columns()}))
+    maps = [
+        {
+            "name": "LRU_PERCPU_HASH",
+            "held": [{"written": 1000, "found": 700}],
+            "found_after_rewriting": 650,
+            "skipped": None,
+        },
+        {
+            "name": "PERCPU_HASH, NO_PREALLOC",
+            "held": [],
+            "found_after_rewriting": None,
+            "skipped": "Operation not permitted",
+        },
+        {
+            "name": "Kaido's session table",
+            "held": [{"written": 1000, "found": 1000}],
+            "found_after_rewriting": 1000,
+            "skipped": None,
+        },
+    ]
+
+    def run(point: Point) -> Result:
+        return model.result(point, 0.1)
+
+    found = {
+        "lru": {"sessions": 1000, "cpus": 2, "maps": maps},
+        "spread": discoveries.spread(run, 2, 1000),
+        "checksum": discoveries.checksum(run, 1000, FRAMES),
+    }
+    (folder / "discoveries.json").write_text(json.dumps(found))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(results: Path) -> Path:
+    """The report of it."""
+    out = results / "out" / "report.html"
+    report.write(report.gather([results]), out, "kaido bench report RUN")
+    return out
+
+
+def test_a_report_is_one_file_that_fetches_nothing(page: Path) -> None:
+    """No address but in the XML namespaces of pictures, no script, no style sheet of its own."""
+    text = page.read_text()
+    without_pictures = re.sub(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+", "", text)
+    assert not re.search(r"https?://|<script|<link|@import|url\(", without_pictures)
+    sources = re.findall(r'<(?:img|iframe|object|embed)[^>]*?(?:src|data)="(.{0,30})', text)
+    assert sources and all(source.startswith("data:image/") for source in sources)
+
+
+def test_a_report_has_every_chapter_and_picture(page: Path) -> None:
+    """And a PNG beside it for each."""
+    text = html.unescape(page.read_text())
+    for name in (
+        "throughput",
+        "heat-map",
+        "cpu-regression",
+        "latency",
+        "reordering",
+        "energy",
+        "stages",
+        "lru",
+        "spread",
+    ):
+        assert f'<figure id="{name}">' in text, name
+        assert (page.with_suffix("") / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
+    for words in (
+        "Model CPU",
+        "a model, no measurement",
+        "perf_event_open of CPU cycles",
+        "What limits each point",
+        "NDR (no loss), MLRsearch",
+        "no flame graph: perf record: not permitted",
+        "LRU_PERCPU_HASH: 700 of 1000 sessions are there when all are written, 650 after",
+        "PERCPU_HASH, NO_PREALLOC: not measured: Operation not permitted",
+        "kaido bench point --frame 1424",
+        "kaido bench report RUN",
+        "Soak: 2 s",
+    ):
+        assert words in text, words
+
+
+def test_a_report_of_little_is_a_report(tmp_path: Path) -> None:
+    """What was not measured is left out, or said."""
+    _sweep(tmp_path, Plan("one", 0.1, points=(Point(),)))
+    out = tmp_path / "r.html"
+    report.write(report.gather([tmp_path / "sweep.parquet"]), out, "")
+    text = html.unescape(out.read_text())
+    assert "there is no latency" in text and "no point had more" in text and "None were recorded" in text
+    assert "cpu-regression" not in text and '<figure id="throughput">' in text
+
+
+def test_a_browser_shows_the_report(page: Path, tmp_path: Path) -> None:
+    """Chromium, headless: all pictures are there, nothing is wider than the window; a screenshot is kept."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not chromium:
+        pytest.skip("chromium is not installed: `scripts/setup test` installs it")
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--user-data-dir={tmp_path}",
+    ]
+    # What the page finds out about itself is its title in the dump.
+    probe = (
+        "<script>addEventListener('load',()=>{const all=[...document.images];"
+        "const bad=all.filter(i=>!i.complete||(!i.naturalWidth&&!i.closest('details'))).length;"
+        "document.title=`images ${all.length} broken ${bad} "
+        "wide ${document.documentElement.scrollWidth>innerWidth}`})</script>"
+    )
+    probed = page.with_name("probed.html")
+    probed.write_text(page.read_text().replace("</body>", probe + "</body>"))
+    dump = subprocess.run(
+        [
+            chromium,
+            *flags,
+            "--window-size=1200,900",
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+            probed.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    title = re.search(r"<title>(images.*?)</title>", dump.stdout)
+    assert title, dump.stderr[-500:]
+    seen = re.fullmatch(r"images (\d+) broken (\d+) wide (\w+)", title.group(1))
+    assert seen and int(seen.group(1)) >= 9 and seen.group(2) == "0" and seen.group(3) == "false", (
+        title.group(1)
+    )
+    shot = Path(__file__).parents[2] / "target" / "report" / "report.png"
+    shot.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        [chromium, *flags, "--window-size=1200,6000", f"--screenshot={shot}", page.as_uri()],
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    assert shot.stat().st_size > 50_000
+
+
+def test_what_limits_a_point_is_said_of_its_own_figures(results: Path) -> None:
+    """Checksum, memory, one busy worker, load, or the instructions."""
+    rows = Rows(load(results))
+    said = {point: limit_of(point, rows) for point, _ in rows.points()}
+    assert "the UDP checksum: 76 of 1" in said[Point("downlink", 1424, flows="single", udp_checksum=True)]
+    assert "memory: 25 of" in said[Point("uplink", 128)]
+    assert said[Point("uplink", 128, flows="single")].startswith("instructions: 45 ns")
+    assert "one worker: it has 100% of all packets" in said[Point("uplink", 128, 2, spread="five-tuple")]
+    assert "tells them not apart" in said[Point("uplink", 128, 2, spread="five-tuple")]
+    assert "order must hold" in said[Point("uplink", 128, 2, flows="single")]
+    assert said[Point("uplink", 128, rate="4Gbit/s")].startswith("nothing: the load is below")
+    assert limit_of(Point(frame=3600), rows) == "not measured"
+    assert scaling(rows)[("uplink", 2)] == pytest.approx(2.0, rel=0.03)
+
+
+def test_the_difference_of_directions_is_put_in_words(results: Path) -> None:
+    """The model's checksum costs 50 ns for each 1000 bytes; nothing else differs much."""
+    words = directions(Rows(load(results)))
+    assert len(words) == 4
+    assert re.match(r"Downlink with UDP checksum: \d+ ns a packet and (49|5[01])\.\d ns more", words[2])
+    assert "it is the checksum that makes downlink slower" in words[3]
+    assert directions(Rows(load(results).filter(pl.col("frame") < 100))) == []
+
+
+def test_stages_are_those_of_the_innermost_function() -> None:
+    """Shares of all samples."""
+    stacks = parse_folded(FOLDED + "a line without a count\n")
+    shares = stage_shares(stacks)
+    assert shares == {"look up the session": 0.5, "read headers and hash": 0.3, "receive and transmit": 0.2}
+    assert stage_of("main;memmove") == "other"
+    assert hottest(stacks, 1) == [("kaido_table::table::T::get_batch", 0.5)]
+    assert stage_shares({}) == {} and hottest({}) == []
+
+
+def test_a_change_is_told_from_noise(tmp_path: Path) -> None:
+    """A tenth slower is worse, the same again is the same, and the exit code is for CI."""
+    plan = replace(parse_plan(PLAN), points=parse_plan(PLAN).points[:8])
+    frames = {}
+    for name, factor in (("before", 1.0), ("same", 1.0001), ("slower", 1.1), ("faster", 0.8)):
+
+        def run(point: Point, duration: float, factor: float = factor) -> Result:
+            return model.result(point, duration, factor)
+
+        frames[name] = Sweep(plan, tmp_path / name, run).run()
+    for name, verdict in (("same", "same"), ("slower", "worse"), ("faster", "better")):
+        changes = compare(frames["before"], frames[name])
+        assert [change.verdict for change in changes] == [verdict] * 8, name
+    text = table(compare(frames["before"], frames["slower"]))
+    assert "8 worse, 0 better, 0 the same" in text and "+10." in text
+    with pytest.raises(CompareError, match="no point in common"):
+        compare(frames["before"], frames["same"].with_columns(sessions=pl.lit(3)))
+    with pytest.raises(CompareError, match="different machines"):
+        compare(frames["before"], frames["same"].with_columns(cpu_model=pl.lit("Other")))
+    with pytest.raises(CompareError, match="no results of a sweep"):
+        load(tmp_path)

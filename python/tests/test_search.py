@@ -1,0 +1,93 @@
+"""Searches find what is known of a device that is known."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kaido.search import (
+    PDR_LOSS,
+    Limits,
+    ModelMeasurer,
+    back_to_back,
+    latency_under_load,
+    mlr_search,
+    search_all,
+    soak,
+    throughput,
+)
+
+LIMITS = Limits(1e4, 100e6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e5, 5e7))
+def test_ndr_and_pdr_are_found_within_the_precision(capacity: float) -> None:
+    """NDR is the rate of the device; PDR lies above by the loss that it allows."""
+    ndr, pdr = mlr_search(ModelMeasurer(capacity), LIMITS)
+    assert ndr.lower_pps and ndr.upper_pps and pdr.lower_pps and pdr.upper_pps
+    # One packet less than the rate is counted as none lost.
+    assert ndr.lower_pps <= capacity * (1 + 1e-4) and ndr.upper_pps >= capacity * (1 - 1e-9)
+    assert (ndr.upper_pps - ndr.lower_pps) / ndr.upper_pps <= LIMITS.precision * (1 + 1e-6)
+    exact = capacity / (1 - PDR_LOSS)
+    assert pdr.lower_pps <= exact * (1 + 1e-4) and pdr.upper_pps >= exact * (1 - 1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e5, 5e7))
+def test_throughput_is_found_within_the_precision(capacity: float) -> None:
+    """By halving (RFC 2544 26.1)."""
+    trial = throughput(ModelMeasurer(capacity), LIMITS)
+    assert trial is not None and trial.lost == 0
+    assert capacity * (1 - LIMITS.precision) * (1 - 1e-6) <= trial.load_pps <= capacity * (1 + 1e-4)
+
+
+def test_a_device_that_always_loses_has_no_ndr_but_a_pdr() -> None:
+    """A loss of 0.1 % at any load is within what PDR allows."""
+    device = ModelMeasurer(5e6, base_loss=0.001)
+    ndr, pdr = mlr_search(device, LIMITS)
+    assert ndr.lower_pps is None and ndr.throughput_pps is None
+    assert pdr.lower_pps is not None and 4.9e6 < pdr.lower_pps < 5.1e6
+    assert throughput(device, LIMITS) is None
+
+
+def test_a_device_faster_than_the_most_is_not_searched_further() -> None:
+    """The first trial at the most says all."""
+    device = ModelMeasurer(1e9)
+    trial = throughput(device, LIMITS)
+    assert trial is not None and trial.load_pps == LIMITS.max_pps and len(device.trials) == 1
+
+
+@pytest.mark.parametrize("ring", [64, 4096])
+def test_bursts_are_as_long_as_ring_and_rate_allow(ring: int) -> None:
+    """RFC 2544 26.4: what the ring takes while the device drains it."""
+    device = ModelMeasurer(10e6, ring=ring)
+    found = back_to_back(device, 30e6, 1_000_000)
+    exact = ring * 30e6 / (30e6 - 10e6)
+    assert exact * 0.99 - 2 <= found <= exact + 2
+    assert back_to_back(device, 5e6, 5000) == 5000
+
+
+def test_latency_is_measured_at_three_shares_of_pdr() -> None:
+    """With the names of RFC 8219."""
+    rows = latency_under_load(ModelMeasurer(1e6, service_ns=500), 1e6, 1.0)
+    assert [row["share_of_pdr"] for row in rows] == [0.1, 0.5, 0.9]
+    assert [row["load_pps"] for row in rows] == [1e5, 5e5, 9e5]
+    medians = [row["typical_latency_ns"] for row in rows]
+    assert medians == sorted(medians) and medians[1] == pytest.approx(1000)
+    assert all(row["pdv_ns"] == 0 for row in rows)
+
+
+def test_a_soak_counts_what_is_lost_over_all_its_trials() -> None:
+    """Below the rate nothing is, above it every trial loses."""
+    below = soak(ModelMeasurer(1e6), 9e5, 25, 10)
+    assert (below["lost"], below["trials"], below["seconds"]) == (0, 3, 25)
+    above = soak(ModelMeasurer(1e6), 2e6, 20, 10)
+    assert above["trials_with_loss"] == 2 and above["lost"] == above["offered"] / 2
+
+
+def test_all_searches_together_are_fit_for_a_report() -> None:
+    """One dictionary, with a soak when it is asked for."""
+    found = search_all(ModelMeasurer(8e6, ring=128), LIMITS, 30e6, 10_000, soak_seconds=3)
+    assert found["ndr"]["lower_pps"] == pytest.approx(8e6, rel=0.006)
+    assert found["throughput_pps"] == pytest.approx(8e6, rel=0.006)
+    assert len(found["latency"]) == 3 and found["soak"]["lost"] == 0
+    assert found["back_to_back_packets"] > 128
