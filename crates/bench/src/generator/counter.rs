@@ -207,13 +207,15 @@ impl Counters {
     /// Moves all variables on by the position's stride.
     #[inline(always)]
     pub(crate) fn advance(&self, position: &mut Position) {
-        let mut carries = [0; VARIABLES_MAX];
+        // A bit for each variable that has begun anew.
+        let mut carries = 0u32;
         for (place, counter) in self.0.iter().enumerate() {
-            let carry = counter.after.map_or(0, |after| carries[after & (VARIABLES_MAX - 1)]);
-            let sum = position.digits[place] + position.strides[place] + carry;
+            let carry = counter.after.map_or(0, |after| carries >> after & 1);
+            let digit = &mut position.digits[place];
+            let sum = *digit + position.strides[place] + u64::from(carry);
             let turned = sum >= counter.period;
-            position.digits[place] = if turned { sum - counter.period } else { sum };
-            carries[place] = u64::from(turned);
+            *digit = if turned { sum - counter.period } else { sum };
+            carries |= u32::from(turned) << place;
         }
     }
 }

@@ -24,7 +24,7 @@ pub enum OpenError {
     /// There is no such interface, or it cannot be asked.
     #[error(transparent)]
     Interface(#[from] NetlinkError),
-    /// The packet socket, or that which keeps the kernel from refusing tunnels.
+    /// The packet socket.
     #[error(transparent)]
     Packet(#[from] PortError),
     /// A capture file.
@@ -58,7 +58,8 @@ pub struct OpenPort {
     side: Option<PacketPort>,
     /// Lives as long as the port: packets come as long as its program is attached.
     _steering: Option<Steering>,
-    _sink: Option<UdpSink>,
+    /// So that the kernel refuses no tunnels.
+    _sinks: Vec<UdpSink>,
 }
 
 impl std::fmt::Debug for OpenPort {
@@ -70,7 +71,15 @@ impl std::fmt::Debug for OpenPort {
 impl OpenPort {
     /// A port that is open already, as one in memory, whose frames are of `pool`.
     pub fn given(port: Box<dyn Port>, pool: &'static FramePool) -> Self {
-        Self { port, pool, memory: FrameMemory::Shared, mac: None, side: None, _steering: None, _sink: None }
+        Self {
+            port,
+            pool,
+            memory: FrameMemory::Shared,
+            mac: None,
+            side: None,
+            _steering: None,
+            _sinks: Vec::new(),
+        }
     }
 
     /// Opens a port.
@@ -91,14 +100,16 @@ impl OpenPort {
                 let found = netlink::interface(interface)?;
                 let port = PacketPort::open(found.ifindex, found.mtu as usize)?;
                 let mut open = Self::given(Box::new(port), FramePool::leak(FRAMES)?);
-                // The kernel sees tunnels too, and would answer those to its own addresses that nobody listens.
+                // The kernel sees tunnels too, and would answer those to its own addresses that nobody listens. Where the
+                // port is taken, somebody does.
                 let own = found
                     .addresses
                     .iter()
                     .filter(|address| !address.link_local)
                     .map(|address| address.address);
-                open._sink =
-                    Some(UdpSink::bind(own.map(|address| SocketAddr::new(address, gtpu::UDP_PORT)))?);
+                open._sinks = own
+                    .filter_map(|address| UdpSink::bind([SocketAddr::new(address, gtpu::UDP_PORT)]).ok())
+                    .collect();
                 open.memory = FrameMemory::Kept;
                 open.mac = Some(found.mac);
                 Ok(open)
