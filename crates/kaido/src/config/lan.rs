@@ -208,30 +208,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-
-    const BASE: &str = r#"
-[[port]]
-name = "n3"
-driver = "af_packet"
-interface = "n3"
-roles = ["n3"]
-
-[[port]]
-name = "n6"
-driver = "af_packet"
-interface = "n6"
-roles = ["n6"]
-
-[pfcp]
-listen = ["10.0.0.1"]
-"#;
-
-    fn read(more: &str) -> Result<Config, String> {
-        Config::parse(Path::new("kaido.toml"), format!("{BASE}{more}")).map_err(|fault| format!("{fault:?}"))
-    }
+    use crate::config::testing::read;
 
     fn lan(name: &str, port: &str, vlan: &str) -> String {
         format!(

@@ -711,3 +711,34 @@ mod tests {
         assert!(Prefix::try_from("10.0.0.0".to_owned()).is_err());
     }
 }
+
+/// What the tests of several sections are made of.
+#[cfg(test)]
+mod testing {
+    use std::path::Path;
+
+    use super::Config;
+
+    /// The least of a configuration.
+    const BASE: &str = r#"
+[[port]]
+name = "n3"
+driver = "af_packet"
+interface = "n3"
+roles = ["n3"]
+
+[[port]]
+name = "n6"
+driver = "af_packet"
+interface = "n6"
+roles = ["n6"]
+
+[pfcp]
+listen = ["10.0.0.1"]
+"#;
+
+    /// That, and more.
+    pub(super) fn read(more: &str) -> Result<Config, String> {
+        Config::parse(Path::new("kaido.toml"), format!("{BASE}{more}")).map_err(|fault| format!("{fault:?}"))
+    }
+}

@@ -89,13 +89,7 @@ mod tests {
     use kaido_upf::rules::Cause;
 
     use super::*;
-
-    fn element(kind: IeType, value: &[u8]) -> Vec<u8> {
-        let mut octets = (kind as u16).to_be_bytes().to_vec();
-        octets.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
-        octets.extend_from_slice(value);
-        octets
-    }
+    use crate::decode::testing::element;
 
     /// Conformance: TS 29.244 8.2.28 | Downlink Data Notification Delay in steps of 50 ms
     #[test]

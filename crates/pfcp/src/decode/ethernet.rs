@@ -192,16 +192,10 @@ mod tests {
     use kaido_upf::rules::Cause;
 
     use super::*;
+    use crate::decode::testing::element;
 
     const ONE: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const TWO: [u8; 6] = [2, 0, 0, 0, 0, 2];
-
-    fn element(kind: IeType, value: &[u8]) -> Vec<u8> {
-        let mut octets = (kind as u16).to_be_bytes().to_vec();
-        octets.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
-        octets.extend_from_slice(value);
-        octets
-    }
 
     /// Conformance: TS 29.244 8.2.93 | MAC addresses of sources and destinations, single ones and ranges
     #[test]

@@ -66,3 +66,17 @@ fn key(id: RuleId) -> u32 {
         RuleId::Srr(id) => u32::from(id.0),
     }
 }
+
+/// What the tests of several elements are made of.
+#[cfg(test)]
+mod testing {
+    use rs_pfcp::ie::IeType;
+
+    /// An element as it lies in a message.
+    pub(super) fn element(kind: IeType, value: &[u8]) -> Vec<u8> {
+        let mut octets = (kind as u16).to_be_bytes().to_vec();
+        octets.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
+        octets.extend_from_slice(value);
+        octets
+    }
+}

@@ -134,13 +134,7 @@ fn thresholds(value: &[u8]) -> Result<PacketDelays, Rejection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn element(kind: IeType, value: &[u8]) -> Vec<u8> {
-        let mut octets = (kind as u16).to_be_bytes().to_vec();
-        octets.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
-        octets.extend_from_slice(value);
-        octets
-    }
+    use crate::decode::testing::element;
 
     fn rule(parts: &[Part<'_>]) -> Vec<u8> {
         let inner: Vec<u8> = parts.iter().flat_map(|(kind, value)| element(*kind, value)).collect();

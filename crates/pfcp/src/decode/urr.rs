@@ -230,6 +230,7 @@ fn measurement_information(value: &[u8]) -> Result<MeasurementInformation, Rejec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::testing::element;
 
     #[test]
     fn triggers_of_two_and_three_octets() {
@@ -248,13 +249,6 @@ mod tests {
         assert!(measurement_information(&[0x08]).unwrap().immediate_time);
         assert_eq!(measurement_information(&[0x20]).unwrap_err().cause, Cause::ServiceNotSupported);
         assert!(measurement_information(&[]).is_err());
-    }
-
-    fn element(kind: IeType, value: &[u8]) -> Vec<u8> {
-        let mut octets = (kind as u16).to_be_bytes().to_vec();
-        octets.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
-        octets.extend_from_slice(value);
-        octets
     }
 
     fn rule(elements: &[(IeType, &[u8])]) -> Vec<u8> {
