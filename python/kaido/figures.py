@@ -258,7 +258,7 @@ def latency(rows: Rows) -> Figure | None:
         axis.set_xlabel("percentile [%]")
         axis.set_ylabel("latency [µs]")
         axis.tick_params(labelleft=True)
-        axis.legend(fontsize=8, loc="upper left")
+        axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     return figure
 
 
@@ -321,20 +321,30 @@ def stages(shares: Mapping[str, Mapping[str, float]], totals: Mapping[str, float
 
 
 def held(maps: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Sessions that maps still hold, against sessions written."""
+    """Sessions that maps have lost, when all were written and when each was written once more."""
     drawn = [one for one in maps if one["held"]]
     if not drawn:
         return None
     with plt.rc_context(_STYLE):
-        figure, axis = plt.subplots(figsize=(9.6, 4.0))
-        for number, (colour, one) in enumerate(zip(_cycle(len(drawn)), drawn, strict=True)):
-            xs = [entry["written"] / 1e6 for entry in one["held"]]
-            ys = [100 * entry["found"] / entry["written"] for entry in one["held"]]
-            axis.plot(xs, ys, marker="os^D"[number % 4], color=colour, label=one["name"], alpha=0.85)
-        axis.set_ylim(0, 108)
-        axis.set_xlabel("sessions written [million]; each map has room for as many as the last point")
-        axis.set_ylabel("sessions found again [%]")
-        axis.legend(fontsize=9)
+        figure, axis = plt.subplots(figsize=(9.6, 1.6 + 0.7 * len(drawn)))
+        filled = [one["held"][-1]["written"] - one["held"][-1]["found"] for one in drawn]
+        again = [one["held"][-1]["written"] - (one["found_after_rewriting"] or 0) for one in drawn]
+        places = range(len(drawn))
+        for colour, shift, lost, label in (
+            (COLOURS[0], -0.2, filled, "all written once"),
+            (COLOURS[1], 0.2, again, "each written once more"),
+        ):
+            axis.barh([place + shift for place in places], lost, height=0.36, color=colour, label=label)
+            for place, value in zip(places, lost, strict=True):
+                axis.text(value, place + shift, f" {value}", va="center", fontsize=9)
+        axis.set_yticks(places, [one["name"] for one in drawn])
+        axis.invert_yaxis()
+        axis.set_xlim(0, max(1.15 * max(filled + again), 1))
+        axis.set_xlabel(
+            f"sessions lost [of {drawn[0]['held'][-1]['written']} in a map with room for as many]"
+        )
+        axis.ticklabel_format(axis="x", style="plain")
+        axis.legend(fontsize=9, loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=2)
     return figure
 
 

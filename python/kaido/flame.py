@@ -35,7 +35,7 @@ class Flame:
     """A point's profile."""
 
     point: Point
-    #: Folded stacks and their samples; empty when there is no profile.
+    #: Folded stacks and their nanoseconds; empty when there is no profile.
     stacks: Mapping[str, int]
     svg: str
     #: Why there is none.

@@ -78,7 +78,7 @@ class _Page:
         source = "data:image/svg+xml;base64," + base64.b64encode(flame.svg.encode()).decode()
         top = ", ".join(f"{html.escape(name)} {share:.0%}" for name, share in hottest(flame.stacks, 4))
         self.parts.append(
-            f"<details><summary>{label} ({sum(flame.stacks.values())} samples)</summary>"
+            f"<details><summary>{label} ({sum(flame.stacks.values()) / 1e6:.0f} ms)</summary>"
             f'<p class="note">Most samples: {top}</p><img style="max-width:100%" alt="flame graph: {label}" '
             f'src="{source}"></details>'
         )
@@ -386,7 +386,7 @@ def _discoveries(page: _Page, found: Mapping[str, Any]) -> None:
     page.picture(
         "lru",
         figures.held(lru["maps"]),
-        "Share of the sessions written that are found again, by kind of map.",
+        "Sessions that are not found again, by kind of map.",
     )
     for one in lru["maps"]:
         if one["skipped"]:

@@ -133,7 +133,13 @@ impl Leg {
     }
 
     fn receive(&mut self, now: u64, batch: &mut Batch) {
-        let waiting = self.dues[self.next..].partition_point(|&due| due <= now);
+        // Few have come since the last look: a search of all would cost more than they do.
+        let rest = &self.dues[self.next..];
+        let mut within = rest.len().min(BATCH_MAX);
+        while within < rest.len() && rest[within - 1] <= now {
+            within = rest.len().min(2 * within);
+        }
+        let waiting = rest[..within].partition_point(|&due| due <= now);
         if waiting > self.ring {
             // The latest to come found the ring full.
             let excess = waiting - self.ring;

@@ -10,7 +10,7 @@ use inferno::collapse::perf::{Folder, Options};
 use inferno::flamegraph;
 use miette::{Context, IntoDiagnostic, miette};
 
-/// Reads the output of `perf script`; writes folded stacks, an SVG, or both.
+/// Reads the output of `perf script` (samples of the CPU's clock, each for its nanoseconds); writes folded stacks, an SVG, or both.
 #[derive(Args, Clone, Debug)]
 pub(super) struct FlameArgs {
     /// What `perf script` printed
@@ -69,7 +69,7 @@ fn below(folded: &str, name: &str) -> String {
 fn draw(stacks: &str, title: &str) -> std::io::Result<Vec<u8>> {
     let mut options = flamegraph::Options::default();
     title.clone_into(&mut options.title);
-    "samples".clone_into(&mut options.count_name);
+    "ns".clone_into(&mut options.count_name);
     options.deterministic = true;
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut options, stacks.lines(), &mut svg).map_err(std::io::Error::other)?;
@@ -104,8 +104,8 @@ kaido 100 1.000002:     250000 cpu-clock:
     #[test]
     fn stacks_are_folded_and_cut_where_asked() {
         let folded = fold(SCRIPT.as_bytes()).unwrap();
-        assert!(folded.lines().any(|line| line.ends_with("main;write 1")), "{folded}");
-        assert_eq!(below(&folded, "point::lane::drive"), "kaido_bench::point::lane::drive;parse 1\n");
+        assert!(folded.lines().any(|line| line.ends_with("main;write 250000")), "{folded}");
+        assert_eq!(below(&folded, "point::lane::drive"), "kaido_bench::point::lane::drive;parse 250000\n");
         assert_eq!(below(&folded, "nowhere"), "");
         let svg = String::from_utf8(draw(&folded, "a title").unwrap()).unwrap();
         assert!(svg.contains("a title") && svg.contains("parse"));
