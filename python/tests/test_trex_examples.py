@@ -141,13 +141,14 @@ def test_vm_chained() -> None:
 
 
 def test_gre() -> None:
-    """Key and inner source together."""
+    """Key and inner source together, all checksums right."""
     packets, _ = played("gre.py")
     assert [(packet[GRE].key, layer(packet, IP, 2).src) for packet in packets[:3]] == [
         (1, "10.1.0.1"),
         (2, "10.1.0.2"),
         (3, "10.1.0.3"),
     ]
+    assert all(is_whole(packet) for packet in packets)
 
 
 def test_vxlan() -> None:

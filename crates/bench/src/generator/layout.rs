@@ -1,10 +1,17 @@
 //! Where the headers of a template lie, and what in them depends on the packet's length.
 
 use arrayvec::ArrayVec;
-use kaido_wire::{EtherType, IpProtocol, ethernet, gtpu, ipv4, ipv6, udp, vlan};
+use kaido_wire::{EtherType, IpProtocol, ethernet, gre, gtpu, ipv4, ipv6, udp, vlan};
 
 /// Most headers of a template behind Ethernet and its tags.
 const LAYERS_MAX: usize = 8;
+/// Ethertypes of MPLS label stacks, for one receiver and for many (RFC 5332).
+const MPLS: [EtherType; 2] = [EtherType(0x8847), EtherType(0x8848)];
+/// Bytes of a label stack entry (RFC 3032 section 2.1).
+const LABEL_LEN: usize = 4;
+/// UDP port of VXLAN, and bytes of its header (RFC 7348 section 5).
+const VXLAN_PORT: u16 = 4789;
+const VXLAN_LEN: usize = 8;
 
 /// A header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +33,9 @@ pub(crate) enum Kind {
     Icmpv4,
     Icmpv6,
     Gtpu,
+    Gre,
+    /// With the Ethernet header and the tags behind it.
+    Vxlan,
 }
 
 /// The headers of a packet, the outermost first.
@@ -61,11 +71,13 @@ impl Layout {
         let Some((link_end, ethertype)) = link(frame) else { return layout };
         layout.link_end = link_end;
         layout.headers_end = link_end;
-        let mut next = match ethertype {
-            EtherType::IPV4 => Some(Kind::Ipv4),
-            EtherType::IPV6 => Some(Kind::Ipv6),
-            _ => None,
-        };
+        let mut next = network(ethertype);
+        if MPLS.contains(&ethertype)
+            && let Some(end) = labels_end(frame, link_end)
+        {
+            layout.headers_end = end;
+            next = version(frame.get(end));
+        }
         while let Some(kind) = next {
             let at = layout.headers_end;
             let Some(len) = header_len(kind, frame.get(at..).unwrap_or_default()) else { break };
@@ -84,11 +96,10 @@ impl Layout {
             Kind::Ipv4 => upper(*frame.get(at + 9)?),
             Kind::Ipv6 => upper(*frame.get(at + 6)?),
             Kind::Udp if u16_at(frame, at + 2)? == gtpu::UDP_PORT => Some(Kind::Gtpu),
-            Kind::Gtpu if *frame.get(at + 1)? == 255 => match frame.get(self.headers_end)? >> 4 {
-                4 => Some(Kind::Ipv4),
-                6 => Some(Kind::Ipv6),
-                _ => None,
-            },
+            Kind::Udp if u16_at(frame, at + 2)? == VXLAN_PORT => Some(Kind::Vxlan),
+            Kind::Gtpu if *frame.get(at + 1)? == 255 => version(frame.get(self.headers_end)),
+            Kind::Gre => network(EtherType(u16_at(frame, at + 2)?)),
+            Kind::Vxlan => network(EtherType(u16_at(frame, self.headers_end - 2)?)),
             _ => None,
         }
     }
@@ -101,12 +112,36 @@ impl Layout {
                 Kind::Ipv6 => (layer.at + 4, len - layer.at - ipv6::HEADER_LEN),
                 Kind::Udp => (layer.at + 4, len - layer.at),
                 Kind::Gtpu => (layer.at + 2, len - layer.at - gtpu::HEADER_LEN),
-                Kind::Tcp | Kind::Icmpv4 | Kind::Icmpv6 => continue,
+                Kind::Tcp | Kind::Icmpv4 | Kind::Icmpv6 | Kind::Gre | Kind::Vxlan => continue,
             };
             let value = u16::try_from(value).unwrap_or(u16::MAX);
             packet[field..field + 2].copy_from_slice(&value.to_be_bytes());
         }
     }
+}
+
+/// What an ethertype says that follows.
+fn network(ethertype: EtherType) -> Option<Kind> {
+    match ethertype {
+        EtherType::IPV4 => Some(Kind::Ipv4),
+        EtherType::IPV6 => Some(Kind::Ipv6),
+        _ => None,
+    }
+}
+
+/// What a first byte says that it begins.
+fn version(first: Option<&u8>) -> Option<Kind> {
+    match first? >> 4 {
+        4 => Some(Kind::Ipv4),
+        6 => Some(Kind::Ipv6),
+        _ => None,
+    }
+}
+
+/// Where a label stack ends that begins at `at`; `None` when it is cut short.
+fn labels_end(frame: &[u8], at: usize) -> Option<usize> {
+    let mut entries = frame.get(at..)?.chunks_exact(LABEL_LEN);
+    entries.position(|entry| entry[2] & 1 == 1).map(|last| at + (last + 1) * LABEL_LEN)
 }
 
 fn upper(protocol: u8) -> Option<Kind> {
@@ -115,6 +150,7 @@ fn upper(protocol: u8) -> Option<Kind> {
         IpProtocol::TCP => Some(Kind::Tcp),
         IpProtocol::ICMP => Some(Kind::Icmpv4),
         IpProtocol::ICMPV6 => Some(Kind::Icmpv6),
+        IpProtocol::GRE => Some(Kind::Gre),
         _ => None,
     }
 }
@@ -128,6 +164,8 @@ fn header_len(kind: Kind, header: &[u8]) -> Option<usize> {
         Kind::Tcp => Some(usize::from(header.get(12)? >> 4) * 4).filter(|len| *len >= 20),
         Kind::Icmpv4 | Kind::Icmpv6 => Some(8),
         Kind::Gtpu => gtpu_len(header),
+        Kind::Gre => gre::header(header).ok().map(|header| header.header_len.into()),
+        Kind::Vxlan => link(header.get(VXLAN_LEN..)?).map(|(len, _)| VXLAN_LEN + len),
     };
     len.filter(|len| *len <= header.len())
 }
@@ -175,6 +213,24 @@ mod tests {
         let layers = kinds(&tunnel);
         assert_eq!(layers[2..], [(Kind::Gtpu, 42, 58), (Kind::Ipv6, 58, 98)]);
         assert_eq!(Layout::of(&tunnel).headers_end, 98);
+    }
+
+    #[test]
+    fn headers_are_found_behind_labels_and_in_other_tunnels() {
+        let (macs, ip) = ("020000000301 020000000302", "45000040000000004011 0000 c0a80302 c0a80301");
+        let udp = "0401000c00080000";
+        let labels = parse_hex(&format!("{macs} 8847 000112ff 0000c30c {ip} {udp}")).unwrap();
+        assert_eq!(kinds(&labels), [(Kind::Ipv4, 22, 42), (Kind::Udp, 42, 50)]);
+        let outer = ip.replace("4011", "402f");
+        let gre = parse_hex(&format!("{macs} 0800 {outer} 20000800 00000007 {ip} {udp}")).unwrap();
+        assert_eq!(kinds(&gre)[1..], [(Kind::Gre, 34, 42), (Kind::Ipv4, 42, 62), (Kind::Udp, 62, 70)]);
+        let vxlan =
+            format!("{macs} 0800 {ip} c00012b500000000 0800000000006400 {macs} 8100 0005 0800 {ip} {udp}");
+        let vxlan = parse_hex(&vxlan).unwrap();
+        assert_eq!(kinds(&vxlan)[2..], [(Kind::Vxlan, 42, 68), (Kind::Ipv4, 68, 88), (Kind::Udp, 88, 96)]);
+        for cut in 14..vxlan.len() {
+            assert!(Layout::of(&vxlan[..cut]).headers_end <= cut);
+        }
     }
 
     #[test]

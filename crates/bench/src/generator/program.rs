@@ -137,7 +137,10 @@ impl Cover {
                 Kind::Udp if which == Checksums::All => {
                     let is_none = template[layer.at + 6..layer.at + 8] == [0, 0];
                     let over_ipv4 = ip.is_some_and(|(.., is_ipv4)| is_ipv4);
-                    let is_tunnel = layout.layers.get(place + 1).is_some_and(|next| next.kind == Kind::Gtpu);
+                    let is_tunnel = layout
+                        .layers
+                        .get(place + 1)
+                        .is_some_and(|next| matches!(next.kind, Kind::Gtpu | Kind::Vxlan));
                     if !(is_none && (over_ipv4 || is_tunnel)) {
                         covers.push(upper(6, IpProtocol::UDP, true, true));
                     }
@@ -149,7 +152,13 @@ impl Cover {
                 Kind::Icmpv6 if which == Checksums::All => {
                     covers.push(upper(2, IpProtocol::ICMPV6, false, true));
                 }
-                Kind::Udp | Kind::Tcp | Kind::Icmpv4 | Kind::Icmpv6 | Kind::Gtpu => {}
+                Kind::Udp
+                | Kind::Tcp
+                | Kind::Icmpv4
+                | Kind::Icmpv6
+                | Kind::Gtpu
+                | Kind::Gre
+                | Kind::Vxlan => {}
             }
         }
         if which == Checksums::None {

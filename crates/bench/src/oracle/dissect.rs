@@ -56,7 +56,12 @@ impl<'p> Dissection<'p> {
         let mut dissection =
             Self { fields: Vec::new(), payload: &frame[layout.headers_end..end], padding: frame.len() - end };
         dissection.link(frame, layout.link_end);
-        let tunnel = layout.layers.iter().position(|layer| layer.kind == Kind::Gtpu);
+        let first = layout.layers.first().map_or(layout.headers_end, |layer| layer.at);
+        if first > layout.link_end {
+            dissection.bytes("mpls", &frame[layout.link_end..first]);
+        }
+        let is_tunnel = |kind| matches!(kind, Kind::Gtpu | Kind::Gre | Kind::Vxlan);
+        let tunnel = layout.layers.iter().position(|layer| is_tunnel(layer.kind));
         let mut addresses: Option<(usize, usize)> = None;
         for (place, layer) in layout.layers.iter().enumerate() {
             let prefix = match tunnel {
@@ -88,6 +93,8 @@ impl<'p> Dissection<'p> {
                     dissection.sum(&format!("{prefix}tcp.checksum"), word(packet, 16), Some(sum));
                 }
                 Kind::Gtpu => dissection.gtpu(packet, layer.end - layer.at),
+                Kind::Gre => dissection.bytes("gre", &frame[layer.at..layer.end]),
+                Kind::Vxlan => dissection.bytes("vxlan", &frame[layer.at..layer.end]),
                 Kind::Icmpv4 | Kind::Icmpv6 => {
                     dissection.number(&format!("{prefix}icmp.type"), packet[0].into());
                     dissection.number(&format!("{prefix}icmp.code"), packet[1].into());
@@ -100,6 +107,10 @@ impl<'p> Dissection<'p> {
     #[allow(clippy::needless_pass_by_value)] // Numbers and addresses, made for it.
     fn text(&mut self, name: impl Into<String>, text: impl ToString) {
         self.fields.push(Field { name: name.into(), text: text.to_string(), sum: None });
+    }
+
+    fn bytes(&mut self, name: &str, bytes: &[u8]) {
+        self.text(name, bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     }
 
     fn number(&mut self, name: &str, value: u16) {
