@@ -520,7 +520,10 @@ prop_compose! {
         let removed = RemovedForwarding {
             network_instance: forwarding.network_instance.is_none(),
             outer_header_creation: forwarding.outer_header_creation.is_none()
-                && forwarding.steering.as_ref().is_none_or(|steering| steering.header.is_none()),
+                && forwarding
+                    .steering
+                    .as_ref()
+                    .is_none_or(|steering| steering.header.is_none() && steering.tags.is_none()),
             transport_level_marking: forwarding.transport_level_marking.is_none(),
         };
         let list = |ids: Vec<UrrId>| (!ids.is_empty()).then_some(ids);

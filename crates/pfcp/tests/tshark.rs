@@ -387,14 +387,14 @@ fn wireshark_reads_ethernet_sessions_as_they_were_meant() {
     }
     for (field, found) in [
         ("pfcp.pdn_type", "5"),
-        ("pfcp.c_tag.cvid", "291"),
-        ("pfcp.s_tag.svid", "1110"),
+        ("pfcp.c_tag.cvid", "0x0123"),
+        ("pfcp.s_tag.svid", "0x0456"),
         ("pfcp.c_tag.pcp", "5"),
-        ("pfcp.mac_address.udes", "02:00:00:00:00:09"),
-        ("pfcp.ethertype", "35063"),
+        ("pfcp.mac_address.udes", "020000000009"),
+        ("pfcp.ethertype", "0x88f7"),
         ("pfcp.ethertype_filter_id", "77"),
-        ("pfcp.mac_addresses_detected.mac_address", "02:00:00:00:00:07"),
-        ("pfcp.mac_addresses_removed.mac_addresses", "02:00:00:00:00:07"),
+        ("pfcp.mac_addresses_detected.mac_address", "020000000007"),
+        ("pfcp.mac_addresses_removed.mac_addresses", "020000000007"),
         ("pfcp.up_function_features.ethar", "1"),
     ] {
         let values = field_of(&capture, field);
