@@ -85,11 +85,11 @@ fn features_are_advertised_as_they_are() {
     let reply = ask(&mut upf, now, &setup(2));
     // DDND, DLBD, FTUP, TREU, PFDM; EMPU, PDIU, UDBC, QUOAC, FRRT, PFDE, EPFAR;
     // ADPDP, UEIP, SSET, MNOP, MTE, BUNDL; MPAS, VTIME, NORP;
-    // DDDS; RESPS. Not IP6PL: prefixes other than /64 are refused.
-    assert_eq!(reply.value(43), Some(&[0xb6, 0xef, 0x7f, 0x0d, 0x42, 0x20][..]));
+    // QFQM, ETHAR, DDDS; RESPS. Not IP6PL: prefixes other than /64 are refused.
+    assert_eq!(reply.value(43), Some(&[0xb6, 0xef, 0x7f, 0x0d, 0x62, 0x20][..]));
     let plain = Config { features: Features::default(), ..config() };
     let mut upf = Endpoint::new(plain, Scripted::default(), now);
-    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0xa6, 0xee, 0x7b, 0x0d, 0x42, 0x20][..]));
+    assert_eq!(ask(&mut upf, now, &setup(1)).value(43), Some(&[0xa6, 0xee, 0x7b, 0x0d, 0x62, 0x20][..]));
     let pdi = |inner: Vec<u8>| {
         let mut parts = rig::pdr_parts(1, 1);
         parts[2].1 = [ie(20, &[0]), inner].concat();
