@@ -142,7 +142,11 @@ def test_a_wrong_file_is_told(binary: Path, tmp_path: Path) -> None:
     text = FILE.format(driver="af_packet", folder=tmp_path, ues=UES, qfi=64, server=SERVER, packets=0)
     file.write_text(text)
     done = subprocess.run(
-        [str(binary), "bench", "run", "-c", str(file)], capture_output=True, text=True, timeout=60, check=False
+        [str(binary), "bench", "run", "-c", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode != 0
     for part in ("bench.toml:", "bearers.subscribers.of.qfi", "0 to 63"):
