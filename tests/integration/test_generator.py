@@ -1,4 +1,4 @@
-"""`kaido bench run` against a running node: everything comes back, once and right, or is told with its fields."""
+"""`kaido bench run` against a running node: all comes back, once and right, or is told with its fields."""
 
 from __future__ import annotations
 
@@ -56,7 +56,11 @@ core = {{ port = "core" }}
 name = "uplink"
 bearers = "subscribers"
 direction = "uplink"
-lengths = {{ mix = [{{ bytes = 128, weight = 7 }}, {{ bytes = 590, weight = 4 }}, {{ bytes = 1400, weight = 1 }}] }}
+lengths.mix = [
+  {{ bytes = 128, weight = 7 }},
+  {{ bytes = 590, weight = 4 }},
+  {{ bytes = 1400, weight = 1 }},
+]
 rate = {{ pps = 2000.0 }}
 mode = {{ burst = {{ packets = {packets} }} }}
 
@@ -125,7 +129,7 @@ def test_all_comes_back_right(
 def test_a_wrong_mark_is_shown_and_saved(
     binary: Path, joined: Topology, forwarding: Node, tmp_path: Path
 ) -> None:
-    """When other marks are expected than the node writes, each packet is a finding, and the first are saved."""
+    """When other marks are expected than the node writes, each packet is a finding; the first are saved."""
     done, result = bench(binary, joined, tmp_path, "af_packet", qfi=10)
     assert done.returncode == 1
     downlink = result["streams"][1]
