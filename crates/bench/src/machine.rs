@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::memory::kib;
+use crate::point::pmu;
 
 /// The machine, and its state during the run.
 #[derive(Clone, Debug, Serialize)]
@@ -166,40 +167,11 @@ fn last_level_cache() -> Option<u64> {
 
 /// Asks for a counter of cycles: many guests have none, and then nothing here pretends to know cycles or misses.
 fn probe_pmu() -> Pmu {
-    /// `struct perf_event_attr` of the size of its first version: PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES,
-    /// disabled, user space alone.
-    #[repr(C)]
-    struct Attributes {
-        kind: u32,
-        size: u32,
-        config: u64,
-        sample: [u64; 3],
-        flags: u64,
-        rest: [u64; 2],
-    }
-    const _: () = assert!(size_of::<Attributes>() == 64);
-    const DISABLED: u64 = 1;
-    const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 3 << 5;
-    let attributes = Attributes {
-        kind: 0,
-        size: 64,
-        config: 0,
-        sample: [0; 3],
-        flags: DISABLED | EXCLUDE_KERNEL_AND_HYPERVISOR,
-        rest: [0; 2],
-    };
-    // SAFETY: the structure is as the kernel knows it, of the size it states, and only read; this process (0) on any
-    // CPU (-1), no group, no flags.
-    let opened =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(&attributes), 0, -1, -1, 0) };
-    let reason = std::io::Error::last_os_error().to_string();
-    match i32::try_from(opened) {
-        Ok(descriptor) if descriptor >= 0 => {
-            // SAFETY: ours, just opened, and closed once.
-            unsafe { libc::close(descriptor) };
-            Pmu { available: true, reason: None }
+    match pmu::probe() {
+        Ok(()) => Pmu { available: true, reason: None },
+        Err(error) => {
+            Pmu { available: false, reason: Some(format!("perf_event_open of CPU cycles: {error}")) }
         }
-        _ => Pmu { available: false, reason: Some(format!("perf_event_open of CPU cycles: {reason}")) },
     }
 }
 

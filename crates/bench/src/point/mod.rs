@@ -16,7 +16,7 @@ mod energy;
 mod lane;
 mod paced;
 mod plan;
-mod pmu;
+pub(crate) mod pmu;
 mod result;
 mod sharing;
 

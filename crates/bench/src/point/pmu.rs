@@ -95,6 +95,14 @@ pub(super) fn counted<T>(counters: &Result<Counters, String>, work: impl FnOnce(
     }
 }
 
+/// Whether this thread may have a counter of cycles.
+///
+/// # Errors
+/// What the kernel says when it may not.
+pub(crate) fn probe() -> io::Result<()> {
+    open_one(CPU_EVENTS[0]).map(drop)
+}
+
 fn open_one((kind, config): (u32, u64)) -> io::Result<OwnedFd> {
     let flags = DISABLED | EXCLUDE_KERNEL_AND_HYPERVISOR;
     let attributes = Attributes { kind, size: 64, config, sample: [0; 3], flags, rest: [0; 2] };
