@@ -77,16 +77,15 @@ fn parse_v4(packet: &[u8], available: usize, link_len: usize) -> Parsed {
     if header.fragment.is_some() {
         return Parsed::Piece { link_len, packet_len };
     }
-    let outer = Tunnelled {
+    parse_gre(packet, header.header_len.into(), packet_len, |outer_len, gre| Tunnelled {
         link_len,
-        outer_len: header.header_len.into(),
+        outer_len,
         packet_len,
         ends: (header.src.into(), header.dst.into()),
         tos: header.tos,
         hops: header.ttl,
-        gre: NOTHING,
-    };
-    parse_gre(packet, outer)
+        gre,
+    })
 }
 
 fn parse_v6(packet: &[u8], available: usize, link_len: usize) -> Parsed {
@@ -106,30 +105,27 @@ fn parse_v6(packet: &[u8], available: usize, link_len: usize) -> Parsed {
     if header.fragment.is_some_and(|fragment| !fragment.is_whole()) {
         return Parsed::Piece { link_len, packet_len };
     }
-    let outer = Tunnelled {
+    parse_gre(packet, header.header_len.into(), packet_len, |outer_len, gre| Tunnelled {
         link_len,
-        outer_len: header.header_len.into(),
+        outer_len,
         packet_len,
         ends: (header.src.into(), header.dst.into()),
         tos: header.traffic_class,
         hops: header.hop_limit,
-        gre: NOTHING,
-    };
-    parse_gre(packet, outer)
+        gre,
+    })
 }
 
-/// Before it is read.
-const NOTHING: GreHeader =
-    GreHeader { header_len: 0, protocol: EtherType(0), has_checksum: false, key: None, sequence: None };
-
-fn parse_gre(packet: &[u8], outer: Tunnelled) -> Parsed {
-    let end = packet.len().min(outer.packet_len);
-    match gre::header(packet.get(outer.outer_len..end).unwrap_or_default()) {
-        Ok(gre) => Parsed::Tunnel(Tunnelled {
-            outer_len: outer.outer_len + usize::from(gre.header_len),
-            gre,
-            ..outer
-        }),
+/// Reads GRE behind `ip_len` octets of IP headers; `tunnelled` makes the packet of the octets of both and of what GRE says.
+fn parse_gre(
+    packet: &[u8],
+    ip_len: usize,
+    packet_len: usize,
+    tunnelled: impl FnOnce(usize, GreHeader) -> Tunnelled,
+) -> Parsed {
+    let end = packet.len().min(packet_len);
+    match gre::header(packet.get(ip_len..end).unwrap_or_default()) {
+        Ok(gre) => Parsed::Tunnel(tunnelled(ip_len + usize::from(gre.header_len), gre)),
         Err(Error::Version) => Parsed::Unreadable(DropReason::GreVersion),
         Err(Error::Flags) => Parsed::Unreadable(DropReason::GreFlags),
         Err(_) => Parsed::Unreadable(DropReason::GreMalformed),
