@@ -1,0 +1,9 @@
+//! Named Data Networking (packet format 0.3, NDNLPv2): Interests go by name, Data comes back by the state they left.
+//!
+//! ```text
+//!  port ─▶ link: face, NDNLPv2, reassembly ─▶ packets ─▶ forwarding: PIT · CS · FIB · strategy ─▶ link ─▶ port
+//! ```
+
+mod packet;
+
+pub use packet::{Annotations, FaceId, NackReason, Packet, PitToken};
