@@ -18,7 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "conformance.md"
 OPEN = ROOT / "docs" / "conformance-open.toml"
-LINE = re.compile(r"Conformance: (?P<document>(?:TS|RFC) [\d.]+) (?P<clause>[\w.]+) \| (?P<feature>.+)")
+LINE = re.compile(
+    r"Conformance: (?P<document>(?:TS|RFC) [\d.]+|NDN 0\.3|NDNLPv2) (?P<clause>[\w. -]+) \| (?P<feature>.+)"
+)
 RUST_TEST = re.compile(r"\s*(?:async )?fn (\w+)\(")
 TITLES = {
     "TS 23.401": "LTE access, stage 2",
@@ -28,6 +30,8 @@ TITLES = {
     "TS 29.244": "PFCP: interface between control plane and user plane",
     "TS 29.281": "GTP-U",
     "TS 38.415": "PDU session user plane protocol",
+    "NDN 0.3": "Named Data Networking: packet format",
+    "NDNLPv2": "Named Data Networking: link protocol",
     "RFC 791": "Internet Protocol",
     "RFC 826": "Address resolution",
     "RFC 1071": "Computing the Internet checksum",
@@ -106,7 +110,9 @@ def place(met: Met) -> tuple[object, ...]:
     """Documents by name, clauses by number."""
     numbers = [(int(part), "") if part.isdigit() else (10**6, part) for part in met.clause.split(".")]
     series, _, number = met.document.partition(" ")
-    return (series != "TS", [float(n) for n in number.split(".")], numbers, met.feature, met.shown_by)
+    order = ["TS", "RFC"].index(series) if series in ("TS", "RFC") else 2
+    numbered = [float(n) for n in number.split(".") if n]
+    return (order, numbered, series, numbers, met.feature, met.shown_by)
 
 
 def table(rows: list[Met]) -> str:

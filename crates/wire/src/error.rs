@@ -27,6 +27,8 @@ pub enum Error {
     MessageType,
     /// An information element or option is missing, truncated, or of a wrong length.
     Element,
+    /// An element is not known and is of a type that must be.
+    Unrecognised,
     /// A value does not fit the field that carries it.
     Range,
     /// The buffer to emit into is too small.
@@ -47,6 +49,7 @@ impl fmt::Display for Error {
             Self::ExtensionLength => "extension header length is zero or too short",
             Self::MessageType => "message type not readable here",
             Self::Element => "information element or option missing or of a wrong length",
+            Self::Unrecognised => "element not known that must be",
             Self::Range => "value does not fit its field",
             Self::BufferTooSmall => "buffer too small to emit into",
         })

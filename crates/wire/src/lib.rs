@@ -1,4 +1,4 @@
-//! Packet formats: zero-copy views, validated plain structs and builders, in safe Rust without dependencies.
+//! Packet formats: zero-copy views, validated plain structs and builders, in safe Rust, without dependencies but for a hash.
 //!
 //! Each protocol has one file with up to three forms of the same header:
 //!
@@ -29,6 +29,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ndisc;
+pub mod ndn;
 pub mod spread;
 pub mod tcp;
 pub mod udp;
