@@ -4,6 +4,12 @@
 pub trait Key: Copy + Eq + Send + Sync + 'static {
     /// The key as two words; equal keys give equal words, different keys different ones.
     fn words(&self) -> [u64; 2];
+
+    /// The hash of the key in a table with this seed. A key that is the outcome of a keyed hash is its own.
+    #[inline]
+    fn hash(&self, seed: &Seed) -> u64 {
+        seed.hash_words(self.words())
+    }
 }
 
 impl Key for u32 {
@@ -48,10 +54,15 @@ impl Seed {
         ])
     }
 
-    /// Hashes a key: two rounds of folded 64 × 64 → 128-bit multiplication with secret factors.
+    /// Hashes a key.
     #[inline]
     pub fn hash(&self, key: &impl Key) -> u64 {
-        let [a, b] = key.words();
+        key.hash(self)
+    }
+
+    /// Two rounds of folded 64 × 64 → 128-bit multiplication with secret factors.
+    #[inline]
+    fn hash_words(&self, [a, b]: [u64; 2]) -> u64 {
         let inner = fold(a ^ self.0[0], b ^ self.0[1]);
         fold(inner ^ self.0[2], a.wrapping_add(b.rotate_left(32)) ^ self.0[3])
     }

@@ -4,6 +4,7 @@
 //!   that no reader waits for; [`Stages`] lets a caller do its own work between the steps of a lookup;
 //! - [`PrefixTable`]: longest prefix match, built whole and then only read;
 //! - [`TokenBucket`]: rates, shared by workers without a lock;
+//! - [`HashIndex`], [`Slots`], [`Wheel`]: what a thread's own tables are made of;
 //! - [`Domain`]: the grace periods after which a replaced record's memory is used again;
 //! - [`Region`]: memory in the largest pages to be had.
 //!
@@ -18,6 +19,8 @@ mod array;
 mod bucket;
 mod epoch;
 mod hash;
+#[cfg(not(any(loom, shuttle)))]
+mod hash_index;
 mod index;
 mod policer;
 mod prefix;
@@ -25,17 +28,25 @@ mod region;
 #[cfg(not(any(loom, shuttle)))]
 mod reserve;
 mod slab;
+#[cfg(not(any(loom, shuttle)))]
+mod slots;
 mod stages;
 mod sync;
 mod table;
+mod wheel;
 
 pub use array::prefetch;
 pub use epoch::{Domain, Guard, Mark, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
+#[cfg(not(any(loom, shuttle)))]
+pub use hash_index::{HashIndex, Matches};
 pub use policer::{Ticks, TokenBucket};
 pub use prefix::{NO_PREFIX, PrefixTable};
 pub use region::{Pages, Region, RegionError};
+#[cfg(not(any(loom, shuttle)))]
+pub use slots::Slots;
 pub use stages::{Probe, Stages};
 #[cfg(not(any(loom, shuttle)))]
 pub use table::TableMemory;
 pub use table::{LOOKUP_BATCH_MAX, Table, TableError};
+pub use wheel::Wheel;

@@ -56,6 +56,15 @@ impl<K, V> std::fmt::Debug for Probe<'_, K, V> {
     }
 }
 
+impl<K, V> Probe<'_, K, V> {
+    /// Whether the key may be there; after [`Stages::probe`] mostly that it is.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_plausible(&self) -> bool {
+        self.home.is_some()
+    }
+}
+
 impl<'g, K: Key, V> Stages<'g, K, V> {
     pub(crate) fn new(table: &'g Table<K, V>) -> Self {
         Self { table }

@@ -1,0 +1,247 @@
+//! Numbers by hash for one owner, who knows what the numbers mean and compares: buckets of one cache line, as those of
+//! [`Table`](crate::Table), of a fixed count. A hash may have several numbers.
+
+use crate::array::{Array, prefetch};
+use crate::bucket::{Bucket, SLOTS, Scan, tag_of};
+use crate::region::RegionError;
+
+/// An index that holds all its numbers has this load, in percent.
+const LOAD: u64 = 75;
+/// Buckets that a number may lie away from home. At that load runs of so many full buckets do not happen by chance.
+const WINDOW: u32 = 64;
+
+/// An index from hashes to numbers, by one thread.
+#[derive(Debug)]
+pub struct HashIndex {
+    buckets: Array<Bucket>,
+    /// Even.
+    count: u32,
+    len: u32,
+    len_max: u32,
+}
+
+impl HashIndex {
+    /// An index for `len_max` numbers.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the memory is not to be had.
+    pub fn new(len_max: u32) -> Result<Self, RegionError> {
+        let slots = u64::from(len_max.max(1)) * 100 / LOAD + 1;
+        let count = slots.div_ceil(SLOTS as u64).next_multiple_of(2);
+        let count = u32::try_from(count).unwrap_or(u32::MAX - 1);
+        let buckets = Array::reserve(count as usize)?;
+        if !buckets.grow_to(count as usize) {
+            let bytes = count as usize * size_of::<Bucket>();
+            return Err(RegionError::new(bytes, std::io::ErrorKind::OutOfMemory.into()));
+        }
+        Ok(Self { buckets, count, len: 0, len_max })
+    }
+
+    /// Numbers in it.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Asks for the line where a hash begins to be looked for.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(self.bucket(self.home(hash)));
+    }
+
+    /// The numbers that may be of a hash: all that are, and by chance others.
+    #[inline(always)]
+    pub fn find(&self, hash: u64) -> Matches<'_> {
+        let home = self.home(hash);
+        let bucket = self.bucket(home);
+        Matches { index: self, bucket, scan: bucket.scan(tag_of(hash)), home, passed: 0, tag: tag_of(hash) }
+    }
+
+    /// Adds a number, which may be there for the hash already; `false` when there is no room.
+    #[must_use]
+    pub fn insert(&mut self, hash: u64, number: u32) -> bool {
+        if self.len == self.len_max {
+            return false;
+        }
+        let home = self.home(hash);
+        for passed in 0..self.window() {
+            let bucket = self.bucket(self.after(home, passed));
+            if let Some(slot) = bucket.vacant() {
+                (0..passed).for_each(|before| self.bucket(self.after(home, before)).pass());
+                bucket.fill(slot, tag_of(hash), number);
+                self.len += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Removes a number of a hash; `false` when it is not there.
+    pub fn remove(&mut self, hash: u64, number: u32) -> bool {
+        let home = self.home(hash);
+        for passed in 0..self.window() {
+            let bucket = self.bucket(self.after(home, passed));
+            let scan = bucket.scan(tag_of(hash));
+            let overflowed = scan.overflowed;
+            let Some(slot) = { scan }.find(|&slot| bucket.record(slot) == number) else {
+                if overflowed {
+                    continue;
+                }
+                return false;
+            };
+            bucket.clear(slot);
+            (0..passed).for_each(|before| self.bucket(self.after(home, before)).unpass());
+            self.len -= 1;
+            return true;
+        }
+        false
+    }
+
+    /// Puts another number in the place of one; `false` when that is not there.
+    pub fn exchange(&mut self, hash: u64, from: u32, to: u32) -> bool {
+        let mut matches = self.find(hash);
+        while let Some((bucket, slot)) = matches.advance() {
+            if bucket.record(slot) == from {
+                bucket.set_record(slot, to);
+                return true;
+            }
+        }
+        false
+    }
+
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // The lower half; and the product's upper one.
+    fn home(&self, hash: u64) -> u32 {
+        ((u64::from(hash as u32) * u64::from(self.count)) >> 32) as u32
+    }
+
+    fn window(&self) -> u32 {
+        self.count.min(WINDOW)
+    }
+
+    /// The bucket after `passed` others: first the other of the pair of lines that the memory brings together.
+    #[inline(always)]
+    fn after(&self, home: u32, passed: u32) -> u32 {
+        let pairs = self.count / 2;
+        let pair = home / 2 + passed / 2;
+        let pair = if pair >= pairs { pair - pairs } else { pair };
+        pair * 2 + ((home ^ passed) & 1)
+    }
+
+    #[inline(always)]
+    fn bucket(&self, number: u32) -> &Bucket {
+        debug_assert!(number < self.count);
+        // SAFETY: there is memory behind all `count` buckets; `home` is below it by the multiplication, `after` by
+        // wrapping.
+        unsafe { self.buckets.at(number as usize) }
+    }
+}
+
+/// What [`HashIndex::find`] finds.
+#[derive(Clone)]
+pub struct Matches<'i> {
+    index: &'i HashIndex,
+    bucket: &'i Bucket,
+    scan: Scan,
+    home: u32,
+    passed: u32,
+    tag: u16,
+}
+
+impl std::fmt::Debug for Matches<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Matches").field("tag", &self.tag).finish_non_exhaustive()
+    }
+}
+
+impl<'i> Matches<'i> {
+    #[inline(always)]
+    fn advance(&mut self) -> Option<(&'i Bucket, usize)> {
+        loop {
+            if let Some(slot) = self.scan.next() {
+                return Some((self.bucket, slot));
+            }
+            if !self.scan.overflowed || self.passed + 1 >= self.index.window() {
+                return None;
+            }
+            self.passed += 1;
+            self.bucket = self.index.bucket(self.index.after(self.home, self.passed));
+            self.scan = self.bucket.scan(self.tag);
+        }
+    }
+}
+
+impl Iterator for Matches<'_> {
+    type Item = u32;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u32> {
+        self.advance().map(|(bucket, slot)| bucket.record(slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::hash::Seed;
+
+    #[test]
+    fn it_holds_as_many_as_it_was_made_for() {
+        let seed = Seed::fixed(3);
+        let mut index = HashIndex::new(5000).unwrap();
+        for number in 0..5000 {
+            assert!(index.insert(seed.hash(&number), number));
+        }
+        assert!(!index.insert(seed.hash(&9u32), 9), "full");
+        for number in 0..5000 {
+            assert!(index.find(seed.hash(&number)).any(|found| found == number));
+            assert!(index.remove(seed.hash(&number), number));
+        }
+        assert!(index.is_empty());
+    }
+
+    proptest! {
+        /// Few hashes, so that buckets overflow and numbers share hashes.
+        #[test]
+        fn it_does_what_a_set_of_pairs_does(steps in prop::collection::vec((0u64..12, 0u32..6, 0u8..4), 1..200)) {
+            let mut index = HashIndex::new(60).unwrap();
+            let mut model = BTreeSet::new();
+            let hash = |of: u64| of.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !1 | of & 1;
+            for (of, number, step) in steps {
+                match step {
+                    0 | 1 if !model.contains(&(of, number)) => {
+                        let room = model.len() < 60;
+                        prop_assert_eq!(index.insert(hash(of), number), room);
+                        if room {
+                            model.insert((of, number));
+                        }
+                    }
+                    2 => prop_assert_eq!(index.remove(hash(of), number), model.remove(&(of, number))),
+                    3 if !model.contains(&(of, number + 6)) => {
+                        let there = model.remove(&(of, number));
+                        prop_assert_eq!(index.exchange(hash(of), number, number + 6), there);
+                        if there {
+                            model.insert((of, number + 6));
+                        }
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(index.len() as usize, model.len());
+                for of in 0..12 {
+                    let found: BTreeSet<_> = index.find(hash(of)).collect();
+                    let expected: BTreeSet<_> =
+                        model.iter().filter(|(at, _)| *at == of).map(|(_, number)| *number).collect();
+                    prop_assert!(found.is_superset(&expected), "{found:?} {expected:?}");
+                }
+            }
+        }
+    }
+}
