@@ -5,5 +5,6 @@
 //! ```
 
 mod packet;
+pub mod table;
 
 pub use packet::{Annotations, FaceId, NackReason, Packet, PitToken};

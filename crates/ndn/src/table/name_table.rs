@@ -1,0 +1,446 @@
+//! Values by prefix, shared by all workers: longest prefix match by one hash lookup for each depth at which there are
+//! prefixes, while the control thread changes them.
+//!
+//! A lookup is taken in steps for a batch: [`Lookup::ask`] fetches the buckets of all depths that come into question,
+//! [`Lookup::sift`] compares tags, the longest first, and fetches the record of the first that fits, [`Lookup::take`]
+//! compares the name.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use kaido_table::{Domain, Guard, Key, Probe, Reader, RegionError, Seed, Stages, Table, TableError};
+
+use super::names::{DEPTH_MAX, NameError, NameHash, Prefixes};
+
+/// Octets of a name that lie beside its value; longer names take an allocation.
+const INLINE: usize = 38;
+
+/// The keyed hash of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NameKey(u64);
+
+impl Key for NameKey {
+    fn words(&self) -> [u64; 2] {
+        [self.0, 0]
+    }
+
+    #[inline(always)]
+    fn hash(&self, _seed: &Seed) -> u64 {
+        self.0
+    }
+}
+
+#[derive(Debug)]
+enum Octets {
+    Inline(u8, [u8; INLINE]),
+    Long(Box<[u8]>),
+}
+
+impl Octets {
+    fn new(name: &[u8]) -> Self {
+        let mut octets = [0; INLINE];
+        match (octets.get_mut(..name.len()), u8::try_from(name.len())) {
+            (Some(place), Ok(len)) => {
+                place.copy_from_slice(name);
+                Self::Inline(len, octets)
+            }
+            _ => Self::Long(name.into()),
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self) -> &[u8] {
+        match self {
+            Self::Inline(len, octets) => &octets[..usize::from(*len)],
+            Self::Long(octets) => octets,
+        }
+    }
+}
+
+/// A prefix and what is held for it.
+#[derive(Debug)]
+struct Held<T> {
+    name: Octets,
+    value: T,
+}
+
+// With two words of value and the key, a prefix of usual length is one cache line.
+const _: () = assert!(size_of::<Held<[u64; 2]>>() + size_of::<NameKey>() == 64);
+
+/// A prefix could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameTableError {
+    /// It is no name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// More than [`DEPTH_MAX`] components.
+    #[error("more than {DEPTH_MAX} components")]
+    Deep,
+    /// The table is full.
+    #[error("the table is full")]
+    Full,
+    /// Another prefix has the same hash of 64 bits: chance, as the hash is secret.
+    #[error("another prefix has the same hash")]
+    Collision,
+}
+
+/// What only writers use.
+struct Writer {
+    reader: Reader,
+    /// Prefixes by depth.
+    counts: [u32; DEPTH_MAX + 1],
+    scratch: Prefixes,
+}
+
+/// Values by prefix.
+pub struct NameTable<T> {
+    table: Table<NameKey, Held<T>>,
+    hash: NameHash,
+    /// Bit n: there are prefixes of n components.
+    depths: AtomicU64,
+    writer: Mutex<Writer>,
+}
+
+impl<T> fmt::Debug for NameTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NameTable").field("depths", &self.depths).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + Sync> NameTable<T> {
+    /// A table for `prefixes_max` prefixes whose readers register with `domain`; its memory grows with the prefixes
+    /// that are in it.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the address space is not to be had.
+    ///
+    /// # Panics
+    /// When the domain has as many readers as it may have.
+    pub fn new(domain: &Domain, hash: NameHash, prefixes_max: u32) -> Result<Self, RegionError> {
+        #[allow(clippy::expect_used)]
+        // As documented: tables are made before the workers that fill the domain.
+        let reader = domain.reader().expect("a place for a writer in the domain");
+        let table = Table::new(domain, prefixes_max)?;
+        let writer = Mutex::new(Writer { reader, counts: [0; DEPTH_MAX + 1], scratch: Prefixes::default() });
+        Ok(Self { table, hash, depths: AtomicU64::new(0), writer })
+    }
+
+    /// Prefixes in it.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Octets of memory that the table takes; long names and long values come on top.
+    pub fn memory(&self) -> usize {
+        self.table.memory().bytes()
+    }
+
+    /// Gives a prefix the value that `change` makes of the one it has; `None` removes it. Whether it is there then.
+    /// Readers see the old value or the new one.
+    ///
+    /// # Errors
+    /// [`NameTableError`]; the table is as before.
+    pub fn update(
+        &self,
+        prefix: &[u8],
+        change: impl FnOnce(Option<&T>) -> Option<T>,
+    ) -> Result<bool, NameTableError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Writer { reader, counts, scratch } = &mut *writer;
+        scratch.fill(&self.hash, prefix)?;
+        // A digest would be the last component of the name of one packet, and no prefix.
+        let depth = scratch.components() + usize::from(scratch.has_digest());
+        let key = NameKey(self.hash.name(prefix)?);
+        if depth > DEPTH_MAX {
+            return Err(NameTableError::Deep);
+        }
+        let (was, value) = {
+            let guard = reader.pin();
+            let held = self.table.get(&guard, &key);
+            if held.is_some_and(|held| held.name.get() != prefix) {
+                return Err(NameTableError::Collision);
+            }
+            (held.is_some(), change(held.map(|held| &held.value)))
+        };
+        let Some(value) = value else {
+            if was {
+                self.table.remove(&key);
+                self.count(counts, depth, false);
+            }
+            return Ok(false);
+        };
+        // Before the prefix: who finds it there has to look for it.
+        if !was {
+            self.count(counts, depth, true);
+        }
+        match self.table.upsert(key, Held { name: Octets::new(prefix), value }) {
+            Ok(_) => Ok(true),
+            Err(TableError::Full | TableError::Exists | TableError::Absent) => {
+                if !was {
+                    self.count(counts, depth, false);
+                }
+                Err(NameTableError::Full)
+            }
+        }
+    }
+
+    /// Counts a prefix in or out, and keeps the depths at which there are any.
+    fn count(&self, counts: &mut [u32; DEPTH_MAX + 1], depth: usize, more: bool) {
+        counts[depth] = if more { counts[depth] + 1 } else { counts[depth] - 1 };
+        // Only writers store, under their lock. Release: with the depth comes the bucket of its first prefix, whose
+        // lookup synchronises by itself; a reader that does not see the bit has not seen the prefix either.
+        let depths = self.depths.load(Ordering::Relaxed);
+        let bit = 1 << depth;
+        self.depths.store(if counts[depth] > 0 { depths | bit } else { depths & !bit }, Ordering::Release);
+    }
+
+    /// Begins lookups under a guard.
+    ///
+    /// # Panics
+    /// When the guard is of another domain.
+    #[inline]
+    pub fn lookup<'g>(&'g self, guard: &'g Guard<'_>) -> Lookup<'g, T> {
+        Lookup { stages: self.table.stages(guard), depths: self.depths.load(Ordering::Acquire) }
+    }
+
+    /// The value of exactly this prefix, handed to `read`.
+    ///
+    /// # Errors
+    /// [`NameTableError::Name`].
+    pub fn with<R>(&self, prefix: &[u8], read: impl FnOnce(Option<&T>) -> R) -> Result<R, NameTableError> {
+        let key = NameKey(self.hash.name(prefix)?);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = writer.reader.pin();
+        let held = self.table.get(&guard, &key).filter(|held| held.name.get() == prefix);
+        Ok(read(held.map(|held| &held.value)))
+    }
+}
+
+/// Longest-prefix lookups under one guard.
+#[derive(Debug)]
+pub struct Lookup<'g, T> {
+    stages: Stages<'g, NameKey, Held<T>>,
+    depths: u64,
+}
+
+impl<T> Clone for Lookup<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Lookup<'_, T> {}
+
+/// A lookup between its steps; the default is that of a name without a prefix in the table.
+#[derive(Debug)]
+pub struct Sought<'g, T> {
+    probe: Probe<'g, NameKey, Held<T>>,
+    /// Bit n: the prefix of n components may be in the table. The highest is that of `probe`.
+    depths: u64,
+}
+
+impl<T> Clone for Sought<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Sought<'_, T> {}
+
+impl<T> Default for Sought<'_, T> {
+    fn default() -> Self {
+        Self { probe: Probe::default(), depths: 0 }
+    }
+}
+
+/// The depth of the highest bit.
+#[inline(always)]
+fn highest(depths: u64) -> Option<usize> {
+    depths.checked_ilog2().map(|depth| depth as usize)
+}
+
+impl<'g, T: Send + Sync> Lookup<'g, T> {
+    /// Depths at which the name has a prefix and the table has some.
+    #[inline(always)]
+    fn plausible(self, prefixes: &Prefixes) -> u64 {
+        self.depths & (u64::MAX >> (63 - prefixes.depth()))
+    }
+
+    /// Fetches the buckets of all prefixes that may be there.
+    #[inline(always)]
+    pub fn ask(self, prefixes: &Prefixes) {
+        let mut depths = self.plausible(prefixes);
+        while let Some(depth) = highest(depths) {
+            let _ = self.stages.hash(&NameKey(prefixes.prefix(depth).0));
+            depths ^= 1 << depth;
+        }
+    }
+
+    /// Finds the longest prefix whose tag is there and fetches its record.
+    #[inline(always)]
+    pub fn sift(self, prefixes: &Prefixes) -> Sought<'g, T> {
+        let mut depths = self.plausible(prefixes);
+        while let Some(depth) = highest(depths) {
+            let mut probe = self.stages.hash(&NameKey(prefixes.prefix(depth).0));
+            self.stages.probe(&mut probe);
+            if probe.is_plausible() {
+                return Sought { probe, depths };
+            }
+            depths ^= 1 << depth;
+        }
+        Sought::default()
+    }
+
+    /// The longest prefix: its depth and its value.
+    #[inline(always)]
+    pub fn take(self, sought: Sought<'g, T>, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
+        let depth = highest(sought.depths)?;
+        let (hash, end) = prefixes.prefix(depth);
+        if let Some(held) = self.stages.resolve(sought.probe, &NameKey(hash))
+            && held.name.get() == &name[..end]
+        {
+            return Some((depth, &held.value));
+        }
+        self.take_shorter(sought.depths ^ 1 << depth, name, prefixes)
+    }
+
+    /// A tag or a hash was equal by chance: the other depths, one by one.
+    #[cold]
+    #[inline(never)]
+    fn take_shorter(self, mut depths: u64, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
+        while let Some(depth) = highest(depths) {
+            let (hash, end) = prefixes.prefix(depth);
+            let key = NameKey(hash);
+            let mut probe = self.stages.hash(&key);
+            self.stages.probe(&mut probe);
+            if let Some(held) =
+                self.stages.resolve(probe, &key).filter(|held| held.name.get() == &name[..end])
+            {
+                return Some((depth, &held.value));
+            }
+            depths ^= 1 << depth;
+        }
+        None
+    }
+
+    /// All steps at once.
+    #[inline]
+    pub fn longest(self, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
+        self.take(self.sift(prefixes), name, prefixes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::super::names::build::{name, with_digest};
+    use super::*;
+
+    fn table<T: Send + Sync>(prefixes_max: u32) -> (NameTable<T>, Reader, NameHash) {
+        let (domain, hash) = (Domain::new(), NameHash::fixed(5));
+        (NameTable::new(&domain, hash, prefixes_max).unwrap(), domain.reader().unwrap(), hash)
+    }
+
+    #[test]
+    fn the_longest_prefix_is_found_and_the_root_serves_the_rest() {
+        let (table, mut reader, hash) = table(100);
+        let long = "a/".to_owned() + &"b".repeat(60);
+        for (text, value) in [("a", 1), ("a/b/c", 3), ("", 0), (&long, 9)] {
+            assert_eq!(table.update(&name(text), |old| old.is_none().then_some(value)), Ok(true));
+        }
+        let mut prefixes = Prefixes::default();
+        let guard = reader.pin();
+        let lookup = table.lookup(&guard);
+        for (text, found) in
+            [("a/b", (1, &1)), ("a/b/c", (3, &3)), ("a/b/c/d/e", (3, &3)), ("x", (0, &0)), (&long, (2, &9))]
+        {
+            let octets = name(text);
+            prefixes.fill(&hash, &octets).unwrap();
+            lookup.ask(&prefixes);
+            assert_eq!(lookup.longest(&octets, &prefixes), Some(found), "{text}");
+        }
+        let octets = with_digest("a/b/c", [3; 32]);
+        prefixes.fill(&hash, &octets).unwrap();
+        assert_eq!(lookup.longest(&octets, &prefixes), Some((3, &3)));
+    }
+
+    #[test]
+    fn what_is_no_prefix_is_refused() {
+        let (table, ..) = table(2);
+        let deep = name(&"a/".repeat(DEPTH_MAX + 1));
+        assert_eq!(table.update(&deep, |_| Some(1)), Err(NameTableError::Deep));
+        assert_eq!(table.update(&[8, 9], |_| Some(1)), Err(NameTableError::Name(NameError::Malformed)));
+        assert_eq!(table.update(&name("a"), |_| Some(1)), Ok(true));
+        assert_eq!(table.update(&name("b"), |_| Some(1)), Ok(true));
+        assert_eq!(table.update(&name("c"), |_| Some(1)), Err(NameTableError::Full));
+        assert_eq!(table.update(&name("c"), |_| None), Ok(false));
+        assert_eq!(table.with(&name("a"), |value| value == Some(&1)), Ok(true));
+        assert_eq!(table.with(&name("c"), |value| value.is_none()), Ok(true));
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_a_walk_through_all_prefixes_finds(
+            steps in prop::collection::vec((prop::collection::vec(0u8..3, 0..6), prop::bool::ANY), 1..80),
+            names in prop::collection::vec(prop::collection::vec(0u8..3, 0..8), 40),
+        ) {
+            let octets = |name: &[u8]| name.iter().flat_map(|&value| [8, 1, value]).collect::<Vec<_>>();
+            let (table, mut reader, hash) = table(1000);
+            let mut model = BTreeMap::new();
+            for (number, (prefix, there)) in steps.into_iter().enumerate() {
+                prop_assert_eq!(table.update(&octets(&prefix), |_| there.then_some(number)), Ok(there));
+                if there {
+                    model.insert(prefix, number);
+                } else {
+                    model.remove(&prefix);
+                }
+            }
+            prop_assert_eq!(table.len(), model.len());
+            let guard = reader.pin();
+            let lookup = table.lookup(&guard);
+            let mut prefixes = Prefixes::default();
+            for name in names {
+                let expected = (0..=name.len()).rev().find_map(|depth| Some((depth, model.get(&name[..depth])?)));
+                prefixes.fill(&hash, &octets(&name)).unwrap();
+                prop_assert_eq!(lookup.longest(&octets(&name), &prefixes), expected);
+            }
+        }
+    }
+
+    /// A prefix that is always there is always found while others of its depth come and go.
+    #[test]
+    fn readers_see_the_old_value_or_the_new_one() {
+        let (table, mut reader, hash) = table(10_000);
+        let rounds = if cfg!(miri) { 20 } else { 20_000u32 };
+        table.update(&name("a/b"), |_| Some(0)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=rounds {
+                    table.update(&name("a/b"), |_| Some(round)).unwrap();
+                    table
+                        .update(&name(&format!("a/b/{}", round % 7)), |old| old.is_none().then_some(round))
+                        .unwrap();
+                }
+            });
+            let mut prefixes = Prefixes::default();
+            let octets = name("a/b/c");
+            prefixes.fill(&hash, &octets).unwrap();
+            let mut last = 0;
+            while last < rounds {
+                let guard = reader.pin();
+                let (depth, &value) = table.lookup(&guard).longest(&octets, &prefixes).unwrap();
+                assert!(depth == 2 && value >= last);
+                last = value;
+            }
+        });
+    }
+}

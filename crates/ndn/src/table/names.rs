@@ -1,0 +1,374 @@
+//! Names as the tables take them: octets of their components, hashed with a secret, every prefix in one pass.
+//!
+//! ```text
+//!   08 03 c o m │ 08 05 v i d e o │ 08 02 v 1
+//!   ▲           ▲                 ▲          ▲
+//!   hash 0      hash 1            hash 2     hash 3 = of the whole name
+//! ```
+
+use std::ops::Range;
+
+use kaido_table::Seed;
+
+/// Components of the longest prefix in a table of prefixes.
+pub const DEPTH_MAX: usize = 32;
+/// Components of a name that is forwarded: what it costs to look for Interests that wait for any prefix of it is bounded.
+pub const COMPONENTS_MAX: usize = 256;
+/// Octets of a name that is forwarded: that of a packet of the usual limit.
+pub const NAME_OCTETS_MAX: usize = 8800;
+
+/// TLV type of ImplicitSha256DigestComponent.
+const IMPLICIT_DIGEST: u8 = 1;
+/// Octets of such a component, type and length included.
+const IMPLICIT_DIGEST_OCTETS: usize = 34;
+
+/// A name that the tables do not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// A component's type or length runs past the end.
+    #[error("a component runs past the end of the name")]
+    Malformed,
+    /// More than [`COMPONENTS_MAX`] components or [`NAME_OCTETS_MAX`] octets.
+    #[error("more than {COMPONENTS_MAX} components or {NAME_OCTETS_MAX} octets")]
+    TooLong,
+}
+
+/// The keyed hash of names: who chooses names cannot choose where they lie in a table. All workers have the same, as it
+/// also tells which of them a name belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct NameHash {
+    first: u64,
+    second: u64,
+    root: u64,
+}
+
+impl NameHash {
+    /// With a secret from the operating system.
+    pub fn random() -> Self {
+        Self::from_seed(&Seed::random())
+    }
+
+    /// With a fixed secret, for tests that must repeat.
+    pub fn fixed(seed: u64) -> Self {
+        Self::from_seed(&Seed::fixed(seed))
+    }
+
+    fn from_seed(seed: &Seed) -> Self {
+        Self { first: seed.hash(&1u64), second: seed.hash(&2u64), root: seed.hash(&3u64) }
+    }
+
+    /// The hash of the name without components.
+    #[inline]
+    pub fn root(&self) -> u64 {
+        self.root
+    }
+
+    /// The hash of a prefix and one more component (type, length and value), given the hash of the prefix: 16 octets a
+    /// step, each a folded multiplication of secrets and octets. The type and length among them say how many there are,
+    /// so pieces may overlap.
+    #[inline(always)]
+    pub fn extend(&self, prefix: u64, component: &[u8]) -> u64 {
+        let len = component.len();
+        if let (Some(low), Some(high)) = (component.first_chunk::<8>(), component.last_chunk::<8>()) {
+            let mut state = prefix;
+            if len > 16 {
+                // The last 16 octets are left to the last step.
+                for step in component[..len - 1].chunks_exact(16) {
+                    state = self.step(state, half(step, 0), half(step, 8));
+                }
+                let last = &component[len - 16..];
+                return self.step(state, half(last, 0), half(last, 8));
+            }
+            return self.step(state, u64::from_le_bytes(*low), u64::from_le_bytes(*high));
+        }
+        if let (Some(low), Some(high)) = (component.first_chunk::<4>(), component.last_chunk::<4>()) {
+            let octets = u64::from(u32::from_le_bytes(*low)) | u64::from(u32::from_le_bytes(*high)) << 32;
+            return self.step(prefix, octets, 0);
+        }
+        let octets = component.iter().fold(1, |octets, &octet| octets << 8 | u64::from(octet));
+        self.step(prefix, octets, 0)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // The halves of the product.
+    fn step(&self, state: u64, low: u64, high: u64) -> u64 {
+        let product = u128::from(low ^ self.first) * u128::from(high ^ state ^ self.second);
+        // The state goes in once more, so that a factor that is zero by chance does not erase what was before.
+        (product as u64) ^ ((product >> 64) as u64) ^ state.rotate_left(23)
+    }
+
+    /// The hash of a whole name of any depth.
+    ///
+    /// # Errors
+    /// [`NameError::Malformed`].
+    pub fn name(&self, name: &[u8]) -> Result<u64, NameError> {
+        components(name).try_fold(self.root, |state, component| Ok(self.extend(state, &name[component?])))
+    }
+}
+
+#[inline(always)]
+fn half(octets: &[u8], at: usize) -> u64 {
+    octets.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |half| u64::from_le_bytes(*half))
+}
+
+/// Octets of the component that a name begins with, type and length included; `None` when it runs past the end.
+#[inline(always)]
+pub(crate) fn component_len(name: &[u8]) -> Option<usize> {
+    if let [typ, len, ..] = name
+        && *typ < 253
+        && *len < 253
+    {
+        let len = usize::from(*len) + 2;
+        return (len <= name.len()).then_some(len);
+    }
+    long_component_len(name)
+}
+
+#[cold]
+fn long_component_len(name: &[u8]) -> Option<usize> {
+    let number = |at: usize| match *name.get(at)? {
+        253 => {
+            let octets = name.get(at + 1..)?.first_chunk()?;
+            Some((usize::from(u16::from_be_bytes(*octets)), at + 3))
+        }
+        // Types and lengths of more octets are in no name that is not too long anyway.
+        254.. => None,
+        small => Some((usize::from(small), at + 1)),
+    };
+    let (_, at) = number(0)?;
+    let (len, at) = number(at)?;
+    (at + len <= name.len()).then_some(at + len)
+}
+
+/// Where the components of a name lie in its octets.
+pub fn components(name: &[u8]) -> impl Iterator<Item = Result<Range<usize>, NameError>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at == name.len() {
+            return None;
+        }
+        let Some(len) = component_len(&name[at..]) else {
+            at = name.len();
+            return Some(Err(NameError::Malformed));
+        };
+        at += len;
+        Some(Ok(at - len..at))
+    })
+}
+
+/// The hashes of a name and of its prefixes. Scratch memory: made once, filled for one name after the other.
+#[derive(Clone, Debug)]
+pub struct Prefixes {
+    /// Where each prefix ends in the name's octets, by its components.
+    ends: [u16; DEPTH_MAX + 1],
+    hashes: [u64; DEPTH_MAX + 1],
+    components: u16,
+    /// The whole name without an implicit digest.
+    whole: u64,
+    /// Octets before an implicit digest; of a name without one, all.
+    plain: u16,
+    has_digest: bool,
+}
+
+impl Default for Prefixes {
+    fn default() -> Self {
+        Self {
+            ends: [0; DEPTH_MAX + 1],
+            hashes: [0; DEPTH_MAX + 1],
+            components: 0,
+            whole: 0,
+            plain: 0,
+            has_digest: false,
+        }
+    }
+}
+
+impl Prefixes {
+    /// Hashes a name and all its prefixes.
+    ///
+    /// # Errors
+    /// [`NameError`]; what was there before is lost.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // Ends within 8800 octets, at most 256 components.
+    pub fn fill(&mut self, hash: &NameHash, name: &[u8]) -> Result<(), NameError> {
+        if name.len() > NAME_OCTETS_MAX {
+            return Err(NameError::TooLong);
+        }
+        let (mut state, mut at, mut count) = (hash.root(), 0, 0);
+        self.hashes[0] = state;
+        self.has_digest = false;
+        while at < name.len() {
+            let len = component_len(&name[at..]).ok_or(NameError::Malformed)?;
+            let component = &name[at..at + len];
+            if at + len == name.len() && component[0] == IMPLICIT_DIGEST && len == IMPLICIT_DIGEST_OCTETS {
+                self.has_digest = true;
+                break;
+            }
+            state = hash.extend(state, component);
+            (at, count) = (at + len, count + 1);
+            if count <= DEPTH_MAX {
+                (self.ends[count], self.hashes[count]) = (at as u16, state);
+            } else if count > COMPONENTS_MAX {
+                return Err(NameError::TooLong);
+            }
+        }
+        (self.components, self.plain, self.whole) = (count as u16, at as u16, state);
+        Ok(())
+    }
+
+    /// Components, an implicit digest not counted.
+    #[inline]
+    pub fn components(&self) -> usize {
+        usize::from(self.components)
+    }
+
+    /// Components of the longest prefix whose hash is here.
+    #[inline]
+    pub fn depth(&self) -> usize {
+        self.components().min(DEPTH_MAX)
+    }
+
+    /// The hash of the whole name, without an implicit digest.
+    #[inline]
+    pub fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// Octets of the name without an implicit digest.
+    #[inline]
+    pub fn plain_len(&self) -> usize {
+        usize::from(self.plain)
+    }
+
+    /// Whether the name ends in an implicit digest.
+    #[inline]
+    pub fn has_digest(&self) -> bool {
+        self.has_digest
+    }
+
+    /// The hash of the prefix of `depth` components and its octets' end; the depth is at most [`Prefixes::depth`].
+    #[inline(always)]
+    pub fn prefix(&self, depth: usize) -> (u64, usize) {
+        (self.hashes[depth], usize::from(self.ends[depth]))
+    }
+}
+
+/// Names for tests, from their components' texts.
+#[cfg(test)]
+pub(crate) mod build {
+    /// The octets of a name written with slashes.
+    pub(crate) fn name(text: &str) -> Vec<u8> {
+        let mut octets = Vec::new();
+        for component in text.split('/').filter(|component| !component.is_empty()) {
+            octets.push(8);
+            match component.len() {
+                len @ 0..253 => octets.push(u8::try_from(len).unwrap()),
+                len => octets.extend([&[253][..], &u16::try_from(len).unwrap().to_be_bytes()].concat()),
+            }
+            octets.extend(component.as_bytes());
+        }
+        octets
+    }
+
+    /// With an implicit digest.
+    pub(crate) fn with_digest(text: &str, digest: [u8; 32]) -> Vec<u8> {
+        [&name(text)[..], &[1, 32], &digest].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::build::{name, with_digest};
+    use super::*;
+
+    #[test]
+    fn prefixes_hash_as_names() {
+        let hash = NameHash::fixed(1);
+        let octets =
+            name("com/example/a-rather-long-component-of-more-than-sixteen/x/0123456789abcdef0123456789abcd");
+        let mut prefixes = Prefixes::default();
+        prefixes.fill(&hash, &octets).unwrap();
+        assert_eq!((prefixes.components(), prefixes.depth()), (5, 5));
+        for depth in 0..=5 {
+            let (of, end) = prefixes.prefix(depth);
+            assert_eq!(hash.name(&octets[..end]), Ok(of));
+        }
+        assert_eq!((prefixes.whole(), prefixes.plain_len()), (prefixes.prefix(5).0, octets.len()));
+    }
+
+    #[test]
+    fn a_digest_at_the_end_is_not_hashed() {
+        let hash = NameHash::fixed(1);
+        let mut prefixes = Prefixes::default();
+        prefixes.fill(&hash, &with_digest("a/b", [7; 32])).unwrap();
+        assert_eq!((prefixes.has_digest(), prefixes.components()), (true, 2));
+        assert_eq!((Ok(prefixes.whole()), prefixes.plain_len()), (hash.name(&name("a/b")), 6));
+        // Another length, or not at the end, is a component as any.
+        for other in [vec![1, 1, 0], [with_digest("a", [7; 32]), name("b")].concat()] {
+            prefixes.fill(&hash, &other).unwrap();
+            assert!(!prefixes.has_digest());
+        }
+    }
+
+    #[test]
+    fn deep_long_and_broken_names() {
+        let hash = NameHash::fixed(1);
+        let mut prefixes = Prefixes::default();
+        let deep = name(&"a/".repeat(COMPONENTS_MAX));
+        prefixes.fill(&hash, &deep).unwrap();
+        assert_eq!((prefixes.components(), prefixes.depth()), (COMPONENTS_MAX, DEPTH_MAX));
+        assert_eq!(Ok(prefixes.whole()), hash.name(&deep));
+        assert_eq!(prefixes.fill(&hash, &[&deep[..], &name("a")].concat()), Err(NameError::TooLong));
+        assert_eq!(prefixes.fill(&hash, &name(&"x".repeat(8800))), Err(NameError::TooLong));
+        for broken in
+            [&[8][..], &[8, 2, 0], &[253, 0], &[8, 253, 1], &[8, 253, 1, 0, 0], &[8, 254, 0, 0, 0, 0]]
+        {
+            assert_eq!(prefixes.fill(&hash, broken), Err(NameError::Malformed), "{broken:?}");
+        }
+        prefixes.fill(&hash, &name(&"x".repeat(300))).unwrap();
+        assert_eq!((prefixes.components(), prefixes.plain_len()), (1, 304));
+    }
+
+    #[test]
+    fn short_names_spread_over_buckets_and_tags() {
+        let hash = NameHash::fixed(1);
+        for bits in [0, 16, 32, 48] {
+            let mut bins = [0u32; 256];
+            for number in 0..65_536u32 {
+                let octets = hash.name(&name(&format!("p/{number}"))).unwrap() >> bits;
+                bins[usize::try_from(octets & 0xff).unwrap()] += 1;
+            }
+            assert!(bins.iter().all(|count| (150..370).contains(count)), "{bins:?}");
+        }
+    }
+
+    proptest! {
+        /// Every octet and every boundary between components counts.
+        #[test]
+        fn different_names_hash_differently(
+            one in prop::collection::vec(prop::collection::vec(0u8..3, 0..40), 0..5),
+            other in prop::collection::vec(prop::collection::vec(0u8..3, 0..40), 0..5),
+            at in 0usize..100,
+        ) {
+            let octets = |name: &[Vec<u8>]| -> Vec<u8> {
+                name.iter()
+                    .flat_map(|value| [&[8, u8::try_from(value.len()).unwrap()], &value[..]].concat())
+                    .collect()
+            };
+            let hash = NameHash::random();
+            let (one, other) = (octets(&one), octets(&other));
+            prop_assert_eq!(hash.name(&one) == hash.name(&other), one == other);
+            let mut changed = one.clone();
+            if let Some(last) = changed.len().checked_sub(1).filter(|_| components(&one).count() > 0) {
+                // The last octet of a value is never a length when the value is not empty.
+                let empty = components(&one).last().is_some_and(|last| last.unwrap().len() == 2);
+                if !empty {
+                    changed[last] ^= 1 << (at % 8);
+                    prop_assert_ne!(hash.name(&one), hash.name(&changed));
+                }
+            }
+        }
+    }
+}
