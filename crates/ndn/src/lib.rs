@@ -4,7 +4,9 @@
 //!  port ─▶ link: face, NDNLPv2, reassembly ─▶ packets ─▶ forwarding: PIT · CS · FIB · strategy ─▶ link ─▶ port
 //! ```
 
+mod moment;
 mod packet;
 pub mod table;
 
+pub use moment::Moment;
 pub use packet::{Annotations, FaceId, NackReason, Packet, PitToken};

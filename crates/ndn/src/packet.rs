@@ -16,6 +16,8 @@ pub struct PitToken {
 impl PitToken {
     /// Octets of a token, at most.
     pub const MAX: usize = 32;
+    /// That there is no token.
+    pub const NONE: Self = Self { octets: [0; Self::MAX], len: 0 };
 
     /// A token; `None` when it is longer than one may be.
     pub fn new(token: &[u8]) -> Option<Self> {

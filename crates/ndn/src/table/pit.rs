@@ -1,0 +1,551 @@
+//! PIT: the Interests that wait for Data, of one worker.
+//!
+//! ```text
+//!   name ─hash─▶ index: one line of tags ──▶ entry ◀── slot: our token {worker, generation, slot}
+//!                                             │ records, name           timers: links of their own
+//! ```
+//! Data with a token of ours is found in one access; the name is compared all the same. Data without one is looked for
+//! by its whole name, and by its prefixes of those depths at which Interests wait that may be prefixes.
+
+use std::time::Duration;
+
+use kaido_table::{HashIndex, RegionError, Slots, Wheel, prefetch};
+
+use super::chains::{Chains, NONE};
+use super::names::{DEPTH_MAX, Prefixes};
+use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, Selectors, flag};
+use crate::moment::Moment;
+use crate::packet::{FaceId, PitToken};
+
+/// Downstreams that can wait for one entry.
+pub const DOWNSTREAMS_MAX: u8 = 128;
+/// Upstreams that can be asked for one entry.
+pub const UPSTREAMS_MAX: u8 = 64;
+/// Entries of one name: of other selectors or implicit digests. All are looked at for its Data.
+pub const SIBLINGS_MAX: usize = 8;
+/// Octets of a token of ours.
+pub const TOKEN_LEN: usize = 8;
+
+/// Ticks in which the timers go round: over 8 s, and so more than the usual Interest waits.
+const TICKS: u32 = 8192;
+/// Octets of a name in a link of the chain that goes on where its entry ends.
+pub(super) const NAME_CHUNK: usize = 252;
+/// The depth under which Interests of more than [`DEPTH_MAX`] components are counted.
+pub(super) const BEYOND: usize = DEPTH_MAX + 1;
+const GENERATION_BITS: u32 = 24;
+
+/// How much a PIT holds.
+#[derive(Clone, Copy, Debug)]
+pub struct PitSettings {
+    /// Interests that can wait.
+    pub entries: u32,
+    /// Records beyond the first downstream and the first upstream of each, of all entries together.
+    pub records: u32,
+    /// Pieces of 252 octets of names longer than 128 octets, of all entries together.
+    pub name_chunks: u32,
+    /// The number of the worker, for its tokens.
+    pub worker: u8,
+}
+
+impl PitSettings {
+    /// For so many entries: one in two with another downstream or upstream, one in sixteen with a long name.
+    pub fn for_entries(entries: u32, worker: u8) -> Self {
+        Self { entries, records: entries / 2 + 256, name_chunks: entries / 16 + 256, worker }
+    }
+}
+
+/// The number of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub(super) u32);
+
+/// A bound of the PIT was met; it is as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PitFull {
+    /// As many Interests wait as may, or the rest of a long name has no room.
+    #[error("no room for another Interest")]
+    Entries,
+    /// [`SIBLINGS_MAX`] Interests of the name wait.
+    #[error("{SIBLINGS_MAX} Interests of the name wait")]
+    Siblings,
+    /// The entry has as many records as it may, or all have together.
+    #[error("no room for another record")]
+    Records,
+}
+
+/// How a nonce has been met before in an entry, as a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NonceSeen {
+    /// From the face in question.
+    pub in_same: bool,
+    /// From another face.
+    pub in_other: bool,
+    /// It was sent to some face by us.
+    pub out: bool,
+}
+
+/// What a token of ours says of the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenFound {
+    /// It is that of an entry that waits.
+    Entry(Slot),
+    /// Its entry is gone.
+    Gone,
+    /// It is no token of ours.
+    Foreign,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NameChunk(pub(super) [u8; NAME_CHUNK]);
+
+/// Pending Interests.
+#[derive(Debug)]
+pub struct Pit {
+    pub(super) index: HashIndex,
+    pub(super) entries: Slots<Entry>,
+    /// Freed entries, the last one on top: its lines are still in the cache.
+    free: Vec<u32>,
+    ins: Chains<InRecord>,
+    outs: Chains<OutRecord>,
+    pub(super) names: Chains<NameChunk>,
+    timers: Wheel,
+    /// Interests that may be prefixes, by depth.
+    pub(super) prefixes: [u32; BEYOND + 1],
+    /// Bit n: there are some of n components.
+    pub(super) depths: u64,
+    worker: u8,
+}
+
+impl Pit {
+    /// An empty PIT whose timers begin at `now`.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the memory is not to be had.
+    pub fn new(settings: &PitSettings, now: Moment) -> Result<Self, RegionError> {
+        let entries = settings.entries.clamp(1, 1 << 30);
+        Ok(Self {
+            index: HashIndex::new(entries)?,
+            entries: Slots::new(entries)?,
+            free: Vec::with_capacity(entries as usize),
+            ins: Chains::new(settings.records)?,
+            outs: Chains::new(settings.records)?,
+            names: Chains::new(settings.name_chunks)?,
+            timers: Wheel::new(entries, TICKS, now.tick()),
+            prefixes: [0; BEYOND + 1],
+            depths: 0,
+            worker: settings.worker,
+        })
+    }
+
+    /// Interests that wait.
+    pub fn len(&self) -> u32 {
+        self.index.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Asks for the line of the index for a name.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Asks for the lines of the first entry that may have a name.
+    #[inline(always)]
+    pub fn prefetch_entry(&self, hash: u64) {
+        if let Some(slot) = self.index.find(hash).next() {
+            prefetch(&self.entries[slot as usize]);
+            self.timers.prefetch(slot);
+        }
+    }
+
+    /// Asks for the lines of the entry that a token is for.
+    #[inline(always)]
+    pub fn prefetch_token(&self, token: &PitToken) {
+        if let Some((_, slot)) = self.read_token(token)
+            && let Some(entry) = self.entries.get(slot as usize)
+        {
+            prefetch(entry);
+            self.timers.prefetch(slot);
+        }
+    }
+
+    /// The entry of a name and its selectors.
+    #[inline]
+    pub fn find(&self, name: &[u8], prefixes: &Prefixes, selectors: Selectors) -> Option<Slot> {
+        let kind = kind_of(prefixes, selectors);
+        let is = |&slot: &u32| {
+            let entry = &self.entries[slot as usize];
+            entry.flags & flag::KIND == kind && entry.hash == prefixes.whole() && self.has_name(entry, name)
+        };
+        self.index.find(prefixes.whole()).find(is).map(Slot)
+    }
+
+    /// Makes an entry for a name and its selectors, which has none.
+    ///
+    /// # Errors
+    /// [`PitFull`].
+    pub fn insert(
+        &mut self,
+        name: &[u8],
+        prefixes: &Prefixes,
+        selectors: Selectors,
+    ) -> Result<Slot, PitFull> {
+        let hash = prefixes.whole();
+        if self.index.find(hash).filter(|&slot| self.entries[slot as usize].hash == hash).count()
+            >= SIBLINGS_MAX
+        {
+            return Err(PitFull::Siblings);
+        }
+        let slot = self.free.pop().or_else(|| self.entries.push(Entry::EMPTY)).ok_or(PitFull::Entries)?;
+        let mut name_more = NONE;
+        let inline = name.len().min(NAME_INLINE);
+        if !self.put_rest(&mut name_more, &name[inline..]) || !self.index.insert(hash, slot) {
+            self.names.free(&mut name_more);
+            self.free.push(slot);
+            return Err(PitFull::Entries);
+        }
+        let entry = &mut self.entries[slot as usize];
+        entry.hash = hash;
+        entry.expires = Moment::default();
+        entry.strategy = 0;
+        entry.name_more = name_more;
+        // Both are bounded by what a name may be.
+        entry.name_len = u16::try_from(name.len()).unwrap_or(u16::MAX);
+        entry.depth = u8::try_from(prefixes.components().min(BEYOND)).unwrap_or(u8::MAX);
+        entry.flags = flag::LIVE | kind_of(prefixes, selectors);
+        entry.name[..inline].copy_from_slice(&name[..inline]);
+        if selectors.can_be_prefix {
+            let depth = usize::from(entry.depth);
+            self.prefixes[depth] += 1;
+            self.depths |= 1 << depth;
+        }
+        Ok(Slot(slot))
+    }
+
+    /// Keeps what of a name does not fit into its entry.
+    fn put_rest(&mut self, chain: &mut u32, rest: &[u8]) -> bool {
+        // The last piece first, so that the chain begins with the first.
+        rest.chunks(NAME_CHUNK).rev().all(|piece| {
+            let mut chunk = NameChunk([0; NAME_CHUNK]);
+            chunk.0[..piece.len()].copy_from_slice(piece);
+            self.names.push(chain, chunk)
+        })
+    }
+
+    /// Removes an entry and all that belongs to it.
+    pub fn remove(&mut self, Slot(slot): Slot) {
+        let entry = &mut self.entries[slot as usize];
+        debug_assert!(entry.flags & flag::LIVE != 0, "removed twice");
+        if entry.flags & flag::CAN_BE_PREFIX != 0 {
+            let depth = usize::from(entry.depth);
+            self.prefixes[depth] -= 1;
+            if self.prefixes[depth] == 0 {
+                self.depths &= !(1 << depth);
+            }
+        }
+        self.ins.free(&mut entry.ins_more);
+        self.outs.free(&mut entry.outs_more);
+        self.names.free(&mut entry.name_more);
+        (entry.flags, entry.ins, entry.outs) = (0, 0, 0);
+        entry.generation = (entry.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        self.index.remove(entry.hash, slot);
+        self.timers.disarm(slot);
+        self.free.push(slot);
+    }
+
+    /// The token that Data for an entry is to carry.
+    #[inline]
+    pub fn token(&self, Slot(slot): Slot) -> PitToken {
+        let generation = self.entries[slot as usize].generation;
+        let word = u64::from(self.worker) << 56 | u64::from(generation) << 32 | u64::from(slot);
+        PitToken::new(&word.to_be_bytes()).unwrap_or(PitToken::NONE)
+    }
+
+    /// The generation and the slot of a token that may be ours.
+    #[inline]
+    fn read_token(&self, token: &PitToken) -> Option<(u32, u32)> {
+        let [worker, generation @ .., s0, s1, s2, s3] = *<&[u8; TOKEN_LEN]>::try_from(token.octets()).ok()?;
+        let [g0, g1, g2] = generation;
+        (worker == self.worker)
+            .then(|| (u32::from_be_bytes([0, g0, g1, g2]), u32::from_be_bytes([s0, s1, s2, s3])))
+    }
+
+    /// The worker that a token of [`TOKEN_LEN`] octets is of, if it is ours.
+    pub fn worker_of(token: &PitToken) -> Option<u8> {
+        <&[u8; TOKEN_LEN]>::try_from(token.octets()).ok().map(|[worker, ..]| *worker)
+    }
+
+    /// The entry of a token. Whether the Data has its name, [`Pit::accepts`] tells.
+    #[inline]
+    pub fn by_token(&self, token: &PitToken) -> TokenFound {
+        let Some((generation, slot)) = self.read_token(token) else { return TokenFound::Foreign };
+        match self.entries.get(slot as usize) {
+            Some(entry) if entry.generation == generation && entry.flags & flag::LIVE != 0 => {
+                TokenFound::Entry(Slot(slot))
+            }
+            Some(_) => TokenFound::Gone,
+            None => TokenFound::Foreign,
+        }
+    }
+
+    /// The name of an entry.
+    pub fn name(&self, Slot(slot): Slot) -> Vec<u8> {
+        let entry = &self.entries[slot as usize];
+        self.name_pieces(entry, usize::from(entry.name_len)).0.flatten().copied().collect()
+    }
+
+    /// The hash of an entry's name, without an implicit digest.
+    pub fn hash(&self, Slot(slot): Slot) -> u64 {
+        self.entries[slot as usize].hash
+    }
+
+    /// What an entry's Interests select.
+    pub fn selectors(&self, Slot(slot): Slot) -> Selectors {
+        let flags = self.entries[slot as usize].flags;
+        Selectors {
+            can_be_prefix: flags & flag::CAN_BE_PREFIX != 0,
+            must_be_fresh: flags & flag::MUST_BE_FRESH != 0,
+        }
+    }
+
+    /// How a nonce has been met in an entry.
+    pub fn nonce_seen(&self, slot: Slot, nonce: u32, face: FaceId) -> NonceSeen {
+        let mut seen = NonceSeen::default();
+        for record in self.downstreams(slot).filter(|record| record.nonce == nonce) {
+            *(if record.face == face { &mut seen.in_same } else { &mut seen.in_other }) = true;
+        }
+        seen.out = self.upstreams(slot).any(|record| record.nonce == nonce);
+        seen
+    }
+
+    /// The downstreams that wait.
+    #[inline]
+    pub fn downstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = &InRecord> {
+        let entry = &self.entries[slot as usize];
+        (entry.ins > 0).then_some(&entry.input).into_iter().chain(self.ins.iter(entry.ins_more))
+    }
+
+    /// The upstreams that were asked.
+    #[inline]
+    pub fn upstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = &OutRecord> {
+        let entry = &self.entries[slot as usize];
+        (entry.outs > 0).then_some(&entry.out).into_iter().chain(self.outs.iter(entry.outs_more))
+    }
+
+    /// Notes that a downstream waits, whether or not it did before; the entry lasts as long as any does.
+    ///
+    /// # Errors
+    /// [`PitFull::Records`].
+    pub fn wait(&mut self, Slot(slot): Slot, record: InRecord) -> Result<(), PitFull> {
+        let entry = &mut self.entries[slot as usize];
+        if entry.ins == 0 {
+            (entry.input, entry.ins) = (record, 1);
+        } else if entry.input.face == record.face {
+            entry.input = record;
+        } else if let Some(old) = self.ins.find_mut(entry.ins_more, |old| old.face == record.face) {
+            *old = record;
+        } else if entry.ins < DOWNSTREAMS_MAX && self.ins.push(&mut entry.ins_more, record) {
+            entry.ins += 1;
+        } else {
+            return Err(PitFull::Records);
+        }
+        if record.expires > entry.expires {
+            entry.expires = record.expires;
+            self.timers.arm(slot, record.expires.tick_after());
+        }
+        Ok(())
+    }
+
+    /// Notes that an upstream was asked, whether or not it was before.
+    ///
+    /// # Errors
+    /// [`PitFull::Records`].
+    pub fn ask(&mut self, Slot(slot): Slot, record: OutRecord) -> Result<(), PitFull> {
+        let entry = &mut self.entries[slot as usize];
+        if entry.outs == 0 {
+            (entry.out, entry.outs) = (record, 1);
+        } else if entry.out.face == record.face {
+            entry.out = record;
+        } else if let Some(old) = self.outs.find_mut(entry.outs_more, |old| old.face == record.face) {
+            *old = record;
+        } else if entry.outs < UPSTREAMS_MAX && self.outs.push(&mut entry.outs_more, record) {
+            entry.outs += 1;
+        } else {
+            return Err(PitFull::Records);
+        }
+        Ok(())
+    }
+
+    /// The record of an upstream, to change.
+    pub fn upstream_mut(&mut self, Slot(slot): Slot, face: FaceId) -> Option<&mut OutRecord> {
+        let entry = &mut self.entries[slot as usize];
+        if entry.outs > 0 && entry.out.face == face {
+            return Some(&mut entry.out);
+        }
+        self.outs.find_mut(entry.outs_more, |record| record.face == face)
+    }
+
+    /// The strategy's own word of an entry, zero at first.
+    #[inline]
+    pub fn strategy_mut(&mut self, Slot(slot): Slot) -> &mut u64 {
+        &mut self.entries[slot as usize].strategy
+    }
+
+    /// Takes an entry whose Interests have all waited long enough; `None` when there is none by now. It is to be
+    /// [removed](Self::remove).
+    pub fn expired(&mut self, now: Moment) -> Option<Slot> {
+        loop {
+            let slot = self.timers.due(now.tick())?;
+            let expires = self.entries[slot as usize].expires;
+            if expires <= now {
+                return Some(Slot(slot));
+            }
+            self.timers.arm(slot, expires.tick_after());
+        }
+    }
+
+    /// How long after `now` [`Pit::expired`] may have something to do.
+    pub fn next_expiry(&self, now: Moment) -> Option<Duration> {
+        self.timers.next().map(|tick| Moment::of_tick(tick).since(now))
+    }
+}
+
+/// The flags that tell an Interest's entry from others of its name.
+#[inline]
+fn kind_of(prefixes: &Prefixes, selectors: Selectors) -> u8 {
+    selectors.flags() | if prefixes.has_digest() { flag::DIGEST } else { 0 }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::super::names::NameHash;
+    use super::super::names::build::{name, with_digest};
+    use super::*;
+
+    pub(in super::super) const PLAIN: Selectors = Selectors { can_be_prefix: false, must_be_fresh: false };
+    pub(in super::super) const PREFIX: Selectors = Selectors { can_be_prefix: true, must_be_fresh: false };
+
+    pub(in super::super) fn pit(entries: u32) -> Pit {
+        let settings = PitSettings { entries, records: 4, name_chunks: 8, worker: 3 };
+        Pit::new(&settings, Moment::default()).unwrap()
+    }
+
+    pub(in super::super) fn hashed(name: &[u8]) -> Prefixes {
+        let mut prefixes = Prefixes::default();
+        prefixes.fill(&NameHash::fixed(1), name).unwrap();
+        prefixes
+    }
+
+    pub(in super::super) fn insert(
+        pit: &mut Pit,
+        name: &[u8],
+        selectors: Selectors,
+    ) -> Result<Slot, PitFull> {
+        assert_eq!(pit.find(name, &hashed(name), selectors), None);
+        pit.insert(name, &hashed(name), selectors)
+    }
+
+    fn downstream(face: u32, nonce: u32, expires_ms: u64) -> InRecord {
+        let expires = Moment::default() + Duration::from_millis(expires_ms);
+        InRecord { expires, face: FaceId(face), nonce, token: PitToken::NONE }
+    }
+
+    /// Conformance: NDNLPv2 PitToken | A token of ours finds its entry and no other, and not after it is gone
+    #[test]
+    fn a_token_finds_its_entry_until_it_is_gone() {
+        let mut pit = pit(10);
+        let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
+        let token = pit.token(slot);
+        assert_eq!((token.octets().len(), Pit::worker_of(&token)), (8, Some(3)));
+        assert_eq!(pit.by_token(&token), TokenFound::Entry(slot));
+        pit.remove(slot);
+        assert_eq!(pit.by_token(&token), TokenFound::Gone);
+        let again = insert(&mut pit, &name("b"), PLAIN).unwrap();
+        assert_eq!((again, pit.by_token(&token)), (slot, TokenFound::Gone), "of another generation");
+        for foreign in [&[][..], &[3; 6], &[2, 0, 0, 1, 0, 0, 0, 0], &[3, 0, 0, 1, 0, 0, 0, 9], &[3; 32]] {
+            assert_eq!(pit.by_token(&PitToken::new(foreign).unwrap()), TokenFound::Foreign);
+        }
+    }
+
+    #[test]
+    fn names_of_one_hash_are_bounded() {
+        let mut pit = pit(20);
+        for digest in 0..8 {
+            insert(&mut pit, &with_digest("a", [digest; 32]), PLAIN).unwrap();
+        }
+        assert_eq!(insert(&mut pit, &with_digest("a", [8; 32]), PLAIN), Err(PitFull::Siblings));
+        assert!(insert(&mut pit, &name("b"), PLAIN).is_ok());
+    }
+
+    #[test]
+    fn full_is_full_and_changes_nothing() {
+        let mut pit = pit(2);
+        let long = name(&"x".repeat(3000));
+        assert_eq!(insert(&mut pit, &long, PLAIN), Err(PitFull::Entries), "eight chunks of 252 octets");
+        let first = insert(&mut pit, &name("a"), PLAIN).unwrap();
+        let second = insert(&mut pit, &name(&"y".repeat(1000)), PLAIN).unwrap();
+        assert_eq!(insert(&mut pit, &name("c"), PLAIN), Err(PitFull::Entries));
+        for face in 0..5 {
+            assert_eq!(pit.wait(first, downstream(face, 1, 10)), Ok(()));
+        }
+        assert_eq!(pit.wait(first, downstream(5, 1, 10)), Err(PitFull::Records));
+        assert_eq!(pit.wait(second, downstream(5, 1, 10)), Ok(()));
+        assert_eq!((pit.downstreams(first).count(), pit.downstreams(second).count()), (5, 1));
+        pit.remove(second);
+        pit.remove(first);
+        assert!(pit.is_empty() && pit.next_expiry(Moment::default()).is_none());
+        assert!(insert(&mut pit, &name(&"z".repeat(1000)), PLAIN).is_ok(), "the chunks came back");
+    }
+
+    #[test]
+    fn nonces_are_known_by_where_they_were_met() {
+        let mut pit = pit(2);
+        let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
+        pit.wait(slot, downstream(1, 100, 10)).unwrap();
+        pit.wait(slot, downstream(2, 200, 10)).unwrap();
+        let sent = OutRecord { sent: Moment::default(), face: FaceId(9), nonce: 100, nack: None };
+        pit.ask(slot, sent).unwrap();
+        let seen = |in_same, in_other, out| NonceSeen { in_same, in_other, out };
+        assert_eq!(pit.nonce_seen(slot, 100, FaceId(1)), seen(true, false, true));
+        assert_eq!(pit.nonce_seen(slot, 200, FaceId(1)), seen(false, true, false));
+        assert_eq!(pit.nonce_seen(slot, 300, FaceId(1)), seen(false, false, false));
+        pit.wait(slot, downstream(1, 101, 10)).unwrap();
+        assert_eq!((pit.downstreams(slot).count(), pit.nonce_seen(slot, 101, FaceId(1)).in_same), (2, true));
+    }
+
+    proptest! {
+        /// Entries live until the last of their Interests has waited long enough, also beyond a round of the timers.
+        #[test]
+        fn entries_expire_when_no_one_waits(
+            steps in prop::collection::vec((0u8..6, 1u64..20_000, 0u64..3000), 1..60),
+        ) {
+            let mut pit = pit(6);
+            let mut model = BTreeMap::new();
+            let mut now = Moment::default();
+            for (number, lifetime, passes) in steps {
+                let octets = name(&number.to_string());
+                let slot = pit.find(&octets, &hashed(&octets), PLAIN)
+                    .unwrap_or_else(|| pit.insert(&octets, &hashed(&octets), PLAIN).unwrap());
+                let expires = now + Duration::from_millis(lifetime);
+                pit.wait(slot, InRecord { expires, ..downstream(number.into(), 1, 0) }).unwrap();
+                let until = model.entry(slot).or_insert(expires);
+                *until = expires.max(*until);
+                now = now + Duration::from_millis(passes);
+                while let Some(slot) = pit.expired(now) {
+                    prop_assert!(model.remove(&slot).is_some_and(|expires| expires <= now));
+                    pit.remove(slot);
+                }
+                // A tick is 1.05 ms.
+                prop_assert!(model.values().all(|&expires| expires + Duration::from_millis(2) > now));
+                prop_assert_eq!(pit.len() as usize, model.len());
+            }
+        }
+    }
+}
