@@ -1,4 +1,4 @@
-"""Writes the packet vectors with scapy, an implementation that is not ours: those of `vectors/upf` here.
+"""Writes the packet vectors with scapy and python-ndn, which are not ours: those of `vectors/upf` here.
 
     python vectors/make.py            write the files
     python vectors/make.py --check    exit 1 if the committed files differ
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import gre
+import ndn_packets
 from scapy.contrib.gtp import IE_TEIDI, GTP_U_Header, GTPPDUSessionContainer, IE_Recovery
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import (
@@ -659,7 +660,8 @@ def folders() -> dict[Path, dict[str, str]]:
     """Every file's text, by folder and name."""
     upf = {f"{file.name}.json": file.render() for file in (make() for make in FILES)}
     stripped = {f"{file.name}.json": file.render() for file in (make() for make in gre.FILES)}
-    return {HERE / "upf": upf, HERE / "gre": stripped}
+    named = {f"{file.name}.json": file.render() for file in (make() for make in ndn_packets.FILES)}
+    return {HERE / "upf": upf, HERE / "gre": stripped, HERE / "ndn": named}
 
 
 def main() -> int:
