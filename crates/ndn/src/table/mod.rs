@@ -1,14 +1,17 @@
 //! The tables: what is known of names.
 
 mod chains;
+mod cs;
 mod dead_nonces;
 mod fib;
 mod name_table;
 mod names;
+mod payloads;
 mod pit;
 mod pit_entry;
 mod pit_match;
 
+pub use cs::{Cached, Cs, CsCounters, CsSettings, LEVELS, NewData};
 pub use dead_nonces::DeadNonces;
 pub use fib::{Fib, FibError, HOPS_MAX, Hop, Hops};
 pub use name_table::{Lookup, NameTable, NameTableError, Sought};

@@ -1,0 +1,581 @@
+//! CS: Data that has passed, of one worker.
+//!
+//! ```text
+//!   name ─hash─▶ index ──▶ entry ──▶ blocks of the packet
+//!   its prefixes, the last LEVELS of them ──▶ the newest entry below each
+//! ```
+//! One Data of a name is kept, the newest. An Interest that may be a prefix finds Data of exactly its name, or the newest
+//! whose name has up to [`LEVELS`] components more; what lies deeper is forwarded, as is an Interest whose prefix's newest
+//! Data was evicted while older Data stayed.
+
+use std::time::Duration;
+
+use kaido_engine::Frame;
+use kaido_table::{HashIndex, RegionError, Slots, prefetch};
+
+use super::names::{DEPTH_MAX, Prefixes};
+use super::payloads::{BLOCK, Payloads, blocks_of};
+use super::pit_entry::Selectors;
+use crate::moment::Moment;
+
+/// Components by which the name of Data may be longer than that of an Interest it is found by.
+pub const LEVELS: usize = 3;
+/// In the index: the number is that of the newest entry below the prefix.
+const BELOW: u32 = 1 << 31;
+/// Entries that are looked at for one to evict, at most; then it is the next, whether it was asked for or not.
+const SWEEP_MAX: u32 = 64;
+
+/// How much a CS holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CsSettings {
+    /// Packets at most; 0 is no cache.
+    pub packets: u32,
+    /// Octets of memory for them at most, in blocks of 256.
+    pub octets: u64,
+}
+
+/// The number of a cached packet, good until the CS changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cached(u32);
+
+/// What happened to a CS, in packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CsCounters {
+    /// Interests that were answered.
+    pub hits: u64,
+    /// Interests that were not.
+    pub misses: u64,
+    /// Data that came in.
+    pub inserted: u64,
+    /// Data that went to make room.
+    pub evicted: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Entry {
+    hash: u64,
+    fresh_until: Moment,
+    first_block: u32,
+    len: u16,
+    name_at: u16,
+    name_len: u16,
+    is_live: bool,
+    /// Asked for since the hand came by.
+    is_wanted: bool,
+    has_digest: bool,
+    /// The hashes of the prefixes under which this entry is the newest; 0 is none.
+    below: [u64; LEVELS],
+    digest: [u8; 32],
+}
+
+impl Entry {
+    const EMPTY: Self = Self {
+        hash: 0,
+        fresh_until: Moment::from_nanoseconds(0),
+        first_block: 0,
+        len: 0,
+        name_at: 0,
+        name_len: 0,
+        is_live: false,
+        is_wanted: false,
+        has_digest: false,
+        below: [0; LEVELS],
+        digest: [0; 32],
+    };
+}
+
+const _: () = assert!(size_of::<Entry>() == 128 && std::mem::offset_of!(Entry, digest) == 56);
+
+/// Data to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct NewData<'p> {
+    /// The packet.
+    pub frame: &'p Frame,
+    /// Where the octets of its name's components begin.
+    pub name_at: usize,
+    /// How many there are.
+    pub name_len: usize,
+    /// How long it is fresh, from now on.
+    pub freshness: Duration,
+}
+
+/// Cached Data.
+#[derive(Debug)]
+pub struct Cs {
+    index: HashIndex,
+    entries: Slots<Entry>,
+    free: Vec<u32>,
+    payloads: Payloads,
+    /// The bounds in force, not above what there is memory for.
+    bounds: CsSettings,
+    len: u32,
+    hand: u32,
+    counters: CsCounters,
+}
+
+impl Cs {
+    /// An empty CS. Its memory is taken as it fills.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the memory is not to be had.
+    pub fn new(settings: CsSettings) -> Result<Self, RegionError> {
+        let packets = settings.packets.min(1 << 28);
+        let blocks = u32::try_from(settings.octets / BLOCK as u64).unwrap_or(u32::MAX - 1);
+        let levels = u32::try_from(LEVELS).unwrap_or(0);
+        Ok(Self {
+            index: HashIndex::new(packets * (1 + levels))?,
+            entries: Slots::new(packets)?,
+            free: Vec::with_capacity(packets as usize),
+            payloads: Payloads::new(blocks)?,
+            bounds: CsSettings { packets, ..settings },
+            len: 0,
+            hand: 0,
+            counters: CsCounters::default(),
+        })
+    }
+
+    /// Packets in it.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bounds in force.
+    pub fn bounds(&self) -> CsSettings {
+        self.bounds
+    }
+
+    /// Octets of memory in use.
+    pub fn octets(&self) -> u64 {
+        u64::from(self.payloads.used()) * BLOCK as u64
+    }
+
+    /// What happened to it.
+    pub fn counters(&self) -> CsCounters {
+        self.counters
+    }
+
+    /// Whether anything can be in it.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.bounds.packets > 0
+    }
+
+    /// Changes the bounds, not above what the CS was made for, and evicts what is too much.
+    pub fn set_bounds(&mut self, bounds: CsSettings) {
+        let packets = bounds.packets.min(self.entries.len_max());
+        let octets = bounds.octets.min(u64::from(self.payloads.blocks_max()) * BLOCK as u64);
+        self.bounds = CsSettings { packets, octets };
+        while self.len > packets || self.octets() > octets {
+            self.evict();
+        }
+    }
+
+    /// Asks for the line of the index for a name.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Asks for the entry that may have a name.
+    #[inline(always)]
+    pub fn prefetch_entry(&self, hash: u64) {
+        if let Some(number) = self.index.find(hash).next() {
+            prefetch(&self.entries[(number & !BELOW) as usize]);
+        }
+    }
+
+    /// Data for an Interest; of one that names a digest, `name` is with it.
+    #[inline]
+    pub fn find(
+        &mut self,
+        name: &[u8],
+        prefixes: &Prefixes,
+        selectors: Selectors,
+        now: Moment,
+    ) -> Option<Cached> {
+        let found = if self.len == 0 { None } else { self.seek(name, prefixes, selectors, now) };
+        match found {
+            Some(number) => {
+                self.counters.hits += 1;
+                self.entries[number as usize].is_wanted = true;
+                Some(Cached(number))
+            }
+            None => {
+                self.counters.misses += 1;
+                None
+            }
+        }
+    }
+
+    fn seek(&mut self, name: &[u8], prefixes: &Prefixes, selectors: Selectors, now: Moment) -> Option<u32> {
+        let (plain, digest) = name.split_at(prefixes.plain_len());
+        let exact = self
+            .index
+            .find(prefixes.whole())
+            .find(|&number| number & BELOW == 0 && self.is_of(number, plain));
+        let fits = |entry: &Entry| !selectors.must_be_fresh || entry.fresh_until > now;
+        if let Some(number) = exact.filter(|&number| fits(&self.entries[number as usize])) {
+            if !prefixes.has_digest() {
+                return Some(number);
+            }
+            return (digest.get(2..) == Some(&self.digest(number)[..])).then_some(number);
+        }
+        if !selectors.can_be_prefix || prefixes.has_digest() {
+            return None;
+        }
+        self.index
+            .find(prefixes.whole())
+            .filter(|number| number & BELOW != 0)
+            .map(|number| number & !BELOW)
+            .find(|&number| {
+                let entry = &self.entries[number as usize];
+                fits(entry)
+                    && usize::from(entry.name_len) > plain.len()
+                    && self.payloads.is_at(entry.first_block, entry.name_at.into(), plain)
+            })
+    }
+
+    fn is_of(&self, number: u32, name: &[u8]) -> bool {
+        let entry = &self.entries[number as usize];
+        usize::from(entry.name_len) == name.len()
+            && self.payloads.is_at(entry.first_block, entry.name_at.into(), name)
+    }
+
+    /// The implicit digest of a packet, made when it is first asked for.
+    fn digest(&mut self, number: u32) -> [u8; 32] {
+        let entry = &mut self.entries[number as usize];
+        if !entry.has_digest {
+            let pieces = self.payloads.pieces(entry.first_block, entry.len.into());
+            (entry.digest, entry.has_digest) = (kaido_wire::ndn::implicit_digest(pieces), true);
+        }
+        entry.digest
+    }
+
+    /// A copy of a cached packet, in frames taken by `allocate`.
+    pub fn copy(&self, Cached(number): Cached, allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
+        let entry = &self.entries[number as usize];
+        self.payloads.copy(entry.first_block, entry.len.into(), allocate)
+    }
+
+    /// Keeps Data, in the place of what there is of its name; whether there was room.
+    pub fn insert(&mut self, data: &NewData<'_>, prefixes: &Prefixes, now: Moment) -> bool {
+        let len = data.frame.packet_len();
+        let Some(name) = data.frame.data().get(data.name_at..data.name_at + data.name_len) else {
+            return false;
+        };
+        let old =
+            self.index.find(prefixes.whole()).find(|&number| number & BELOW == 0 && self.is_of(number, name));
+        if let Some(old) = old {
+            self.remove(old);
+        }
+        let octets = u64::from(blocks_of(len)) * BLOCK as u64;
+        if octets > self.bounds.octets || self.bounds.packets == 0 {
+            return false;
+        }
+        while self.len >= self.bounds.packets || self.octets() + octets > self.bounds.octets {
+            self.evict();
+        }
+        let Some(first_block) = self.payloads.put(data.frame.segments()) else { return false };
+        let number = self.free.pop().or_else(|| self.entries.push(Entry::EMPTY));
+        let Some(number) = number.filter(|&number| self.index.insert(prefixes.whole(), number)) else {
+            self.payloads.release(first_block);
+            self.free.extend(number);
+            return false;
+        };
+        let short = |len: usize| u16::try_from(len).unwrap_or(u16::MAX);
+        self.entries[number as usize] = Entry {
+            hash: prefixes.whole(),
+            fresh_until: now + data.freshness,
+            first_block,
+            len: short(len),
+            name_at: short(data.name_at),
+            name_len: short(data.name_len),
+            is_live: true,
+            ..Entry::EMPTY
+        };
+        self.len += 1;
+        self.counters.inserted += 1;
+        self.note_prefixes(number, prefixes);
+        true
+    }
+
+    /// Makes an entry the newest below its prefixes.
+    fn note_prefixes(&mut self, number: u32, prefixes: &Prefixes) {
+        for level in 0..LEVELS {
+            let depth = prefixes.components().saturating_sub(level + 1);
+            if depth == 0 || depth > DEPTH_MAX {
+                continue;
+            }
+            let (hash, _) = prefixes.prefix(depth);
+            let former = self
+                .index
+                .find(hash)
+                .filter(|former| former & BELOW != 0)
+                .find(|former| self.entries[(former & !BELOW) as usize].below.contains(&hash));
+            let noted = match former {
+                Some(former) => {
+                    let below = &mut self.entries[(former & !BELOW) as usize].below;
+                    below.iter_mut().filter(|below| **below == hash).for_each(|below| *below = 0);
+                    self.index.exchange(hash, former, number | BELOW)
+                }
+                None => self.index.insert(hash, number | BELOW),
+            };
+            if noted {
+                self.entries[number as usize].below[level] = hash;
+            }
+        }
+    }
+
+    fn remove(&mut self, number: u32) {
+        let entry = self.entries[number as usize];
+        debug_assert!(entry.is_live, "removed twice");
+        self.index.remove(entry.hash, number);
+        for below in entry.below.into_iter().filter(|&below| below != 0) {
+            self.index.remove(below, number | BELOW);
+        }
+        self.payloads.release(entry.first_block);
+        self.entries[number as usize].is_live = false;
+        self.free.push(number);
+        self.len -= 1;
+    }
+
+    /// Removes the next packet that was not asked for since the hand last came by (CLOCK).
+    fn evict(&mut self) {
+        let mut wanted = 0;
+        // There is a live entry whenever there is something to evict.
+        while self.len > 0 {
+            self.hand = if self.hand as usize + 1 < self.entries.len() { self.hand + 1 } else { 0 };
+            let entry = &mut self.entries[self.hand as usize];
+            if !entry.is_live {
+                continue;
+            }
+            if entry.is_wanted && wanted < SWEEP_MAX {
+                entry.is_wanted = false;
+                wanted += 1;
+                continue;
+            }
+            self.counters.evicted += 1;
+            return self.remove(self.hand);
+        }
+    }
+
+    /// Removes up to `most` packets whose names have a prefix, and says how many. Looks at all that are there.
+    pub fn erase(&mut self, prefix: &[u8], most: u32) -> u32 {
+        let mut erased = 0;
+        for number in 0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX) {
+            let entry = &self.entries[number as usize];
+            if erased < most
+                && entry.is_live
+                && usize::from(entry.name_len) >= prefix.len()
+                && self.payloads.is_at(entry.first_block, entry.name_at.into(), prefix)
+            {
+                self.remove(number);
+                erased += 1;
+            }
+        }
+        erased
+    }
+
+    /// Asks for the packet of an entry.
+    #[inline]
+    pub fn prefetch_packet(&self, Cached(number): Cached) {
+        self.payloads.prefetch(self.entries[number as usize].first_block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kaido_engine::FramePool;
+    use kaido_wire::ndn::{Data, DataRepr, Name, implicit_digest};
+    use proptest::prelude::*;
+
+    use super::super::names::NameHash;
+    use super::super::names::build::{name, with_digest};
+    use super::*;
+
+    const PLAIN: Selectors = Selectors { can_be_prefix: false, must_be_fresh: false };
+    const PREFIX: Selectors = Selectors { can_be_prefix: true, must_be_fresh: false };
+    const FRESH: Selectors = Selectors { can_be_prefix: false, must_be_fresh: true };
+
+    struct Rig {
+        cs: Cs,
+        pool: &'static FramePool,
+    }
+
+    fn packet(text: &str, content: &[u8]) -> Vec<u8> {
+        let octets = name(text);
+        let repr = DataRepr { name: Name::new(&octets).unwrap(), content, ..DataRepr::default() };
+        let mut packet = vec![0; repr.len()];
+        repr.emit(&mut packet).unwrap();
+        packet
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment::default() + Duration::from_secs(seconds)
+    }
+
+    impl Rig {
+        fn new(packets: u32, octets: u64) -> Self {
+            let cs = Cs::new(CsSettings { packets, octets }).unwrap();
+            Self { cs, pool: FramePool::leak(8).unwrap() }
+        }
+
+        fn put(&mut self, packet: &[u8], freshness_s: u64, now: Moment) -> bool {
+            let frame = Frame::from_slice(packet, || self.pool.allocate()).unwrap();
+            let read = Data::parse(frame.data(), frame.packet_len()).unwrap();
+            let mut prefixes = Prefixes::default();
+            prefixes.fill(&NameHash::fixed(1), read.name.value()).unwrap();
+            let name_len = read.name.value().len();
+            let name_at = read.name_at + 2 + if name_len < 253 { 0 } else { 2 };
+            let data =
+                NewData { frame: &frame, name_at, name_len, freshness: Duration::from_secs(freshness_s) };
+            self.cs.insert(&data, &prefixes, now)
+        }
+
+        fn get(&mut self, name: &[u8], selectors: Selectors, now: Moment) -> Option<Vec<u8>> {
+            let mut prefixes = Prefixes::default();
+            prefixes.fill(&NameHash::fixed(1), name).unwrap();
+            let found = self.cs.find(name, &prefixes, selectors, now)?;
+            Some(self.cs.copy(found, || self.pool.allocate()).unwrap().to_vec())
+        }
+    }
+
+    /// Conformance: NDN 0.3 Interest | A cached Data satisfies by its name, and by its digest if one is named
+    #[test]
+    fn data_is_found_by_name_and_by_digest() {
+        let mut rig = Rig::new(10, 1 << 16);
+        let data = packet("a/b", &[5; 5000]);
+        assert!(rig.put(&data, 0, at(0)));
+        assert_eq!(rig.get(&name("a/b"), PLAIN, at(9)), Some(data.clone()));
+        let digest = implicit_digest([&data[..]]);
+        assert_eq!(rig.get(&with_digest("a/b", digest), PLAIN, at(9)), Some(data.clone()));
+        assert_eq!(rig.get(&with_digest("a/b", digest), PREFIX, at(9)), Some(data));
+        for none in
+            [name("a"), name("a/b/c"), name("a/c"), with_digest("a/b", [1; 32]), with_digest("a", digest)]
+        {
+            assert_eq!(rig.get(&none, PLAIN, at(9)), None);
+        }
+        let counters = rig.cs.counters();
+        assert_eq!((counters.hits, counters.misses, counters.inserted), (3, 5, 1));
+    }
+
+    /// Conformance: NDN 0.3 Data MetaInfo | MustBeFresh is answered for FreshnessPeriod from arrival on, and no longer
+    #[test]
+    fn freshness_ends() {
+        let mut rig = Rig::new(10, 1 << 16);
+        rig.put(&packet("a", b"stale"), 0, at(1));
+        rig.put(&packet("b", b"fresh"), 10, at(1));
+        assert_eq!(rig.get(&name("a"), FRESH, at(1)), None);
+        assert!(rig.get(&name("a"), PLAIN, at(1)).is_some());
+        assert!(rig.get(&name("b"), FRESH, at(10)).is_some());
+        assert_eq!(rig.get(&name("b"), FRESH, at(11)), None);
+        assert!(rig.put(&packet("b", b"again"), 10, at(11)));
+        assert_eq!((rig.get(&name("b"), FRESH, at(20)).is_some(), rig.cs.len()), (true, 2));
+    }
+
+    /// Conformance: NDN 0.3 Interest CanBePrefix | Cached Data of longer names satisfies, up to three components longer
+    #[test]
+    fn prefixes_find_the_newest_below_them() {
+        let mut rig = Rig::new(10, 1 << 16);
+        let (old, new) = (packet("a/b/1/x", b"old"), packet("a/b/2/x", b"new"));
+        rig.put(&old, 0, at(0));
+        rig.put(&new, 10, at(0));
+        for text in ["a", "a/b", "a/b/2"] {
+            assert_eq!(rig.get(&name(text), PREFIX, at(0)), Some(new.clone()), "{text}");
+            assert_eq!(rig.get(&name(text), PLAIN, at(0)), None);
+        }
+        assert_eq!(rig.get(&name("a/b/1"), PREFIX, at(0)), Some(old.clone()));
+        assert_eq!(rig.get(&name("a/b/1/x"), PREFIX, at(0)), Some(old.clone()), "the name itself");
+        assert_eq!(rig.get(&name("a/c"), PREFIX, at(0)), None);
+        let stale = Selectors { can_be_prefix: true, must_be_fresh: true };
+        assert_eq!(rig.get(&name("a/b/1"), stale, at(0)), None);
+        assert_eq!(rig.get(&name("a/b"), stale, at(0)), Some(new));
+        rig.put(&packet("q/r/s/t/u", b"deep"), 0, at(0));
+        assert!(rig.get(&name("q/r"), PREFIX, at(0)).is_some());
+        assert_eq!(rig.get(&name("q"), PREFIX, at(0)), None, "four components longer");
+        // With the newest goes what was found by it; the older one is still found by its own prefixes.
+        assert_eq!(rig.cs.erase(&name("a/b/2"), 9), 1);
+        assert_eq!(rig.get(&name("a"), PREFIX, at(0)), None);
+        assert_eq!(rig.get(&name("a/b/1"), PREFIX, at(0)), Some(old));
+    }
+
+    #[test]
+    fn what_was_asked_for_stays_when_room_is_needed() {
+        let mut rig = Rig::new(4, 1 << 16);
+        for text in ["a", "b", "c", "d"] {
+            rig.put(&packet(text, b""), 0, at(0));
+        }
+        assert!(rig.get(&name("b"), PLAIN, at(0)).is_some() && rig.get(&name("d"), PLAIN, at(0)).is_some());
+        rig.put(&packet("e", b""), 0, at(0));
+        rig.put(&packet("f", b""), 0, at(0));
+        assert!(rig.get(&name("b"), PLAIN, at(0)).is_some() && rig.get(&name("d"), PLAIN, at(0)).is_some());
+        assert_eq!((rig.cs.len(), rig.cs.counters().evicted), (4, 2));
+    }
+
+    #[test]
+    fn octets_are_bounded_and_bounds_change() {
+        let mut rig = Rig::new(100, 20 * 256);
+        for number in 0..50 {
+            assert!(rig.put(&packet(&number.to_string(), &[1; 700]), 0, at(0)));
+            assert!(rig.cs.octets() <= 20 * 256);
+        }
+        assert_eq!((rig.cs.len(), rig.cs.octets()), (6, 18 * 256));
+        assert!(!rig.put(&packet("big", &[1; 6000]), 0, at(0)));
+        assert_eq!(rig.cs.len(), 6, "nothing goes for what does not fit");
+        rig.cs.set_bounds(CsSettings { packets: 2, octets: u64::MAX });
+        assert_eq!((rig.cs.len(), rig.cs.bounds()), (2, CsSettings { packets: 2, octets: 20 * 256 }));
+        rig.cs.set_bounds(CsSettings { packets: 0, octets: 0 });
+        assert!(!rig.put(&packet("a", b""), 0, at(0)) && rig.cs.is_empty() && !rig.cs.is_on());
+        assert_eq!(rig.cs.octets(), 0);
+    }
+
+    #[test]
+    fn names_that_cross_blocks_are_compared_whole() {
+        let mut rig = Rig::new(10, 1 << 16);
+        let long = format!("{}/{}", "x".repeat(250), "y".repeat(600));
+        let data = packet(&long, b"content");
+        rig.put(&data, 0, at(0));
+        assert_eq!(rig.get(&name(&long), PLAIN, at(0)), Some(data));
+        let mut other = name(&long);
+        *other.last_mut().unwrap() ^= 1;
+        assert_eq!(rig.get(&other, PLAIN, at(0)), None);
+    }
+
+    proptest! {
+        /// What is found is what was put last for the name, and the index never fills up with what is gone.
+        #[test]
+        fn it_finds_what_was_put(steps in prop::collection::vec((prop::collection::vec(0u8..3, 1..4), 0u8..4), 1..120)) {
+            let mut rig = Rig::new(8, 1 << 16);
+            let mut model = BTreeMap::new();
+            for (number, (components, step)) in steps.into_iter().enumerate() {
+                let text = components.iter().map(ToString::to_string).collect::<Vec<_>>().join("/");
+                let data = packet(&text, &number.to_be_bytes());
+                if step == 0 {
+                    rig.cs.erase(&name(&text), 2);
+                } else {
+                    prop_assert!(rig.put(&data, 0, at(0)));
+                    model.insert(text, data);
+                }
+                prop_assert!(rig.cs.len() <= 8);
+                for (text, data) in &model {
+                    if let Some(found) = rig.get(&name(text), PLAIN, at(0)) {
+                        prop_assert_eq!(&found, data);
+                    }
+                    if let Some(found) = rig.get(&name(text), PREFIX, at(0)) {
+                        prop_assert!(model.iter().any(|(of, data)| *data == found && name(of).starts_with(&name(text))));
+                    }
+                }
+            }
+            rig.cs.erase(&[], 8);
+            prop_assert!(rig.cs.is_empty() && rig.cs.index.is_empty() && rig.cs.octets() == 0);
+        }
+    }
+}
