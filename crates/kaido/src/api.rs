@@ -24,6 +24,8 @@ pub(crate) enum Question {
     },
     /// Dropped packets.
     Drops,
+    /// What the rules of a GRE header remover have done.
+    Gre,
     /// About a trace.
     Trace(TraceQuestion),
 }
@@ -46,6 +48,8 @@ pub(crate) enum Answer {
         /// Drops by port and reason.
         drops: Vec<Drop>,
     },
+    /// To [`Question::Gre`].
+    Gre(GreStatus),
     /// To [`TraceQuestion::Begin`].
     TraceBegun {
         /// Its number.
@@ -68,26 +72,37 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) version: String,
+    /// Its function, as the configuration names it.
+    pub(crate) function: String,
     pub(crate) node_id: String,
     pub(crate) uptime_s: u64,
-    pub(crate) sessions: usize,
-    pub(crate) sessions_max: u32,
     pub(crate) workers: usize,
-    /// Pages that frames and session records stand on.
+    /// Pages that frames stand on.
     pub(crate) frame_pages: String,
-    pub(crate) table_pages: String,
     pub(crate) frames: usize,
     pub(crate) frames_free: usize,
-    /// Volume of all sessions, in octets of user packets.
-    pub(crate) uplink_bytes: u64,
-    pub(crate) downlink_bytes: u64,
     /// What forwards, as `node.datapath` says.
     pub(crate) datapath: String,
-    /// The datapath in the kernel, where there is one.
-    pub(crate) kernel: Option<InKernel>,
     pub(crate) ports: Vec<Port>,
     /// The workers, in the order of their numbers.
     pub(crate) per_worker: Vec<Worker>,
+    /// Of a user plane.
+    #[serde(flatten)]
+    pub(crate) upf: Option<UpfStatus>,
+}
+
+/// What a user plane is and does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct UpfStatus {
+    pub(crate) sessions: usize,
+    pub(crate) sessions_max: u32,
+    /// Pages that session records stand on.
+    pub(crate) table_pages: String,
+    /// Volume of all sessions, in octets of user packets.
+    pub(crate) uplink_bytes: u64,
+    pub(crate) downlink_bytes: u64,
+    /// The datapath in the kernel, where there is one.
+    pub(crate) kernel: Option<InKernel>,
     pub(crate) peers: Vec<Peer>,
     /// GTP-U peers that tunnels lead to, those that do not answer first; at most 1000.
     pub(crate) paths: Vec<GtpuPath>,
@@ -222,4 +237,41 @@ pub(crate) struct Drop {
     pub(crate) reason: String,
     pub(crate) meaning: String,
     pub(crate) packets: u64,
+}
+
+/// What a GRE header remover has done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GreStatus {
+    /// Rules for tunnel packets and then encapsulations, in the order of the configuration.
+    pub(crate) rules: Vec<GreRule>,
+    /// Packets in the kernel, by port, where the datapath is there.
+    pub(crate) kernel: Vec<GreInKernel>,
+}
+
+/// A rule, or an encapsulation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GreRule {
+    pub(crate) name: String,
+    /// What it does: `decapsulate`, `pass`, `drop`, `punt` or `encapsulate`.
+    pub(crate) verdict: String,
+    /// Packets that met it, on every datapath.
+    pub(crate) packets: u64,
+    /// Their octets as they came, with Ethernet.
+    pub(crate) bytes: u64,
+}
+
+/// What a port's program has done with packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GreInKernel {
+    pub(crate) port: String,
+    /// Packets that went across as they came.
+    pub(crate) across: u64,
+    /// Packets that went across without their outer headers.
+    pub(crate) stripped: u64,
+    /// Packets left to the engine.
+    pub(crate) handed: u64,
+    /// Packets left to the kernel's own network.
+    pub(crate) kernel: u64,
+    /// Packets dropped.
+    pub(crate) dropped: u64,
 }

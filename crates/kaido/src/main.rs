@@ -1,6 +1,6 @@
 //! Kaido: a fast, measurable user plane.
 //!
-//! `kaido run` is the node; `check`, `status`, `sessions`, `drops`, `trace` and `capture` look at it, `doctor` at the machine; `sim` is a small
+//! `kaido run` is the node; `check`, `status`, `sessions`, `drops`, `show`, `trace` and `capture` look at it, `doctor` at the machine; `sim` is a small
 //! control plane, gNB and UEs to exercise it with; `bench` measures it.
 
 mod api;
@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Config, DEFAULT_SOCKET};
 
-/// A fast, measurable user plane: UPF and PGW-U.
+/// A fast, measurable user plane: UPF and PGW-U, or GRE header remover.
 #[derive(Debug, Parser)]
 #[command(version, about, propagate_version = true)]
 struct Arguments {
@@ -28,7 +28,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the user plane until SIGTERM or SIGINT.
+    /// Run the node until SIGTERM or SIGINT.
     Run {
         /// The configuration file.
         #[arg(short, long, value_name = "FILE")]
@@ -55,6 +55,12 @@ enum Command {
     },
     /// Count the packets that did not come out, by port and reason.
     Drops(Where),
+    /// Show what the function of a running node has done.
+    Show {
+        /// What to show.
+        #[command(subcommand)]
+        what: Shown,
+    },
     /// Show the way of each packet of a session: rules, verdict and time.
     Trace {
         #[command(flatten)]
@@ -84,6 +90,13 @@ enum Command {
     Bench(Box<bench::BenchArgs>),
 }
 
+/// What `kaido show` shows.
+#[derive(Debug, Subcommand)]
+enum Shown {
+    /// Rules and encapsulations of a GRE header remover, with their packets and bytes.
+    Gre(Where),
+}
+
 /// Where the running node answers.
 #[derive(Debug, clap::Args)]
 struct Where {
@@ -111,17 +124,13 @@ fn execute(command: &Command) -> miette::Result<ExitCode> {
         Command::Run { config } => run::run(&Config::read(config)?),
         Command::Check { config } => {
             let read = Config::read(config)?;
-            println!(
-                "{}: good: {} ports, up to {} sessions",
-                config.display(),
-                read.ports.len(),
-                read.node.sessions_max.get_ref()
-            );
+            println!("{}: good: {}", config.display(), read.summary());
             Ok(())
         }
         Command::Status(at) => show::status(&at.socket, at.json),
         Command::Sessions { at, skip, limit } => show::sessions(&at.socket, at.json, *skip, *limit),
         Command::Drops(at) => show::drops(&at.socket, at.json),
+        Command::Show { what: Shown::Gre(at) } => show::gre(&at.socket, at.json),
         Command::Trace { at, trace } => show::trace(&at.socket, at.json, trace),
         Command::Capture { socket, capture } => show::capture(socket, capture),
         Command::Reference { metrics } => {

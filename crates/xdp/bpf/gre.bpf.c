@@ -2,7 +2,8 @@
 /*
  * GRE header removal as a bump in the wire: what comes in by this interface leaves by the one across, packets of rules
  * that say so without their outer IP and GRE headers. Everything that takes more (pieces, checksums over the payload,
- * routing, outer extension headers) is left to the engine as it came.
+ * routing, outer extension headers) is left to the engine as it came; where the engine does all, everything is, but for
+ * what is the kernel's.
  */
 #include <linux/bpf.h>
 
@@ -88,6 +89,7 @@ struct seen {
 	__u32 number;
 	__u32 verdict;
 	__u32 flags;
+	__u32 first; /* rules before the first that is tried */
 };
 
 static __always_inline struct gre_counters *counters(void)
@@ -107,24 +109,49 @@ static __always_inline int hand(struct xdp_md *ctx)
 	return bpf_redirect_map(&gre_sockets, ctx->rx_queue_index, XDP_PASS);
 }
 
-static __always_inline int drop(enum gre_drop reason)
+static __always_inline int drop(struct xdp_md *ctx, const struct gre_config *config, enum gre_drop reason)
 {
 	struct gre_counters *counted = counters();
 
-	if (counted)
+	if (config->flags & GRE_ENGINE)
+		return hand(ctx);
+	if (counted) {
 		counted->dropped[reason]++;
+		counted->octets += bpf_xdp_get_buff_len(ctx);
+	}
 	return XDP_DROP;
 }
 
-/* As it is; the engine says of one that is too long that it is. */
-static __always_inline int across(struct xdp_md *ctx, const struct gre_config *config)
+static __always_inline int punt(void)
 {
 	struct gre_counters *counted = counters();
 
-	if (bpf_xdp_get_buff_len(ctx) > LINK_MAX + config->mtu)
-		return hand(ctx);
 	if (counted)
+		counted->kernel++;
+	return XDP_PASS;
+}
+
+/* Whether a packet goes across here; the engine says of one that is too long that it is. */
+static __always_inline int fits(struct xdp_md *ctx, const struct gre_config *config)
+{
+	return !(config->flags & GRE_ENGINE) && bpf_xdp_get_buff_len(ctx) <= LINK_MAX + config->mtu;
+}
+
+/* As it is. */
+static __always_inline int across(struct xdp_md *ctx, const struct gre_config *config)
+{
+	struct gre_counters *counted = counters();
+	__u32 length = bpf_xdp_get_buff_len(ctx);
+
+	if (!(config->flags & GRE_ACROSS))
+		return punt();
+	if (!fits(ctx, config))
+		return hand(ctx);
+	if (counted) {
 		counted->across++;
+		counted->octets += length;
+		counted->sent += length;
+	}
 	return bpf_redirect_map(&gre_across, 0, XDP_PASS);
 }
 
@@ -149,8 +176,10 @@ static __always_inline int meets(const struct gre_rule *rule, const struct seen 
 static long try_rule(__u32 number, void *context)
 {
 	struct seen *seen = context;
-	const struct gre_rule *rule = bpf_map_lookup_elem(&gre_rules, &number);
+	const struct gre_rule *rule;
 
+	number += seen->first;
+	rule = bpf_map_lookup_elem(&gre_rules, &number);
 	if (!rule)
 		return 1;
 	if (!meets(rule, seen))
@@ -160,6 +189,66 @@ static long try_rule(__u32 number, void *context)
 	seen->verdict = rule->verdict;
 	seen->flags = rule->flags;
 	return 1;
+}
+
+static __always_inline void find(struct seen *seen, __u32 first, __u32 rules)
+{
+	seen->first = first;
+	bpf_loop(rules, try_rule, seen, 0);
+}
+
+static __always_inline void count(const struct seen *seen, __u32 length)
+{
+	struct gre_totals *totals;
+
+	if (!seen->found)
+		return;
+	totals = bpf_map_lookup_elem(&gre_totals, &seen->number);
+	if (totals) {
+		totals->packets++;
+		totals->octets += length;
+	}
+}
+
+static __always_inline void see_ipv4(struct seen *seen, const struct ipv4 *ip)
+{
+	seen->family = GRE_V4;
+	seen->source[1] = bpf_cpu_to_be64(0xffff00000000ull);
+	seen->destination[1] = seen->source[1];
+	__builtin_memcpy((__u8 *)&seen->source[1] + 4, ip->source, 4);
+	__builtin_memcpy((__u8 *)&seen->destination[1] + 4, ip->destination, 4);
+}
+
+static __always_inline void see_ipv6(struct seen *seen, const struct ipv6 *ip6)
+{
+	seen->family = GRE_V6;
+	__builtin_memcpy(seen->source, &ip6->source, 16);
+	__builtin_memcpy(seen->destination, &ip6->destination, 16);
+}
+
+static __always_inline int is_extension(__u8 next)
+{
+	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS || next == IPPROTO_AH ||
+	       next == IPPROTO_FRAGMENT;
+}
+
+/* Whether GRE is what IPv6 extension headers from `offset` on lead to. */
+static __always_inline int leads_to_gre(struct xdp_md *ctx, __u32 offset, __u8 next)
+{
+	for (int i = 0; i < EXTENSIONS_MAX; i++) {
+		__u8 header[2];
+
+		if (!is_extension(next) || bpf_xdp_load_bytes(ctx, offset, header, sizeof(header)))
+			break;
+		if (next == IPPROTO_FRAGMENT)
+			offset += 8;
+		else if (next == IPPROTO_AH)
+			offset += 4 * (header[1] + 2);
+		else
+			offset += 8 * (header[1] + 1);
+		next = header[0];
+	}
+	return next == IPPROTO_GRE;
 }
 
 /* RFC 6040, 4.2: what becomes of both; negative when the packet cannot carry the mark. */
@@ -239,9 +328,10 @@ struct link {
 };
 
 /* Moves Ethernet and tags up to the packet at `offset`; cuts off what is behind `total` octets of it. */
-static __always_inline int strip(struct xdp_md *ctx, __u32 tags, __u32 offset, __u32 total, __u8 inner, __be16 protocol)
+static __always_inline int strip(struct xdp_md *ctx, const struct gre_config *config, __u32 tags, __u32 offset, __u32 total,
+				 __u8 inner, __be16 protocol)
 {
-	__u32 link_len = sizeof(struct ethernet) + 4 * tags, wanted, length;
+	__u32 link_len = sizeof(struct ethernet) + 4 * tags, came = bpf_xdp_get_buff_len(ctx), wanted, length;
 	struct link kept = {};
 	struct gre_counters *counted;
 	void *data = (void *)(long)ctx->data;
@@ -249,7 +339,7 @@ static __always_inline int strip(struct xdp_md *ctx, __u32 tags, __u32 offset, _
 	__u8 *at = data;
 
 	if (data + LINK_MAX > end)
-		return drop(GRE_DROP_INNER);
+		return drop(ctx, config, GRE_DROP_INNER);
 	__builtin_memcpy(&kept.ethernet, at, sizeof(kept.ethernet));
 	__builtin_memcpy(&kept.tags[0], at + 12, 4);
 	__builtin_memcpy(&kept.tags[1], at + 16, 4);
@@ -257,18 +347,18 @@ static __always_inline int strip(struct xdp_md *ctx, __u32 tags, __u32 offset, _
 		struct ethernet *frame = data + (offset & 127);
 
 		if ((void *)(frame + 1) > end)
-			return drop(GRE_DROP_INNER);
+			return drop(ctx, config, GRE_DROP_INNER);
 		__builtin_memcpy(&kept.ethernet, frame, sizeof(kept.ethernet));
 		/* Tags come behind the addresses of the frame that was in the tunnel. */
 		link_len = 4 * tags;
 	}
 	if (bpf_xdp_adjust_head(ctx, (int)offset - (int)link_len))
-		return drop(GRE_DROP_INNER);
+		return drop(ctx, config, GRE_DROP_INNER);
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	at = data;
 	if (data + LINK_MAX > end)
-		return drop(GRE_DROP_INNER);
+		return drop(ctx, config, GRE_DROP_INNER);
 	__builtin_memcpy(at, &kept.ethernet, 12);
 	at += 12;
 	if (tags > 0) {
@@ -284,19 +374,29 @@ static __always_inline int strip(struct xdp_md *ctx, __u32 tags, __u32 offset, _
 	wanted = link_len + total;
 	length = bpf_xdp_get_buff_len(ctx);
 	if (length > wanted && bpf_xdp_adjust_tail(ctx, (int)wanted - (int)length))
-		return drop(GRE_DROP_INNER);
+		return drop(ctx, config, GRE_DROP_INNER);
 	counted = counters();
-	if (counted)
+	if (counted) {
 		counted->stripped++;
+		counted->octets += came;
+		counted->sent += wanted;
+	}
 	return bpf_redirect_map(&gre_across, 0, XDP_PASS);
 }
 
 static __always_inline int obey(struct xdp_md *ctx, const struct gre_config *config, __u32 verdict,
 				enum gre_drop reason)
 {
-	if (verdict == GRE_PASS)
+	switch (verdict) {
+	case GRE_PASS:
 		return across(ctx, config);
-	return verdict == GRE_DROP ? drop(reason) : hand(ctx);
+	case GRE_DROP:
+		return drop(ctx, config, reason);
+	case GRE_PUNT:
+		return punt();
+	default:
+		return hand(ctx);
+	}
 }
 
 static __always_inline int run(struct xdp_md *ctx)
@@ -309,7 +409,6 @@ static __always_inline int run(struct xdp_md *ctx)
 	struct gre *gre;
 	struct ipv4 *ip;
 	struct ipv6 *ip6;
-	struct gre_totals *totals;
 	__u32 zero = 0, offset = sizeof(*ethernet), tags = 0, outer_len, packet_len, frame_len = bpf_xdp_get_buff_len(ctx);
 	__be16 type;
 	__u16 flags;
@@ -333,6 +432,9 @@ static __always_inline int run(struct xdp_md *ctx)
 		offset += sizeof(*tag);
 		tags++;
 	}
+	/* More tags than are kept here. */
+	if (type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD))
+		return config->flags & GRE_ACROSS ? hand(ctx) : punt();
 	ip = data + offset;
 	ip6 = data + offset;
 	if (type == bpf_htons(ETH_P_IP)) {
@@ -343,16 +445,12 @@ static __always_inline int run(struct xdp_md *ctx)
 		header = (ip->version_ihl & 15) * 4;
 		packet_len = bpf_ntohs(ip->total_length);
 		if (header < sizeof(*ip) || header > packet_len || offset + packet_len > frame_len)
-			return drop(GRE_DROP_IP_MALFORMED);
+			return drop(ctx, config, GRE_DROP_IP_MALFORMED);
 		if (header != sizeof(*ip) || ip->fragment & bpf_htons(IP_MF | IP_OFFSET))
 			return hand(ctx);
 		if (!is_checksum_right(ip))
-			return drop(GRE_DROP_IP_CHECKSUM);
-		seen.family = GRE_V4;
-		seen.source[1] = bpf_cpu_to_be64(0xffff00000000ull);
-		seen.destination[1] = seen.source[1];
-		__builtin_memcpy((__u8 *)&seen.source[1] + 4, ip->source, 4);
-		__builtin_memcpy((__u8 *)&seen.destination[1] + 4, ip->destination, 4);
+			return drop(ctx, config, GRE_DROP_IP_CHECKSUM);
+		see_ipv4(&seen, ip);
 		tos = ip->tos;
 		hops = ip->ttl;
 		outer_len = sizeof(*ip);
@@ -362,17 +460,14 @@ static __always_inline int run(struct xdp_md *ctx)
 		if ((void *)(ip6 + 1) > end || *(__u8 *)ip6 >> 4 != 6)
 			goto other;
 		next = ip6->next;
-		if (next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS || next == IPPROTO_AH ||
-		    next == IPPROTO_FRAGMENT)
+		if (is_extension(next) && leads_to_gre(ctx, offset + sizeof(*ip6), next))
 			return hand(ctx);
 		if (next != IPPROTO_GRE)
 			goto other;
 		packet_len = sizeof(*ip6) + bpf_ntohs(ip6->payload_length);
 		if (!ip6->payload_length || offset + packet_len > frame_len)
-			return drop(GRE_DROP_IP_MALFORMED);
-		seen.family = GRE_V6;
-		__builtin_memcpy(seen.source, &ip6->source, 16);
-		__builtin_memcpy(seen.destination, &ip6->destination, 16);
+			return drop(ctx, config, GRE_DROP_IP_MALFORMED);
+		see_ipv6(&seen, ip6);
 		tos = bpf_ntohs(*(__be16 *)ip6) >> 4;
 		hops = ip6->hop_limit;
 		outer_len = sizeof(*ip6);
@@ -389,9 +484,9 @@ static __always_inline int run(struct xdp_md *ctx)
 		return obey(ctx, config, config->unreadable, GRE_DROP_FLAGS);
 	outer_len += sizeof(*gre);
 	if (flags & GRE_CHECKSUM)
-		return hand(ctx);
+		outer_len += 4;
 	if (flags & GRE_KEY) {
-		const __be32 *key = (void *)(gre + 1);
+		const __be32 *key = data + offset + outer_len;
 
 		if (packet_len < outer_len + 4 || (void *)(key + 1) > end)
 			return obey(ctx, config, config->unreadable, GRE_DROP_MALFORMED);
@@ -413,31 +508,49 @@ static __always_inline int run(struct xdp_md *ctx)
 	seen.verdict = config->unmatched & 0xff;
 	seen.flags = config->unmatched >> 8;
 	type = gre->protocol;
-	bpf_loop(config->rules, try_rule, &seen, 0);
-	if (seen.found) {
-		totals = bpf_map_lookup_elem(&gre_totals, &seen.number);
-		if (totals) {
-			totals->packets++;
-			totals->octets += frame_len;
-		}
+	find(&seen, 0, config->rules);
+	if (seen.verdict == GRE_PUNT) {
+		count(&seen, frame_len);
+		return punt();
 	}
-	if (seen.verdict != GRE_STRIP)
+	/* Of a sum over the payload the engine says whether it is right. */
+	if (seen.verdict == GRE_HAND || flags & GRE_CHECKSUM || config->flags & GRE_ENGINE)
+		return hand(ctx);
+	if (seen.verdict != GRE_STRIP) {
+		if (seen.verdict == GRE_DROP || fits(ctx, config))
+			count(&seen, frame_len);
 		return obey(ctx, config, seen.verdict, GRE_DROP_RULE);
+	}
 	/* What cannot be in good order here is for the engine to say. */
-	if (!seen.inner || offset + packet_len - outer_len > LINK_MAX + config->mtu)
+	if (!(config->flags & GRE_ACROSS) || !seen.inner || offset + packet_len - outer_len > LINK_MAX + config->mtu)
 		return hand(ctx);
 	outer_len += offset;
 	if (outer_len > OFFSET_MAX)
 		return hand(ctx);
+	count(&seen, frame_len);
 	/* A packet that is cut off by the outer length is not longer than that. */
 	if (packet_len + offset < outer_len + (seen.inner == GRE_INNER_V4 ? 20 : seen.inner == GRE_INNER_V6 ? 40 : 14))
-		return drop(GRE_DROP_INNER);
+		return drop(ctx, config, GRE_DROP_INNER);
 	wrong = apply(data + outer_len, end, seen.inner, tos, hops, seen.flags);
 	if (wrong >= 0)
-		return drop(wrong);
-	return strip(ctx, tags, outer_len, packet_len + offset - outer_len, seen.inner, type);
+		return drop(ctx, config, wrong);
+	return strip(ctx, config, tags, outer_len, packet_len + offset - outer_len, seen.inner, type);
 other:
-	return config->flags & GRE_OTHERS_HANDED ? hand(ctx) : across(ctx, config);
+	if (config->flags & GRE_OTHERS_HANDED)
+		return hand(ctx);
+	if (config->encapsulations) {
+		if (type == bpf_htons(ETH_P_IP) && (void *)(ip + 1) <= end)
+			see_ipv4(&seen, ip);
+		else if (type == bpf_htons(ETH_P_IPV6) && (void *)(ip6 + 1) <= end)
+			see_ipv6(&seen, ip6);
+		else
+			return across(ctx, config);
+		seen.inner = GRE_PLAIN;
+		find(&seen, config->rules, config->encapsulations);
+		if (seen.found)
+			return hand(ctx);
+	}
+	return across(ctx, config);
 }
 
 SEC("xdp")

@@ -7,7 +7,8 @@
 
 #include "steer.h"
 
-#define GRE_RULES_MAX 256 /* and one more, for what no rule is for */
+/* Rules for tunnel packets, and behind them those for what the engine puts into tunnels. */
+#define GRE_RULES_MAX 512
 
 /* gre_rule.family: 0 for both. */
 #define GRE_V4 4
@@ -17,6 +18,7 @@
 #define GRE_INNER_V4 1
 #define GRE_INNER_V6 2
 #define GRE_INNER_ETHERNET 4
+#define GRE_PLAIN 8 /* in no tunnel: what the engine puts into one */
 
 enum gre_key {
 	GRE_KEY_ANY = 0,
@@ -29,6 +31,7 @@ enum gre_verdict {
 	GRE_STRIP = 1,
 	GRE_DROP = 2,
 	GRE_HAND = 3, /* more than is done here: to the engine */
+	GRE_PUNT = 4, /* to the kernel */
 };
 
 /* gre_rule.flags */
@@ -51,17 +54,20 @@ struct gre_rule {
 };
 _Static_assert(sizeof(struct gre_rule) == 80, "gre_rule");
 
-/* gre_config.flags: packets that are not in a tunnel are the engine's, which puts some of them into one. */
-#define GRE_OTHERS_HANDED 1
+/* gre_config.flags */
+#define GRE_OTHERS_HANDED 1 /* all packets that are in no tunnel are the engine's, which puts them into one */
+#define GRE_ENGINE 2        /* all is the engine's but what is the kernel's */
+#define GRE_ACROSS 4        /* there is a port across; without one, what would go there is the kernel's */
 
 struct gre_config {
 	__u32 rules;    /* how many there are */
+	__u32 encapsulations; /* how many there are behind them */
 	__u32 flags;
 	__u32 mtu;      /* of the link across, in octets without Ethernet */
 	__u32 unmatched;  /* enum gre_verdict, and gre_rule.flags in the second octet */
 	__u32 unreadable; /* enum gre_verdict */
 };
-_Static_assert(sizeof(struct gre_config) == 20, "gre_config");
+_Static_assert(sizeof(struct gre_config) == 24, "gre_config");
 
 /* Why a packet was dropped: index of gre_counters.dropped. */
 enum gre_drop {
@@ -76,14 +82,17 @@ enum gre_drop {
 	GRE_DROPS = 8,
 };
 
-/* Packets, per CPU. */
+/* Packets, per CPU, and octets with Ethernet. */
 struct gre_counters {
 	__u64 across;   /* as they came */
 	__u64 stripped;
-	__u64 handed;
+	__u64 handed;   /* to the engine */
+	__u64 kernel;   /* to the kernel's own network */
+	__u64 octets;   /* of those that went across, were stripped, or were dropped, as they came */
+	__u64 sent;     /* octets that left */
 	__u64 dropped[GRE_DROPS];
 };
-_Static_assert(sizeof(struct gre_counters) == 88, "gre_counters");
+_Static_assert(sizeof(struct gre_counters) == 112, "gre_counters");
 
 /* Of one rule, per CPU. */
 struct gre_totals {

@@ -11,7 +11,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use kaido_engine::{DropReason, PortId};
-use kaido_gre::{Condition, KeyMatch, Prefix, Propagation, RuleTotals, Settings, Verdict, Way};
+use kaido_gre::{
+    Condition, Encapsulation, KeyMatch, Prefix, Propagation, RuleTotals, Settings, Verdict, Way,
+};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
 
 use crate::attach::{AttachMode, Link};
@@ -25,11 +27,16 @@ const PASS: u8 = 0;
 const STRIP: u8 = 1;
 const DROP: u8 = 2;
 const HAND: u8 = 3;
+const PUNT: u8 = 4;
 /// `gre_rule.flags`.
 const TTL_UNIFORM: u8 = 1;
 const DSCP_UNIFORM: u8 = 2;
 /// `gre_config.flags`.
 const OTHERS_HANDED: u32 = 1;
+const ENGINE: u32 = 2;
+const ACROSS: u32 = 4;
+/// `GRE_PLAIN`.
+const PLAIN: u8 = 8;
 
 /// `enum gre_drop`, in its order.
 const DROPS: [DropReason; 8] = [
@@ -53,8 +60,14 @@ pub struct GreCounters {
     pub across: u64,
     /// Frames that went across without their outer headers.
     pub stripped: u64,
-    /// Frames that were left to the engine or the kernel.
+    /// Frames that were left to the engine: to its socket, or to the kernel where there is none.
     pub handed: u64,
+    /// Frames that were left to the kernel's own network.
+    pub kernel: u64,
+    /// Octets, with Ethernet, of the frames that went across, were stripped or dropped, as they came.
+    pub octets: u64,
+    /// Octets that left.
+    pub octets_sent: u64,
     /// Frames that were dropped, by reason.
     pub dropped: Vec<(DropReason, u64)>,
 }
@@ -77,13 +90,22 @@ pub struct GreProgram {
     object: Object,
 }
 
+/// Who removes headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GreWork {
+    /// The program does what it can.
+    Program,
+    /// The engine does all: the program leaves it everything but what is the kernel's.
+    Engine,
+}
+
 impl GreProgram {
     /// Loads the program of the port of that number; `settings` must be good. Packets longer than a page need
     /// `multi_buffer`, and sockets that take such.
     ///
     /// # Errors
     /// [`Error::Permission`], or [`Error::Libbpf`] when the kernel refuses the program.
-    pub fn load(settings: &Settings, port: PortId, multi_buffer: bool) -> Result<Self, Error> {
+    pub fn load(settings: &Settings, port: PortId, work: GreWork, multi_buffer: bool) -> Result<Self, Error> {
         let name = if multi_buffer { "gre_frags" } else { "gre_plain" };
         let object = open(OBJECT, name, None)?;
         let of_port = |condition: &Condition| condition.port.is_none_or(|wanted| wanted == port);
@@ -93,18 +115,23 @@ impl GreProgram {
             .map(|(number, rule)| (number, raw_rule(&rule.condition, rule.verdict)))
             .unzip();
         let map_of_rules = map(&object, "gre_rules")?;
-        for (place, raw) in (0u32..).zip(&raw) {
+        let encapsulations = settings.encapsulations.iter().filter(|way| way.port == port);
+        let plain: Vec<_> = encapsulations.clone().map(raw_encapsulation).collect();
+        for (place, raw) in (0u32..).zip(raw.iter().chain(&plain)) {
             map_of_rules
                 .update(&place.to_ne_bytes(), raw, MapFlags::ANY)
                 .map_err(Error::libbpf("writing the rules"))?;
         }
         let to = settings.ports.get(port.index()).and_then(|port| port.across);
         let mtu = to.and_then(|to| settings.ports.get(to.index())).map_or(0, |to| to.mtu);
-        let encapsulates = settings.encapsulations.iter().any(|way| way.port == port);
-        let flags = if encapsulates { OTHERS_HANDED } else { 0 };
+        let flag = |is_set, bit| if is_set { bit } else { 0 };
+        let flags = flag(encapsulations.clone().any(|way| way.ethernet), OTHERS_HANDED)
+            | flag(work == GreWork::Engine, ENGINE)
+            | flag(to.is_some(), ACROSS);
         let (unmatched, unmatched_flags) = raw_verdict(settings.unmatched);
         let config = [
             u32::try_from(raw.len()).unwrap_or(0),
+            u32::try_from(plain.len()).unwrap_or(0),
             flags,
             u32::try_from(mtu).unwrap_or(u32::MAX),
             u32::from(unmatched) | u32::from(unmatched_flags) << 8,
@@ -152,6 +179,14 @@ impl GreProgram {
         Ok(())
     }
 
+    /// Takes the program off its interface; a no-op when it is on none. Dropping does the same, without telling of errors.
+    ///
+    /// # Errors
+    /// [`Error::Sys`].
+    pub fn detach(&mut self) -> Result<(), Error> {
+        self.link.take().map_or(Ok(()), Link::detach)
+    }
+
     /// The mode that attaching gave; none when not attached.
     pub fn mode(&self) -> Option<AttachMode> {
         self.link.as_ref().map(|link| link.mode)
@@ -176,16 +211,19 @@ impl GreProgram {
     /// # Errors
     /// [`Error::Libbpf`].
     pub fn counters(&self) -> Result<GreCounters, Error> {
-        let sums = sums(&self.counters, 0, 3 + DROPS.len())?;
+        let sums = sums(&self.counters, 0, 6 + DROPS.len())?;
         Ok(GreCounters {
             across: sums[0],
             stripped: sums[1],
             handed: sums[2],
-            dropped: DROPS.into_iter().zip(sums[3..].iter().copied()).collect(),
+            kernel: sums[3],
+            octets: sums[4],
+            octets_sent: sums[5],
+            dropped: DROPS.into_iter().zip(sums[6..].iter().copied()).collect(),
         })
     }
 
-    /// What each rule of the settings has done.
+    /// What each rule of the settings has done here: what was left to the engine is counted there.
     ///
     /// # Errors
     /// [`Error::Libbpf`].
@@ -238,7 +276,8 @@ fn raw_verdict(verdict: Verdict) -> (u8, u8) {
         }
         Verdict::Pass => (PASS, 0),
         Verdict::Drop => (DROP, 0),
-        Verdict::Decapsulate { way: Way::Routed, .. } | Verdict::Punt => (HAND, 0),
+        Verdict::Punt => (PUNT, 0),
+        Verdict::Decapsulate { way: Way::Routed, .. } => (HAND, 0),
     }
 }
 
@@ -255,13 +294,6 @@ fn raw_prefix(prefix: Option<Prefix>) -> ([u8; 16], [u8; 16]) {
 }
 
 fn raw_rule(condition: &Condition, verdict: Verdict) -> [u8; RULE_LEN] {
-    let (source_mask, source) = raw_prefix(condition.source);
-    let (destination_mask, destination) = raw_prefix(condition.destination);
-    let family = match condition.source.or(condition.destination) {
-        None => 0,
-        Some(prefix) if prefix.is_ipv4() => 4,
-        Some(_) => 6,
-    };
     let (key_match, key) = match condition.key {
         KeyMatch::Any => (0, 0),
         KeyMatch::Absent => (1, 0),
@@ -270,10 +302,31 @@ fn raw_rule(condition: &Condition, verdict: Verdict) -> [u8; RULE_LEN] {
     let inner = condition.inner;
     let inner = u8::from(inner.ipv4) | u8::from(inner.ipv6) << 1 | u8::from(inner.ethernet) << 2;
     let (verdict, flags) = raw_verdict(verdict);
+    let mut raw = raw_ends(condition.source, condition.destination);
+    raw[64..68].copy_from_slice(&key.to_ne_bytes());
+    raw[69..73].copy_from_slice(&[key_match, inner, verdict, flags]);
+    raw
+}
+
+/// What the engine puts into a tunnel.
+fn raw_encapsulation(way: &Encapsulation) -> [u8; RULE_LEN] {
+    let mut raw = raw_ends(way.source, way.destination);
+    raw[70..72].copy_from_slice(&[PLAIN, HAND]);
+    raw
+}
+
+/// A rule's addresses and family.
+fn raw_ends(source: Option<Prefix>, destination: Option<Prefix>) -> [u8; RULE_LEN] {
     let mut raw = [0; RULE_LEN];
+    let family = match source.or(destination) {
+        None => 0,
+        Some(prefix) if prefix.is_ipv4() => 4,
+        Some(_) => 6,
+    };
+    let ((source_mask, source), (destination_mask, destination)) =
+        (raw_prefix(source), raw_prefix(destination));
     let addresses = [source_mask, source, destination_mask, destination];
     raw[..64].copy_from_slice(&addresses.concat());
-    raw[64..68].copy_from_slice(&key.to_ne_bytes());
-    raw[68..73].copy_from_slice(&[family, key_match, inner, verdict, flags]);
+    raw[68] = family;
     raw
 }

@@ -8,7 +8,7 @@ mod vector;
 
 use kaido_engine::DropReason;
 use kaido_xdp::Action;
-use kaido_xdp::gre::GreProgram;
+use kaido_xdp::gre::{GreProgram, GreWork};
 use vector::{Vector, octets};
 
 /// What became of the steps of a file.
@@ -23,7 +23,8 @@ fn drops(program: &GreProgram) -> Vec<(DropReason, u64)> {
 }
 
 fn run(vector: &Vector) -> Done {
-    let mut program = GreProgram::load(&vector.settings(), vector.port("left"), false).unwrap();
+    let mut program =
+        GreProgram::load(&vector.settings(), vector.port("left"), GreWork::Program, false).unwrap();
     // Test runs come in by the loopback interface.
     program.set_across(1).unwrap();
     let mut done = Done::default();

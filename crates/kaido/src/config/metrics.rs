@@ -63,34 +63,31 @@ pub(super) fn check(metrics: &MetricsConfig, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
-    use crate::config::check::fields;
+    use crate::config::Base;
+    use crate::config::upf::testing::{faults, read};
 
-    const NODE: &str = "[pfcp]\nlisten = [\"10.0.0.1\"]\n[[port]]\nname = \"n3\"\ndriver = \"af_xdp\"\ninterface = \"a\"\n\
-                        roles = [\"n3\"]\n[[port]]\nname = \"n6\"\ndriver = \"af_xdp\"\ninterface = \"b\"\nroles = [\"n6\"]\n";
-
-    fn config(metrics: &str) -> Result<Config, String> {
-        toml::from_str(&format!("{NODE}[metrics]\n{metrics}\n")).map_err(|error| error.message().to_owned())
+    fn base(metrics: &str) -> Result<Base, String> {
+        read(&format!("[metrics]\n{metrics}\n")).map(|config| config.base)
     }
 
     #[test]
     fn the_endpoint_is_off_unless_asked_for() {
-        let off: Config = toml::from_str(NODE).unwrap();
+        let off = base("").unwrap();
         assert_eq!((off.metrics.listen, off.metrics.sampling()), (None, None));
-        let on = config("listen = \"127.0.0.1\"").unwrap();
+        let on = base("listen = \"127.0.0.1\"").unwrap();
         assert_eq!(on.metrics.listen.unwrap().0.to_string(), "127.0.0.1:9105");
         assert_eq!(on.metrics.sampling().unwrap().get(), 1024);
-        let untimed = config("listen = \"[::1]:80\"\nsample_batches = 0").unwrap();
+        let untimed = base("listen = \"[::1]:80\"\nsample_batches = 0").unwrap();
         assert_eq!(untimed.metrics.listen.unwrap().0.port(), 80);
-        assert_eq!((untimed.metrics.sampling(), fields(&untimed)), (None, Vec::<String>::new()));
+        assert_eq!(untimed.metrics.sampling(), None);
     }
 
     #[test]
     fn what_cannot_be_is_named() {
-        assert!(config("listen = \"localhost\"").unwrap_err().contains("127.0.0.1:9105"));
-        assert!(config("listn = \"127.0.0.1\"").unwrap_err().contains("unknown field"));
+        assert!(base("listen = \"localhost\"").unwrap_err().contains("127.0.0.1:9105"));
+        assert!(base("listn = \"127.0.0.1\"").unwrap_err().contains("unknown field"));
         for text in ["sample_batches = 15", "sample_batches = 1000001"] {
-            assert_eq!(fields(&config(text).unwrap()), ["metrics.sample_batches"]);
+            assert_eq!(faults(&format!("[metrics]\n{text}\n")), ["metrics.sample_batches"]);
         }
     }
 }

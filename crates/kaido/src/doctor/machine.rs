@@ -268,7 +268,7 @@ fn isolation(facts: &Facts, pinned: &[usize]) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::config::Base;
 
     fn good() -> Facts {
         Facts {
@@ -283,8 +283,8 @@ mod tests {
         }
     }
 
-    fn node(more: &str) -> Config {
-        let text = format!("port = []\n[pfcp]\nlisten = [\"127.0.0.1\"]\n[node]\n{more}\n");
+    fn node(more: &str) -> Base {
+        let text = format!("[node]\n{more}\n");
         toml::from_str(&text).unwrap()
     }
 

@@ -99,11 +99,11 @@ fn can_run(findings: &[Finding]) -> bool {
 /// When the configuration cannot be read, or JSON not be written.
 pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
-    let node = config.as_ref().map(|config| &config.node);
+    let node = config.as_ref().map(|config| &config.base().node);
     let machine = machine::Facts::gather();
     let mut findings = machine::judge(&machine, node);
     let ports: Vec<(String, Option<&PortConfig>)> = match &config {
-        Some(config) => config.ports.iter().filter_map(|port| configured(port.get_ref())).collect(),
+        Some(config) => config.base().ports.iter().filter_map(|port| configured(port.get_ref())).collect(),
         None if args.interface.is_empty() => nic::physical().into_iter().map(|name| (name, None)).collect(),
         None => args.interface.iter().map(|name| (name.clone(), None)).collect(),
     };

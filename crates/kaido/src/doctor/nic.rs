@@ -376,7 +376,7 @@ impl Judge<'_> {
 mod tests {
     use super::super::Verdict;
     use super::*;
-    use crate::config::Config;
+    use crate::config::Base;
 
     const NATIVE: Features =
         Features { basic: true, redirect: true, transmit: true, zero_copy: true, multi_buffer: true };
@@ -409,9 +409,9 @@ mod tests {
         }
     }
 
-    fn config(node: &str, port: &str) -> Config {
+    fn config(node: &str, port: &str) -> Base {
         let text = format!(
-            "[[port]]\nname = \"n3\"\ninterface = \"n3\"\nroles = [\"n3\"]\n{port}\n[node]\n{node}\n[pfcp]\nlisten = [\"127.0.0.1\"]\n"
+            "[[port]]\nname = \"n3\"\ninterface = \"n3\"\nroles = [\"n3\"]\n{port}\n[node]\n{node}\n"
         );
         toml::from_str(&text).unwrap()
     }

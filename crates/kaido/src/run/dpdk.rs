@@ -5,34 +5,34 @@ use kaido_engine::FramePool;
 
 use super::StartFault;
 use super::ports::{DpdkQueue, fault};
-use crate::config::{Config, PortConfig};
+use crate::config::{Base, PortConfig};
 
 /// DPDK, started for the first port that is its.
 pub(super) struct DpdkDevices<'c> {
-    config: &'c Config,
+    base: &'c Base,
     pool: &'static FramePool,
     memory: Option<DpdkPool>,
 }
 
 impl<'c> DpdkDevices<'c> {
-    pub(super) fn new(config: &'c Config, pool: &'static FramePool) -> Self {
-        Self { config, pool, memory: None }
+    pub(super) fn new(base: &'c Base, pool: &'static FramePool) -> Self {
+        Self { base, pool, memory: None }
     }
 
-    /// Opens the device of a port: its queue, its Ethernet address, and what it is.
-    pub(super) fn open(&mut self, port: &PortConfig) -> Result<DpdkQueue, StartFault> {
+    /// Opens the device of a port, which may take frames to every address: its queue, its Ethernet address, and what it is.
+    pub(super) fn open(&mut self, port: &PortConfig, promiscuous: bool) -> Result<DpdkQueue, StartFault> {
         let refused = |error: DpdkError| fault(port, &error, error.help());
         let memory = match &self.memory {
             Some(memory) => memory,
             None => {
-                let eal = Eal::start(&self.config.dpdk.eal).map_err(refused)?;
+                let eal = Eal::start(&self.base.dpdk.eal).map_err(refused)?;
                 self.memory.insert(DpdkPool::register(&eal, self.pool).map_err(refused)?)
             }
         };
         let name = port.device.as_ref().map_or("", |name| name.get_ref().as_str());
         let options = DpdkOptions {
             mtu: u16::try_from(port.mtu).unwrap_or(u16::MAX),
-            promiscuous: self.config.is_bridged(port.name.get_ref()),
+            promiscuous,
             ..DpdkOptions::default()
         };
         let mut queues = DpdkPort::open(memory, name, &options).map_err(refused)?;

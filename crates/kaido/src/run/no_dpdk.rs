@@ -6,19 +6,19 @@ use kaido_engine::FramePool;
 
 use super::StartFault;
 use super::ports::{DpdkQueue, fault};
-use crate::config::{Config, PortConfig};
+use crate::config::{Base, PortConfig};
 
 /// No devices.
-pub(super) struct DpdkDevices<'c>(PhantomData<&'c Config>);
+pub(super) struct DpdkDevices<'c>(PhantomData<&'c Base>);
 
 impl<'c> DpdkDevices<'c> {
-    pub(super) fn new(_config: &'c Config, _pool: &'static FramePool) -> Self {
+    pub(super) fn new(_base: &'c Base, _pool: &'static FramePool) -> Self {
         Self(PhantomData)
     }
 
     /// Refuses; a configuration that was checked does not come here.
     #[expect(clippy::unused_self, reason = "as where it is built in")]
-    pub(super) fn open(&mut self, port: &PortConfig) -> Result<DpdkQueue, StartFault> {
+    pub(super) fn open(&mut self, port: &PortConfig, _promiscuous: bool) -> Result<DpdkQueue, StartFault> {
         Err(fault(port, "this kaido was built without dpdk", "docs/dpdk.md says how to build one with it"))
     }
 }

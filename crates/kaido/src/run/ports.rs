@@ -1,57 +1,93 @@
-//! Opens the ports of a configuration: devices, steering programs, routes.
+//! Opens the ports of a configuration: devices, programs, routes. What a function asks of its ports is in [`Demands`].
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, WatchSettings};
-use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, UdpSink, XdpOptions, XdpPool};
+use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, XdpOptions, XdpPool};
 use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted};
-use kaido_pfcp::Features;
-use kaido_upf::fragment::FragmentSettings;
-use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
-use kaido_upf::path::MssClamp;
-use kaido_upf::record::InstanceId;
-use kaido_upf::usage::UsageCounters;
-use kaido_wire::gtpu;
-use kaido_xdp::fastpath::FastCounters;
-use kaido_xdp::{AttachMode, FastPath, PLAIN_MTU_MAX, Roles, Steering, SteeringConfig};
+use kaido_xdp::{AttachMode, PLAIN_MTU_MAX};
 use kaido_xsk::BindMode;
-use std::sync::mpsc::Receiver;
 
 use super::StartFault;
-use super::control::ShownPort;
 use super::dpdk::DpdkDevices;
-use super::fastpath::{self, Exit, InKernel, Surroundings};
 use super::queues::{self, Plan, QueueFault};
-use crate::config::{Attach, Config, CopyMode, Driver, MssClampConfig, PortConfig, Role, SourcePort};
+use crate::config::{Attach, Base, CopyMode, Driver, PortConfig};
 
 /// A worker's queue of a port, and where packets go that are not ours.
-type Queue = (Box<dyn Port>, KernelPath);
+pub(super) type Queue = (Box<dyn Port>, KernelPath);
 
-/// Octets that a tunnel puts before a packet at most: IP, UDP, GTP-U with a PDU session container.
-const TUNNEL_OVERHEAD_IPV4: usize = 20 + 8 + 16;
-const TUNNEL_OVERHEAD_IPV6: usize = 40 + 8 + 16;
+/// A program of AF_XDP ports: it brings packets to their sockets, and may do more.
+pub(super) trait Program: Send {
+    /// Lets packets of a receive queue go to a socket.
+    fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error>;
+    /// Attaches it: from here on packets come.
+    fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), kaido_xdp::Error>;
+    /// The mode that attaching gave.
+    fn mode(&self) -> Option<AttachMode>;
+    /// Takes it off.
+    fn detach(&mut self) -> Result<(), kaido_xdp::Error>;
+    /// The node has these addresses now.
+    fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error>;
+}
+
+/// What a function asks of its ports.
+pub(super) trait Demands {
+    /// The program of its AF_XDP ports.
+    type Program: Program + 'static;
+
+    /// Loads the program of the port of that number. Long packets are `multi_buffer`.
+    fn program(
+        &self,
+        at: usize,
+        interface: &Interface,
+        multi_buffer: bool,
+    ) -> Result<Self::Program, kaido_xdp::Error>;
+
+    /// Addresses to which tunnels come in by a port; by what is in them, packets are steered to workers.
+    fn tunnel_addresses(&self, port: &PortConfig) -> &[IpAddr];
+
+    /// Whether everything that no other route is for goes to the kernel behind a TAP device.
+    fn is_way_out(&self, tap: &PortConfig) -> bool;
+
+    /// Where packets out of AF_XDP sockets go that are the kernel's.
+    fn kernel_path(&self) -> KernelPath;
+}
 
 /// A port before and after it is attached.
-struct Device {
-    config: PortConfig,
-    interface: Interface,
-    steering: Option<usize>,
+pub(super) struct Device {
+    pub(super) config: PortConfig,
+    pub(super) interface: Interface,
+    /// Number of its program.
+    pub(super) program: Option<usize>,
     how: String,
 }
 
+/// A port as it is shown.
+#[derive(Clone, Debug)]
+pub(super) struct ShownPort {
+    pub(super) name: String,
+    pub(super) how: String,
+    pub(super) mtu: usize,
+}
+
+/// The interfaces of the ports, in their order, with what had to be made for them.
+pub(super) struct Found<'c> {
+    base: &'c Base,
+    pub(super) interfaces: Vec<Interface>,
+    made: Vec<Made>,
+}
+
 /// All ports, and what must live as long as they do.
-pub(super) struct Opened {
-    devices: Vec<Device>,
+pub(super) struct Opened<P> {
+    pub(super) devices: Vec<Device>,
     /// By worker, then by port.
     queues: Vec<Vec<Queue>>,
-    steerings: Arc<Mutex<Vec<Steering>>>,
+    programs: Arc<Mutex<Vec<P>>>,
     routes: Arc<Routes>,
-    endpoints: Vec<IpAddr>,
-    fast: Option<FastPath>,
     _watcher: RouteWatcher,
-    _sink: Option<UdpSink>,
 }
 
 pub(super) fn fault(
@@ -62,33 +98,52 @@ pub(super) fn fault(
     StartFault::Port { port: config.name.get_ref().clone(), fault: fault.to_string(), help: help.into() }
 }
 
-impl Opened {
+impl<'c> Found<'c> {
+    /// Looks the interfaces up; TAP devices are made, and DPDK devices opened. Ports that `takes_all` are to receive frames
+    /// to every address.
+    pub(super) fn look(
+        base: &'c Base,
+        pool: &'static FramePool,
+        takes_all: impl Fn(&PortConfig) -> bool,
+    ) -> Result<Self, StartFault> {
+        let mut dpdk = DpdkDevices::new(base, pool);
+        let ports = base.ports.iter().map(toml::Spanned::get_ref);
+        let found = ports.map(|port| interface(port, &mut dpdk, takes_all(port)));
+        let (interfaces, made) = found.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        Ok(Self { base, interfaces, made })
+    }
+
+    /// The ports and their interfaces.
+    pub(super) fn ports(&self) -> impl Iterator<Item = (&'c PortConfig, &Interface)> {
+        self.base.ports.iter().map(toml::Spanned::get_ref).zip(&self.interfaces)
+    }
+}
+
+impl<P: Program + 'static> Opened<P> {
     /// Opens every port; no program is attached yet.
-    pub(super) fn open(config: &Config, pool: &'static FramePool) -> Result<Self, StartFault> {
-        let workers = usize::from(*config.node.workers.get_ref());
+    pub(super) fn open(
+        found: Found<'_>,
+        pool: &'static FramePool,
+        demands: &impl Demands<Program = P>,
+        takes_all: impl Fn(&PortConfig) -> bool,
+    ) -> Result<Self, StartFault> {
+        let base = found.base;
+        let workers = usize::from(*base.node.workers.get_ref());
         let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut steerings = Vec::new();
+        let mut programs = Vec::new();
         let (routes, wanted) = Routes::new();
-        let mut dpdk = DpdkDevices::new(config, pool);
-        let found = config
-            .ports
-            .iter()
-            .map(|port| interface(port.get_ref(), &mut dpdk))
-            .collect::<Result<Vec<_>, _>>()?;
-        let (found, made): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         // Behind the ports of the configuration come the kernel's sides of those that have one.
         let mut sides: Vec<Queue> = Vec::new();
-        let endpoints = endpoints(config, &found)?;
-        let multi_buffer = config.ports.iter().zip(&found).any(|(port, interface)| {
-            *port.get_ref().driver.get_ref() == Driver::AfXdp && interface.mtu > PLAIN_MTU_MAX
+        let multi_buffer = found.ports().any(|(port, interface)| {
+            *port.driver.get_ref() == Driver::AfXdp && interface.mtu > PLAIN_MTU_MAX
         });
-        let fast =
-            fastpath::load(config).map_err(|error| StartFault::Datapath { fault: error.to_string() })?;
         let mut xdp_pool = None;
         let mut devices = Vec::new();
-        for ((port, interface), made) in config.ports.iter().zip(found).zip(made) {
+        for (at, ((port, interface), made)) in
+            base.ports.iter().zip(found.interfaces).zip(found.made).enumerate()
+        {
             let port = port.get_ref();
-            let mut device = Device { config: port.clone(), interface, steering: None, how: String::new() };
+            let mut device = Device { config: port.clone(), interface, program: None, how: String::new() };
             match port.driver.get_ref() {
                 Driver::AfXdp => {
                     let pool = match &xdp_pool {
@@ -97,21 +152,23 @@ impl Opened {
                             fault(port, error, "AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; or use driver = \"af_packet\"")
                         })?),
                     };
-                    let steering = device.open_xdp(
+                    let loaded = demands.program(at, &device.interface, multi_buffer);
+                    let mut program = loaded.map_err(|error| fault(port, error, NO_PROGRAM))?;
+                    let opening = Opening {
                         pool,
-                        &endpoints,
                         multi_buffer,
-                        Plan::of(&config.node),
-                        &mut queues,
-                        fast.as_ref(),
-                    )?;
-                    device.steering = Some(steerings.len());
-                    steerings.push(steering);
+                        plan: Plan::of(&base.node),
+                        tunnels: demands.tunnel_addresses(port),
+                        kernel: demands.kernel_path(),
+                    };
+                    device.open_xdp(&opening, &mut program, &mut queues)?;
+                    device.program = Some(programs.len());
+                    programs.push(program);
                 }
                 Driver::AfPacket => {
                     let queue = PacketPort::open(device.interface.ifindex, device.interface.mtu as usize)
                         .map_err(|error| fault(port, error, "packet sockets need root or CAP_NET_RAW"))?;
-                    if config.is_bridged(port.name.get_ref()) {
+                    if takes_all(port) {
                         queue
                             .receive_all()
                             .map_err(|error| fault(port, error, "the interface must take every address"))?;
@@ -126,7 +183,7 @@ impl Opened {
                     device.how = "tap".to_owned();
                 }
                 Driver::Dpdk => {
-                    let side = PortId(u8::try_from(config.ports.len() + sides.len()).unwrap_or(u8::MAX));
+                    let side = PortId(u8::try_from(base.ports.len() + sides.len()).unwrap_or(u8::MAX));
                     if let (Some(tap), Some(DpdkQueue { queue, how, .. })) = (made.tap, made.dpdk) {
                         queues[0].push((queue, KernelPath::Tap(side)));
                         sides.push((Box::new(tap), KernelPath::None));
@@ -137,143 +194,15 @@ impl Opened {
             devices.push(device);
         }
         queues[0].append(&mut sides);
-        let sink = sink(&devices, &endpoints)?;
-        let steerings = Arc::new(Mutex::new(steerings));
-        static_routes(&devices, &routes);
-        let watcher = watch(&devices, &routes, wanted, &steerings)?;
-        Ok(Self { devices, queues, steerings, routes, endpoints, fast, _watcher: watcher, _sink: sink })
+        let programs = Arc::new(Mutex::new(programs));
+        static_routes(&devices, &routes, demands);
+        let watcher = watch(&devices, &routes, wanted, &programs)?;
+        Ok(Self { devices, queues, programs, routes, _watcher: watcher })
     }
 
-    /// The largest TCP segments to be announced: what passes every port, with a tunnel's headers where there is GTP-U.
-    fn mss_clamp(&self, config: &Config) -> Option<MssClamp> {
-        match *config.gtpu.mss_clamp.get_ref() {
-            MssClampConfig::ByMtu(false) => None,
-            MssClampConfig::To(most) => Some(MssClamp { ipv4: most, ipv6: most }),
-            MssClampConfig::ByMtu(true) => {
-                let is_ipv6 = self.endpoints.iter().any(IpAddr::is_ipv6);
-                let overhead = if is_ipv6 { TUNNEL_OVERHEAD_IPV6 } else { TUNNEL_OVERHEAD_IPV4 };
-                let room = |device: &Device| {
-                    let mtu = device.interface.mtu as usize;
-                    mtu.saturating_sub(if device.is_gtpu() { overhead } else { 0 })
-                };
-                let mtu = self.devices.iter().map(room).min()?;
-                Some(MssClamp::for_mtu(u16::try_from(mtu).unwrap_or(u16::MAX)))
-            }
-        }
-    }
-
-    /// What the user plane is told of the ports.
-    pub(super) fn settings(&self, config: &Config) -> Result<NodeSettings, StartFault> {
-        let mut instances: Vec<Instance> = Vec::new();
-        let mut ports = Vec::new();
-        for device in &self.devices {
-            let roles = device.config.roles.get_ref();
-            let instance = roles.contains(&Role::N6).then(|| {
-                let name = device.config.network_instance.clone();
-                let place = instances.iter().position(|known| known.name == name).unwrap_or_else(|| {
-                    instances.push(Instance { name });
-                    instances.len() - 1
-                });
-                InstanceId(u16::try_from(place).unwrap_or(u16::MAX))
-            });
-            // Behind a TAP device the addresses are the kernel's, not ours.
-            let own = *device.config.driver.get_ref() != Driver::Tap;
-            ports.push(PortRole {
-                mac: device.interface.mac,
-                mtu: device.interface.mtu as usize,
-                addresses: device.addresses().filter(|_| own).collect(),
-                gtpu: device.is_gtpu(),
-                instance,
-            });
-        }
-        let lans = config.lans(&mut instances);
-        let ethernet = config.ethernet(&mut instances);
-        let forwarding_policies = config.forwarding_policies(&instances);
-        let listening = config.pfcp.listen.get_ref().iter();
-        Ok(NodeSettings {
-            endpoints: self.endpoints.clone(),
-            // Where PFCP listens on every address, those of ports are known anyway.
-            control: listening.map(|listen| listen.0.ip()).filter(|addr| !addr.is_unspecified()).collect(),
-            lans,
-            ethernet,
-            forwarding_policies,
-            predefined: config.predefined(),
-            instances,
-            ports,
-            outer_source_port: match config.gtpu.source_port {
-                SourcePort::Entropy => OuterSourcePort::Entropy,
-                SourcePort::Fixed => OuterSourcePort::Fixed,
-            },
-            udp_checksums: UdpChecksums {
-                ipv4: config.gtpu.udp_checksum_ipv4,
-                ipv6: !config.gtpu.udp_zero_checksum_ipv6,
-                peers: config
-                    .gtpu
-                    .peers
-                    .iter()
-                    .map(|peer| (peer.prefix.addr, peer.prefix.len, peer.udp_checksum))
-                    .collect(),
-            },
-            echo: config.gtpu.echo(),
-            fragments: FragmentSettings {
-                enabled: config.reassembly.enabled,
-                limits: config.reassembly.limits(),
-                oversize: config.gtpu.oversize.into(),
-            },
-            mss_clamp: self.mss_clamp(config),
-            // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
-            workers_share_sessions: self.queues.len() > 1 || self.fast.is_some(),
-            ue_to_ue: config.node.ue_to_ue.into(),
-            sessions_max: *config.node.sessions_max.get_ref(),
-            buffer_packets_per_session: config.buffer.packets_per_session as usize,
-            buffer_packets_max: *config.buffer.packets.get_ref() as usize,
-            buffer_bytes_per_session: config.buffer.bytes_per_session as usize,
-            buffer_bytes_max: config.buffer.bytes,
-            buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
-            inactivity_timer: (config.node.inactivity_s != 0)
-                .then(|| Duration::from_secs(config.node.inactivity_s.into())),
-            policer_window: Duration::from_millis((*config.qos.burst_ms.get_ref()).into()),
-            answers_per_second: config.node.answers_per_second,
-        })
-    }
-
-    /// The usage counters that the kernel counts in too; `None` when the workers do all.
-    pub(super) fn usage(&self) -> Result<Option<UsageCounters>, StartFault> {
-        let Some(fast) = &self.fast else { return Ok(None) };
-        let fault = |fault: String| StartFault::Datapath { fault };
-        let cells = fast.leak_usage_cells().map_err(|error| fault(error.to_string()))?;
-        UsageCounters::over(cells).map(Some).map_err(|error| fault(error.to_string()))
-    }
-
-    /// The datapath in the kernel, where there is one, told of the node.
-    pub(super) fn take_kernel(&mut self, settings: &NodeSettings) -> Result<Option<InKernel>, StartFault> {
-        let Some(mut fast) = self.fast.take() else { return Ok(None) };
-        let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
-        fast.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()).map_err(fault)?;
-        let mut around = Surroundings {
-            exits: vec![None; self.devices.len()],
-            ue_prefixes: vec![Vec::new(); settings.instances.len()],
-            endpoints: settings.endpoints.clone(),
-        };
-        let mut steerings = self.steerings.lock().unwrap_or_else(PoisonError::into_inner);
-        for ((device, role), exit) in self.devices.iter().zip(&settings.ports).zip(&mut around.exits) {
-            let Some(steering) = device.steering.and_then(|at| steerings.get_mut(at)) else { continue };
-            steering.set_instance(role.instance.map(|instance| instance.0)).map_err(fault)?;
-            let prefixes = &device.config.ue_prefixes;
-            if let Some(instance) = role.instance.filter(|_| !prefixes.is_empty()) {
-                around.ue_prefixes[usize::from(instance.0)].push(prefixes.clone());
-            }
-            let Interface { ifindex, mtu, mac, .. } = device.interface;
-            *exit = Some(Exit { ifindex, mtu, mac });
-        }
-        drop(steerings);
-        Ok(Some(InKernel::new(fast, around, self.routes.next_hops())))
-    }
-
-    /// How to ask for what the kernel's datapath has counted.
-    pub(super) fn kernel_counters(&self) -> KernelCounters {
-        let of_port = self.devices.iter().map(|device| device.steering).collect();
-        KernelCounters { steerings: self.steerings.clone(), of_port }
+    /// The programs, by their numbers.
+    pub(super) fn programs(&self) -> &Arc<Mutex<Vec<P>>> {
+        &self.programs
     }
 
     /// The queues, by worker.
@@ -286,15 +215,6 @@ impl Opened {
         &self.routes
     }
 
-    /// What the node can do by its ports: choose F-TEIDs, and end tunnels.
-    pub(super) fn features(&self) -> Features {
-        Features {
-            allocates_f_teids: !self.endpoints.is_empty(),
-            sends_end_markers: true,
-            ..Features::default()
-        }
-    }
-
     /// Ports as they are shown.
     pub(super) fn shown(&self) -> Vec<ShownPort> {
         let shown = |device: &Device| ShownPort {
@@ -305,107 +225,84 @@ impl Opened {
         self.devices.iter().map(shown).collect()
     }
 
-    /// Attaches the steering programs: from here on packets come.
+    /// Attaches the programs: from here on packets come.
     pub(super) fn attach(&mut self) -> Result<(), StartFault> {
-        let mut steerings = self.steerings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut programs = lock(&self.programs);
         for device in &mut self.devices {
-            let Some(steering) = device.steering.and_then(|at| steerings.get_mut(at)) else { continue };
+            let Some(program) = device.program.and_then(|at| programs.get_mut(at)) else { continue };
             let mode = match device.config.attach {
                 Attach::Auto => AttachMode::Auto,
                 Attach::Native => AttachMode::Native,
                 Attach::Generic => AttachMode::Generic,
             };
-            steering.attach_to(device.interface.ifindex, mode).map_err(|error| {
+            program.attach_to(device.interface.ifindex, mode).map_err(|error| {
                 let help = "attach = \"generic\" works with every driver; a program that another tool left is removed by `ip link set dev IF xdp off`";
                 fault(&device.config, error, help)
             })?;
-            if let Some(obtained) = steering.mode() {
+            if let Some(obtained) = program.mode() {
                 device.how = format!("{}, {obtained:?} program", device.how).to_lowercase();
             }
         }
         Ok(())
     }
 
-    /// Detaches the steering programs.
-    pub(super) fn detach(&mut self) {
-        for steering in self.steerings.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
-            if let Err(error) = steering.detach() {
-                tracing::error!(%error, "a steering program could not be detached");
+    /// Detaches the programs.
+    pub(super) fn detach(&self) {
+        for program in lock(&self.programs).iter_mut() {
+            if let Err(error) = program.detach() {
+                tracing::error!(%error, "a program could not be detached");
             }
         }
     }
 }
 
-/// The counters of the kernel's datapath.
-pub(super) struct KernelCounters {
-    steerings: Arc<Mutex<Vec<Steering>>>,
-    of_port: Vec<Option<usize>>,
+/// The lock of what is never left half done.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl KernelCounters {
-    /// By port: zero for those without a program.
-    pub(super) fn read(&self) -> Vec<FastCounters> {
-        let steerings = self.steerings.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = |steering: &Option<usize>| {
-            let counters = steerings.get((*steering)?)?.fast_counters();
-            counters.map_err(|error| tracing::warn!(%error, "the kernel's counters")).ok()
-        };
-        self.of_port.iter().map(|steering| read(steering).unwrap_or_default()).collect()
-    }
+/// What an AF_XDP port is opened with.
+struct Opening<'o> {
+    pool: &'o XdpPool,
+    multi_buffer: bool,
+    plan: Plan,
+    tunnels: &'o [IpAddr],
+    kernel: KernelPath,
 }
 
 impl Device {
-    fn is_gtpu(&self) -> bool {
-        is_gtpu(&self.config)
-    }
-
     /// The interface's addresses that packets may be routed to.
-    fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         routable(&self.interface)
     }
 
-    /// Opens the queues and loads the program that steers to them.
+    /// Opens the queues, of which the program is told.
     fn open_xdp(
         &mut self,
-        pool: &XdpPool,
-        endpoints: &[IpAddr],
-        multi_buffer: bool,
-        plan: Plan,
+        opening: &Opening<'_>,
+        program: &mut impl Program,
         queues: &mut [Vec<Queue>],
-        fast: Option<&FastPath>,
-    ) -> Result<Steering, StartFault> {
+    ) -> Result<(), StartFault> {
         let config = &self.config;
         let name = &self.interface.name;
-        let load = SteeringConfig {
-            roles: Roles { gtpu: is_gtpu(config), routed: config.roles.get_ref().contains(&Role::N6) },
-            mac: self.interface.mac,
-            multi_buffer,
-        };
-        let steer = |error: kaido_xdp::Error| {
-            fault(config, error, "steering needs root, or CAP_BPF and CAP_NET_ADMIN")
-        };
-        let loaded = fast.map_or_else(|| Steering::load(load), |fast| Steering::load_fast(load, fast));
-        let mut steering = loaded.map_err(steer)?;
-        steering.set_gtpu_addresses(endpoints).map_err(steer)?;
-        let prefixes: Vec<_> = config.ue_prefixes.iter().map(|prefix| (prefix.addr, prefix.len)).collect();
-        steering.set_ue_prefixes(&prefixes).map_err(steer)?;
         let options = XdpOptions {
             mode: match config.copy {
                 CopyMode::Auto => BindMode::Auto,
                 CopyMode::Copy => BindMode::Copy,
                 CopyMode::ZeroCopy => BindMode::ZeroCopy,
             },
-            multi_buffer,
+            multi_buffer: opening.multi_buffer,
             ..XdpOptions::default()
         };
         let device = queues::Device {
             ifindex: self.interface.ifindex,
             name,
             receive_queues: receive_queues(name),
-            endpoints: if is_gtpu(config) { endpoints } else { &[] },
+            endpoints: opening.tunnels,
         };
-        let (ports, mode) = plan
-            .open(pool, &device, &options, |queue, socket| steering.register_socket(queue, socket))
+        let (ports, mode) = opening
+            .plan
+            .open(opening.pool, &device, &options, |queue, socket| program.register_socket(queue, socket))
             .map_err(|error| {
                 let help = match &error {
                     QueueFault::Mismatch(mismatch) => mismatch.help(),
@@ -413,24 +310,23 @@ impl Device {
                         "another program may use the queue; copy = \"copy\" works with every driver"
                             .to_owned()
                     }
-                    QueueFault::Register(_) => "steering needs root, or CAP_BPF and CAP_NET_ADMIN".to_owned(),
+                    QueueFault::Register(_) => NO_PROGRAM.to_owned(),
                     QueueFault::Wake(_) => "raise the limit of open files".to_owned(),
                 };
                 fault(config, error, help)
             })?;
         self.how = format!("af_xdp, {mode:?}").to_lowercase();
         for (worker, port) in queues.iter_mut().zip(ports) {
-            worker.push((port, KernelPath::Shared));
+            worker.push((port, opening.kernel));
         }
-        Ok(steering)
+        Ok(())
     }
 }
 
-fn is_gtpu(config: &PortConfig) -> bool {
-    config.roles.get_ref().iter().any(|role| matches!(role, Role::N3 | Role::N9))
-}
+/// What a program that does not load lacks.
+const NO_PROGRAM: &str = "an XDP program needs root, or CAP_BPF and CAP_NET_ADMIN";
 
-fn routable(interface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
+pub(super) fn routable(interface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
     interface.addresses.iter().filter(|found| !found.link_local).map(|found| found.address)
 }
 
@@ -458,13 +354,17 @@ pub(super) struct DpdkQueue {
 }
 
 /// The interface of a port; a TAP device is made here, and a DPDK device opened, whose address the TAP device has.
-fn interface(port: &PortConfig, dpdk: &mut DpdkDevices<'_>) -> Result<(Interface, Made), StartFault> {
+fn interface(
+    port: &PortConfig,
+    dpdk: &mut DpdkDevices<'_>,
+    takes_all: bool,
+) -> Result<(Interface, Made), StartFault> {
     let name = port.interface.as_ref().map_or("", |name| name.get_ref().as_str());
     let mut made = Made::default();
     let driver = *port.driver.get_ref();
     let mut mac = None;
     if driver == Driver::Dpdk {
-        let queue = dpdk.open(port)?;
+        let queue = dpdk.open(port, takes_all)?;
         mac = Some(queue.mac);
         made.dpdk = Some(queue);
     }
@@ -494,46 +394,9 @@ fn interface(port: &PortConfig, dpdk: &mut DpdkDevices<'_>) -> Result<(Interface
     Ok((found, made))
 }
 
-/// Our tunnel addresses: those of the configuration, or all of the ports that carry GTP-U.
-fn endpoints(config: &Config, found: &[Interface]) -> Result<Vec<IpAddr>, StartFault> {
-    let ports = config.ports.iter().map(toml::Spanned::get_ref).zip(found);
-    let gtpu: Vec<_> = ports.filter(|(port, _)| is_gtpu(port)).collect();
-    let own: Vec<IpAddr> = gtpu.iter().flat_map(|(_, interface)| routable(interface)).collect();
-    let wanted = &config.gtpu.addresses;
-    let Some((first, interface)) = gtpu.first() else { return Ok(Vec::new()) };
-    if own.is_empty() {
-        let name = &interface.name;
-        return Err(fault(
-            first,
-            format!("{name} has no address for tunnels"),
-            format!("`ip address add ADDRESS/LEN dev {name}`"),
-        ));
-    }
-    if let Some(foreign) = wanted.iter().find(|addr| !own.contains(addr)) {
-        let listed: Vec<_> = own.iter().map(ToString::to_string).collect();
-        let said = format!("gtpu.addresses: {foreign} is not an address of an n3 or n9 port");
-        return Err(fault(first, said, format!("their addresses are {}", listed.join(", "))));
-    }
-    Ok(if wanted.is_empty() { own } else { wanted.clone() })
-}
-
-/// Where packet sockets take GTP-U, the kernel must not answer it.
-fn sink(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<UdpSink>, StartFault> {
-    let Some(device) =
-        devices.iter().find(|device| *device.config.driver.get_ref() == Driver::AfPacket && device.is_gtpu())
-    else {
-        return Ok(None);
-    };
-    let addresses = endpoints.iter().map(|&addr| SocketAddr::new(addr, gtpu::UDP_PORT));
-    let sink = UdpSink::bind(addresses).map_err(|error| {
-        fault(&device.config, error, "another process has UDP port 2152; `ss -lunp` shows which")
-    })?;
-    Ok(Some(sink))
-}
-
-/// Behind a TAP device is the kernel alone: it takes what is in the device's networks and, on the N6 side,
-/// everything that no other route is for.
-fn static_routes(devices: &[Device], routes: &Routes) {
+/// Behind a TAP device is the kernel alone: it takes what is in the device's networks and
+/// everything that no other route is for, where the function says so.
+fn static_routes(devices: &[Device], routes: &Routes, demands: &impl Demands) {
     let mut fixed = Vec::new();
     for (number, device) in (0u8..).zip(devices) {
         if *device.config.driver.get_ref() != Driver::Tap {
@@ -541,7 +404,7 @@ fn static_routes(devices: &[Device], routes: &Routes) {
         }
         let route = Route { port: Some(PortId(number)), gateway: None, metric: u32::MAX };
         fixed.extend(device.config.addresses.iter().map(|prefix| (prefix.addr, prefix.len, route)));
-        if device.config.roles.get_ref().contains(&Role::N6) {
+        if demands.is_way_out(&device.config) {
             routes.set_elsewhere(PortId(number));
             fixed.push((IpAddr::from([0; 4]), 0, route));
             fixed.push((IpAddr::from([0; 16]), 0, route));
@@ -552,23 +415,23 @@ fn static_routes(devices: &[Device], routes: &Routes) {
 }
 
 /// Mirrors the kernel's routes and neighbours, and tells the programs of new addresses.
-fn watch(
+fn watch<P: Program + 'static>(
     devices: &[Device],
     routes: &Arc<Routes>,
     wanted: Receiver<Wanted>,
-    steerings: &Arc<Mutex<Vec<Steering>>>,
+    programs: &Arc<Mutex<Vec<P>>>,
 ) -> Result<RouteWatcher, StartFault> {
     let mirrored = (0u8..)
         .zip(devices)
         .filter(|(_, device)| *device.config.driver.get_ref() != Driver::Tap)
         .map(|(number, device)| (PortId(number), device.interface.ifindex))
         .collect();
-    let told = steerings.clone();
+    let told = programs.clone();
     let on_addresses = move |addresses: &[InterfaceAddress]| {
         let local: Vec<_> = addresses.iter().map(|found| found.address).collect();
-        for steering in told.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
-            if let Err(error) = steering.set_local_addresses(&local) {
-                tracing::error!(%error, "the steering program was not told of the node's addresses");
+        for program in lock(&told).iter_mut() {
+            if let Err(error) = program.set_local_addresses(&local) {
+                tracing::error!(%error, "a program was not told of the node's addresses");
             }
         }
     };

@@ -1,5 +1,6 @@
-//! `kaido status`, `sessions`, `drops`, `trace` and `capture`: questions to a running node, answers as tables.
+//! `kaido status`, `sessions`, `drops`, `show`, `trace` and `capture`: questions to a running node, answers as tables.
 
+mod gre;
 mod pcapng;
 mod trace;
 mod workers;
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+pub(crate) use self::gre::gre;
 pub(crate) use self::trace::{CaptureArgs, TraceArgs, capture, trace};
-use crate::api::{Answer, GtpuPath, Question};
+use crate::api::{Answer, Count, GtpuPath, Port, Question, UpfStatus};
 
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -70,27 +72,52 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
     if json {
         return print_json(&answer);
     }
-    println!("kaido {}  node {}  up {} s", status.version, status.node_id, status.uptime_s);
     println!(
-        "{} of {} sessions, {} workers, uplink {} B, downlink {} B",
-        status.sessions, status.sessions_max, status.workers, status.uplink_bytes, status.downlink_bytes
+        "kaido {}  {} node {}  up {} s",
+        status.version, status.function, status.node_id, status.uptime_s
     );
-    println!(
-        "{} of {} frames free, in {}; session records in {}",
-        status.frames_free, status.frames, status.frame_pages, status.table_pages
-    );
-    if let Some(kernel) = &status.kernel {
-        let (packets, bytes) = status.ports.iter().fold((0, 0), |(packets, bytes), port| {
-            (packets + port.kernel_packets, bytes + port.kernel_bytes)
-        });
+    if let Some(upf) = &status.upf {
         println!(
-            "datapath {}: {} records in the kernel, which forwarded {packets} packets, {bytes} B",
-            status.datapath, kernel.records
+            "{} of {} sessions, {} workers, uplink {} B, downlink {} B",
+            upf.sessions, upf.sessions_max, status.workers, upf.uplink_bytes, upf.downlink_bytes
         );
     }
-    println!();
-    let ports: Vec<_> = status
+    let table = status.upf.as_ref().map(|upf| format!("; session records in {}", upf.table_pages));
+    println!(
+        "{} of {} frames free, in {}{}",
+        status.frames_free,
+        status.frames,
+        status.frame_pages,
+        table.unwrap_or_default()
+    );
+    let (packets, bytes) = status
         .ports
+        .iter()
+        .fold((0, 0), |(packets, bytes), port| (packets + port.kernel_packets, bytes + port.kernel_bytes));
+    match status.upf.as_ref().and_then(|upf| upf.kernel.as_ref()) {
+        Some(kernel) => println!(
+            "datapath {}: {} records in the kernel, which forwarded {packets} packets, {bytes} B",
+            status.datapath, kernel.records
+        ),
+        None if status.datapath != "engine" => {
+            println!("datapath {}: the kernel forwarded {packets} packets, {bytes} B", status.datapath);
+        }
+        None => {}
+    }
+    println!();
+    ports(&status.ports);
+    println!();
+    workers::print(&status.per_worker);
+    if let Some(upf) = &status.upf {
+        println!();
+        upf_status(upf);
+    }
+    Ok(())
+}
+
+/// The ports of `kaido status`.
+fn ports(ports: &[Port]) {
+    let rows: Vec<_> = ports
         .iter()
         .map(|port| {
             vec![
@@ -107,25 +134,13 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
             ]
         })
         .collect();
-    table(
-        &[
-            "port",
-            "driver",
-            "mtu",
-            "rx packets",
-            "rx bytes",
-            "tx packets",
-            "tx bytes",
-            "to kernel",
-            "dropped",
-            "in kernel",
-        ],
-        &ports,
-    );
-    println!();
-    workers::print(&status.per_worker);
-    println!();
-    let peers: Vec<_> = status
+    let headings = ["port", "driver", "mtu", "rx packets", "rx bytes", "tx packets", "tx bytes", "to kernel"];
+    table(&[&headings[..], &["dropped", "in kernel"]].concat(), &rows);
+}
+
+/// What only a user plane has.
+fn upf_status(upf: &UpfStatus) {
+    let peers: Vec<_> = upf
         .peers
         .iter()
         .map(|peer| {
@@ -134,21 +149,21 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
         })
         .collect();
     table(&["control plane", "address", "state", "sessions"], &peers);
-    if !status.paths.is_empty() {
+    if !upf.paths.is_empty() {
         println!();
-        paths(&status.paths);
+        paths(&upf.paths);
     }
     println!();
-    let pfcp: Vec<_> =
-        status.pfcp.iter().map(|count| vec![count.name.clone(), count.count.to_string()]).collect();
-    table(&["pfcp", "count"], &pfcp);
-    if let Some(kernel) = &status.kernel {
+    counts(["pfcp", "count"], &upf.pfcp);
+    if let Some(kernel) = &upf.kernel {
         println!();
-        let handed: Vec<_> =
-            kernel.handed.iter().map(|count| vec![count.name.clone(), count.count.to_string()]).collect();
-        table(&["left by the kernel", "packets"], &handed);
+        counts(["left by the kernel", "packets"], &kernel.handed);
     }
-    Ok(())
+}
+
+fn counts(headings: [&str; 2], counts: &[Count]) {
+    let rows: Vec<_> = counts.iter().map(|count| vec![count.name.clone(), count.count.to_string()]).collect();
+    table(&headings, &rows);
 }
 
 /// The GTP-U part of `kaido status`.

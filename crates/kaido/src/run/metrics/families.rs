@@ -5,7 +5,7 @@ use kaido_metrics::{Family, Kind};
 
 macro_rules! families {
     ($($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
-        $(pub(super) const $constant: Family =
+        $(pub(in crate::run) const $constant: Family =
             Family { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
 
         /// All of them.
@@ -14,7 +14,7 @@ macro_rules! families {
 }
 
 families! {
-    BUILD_INFO = Gauge "kaido_build_info" ["version", "node_id", "datapath"] "1; what the node is, in labels.";
+    BUILD_INFO = Gauge "kaido_build_info" ["version", "function", "node_id", "datapath"] "1; what the node is, in labels.";
     WORKERS = Gauge "kaido_workers" [] "Worker threads.";
     SESSIONS = Gauge "kaido_sessions" [] "PFCP sessions.";
     SESSIONS_LIMIT = Gauge "kaido_sessions_limit" [] "Most PFCP sessions that the node was set up for.";
@@ -53,6 +53,12 @@ families! {
     KERNEL_BYTES = Counter "kaido_kernel_forwarded_bytes_total" ["port", "direction"] "Octets of those, from the user's IP header on.";
     KERNEL_HANDED = Counter "kaido_kernel_handed_packets_total" ["reason"]
         "Packets that the datapath in the kernel left to the workers or the kernel's own network.";
+
+    GRE_PACKETS = Counter "kaido_gre_rule_packets_total" ["rule", "verdict"]
+        "Packets that met a rule of the GRE header remover, or went into a tunnel, on every datapath.";
+    GRE_BYTES = Counter "kaido_gre_rule_bytes_total" ["rule", "verdict"] "Bytes of those as they came, with Ethernet headers, without FCS.";
+    GRE_KERNEL_PACKETS = Counter "kaido_gre_kernel_packets_total" ["port", "fate"]
+        "Packets received on the port by what its program did: across as they came, stripped, handed to the engine, left to the kernel, or dropped.";
 
     WORKER_SECONDS = Counter "kaido_worker_seconds_total" ["worker", "state"]
         "Seconds that the worker turned without a pause (busy), with short pauses (adaptive), and slept until woken (interrupt).";
@@ -135,7 +141,7 @@ pub(crate) fn table() -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::run) mod tests {
     use std::collections::HashSet;
     use std::path::Path;
 

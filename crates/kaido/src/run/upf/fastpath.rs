@@ -15,7 +15,7 @@ use kaido_xdp::fastpath::{
 };
 use kaido_xdp::{FastPath, FastPathConfig};
 
-use crate::config::{Config, Datapath, Prefix, SourcePort};
+use crate::config::{Datapath, Prefix, SourcePort, UpfConfig};
 
 /// One template for each number of a tunnel shape; the hop towards its peer has the same number.
 const TEMPLATES_MAX: u32 = 1 << 16;
@@ -27,12 +27,12 @@ const UPLINK_V6: u32 = TEMPLATES_MAX + 1;
 ///
 /// # Errors
 /// When the kernel refuses its maps.
-pub(super) fn load(config: &Config) -> Result<Option<FastPath>, kaido_xdp::Error> {
-    let sessions_max = *config.node.sessions_max.get_ref();
-    let records_max = match config.node.datapath.get_ref() {
+pub(super) fn load(config: &UpfConfig) -> Result<Option<FastPath>, kaido_xdp::Error> {
+    let sessions_max = *config.base.node.sessions_max.get_ref();
+    let records_max = match config.base.node.datapath.get_ref() {
         Datapath::Engine => return Ok(None),
         Datapath::Xdp => keys_max(sessions_max),
-        Datapath::Hybrid => config.node.xdp_records_max(),
+        Datapath::Hybrid => config.base.node.xdp_records_max(),
     };
     FastPath::load(&FastPathConfig {
         records_max,

@@ -10,8 +10,9 @@ use kaido_wire::MacAddr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::check::Findings;
-use super::{Config, Driver, Prefix, Role};
+use super::UpfConfig;
+use crate::config::check::Findings;
+use crate::config::{Driver, Prefix, Role};
 
 /// Most network instances behind VLANs.
 const LANS_MAX: usize = 65_000;
@@ -86,13 +87,13 @@ pub(crate) struct ForwardingPolicyConfig {
 }
 
 /// Everything that is wrong with either.
-pub(super) fn check(config: &Config, findings: &mut Findings) {
+pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
     if config.network_instances.len() > LANS_MAX {
         let found = format!("{} of them", config.network_instances.len());
         findings.add(0..0, "network_instance", found, format!("at most {LANS_MAX}"));
     }
     let (mut names, mut tags) = (HashSet::new(), HashSet::new());
-    let of_ports = config.ports.iter().filter_map(|port| port.get_ref().network_instance.as_deref());
+    let of_ports = config.base.ports.iter().filter_map(|port| port.get_ref().network_instance.as_deref());
     names.extend(of_ports);
     for spanned in &config.network_instances {
         let (place, lan) = (spanned.span(), spanned.get_ref());
@@ -101,7 +102,7 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
             findings.add(lan.name.span(), "network_instance.name", message, "give each a name of its own");
         }
         let name = lan.port.get_ref();
-        let port = config.ports.iter().map(Spanned::get_ref).find(|port| port.name.get_ref() == name);
+        let port = config.base.ports.iter().map(Spanned::get_ref).find(|port| port.name.get_ref() == name);
         if port.is_none_or(|port| !port.roles.get_ref().contains(&Role::N6)) {
             let message = format!("`{name}` is no port with the role \"n6\"");
             findings.add(
@@ -144,7 +145,7 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
     policies(config, &names, findings);
 }
 
-fn policies(config: &Config, instances: &HashSet<&str>, findings: &mut Findings) {
+fn policies(config: &UpfConfig, instances: &HashSet<&str>, findings: &mut Findings) {
     let mut names = HashSet::new();
     for policy in &config.forwarding_policies {
         let (place, policy) = (policy.span(), policy.get_ref());
@@ -167,13 +168,16 @@ fn policies(config: &Config, instances: &HashSet<&str>, findings: &mut Findings)
     }
 }
 
-impl Config {
+impl UpfConfig {
     /// The network instances behind VLANs, added to those of the ports.
     pub(crate) fn lans(&self, instances: &mut Vec<Instance>) -> Lans {
         let routed = self.network_instances.iter().map(Spanned::get_ref).filter(|lan| !lan.ethernet);
         let lans = routed.filter_map(|lan| {
-            let port =
-                self.ports.iter().position(|port| port.get_ref().name.get_ref() == lan.port.get_ref())?;
+            let port = self
+                .base
+                .ports
+                .iter()
+                .position(|port| port.get_ref().name.get_ref() == lan.port.get_ref())?;
             instances.push(Instance { name: Some(lan.name.get_ref().clone()) });
             let mac = lan.gateway_mac.iter();
             let neighbours = mac.flat_map(|mac| lan.gateways.iter().map(|&gateway| (gateway, mac.0)));
@@ -209,7 +213,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::testing::read;
+    use crate::config::upf::testing::read;
 
     fn lan(name: &str, port: &str, vlan: &str) -> String {
         format!(

@@ -9,8 +9,8 @@ use kaido_upf::record::{Direction, KeyParts, SessionKey};
 use kaido_upf::rules::Seid;
 use kaido_upf::trace::WatchId;
 
-use super::control::ShownPort;
 use crate::api::{self, Answer, TraceOf, TraceQuestion};
+use crate::run::ports::ShownPort;
 
 /// Packets in one answer, and about how many octets of them.
 const READ_MAX: (usize, usize) = (512, 1 << 20);

@@ -10,9 +10,10 @@ use kaido_upf::record::InstanceId;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::check::Findings;
+use super::UpfConfig;
 use super::lan::NetworkInstanceConfig;
-use super::{Config, Driver, unplaced};
+use crate::config::check::Findings;
+use crate::config::{Driver, unplaced};
 
 /// How frames of Ethernet sessions are bridged.
 #[derive(Debug, Deserialize)]
@@ -53,7 +54,7 @@ pub(crate) enum Unknown {
 }
 
 /// Everything that is wrong with it.
-pub(super) fn check(config: &Config, findings: &mut Findings) {
+pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
     let ethernet = &config.ethernet;
     findings.range(&ethernet.flood_max, "ethernet.flood_max", 1, 65_536);
     findings.range(&ethernet.addresses, "ethernet.addresses", 1, 16_000_000);
@@ -63,7 +64,7 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
 
 /// What is wrong with a network instance of Ethernet sessions.
 pub(super) fn check_instance(
-    config: &Config,
+    config: &UpfConfig,
     instance: &Spanned<NetworkInstanceConfig>,
     findings: &mut Findings,
 ) {
@@ -72,7 +73,7 @@ pub(super) fn check_instance(
         let help = "a bridged LAN has neither addresses nor gateways of the node's";
         findings.add(place, "network_instance.ethernet", "set beside addresses or gateways", help);
     }
-    let port = config.ports.iter().map(Spanned::get_ref).find(|port| port.name == instance.port);
+    let port = config.base.ports.iter().map(Spanned::get_ref).find(|port| port.name == instance.port);
     if port.is_some_and(|port| *port.driver.get_ref() == Driver::AfXdp) {
         let help = "use another driver for its port";
         let message = "frames to others' addresses do not come out of an af_xdp port";
@@ -80,7 +81,7 @@ pub(super) fn check_instance(
     }
 }
 
-impl Config {
+impl UpfConfig {
     /// Whether frames to others' addresses are to come out of a port.
     pub(crate) fn is_bridged(&self, port: &str) -> bool {
         let of_port = |lan: &&NetworkInstanceConfig| lan.ethernet && lan.port.get_ref() == port;
@@ -91,8 +92,11 @@ impl Config {
     pub(crate) fn ethernet(&self, instances: &mut Vec<Instance>) -> EthernetSettings {
         let bridged = self.network_instances.iter().map(Spanned::get_ref).filter(|lan| lan.ethernet);
         let lans = bridged.filter_map(|lan| {
-            let port =
-                self.ports.iter().position(|port| port.get_ref().name.get_ref() == lan.port.get_ref())?;
+            let port = self
+                .base
+                .ports
+                .iter()
+                .position(|port| port.get_ref().name.get_ref() == lan.port.get_ref())?;
             instances.push(Instance { name: Some(lan.name.get_ref().clone()) });
             Some(EthernetLan {
                 instance: InstanceId(u16::try_from(instances.len() - 1).ok()?),
@@ -120,7 +124,7 @@ mod tests {
     use kaido_upf::lan::VlanTags;
 
     use super::*;
-    use crate::config::testing::read;
+    use crate::config::upf::testing::read;
 
     fn lan(name: &str, more: &str) -> String {
         format!("[[network_instance]]\nname = \"{name}\"\nport = \"n6\"\n{more}\n")

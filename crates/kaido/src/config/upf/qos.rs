@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::unplaced;
+use crate::config::unplaced;
 
 /// Enforcement of rates.
 #[derive(Debug, Deserialize)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_engine::{FramePool, PortId, PortTotals, WorkerCounters};
+use kaido_engine::{FramePool, PortTotals, WorkerCounters};
 use kaido_pfcp::{Endpoint, Moment, Transmit, send_all};
 use kaido_upf::control::{PathSummary, SessionSummary, Upf};
 use kaido_xdp::fastpath::{FastCounters, Hand};
@@ -18,11 +18,13 @@ use super::fastpath;
 use super::lag::Lag;
 use super::metrics::Asked;
 use super::ports::KernelCounters;
-use super::server::Server;
 use super::trace;
-use super::workers;
 use crate::api::{self, Answer, Question};
 use crate::config::{Datapath, Prefix};
+use crate::run::ports::ShownPort;
+use crate::run::server::Server;
+use crate::run::shown;
+use crate::run::workers;
 
 /// How often workers' events are looked for: the latency of a usage report.
 const PACE: Duration = Duration::from_millis(10);
@@ -40,14 +42,6 @@ const SESSIONS_LISTED_MAX: usize = 10_000;
 const PATHS_SHOWN_MAX: usize = 1000;
 /// How long control planes have to release their associations when the node stops.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
-
-/// A port as it is shown.
-#[derive(Debug)]
-pub(super) struct ShownPort {
-    pub(super) name: String,
-    pub(super) how: String,
-    pub(super) mtu: usize,
-}
 
 /// Everything that the control loop works on.
 pub(super) struct Control {
@@ -128,7 +122,11 @@ impl Control {
             match question {
                 Question::Status => Answer::Status(Box::new(view(endpoint).status())),
                 Question::Sessions { skip, limit } => view(endpoint).sessions(skip, limit),
-                Question::Drops => Answer::Drops { drops: view(endpoint).drops() },
+                Question::Drops => {
+                    let view = view(endpoint);
+                    Answer::Drops { drops: shown::drops(ports, |at| view.totals(at)) }
+                }
+                Question::Gre => Answer::Error { message: "this node is a user plane".to_owned() },
                 Question::Trace(question) => trace::answer(endpoint.service_mut(), ports, question),
             }
         });
@@ -236,8 +234,7 @@ impl View<'_> {
     }
 
     fn totals(&self, at: usize) -> PortTotals {
-        let port = PortId(u8::try_from(at).unwrap_or(u8::MAX));
-        let mut totals = PortTotals::of(self.workers.iter().map(|worker| &**worker), port);
+        let mut totals = shown::totals(self.workers, at);
         fastpath::add_to(&mut totals, at, &self.in_kernel);
         totals
     }
@@ -247,22 +244,8 @@ impl View<'_> {
         let node = upf.node();
         let volume = upf.volume();
         let ports = self.ports.iter().enumerate().map(|(at, port)| {
-            let totals = self.totals(at);
-            let (kernel_packets, kernel_bytes) =
-                self.in_kernel.get(at).map(fastpath::forwarded).unwrap_or_default();
-            api::Port {
-                name: port.name.clone(),
-                how: port.how.clone(),
-                mtu: port.mtu,
-                rx_packets: totals.rx_packets,
-                rx_bytes: totals.rx_bytes,
-                tx_packets: totals.tx_packets,
-                tx_bytes: totals.tx_bytes,
-                to_kernel: totals.to_kernel,
-                dropped: totals.drops.iter().map(|(_, count)| count).sum(),
-                kernel_packets,
-                kernel_bytes,
-            }
+            let in_kernel = self.in_kernel.get(at).map(fastpath::forwarded).unwrap_or_default();
+            shown::port(port, &self.totals(at), in_kernel)
         });
         let peers = self.endpoint.peers().map(|peer| api::Peer {
             node_id: peer.node_id.to_string(),
@@ -281,24 +264,27 @@ impl View<'_> {
             .then(|| api::Count { name: "datagrams not in pfcp.allow".to_owned(), count: self.strangers });
         api::Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            function: "upf".to_owned(),
             node_id: self.node_id.to_owned(),
             uptime_s: self.started.elapsed().as_secs(),
-            sessions: upf.len(),
-            sessions_max: node.settings.sessions_max,
             workers: self.workers.len(),
             frame_pages: self.pool.pages().to_string(),
-            table_pages: node.table.memory().pages.to_string(),
             frames: self.pool.frames(),
             frames_free: self.pool.free_frames(),
-            uplink_bytes: volume.uplink_bytes,
-            downlink_bytes: volume.downlink_bytes,
             datapath: self.datapath.name().to_owned(),
-            kernel: upf.kernel_records().map(|records| api::InKernel { records, handed: self.handed() }),
             ports: ports.collect(),
             per_worker: workers::workers(self.workers, self.ports),
-            peers: peers.collect(),
-            paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
-            pfcp: pfcp.chain(strangers).collect(),
+            upf: Some(api::UpfStatus {
+                sessions: upf.len(),
+                sessions_max: node.settings.sessions_max,
+                table_pages: node.table.memory().pages.to_string(),
+                uplink_bytes: volume.uplink_bytes,
+                downlink_bytes: volume.downlink_bytes,
+                kernel: upf.kernel_records().map(|records| api::InKernel { records, handed: self.handed() }),
+                peers: peers.collect(),
+                paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
+                pfcp: pfcp.chain(strangers).collect(),
+            }),
         }
     }
 
@@ -307,19 +293,6 @@ impl View<'_> {
         let count = |hand| self.in_kernel.iter().map(|counters| counters.handed(hand)).sum();
         let counts = Hand::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| api::Count { name, count }).collect()
-    }
-
-    fn drops(&self) -> Vec<api::Drop> {
-        let of_port = |(at, port): (usize, &ShownPort)| {
-            let name = port.name.clone();
-            self.totals(at).drops.into_iter().map(move |(reason, packets)| api::Drop {
-                port: name.clone(),
-                reason: reason.name().to_owned(),
-                meaning: reason.meaning().to_owned(),
-                packets,
-            })
-        };
-        self.ports.iter().enumerate().flat_map(of_port).collect()
     }
 }
 

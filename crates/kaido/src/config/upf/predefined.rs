@@ -6,8 +6,8 @@ use kaido_upf::rules::{ApplicationId, PredefinedName, PredefinedRule, SdfFilter}
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::Config;
-use super::check::Findings;
+use super::UpfConfig;
+use crate::config::check::Findings;
 
 /// A predefined rule.
 #[derive(Debug, Deserialize)]
@@ -31,7 +31,7 @@ pub(crate) struct PredefinedRuleConfig {
 }
 
 /// What is wrong with predefined rules.
-pub(super) fn check(config: &Config, findings: &mut Findings) {
+pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
     let rules = || config.predefined_rules.iter().map(Spanned::get_ref);
     let mut names = HashSet::new();
     for rule in rules() {
@@ -65,7 +65,7 @@ fn is_name(text: &str) -> bool {
     (1..=255).contains(&text.len())
 }
 
-impl Config {
+impl UpfConfig {
     /// The predefined rules; their flows were checked.
     pub(crate) fn predefined(&self) -> Vec<PredefinedRule> {
         let name = |text: &Spanned<String>| PredefinedName(text.get_ref().as_str().into());
@@ -84,14 +84,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NODE: &str = "[[port]]\nname = \"n3\"\ndriver = \"af_packet\"\ninterface = \"n3\"\nroles = [\"n3\"]\n\
-        [[port]]\nname = \"n6\"\ndriver = \"af_packet\"\ninterface = \"n6\"\nroles = [\"n6\"]\n\
-        [pfcp]\nlisten = [\"127.0.0.1\"]\n";
-
-    fn read(rules: &str) -> Config {
-        toml::from_str(&format!("{NODE}{rules}")).unwrap()
-    }
+    use crate::config::upf::testing::{faults, read};
 
     #[test]
     fn rules_come_as_they_are_written() {
@@ -99,24 +92,24 @@ mod tests {
             "[[predefined_rule]]\nname = \"dns\"\nbases = [\"free\"]\nprecedence = 7\n\
              flows = [\"permit out 17 from any 53 to assigned\"]\ndrop = true\n\
              [[predefined_rule]]\nname = \"video\"\nprecedence = 8\napplication = \"video\"\n",
-        );
+        )
+        .unwrap();
         let rules = config.predefined();
         assert_eq!((rules[0].precedence, rules[0].drop, rules[0].flows.len()), (7, true, 1));
         assert!(rules[0].is_named(&PredefinedName("free".into())));
         assert!(!rules[1].is_named(&PredefinedName("free".into())));
         assert_eq!(rules[1].application, Some(ApplicationId("video".into())));
-        assert_eq!(super::super::check::fields(&config), Vec::<String>::new());
     }
 
     #[test]
     fn every_fault_is_found_in_its_place() {
-        let config = read(
+        let found = faults(
             "[[predefined_rule]]\nname = \"dns\"\nbases = [\"dns\", \"\"]\nprecedence = 7\n\
              flows = [\"permit in ip from any to any\"]\napplication = \"\"\n\
              [[predefined_rule]]\nname = \"dns\"\nprecedence = 8\n",
         );
         let expected = ["flows", "application", "name", "bases", "bases"]
             .map(|field| format!("predefined_rule.{field}"));
-        assert_eq!(super::super::check::fields(&config), expected);
+        assert_eq!(found, expected);
     }
 }

@@ -1,34 +1,15 @@
-//! The configuration reference, from one table, so that the book and the binary say the same.
+//! Fields of the user plane.
 
-/// One field: section, name, kind, default, meaning.
-type Field = (&'static str, &'static str, &'static str, &'static str, &'static str);
+use super::Field;
 
-/// Every field of the file.
-const FIELDS: &[Field] = &[
+/// They all.
+pub(super) const FIELDS: &[Field] = &[
     (
         "node",
         "sessions_max",
         "1 to 67108864",
         "65536",
         "Most sessions. Tables are made for so many at the start.",
-    ),
-    ("node", "frames", "1024 to 16777216", "16384", "Frames of 4096 bytes in the pool, shared by all ports."),
-    (
-        "node",
-        "workers",
-        "1 to 64",
-        "1",
-        "Worker threads. More than one need `af_xdp` ports; `queue_mode` and `steer_by` say what each takes.",
-    ),
-    (
-        "node",
-        "queue_mode",
-        "\"rss\", \"shared\" or \"shared-ordered\"",
-        "\"rss\"",
-        "`rss`: a receive queue of every port for each worker, as many as workers unless `steer_by` says otherwise. \
-         `shared`: all workers take blocks of packets from each port's one queue, whatever is in them, which splits even a \
-         single flow; packets of a flow may overtake each other. `shared-ordered`: likewise, and packets leave in the order \
-         of their arrival.",
     ),
     (
         "node",
@@ -41,34 +22,10 @@ const FIELDS: &[Field] = &[
     ),
     (
         "node",
-        "datapath",
-        "\"engine\", \"xdp\" or \"hybrid\"",
-        "\"engine\"",
-        "`engine`: the workers forward all. `xdp`: a program in the driver of the `af_xdp` ports forwards the plain packets \
-         of every session whose rules fit a record of the kernel's, and the workers take the rest and sleep otherwise. \
-         `hybrid`: as `xdp`, but only as many records as `xdp_records_max` go to the kernel; the rest, and what comes later, \
-         stays with the workers, whose lookup is the faster one in large tables. See `docs/upf.md` for what fits.",
-    ),
-    (
-        "node",
         "xdp_records_max",
         "1 to 268435456",
         "65536",
         "`hybrid`: most records in the kernel. A session has one for its tunnel and one for each UE address.",
-    ),
-    (
-        "node",
-        "cpus",
-        "list of numbers",
-        "[]",
-        "CPUs that the workers are pinned to, in their order. Empty pins none.",
-    ),
-    (
-        "node",
-        "busy_poll",
-        "true or false",
-        "false",
-        "Poll without ever sleeping: lowest latency, one whole core a worker.",
     ),
     (
         "node",
@@ -94,28 +51,6 @@ const FIELDS: &[Field] = &[
          `forward`: they go straight into the other session, by its downlink rules; all packets from UEs are looked at \
          for it, and none is left to the kernel's datapath. `drop`: UEs are kept apart.",
     ),
-    ("[port]", "name", "text", "required", "Name in counters and logs."),
-    (
-        "[port]",
-        "driver",
-        "\"af_xdp\", \"af_packet\", \"tap\" or \"dpdk\"",
-        "required",
-        "`af_xdp` is the fast one; `af_packet` works wherever a packet socket does; `tap` makes a device whose other side is this host's kernel; `dpdk`, where it is built in, takes a NIC from the kernel (see dpdk.md).",
-    ),
-    (
-        "[port]",
-        "interface",
-        "text",
-        "required",
-        "The network interface, or the name of the TAP device to make: for `dpdk`, the kernel's side of the port.",
-    ),
-    (
-        "[port]",
-        "device",
-        "text",
-        "required by `dpdk`",
-        "`dpdk`: the device, by PCI address or as a `--vdev` argument names it.",
-    ),
     (
         "[port]",
         "roles",
@@ -136,34 +71,6 @@ const FIELDS: &[Field] = &[
         "list of prefixes",
         "[]",
         "`n6` with `af_xdp`: take only packets to these prefixes from the kernel. Empty takes all that is not addressed to the node itself.",
-    ),
-    (
-        "[port]",
-        "copy",
-        "\"auto\", \"copy\" or \"zero_copy\"",
-        "\"auto\"",
-        "`af_xdp`: whether the driver copies frames.",
-    ),
-    (
-        "[port]",
-        "attach",
-        "\"auto\", \"native\" or \"generic\"",
-        "\"auto\"",
-        "`af_xdp`: where the steering program runs.",
-    ),
-    (
-        "[port]",
-        "addresses",
-        "list of prefixes",
-        "[]",
-        "`tap`: addresses of the device. `dpdk`: those of the port.",
-    ),
-    (
-        "[port]",
-        "mtu",
-        "number",
-        "1500",
-        "`tap`, `dpdk`: largest IP packet in bytes. Other drivers take the interface's.",
     ),
     (
         "gtpu",
@@ -250,13 +157,6 @@ const FIELDS: &[Field] = &[
         "Compute the outer UDP checksum of datagrams to these peers.",
     ),
     (
-        "dpdk",
-        "eal",
-        "list of texts",
-        "[]",
-        "Arguments of DPDK's environment (EAL), such as [\"-a\", \"0000:03:00.0\"]; for all `dpdk` ports together.",
-    ),
-    (
         "pfcp",
         "listen",
         "list of addresses",
@@ -303,28 +203,6 @@ const FIELDS: &[Field] = &[
         "true or false",
         "true",
         "Put G-PDUs that come in fragments together, and have users' fragments follow the ports of their first where rules ask for ports.",
-    ),
-    (
-        "reassembly",
-        "packets",
-        "1 to 65536",
-        "512",
-        "Most packets whose rest is waited for, of the whole node.",
-    ),
-    ("reassembly", "packets_per_source", "1 to 65536", "64", "Of these, most of one source."),
-    (
-        "reassembly",
-        "fragments",
-        "number",
-        "1024",
-        "Most fragments kept, of the whole node: at most a quarter of `node.frames`. The oldest packets give way.",
-    ),
-    (
-        "reassembly",
-        "time_ms",
-        "100 to 60000",
-        "15000",
-        "Longest wait for the rest of a packet, in milliseconds.",
     ),
     ("[network_instance]", "name", "text", "required", "Its name, as FARs and PDRs give it."),
     ("[network_instance]", "port", "text", "required", "Name of the `n6` port that it is behind."),
@@ -470,112 +348,4 @@ const FIELDS: &[Field] = &[
         "10",
         "Burst of a QER without averaging window, in milliseconds at its rate, 1 to 10000.",
     ),
-    (
-        "control",
-        "socket",
-        "path",
-        "/run/kaido.sock",
-        "Unix socket of `kaido status`, `sessions` and `drops`.",
-    ),
-    (
-        "metrics",
-        "listen",
-        "address",
-        "none",
-        "Where Prometheus may scrape the node, at `/metrics`; the port is 9105 unless given. Without it nothing listens. \
-         There is no authentication: name an address of the management network, or a loopback.",
-    ),
-    (
-        "metrics",
-        "sample_batches",
-        "0, or 16 to 1000000",
-        "1024",
-        "A worker times its stages on one batch of packets in so many on average, for `kaido_stage_cycles` and \
-         `kaido_packet_latency_seconds`. 0 times none. Without `listen` none is timed.",
-    ),
-    (
-        "log",
-        "level",
-        "log filter",
-        "\"info\"",
-        "error, warn, info, debug, trace, or a filter such as \"info,kaido_pfcp=debug\".",
-    ),
-    ("log", "format", "\"text\" or \"json\"", "\"text\"", "Lines for people or objects for machines."),
 ];
-
-/// The reference as Markdown: `docs/configuration.md`.
-pub(crate) fn reference() -> String {
-    let mut text = String::from(
-        "# Configuration reference\n\n\
-         Written by `kaido reference` from the code; do not edit.\n\n\
-         One TOML file, given with `kaido run -c FILE`. `kaido check -c FILE` reads it without starting\n\
-         anything. `[[port]]`, `[[ue_pool]]`, `[[network_instance]]`,\n\
-         `[[forwarding_policy]]` and `[[predefined_rule]]` are lists of tables; the rest are single tables.\n",
-    );
-    let mut section = "";
-    for (found, name, kind, default, meaning) in FIELDS {
-        if *found != section {
-            section = found;
-            text.push_str(&format!(
-                "\n## `[{found}]`\n\n| field | allowed | default | meaning |\n|---|---|---|---|\n"
-            ));
-        }
-        text.push_str(&format!("| `{name}` | {kind} | {default} | {meaning} |\n"));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-    use crate::config::Config;
-
-    #[test]
-    fn the_book_has_this_reference() {
-        let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-        let written = std::fs::read_to_string(&book).unwrap_or_default();
-        assert!(written == reference(), "run `make docs/configuration.md` to write {}", book.display());
-    }
-
-    #[test]
-    fn every_field_of_the_table_is_one_of_the_file() {
-        for (section, name, ..) in FIELDS {
-            // An array is of no field's kind but a list's: a field that exists complains of its kind, an
-            // unknown one of its name.
-            let text = format!("[{section}]\n{name} = {{{{ nothing = 1 }}}}\n");
-            let error = toml::from_str::<Config>(&text).unwrap_err().to_string();
-            assert!(!error.contains("unknown field"), "{section} {name}: {error}");
-        }
-    }
-
-    #[test]
-    fn every_field_of_the_file_is_in_the_table() {
-        for section in [
-            "node",
-            "[port]",
-            "gtpu",
-            "[gtpu.peer]",
-            "dpdk",
-            "pfcp",
-            "[ue_pool]",
-            "[predefined_rule]",
-            "reassembly",
-            "buffer",
-            "qos",
-            "ethernet",
-            "control",
-            "metrics",
-            "log",
-        ] {
-            let error = toml::from_str::<Config>(&format!("[{section}]\nno_such_field = 1\n")).unwrap_err();
-            let said = error.message().to_owned();
-            let (_, allowed) = said.split_once("expected").unwrap_or_else(|| panic!("{section}: {said}"));
-            for name in allowed.split('`').skip(1).step_by(2) {
-                let listed = FIELDS.iter().any(|field| field.0 == section && field.1 == name);
-                assert!(listed, "{section}: {name} is missing from the reference");
-            }
-        }
-    }
-}

@@ -1,0 +1,126 @@
+//! Sections that every function has.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kaido_engine::fragment::Limits;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::metrics::MetricsConfig;
+use super::node::NodeConfig;
+use super::port::PortConfig;
+use super::unplaced;
+
+/// What every function has.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Base {
+    /// Sizes and workers.
+    pub(crate) node: NodeConfig,
+    /// Ports, one table each.
+    #[serde(rename = "port")]
+    pub(crate) ports: Vec<Spanned<PortConfig>>,
+    /// Fragments.
+    pub(crate) reassembly: ReassemblyConfig,
+    /// DPDK, for the ports that are its.
+    pub(crate) dpdk: DpdkConfig,
+    /// The socket of `kaido status` and its like.
+    pub(crate) control: ControlConfig,
+    /// Metrics.
+    pub(crate) metrics: MetricsConfig,
+    /// Logs.
+    pub(crate) log: LogConfig,
+}
+
+/// Fragments that wait for the rest of their packets.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ReassemblyConfig {
+    /// Whether any do.
+    pub(crate) enabled: bool,
+    /// Most packets at a time, of the whole node.
+    pub(crate) packets: Spanned<u32>,
+    /// Most packets of one source.
+    pub(crate) packets_per_source: Spanned<u32>,
+    /// Most fragments kept, of the whole node.
+    pub(crate) fragments: Spanned<u32>,
+    /// How long the rest is waited for, in milliseconds.
+    pub(crate) time_ms: Spanned<u32>,
+}
+
+impl Default for ReassemblyConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            packets: unplaced(512),
+            packets_per_source: unplaced(64),
+            fragments: unplaced(1024),
+            time_ms: unplaced(15_000),
+        }
+    }
+}
+
+impl ReassemblyConfig {
+    /// As the user plane takes it.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            packets: *self.packets.get_ref() as usize,
+            packets_per_source: *self.packets_per_source.get_ref() as usize,
+            pieces: *self.fragments.get_ref() as usize,
+            time: Duration::from_millis(u64::from(*self.time_ms.get_ref())),
+        }
+    }
+}
+
+/// DPDK.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct DpdkConfig {
+    /// Arguments of its environment (EAL), as its own programs take them.
+    pub(crate) eal: Vec<String>,
+}
+
+/// The control socket.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ControlConfig {
+    /// Its path.
+    pub(crate) socket: PathBuf,
+}
+
+impl Default for ControlConfig {
+    fn default() -> Self {
+        Self { socket: PathBuf::from(DEFAULT_SOCKET) }
+    }
+}
+
+/// Where the control socket is unless the file says otherwise.
+pub(crate) const DEFAULT_SOCKET: &str = "/run/kaido.sock";
+
+/// Logs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LogConfig {
+    /// Which events: `info`, `debug`, or a filter such as `info,kaido_pfcp=debug`.
+    pub(crate) level: Spanned<String>,
+    /// Lines for people or for machines.
+    pub(crate) format: LogFormat,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: unplaced("info".to_owned()), format: LogFormat::default() }
+    }
+}
+
+/// `format` of logs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogFormat {
+    /// A line of text for each event.
+    #[default]
+    Text,
+    /// A JSON object for each event.
+    Json,
+}

@@ -1,0 +1,104 @@
+//! `[[port]]`: how packets come and go.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Prefix, unplaced};
+
+/// A port.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PortConfig {
+    /// Its name in counters and logs.
+    pub(crate) name: Spanned<String>,
+    /// How packets come and go.
+    pub(crate) driver: Spanned<Driver>,
+    /// The network interface of `af_xdp` and `af_packet`, or the TAP device to make: for `dpdk`, the kernel's side.
+    pub(crate) interface: Option<Spanned<String>>,
+    /// `dpdk`: the device, by PCI address or as its `--vdev` argument names it.
+    pub(crate) device: Option<Spanned<String>>,
+    /// `upf`: what it is for.
+    #[serde(default = "no_roles")]
+    pub(crate) roles: Spanned<Vec<Role>>,
+    /// `gre`: name of the port that packets leave by which came in here and are not routed.
+    pub(crate) across: Option<Spanned<String>>,
+    /// `upf`: names of the network instance behind an `n6` port; without one it answers to every name.
+    pub(crate) network_instance: Option<String>,
+    /// `upf`, `n6` with `af_xdp`: prefixes of UEs that are taken from the kernel; empty takes all that is not
+    /// addressed to the node itself.
+    #[serde(default)]
+    pub(crate) ue_prefixes: Vec<Prefix>,
+    /// `af_xdp`: whether the driver copies frames.
+    #[serde(default)]
+    pub(crate) copy: CopyMode,
+    /// `af_xdp`: where the program attaches.
+    #[serde(default)]
+    pub(crate) attach: Attach,
+    /// `tap`: addresses with prefix length, given to the device; the kernel behind it is the neighbour.
+    /// `dpdk`: the port's own, given to the TAP device.
+    #[serde(default)]
+    pub(crate) addresses: Vec<Prefix>,
+    /// `tap` and `dpdk`: largest IP packet, in bytes.
+    #[serde(default = "default_mtu")]
+    pub(crate) mtu: u32,
+}
+
+fn default_mtu() -> u32 {
+    1500
+}
+
+fn no_roles() -> Spanned<Vec<Role>> {
+    unplaced(Vec::new())
+}
+
+/// How packets come and go.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Driver {
+    /// AF_XDP sockets behind the steering program.
+    AfXdp,
+    /// Packet sockets, where AF_XDP is not to be had.
+    AfPacket,
+    /// A TAP device made for it; the kernel is the neighbour behind it.
+    Tap,
+    /// A device of DPDK's, with a TAP device for what is the kernel's.
+    Dpdk,
+}
+
+/// What a port is for.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    /// GTP-U towards the access: N3, S1-U, S5-U.
+    N3,
+    /// IP towards the data network: N6, SGi.
+    N6,
+    /// GTP-U between user planes: N9, S5-U.
+    N9,
+}
+
+/// `copy` of a port.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CopyMode {
+    /// Zero-copy where the driver can.
+    #[default]
+    Auto,
+    /// Always copy.
+    Copy,
+    /// Zero-copy or not at all.
+    ZeroCopy,
+}
+
+/// `attach` of a port.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Attach {
+    /// In the driver where it can, else generic.
+    #[default]
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the kernel's generic hook.
+    Generic,
+}

@@ -1,0 +1,147 @@
+//! The file of a user plane: `function = "upf"`, which is what a file without that line is.
+
+pub(super) mod check;
+mod ethernet;
+mod gtpu;
+mod lan;
+mod pfcp;
+mod predefined;
+mod qos;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use self::ethernet::EthernetConfig;
+use self::gtpu::GtpuConfig;
+use self::lan::{ForwardingPolicyConfig, NetworkInstanceConfig};
+use self::pfcp::PfcpConfig;
+use self::predefined::PredefinedRuleConfig;
+use self::qos::QosConfig;
+use super::{Base, Prefix, unplaced};
+
+pub(crate) use self::gtpu::{MssClampConfig, SourcePort};
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+pub(crate) struct UpfConfig {
+    /// What every function has.
+    #[serde(skip)]
+    pub(crate) base: Base,
+    /// GTP-U.
+    #[serde(default)]
+    pub(crate) gtpu: GtpuConfig,
+    /// PFCP.
+    pub(crate) pfcp: PfcpConfig,
+    /// Pools from which UE addresses are chosen when the control plane asks for it.
+    #[serde(default, rename = "ue_pool")]
+    pub(crate) ue_pools: Vec<Spanned<UePoolConfig>>,
+    /// Network instances behind VLANs.
+    #[serde(default, rename = "network_instance")]
+    pub(crate) network_instances: Vec<Spanned<NetworkInstanceConfig>>,
+    /// Ways out that control planes name.
+    #[serde(default, rename = "forwarding_policy")]
+    pub(crate) forwarding_policies: Vec<Spanned<ForwardingPolicyConfig>>,
+    /// Rules that control planes switch on by name.
+    #[serde(default, rename = "predefined_rule")]
+    pub(crate) predefined_rules: Vec<Spanned<PredefinedRuleConfig>>,
+    /// Downlink buffering.
+    #[serde(default)]
+    pub(crate) buffer: BufferConfig,
+    /// Rates.
+    #[serde(default)]
+    pub(crate) qos: QosConfig,
+    /// Ethernet sessions.
+    #[serde(default)]
+    pub(crate) ethernet: EthernetConfig,
+}
+
+/// A pool of UE addresses.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UePoolConfig {
+    /// The network instance whose UEs get them; the first when absent.
+    pub(crate) network_instance: Option<Spanned<String>>,
+    /// IPv4 network.
+    pub(crate) ipv4: Option<Spanned<Prefix>>,
+    /// IPv6 network, a /64 of it for each UE.
+    pub(crate) ipv6: Option<Spanned<Prefix>>,
+}
+
+/// Downlink buffering.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BufferConfig {
+    /// Most packets of one session.
+    pub(crate) packets_per_session: u32,
+    /// Most packets of one worker.
+    pub(crate) packets: Spanned<u32>,
+    /// Most bytes of one session.
+    pub(crate) bytes_per_session: u32,
+    /// Most bytes of all workers.
+    pub(crate) bytes: u64,
+    /// Longest time a packet waits, in milliseconds.
+    pub(crate) time_ms: u32,
+}
+
+impl Default for BufferConfig {
+    fn default() -> Self {
+        Self {
+            packets_per_session: 64,
+            packets: unplaced(4096),
+            bytes_per_session: 1 << 20,
+            bytes: 64 << 20,
+            time_ms: 10_000,
+        }
+    }
+}
+
+/// What the tests of several sections are made of.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::path::Path;
+
+    use super::UpfConfig;
+    use super::check::fields;
+    use crate::config::Config;
+
+    /// The least of a configuration.
+    const BASE: &str = r#"
+[[port]]
+name = "n3"
+driver = "af_packet"
+interface = "n3"
+roles = ["n3"]
+
+[[port]]
+name = "n6"
+driver = "af_packet"
+interface = "n6"
+roles = ["n6"]
+
+[pfcp]
+listen = ["10.0.0.1"]
+"#;
+
+    /// That, and more.
+    pub(crate) fn read(more: &str) -> Result<UpfConfig, String> {
+        match Config::parse(Path::new("kaido.toml"), format!("{BASE}{more}")) {
+            Ok(Config::Upf(config)) => Ok(*config),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(fault) => Err(format!("{fault:?}")),
+        }
+    }
+
+    /// The same, unchecked, or the one fault that reading finds.
+    pub(crate) fn unchecked(text: &str) -> Result<UpfConfig, String> {
+        match Config::sections(text) {
+            Ok(Ok(Config::Upf(config))) => Ok(*config),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(error) => Err(error.message().to_owned()),
+        }
+    }
+
+    /// The fields at fault of that, and more.
+    pub(crate) fn faults(more: &str) -> Vec<String> {
+        fields(&unchecked(&format!("{BASE}{more}")).unwrap())
+    }
+}

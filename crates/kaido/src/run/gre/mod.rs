@@ -1,0 +1,65 @@
+//! The GRE header remover of `kaido run`.
+
+mod control;
+mod metrics;
+mod ports;
+mod rules;
+
+use std::time::Instant;
+
+use kaido_gre::{Gre, Shared};
+use miette::IntoDiagnostic;
+
+use self::control::Control;
+use self::metrics::GreOffer;
+use self::ports::Ports;
+use self::rules::Rules;
+use super::metrics::Figures;
+use super::{Crew, Ground, export, notify};
+use crate::config::GreConfig;
+
+/// Runs a header remover until it is told to stop.
+///
+/// # Errors
+/// What kept it from starting, or that a worker died.
+pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
+    let Ground { stop, server, scraped, pool } = ground;
+    let mut ports = Ports::open(config, pool)?;
+    let shared = Shared::new(ports.settings().clone(), config.base.reassembly.limits()).into_diagnostic()?;
+    let queues = ports.opened.take_queues();
+    let mut counters = Vec::new();
+    let crew = Crew::start(&config.base, pool, queues, || {
+        let function = Gre::new(&shared, ports.opened.routes());
+        counters.push(function.counters());
+        Ok(Box::new(function))
+    })?;
+    ports.opened.attach()?;
+    let shown = ports.opened.shown();
+    let workers = crew.counters();
+    let node_id = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    tracing::info!(
+        node_id,
+        frames = pool.frames(),
+        pages = %pool.pages(),
+        ports = shown.len(),
+        workers = workers.len(),
+        rules = ports.settings().names().len(),
+        "the header remover runs"
+    );
+    let datapath = config.base.node.datapath.get_ref().name();
+    let rules = Rules::new(shared, counters, ports.programs(), shown.clone());
+    let exporter = scraped.map(|endpoint| {
+        let figures = Figures::new(("gre", datapath), node_id.clone(), pool, shown.clone(), workers.clone());
+        export(endpoint, GreOffer::new(figures, rules.clone()))
+    });
+    let exporter = exporter.transpose()?;
+    let mut control =
+        Control { server, node_id, started: Instant::now(), pool, ports: shown, datapath, workers, rules };
+    notify(&[sd_notify::NotifyState::Ready]);
+    control.run(&stop, || crew.has_lost());
+    notify(&[sd_notify::NotifyState::Stopping]);
+    if let Some(exporter) = exporter {
+        exporter.stop();
+    }
+    crew.end(&ports.opened, &stop)
+}

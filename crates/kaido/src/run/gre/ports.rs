@@ -1,0 +1,154 @@
+//! What the header remover asks of its ports, and is told of them.
+
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+use kaido_engine::netlink::Interface;
+use kaido_engine::{FramePool, KernelPath, PortId};
+use kaido_gre::{PortSettings, Settings};
+use kaido_xdp::AttachMode;
+use kaido_xdp::gre::{GreProgram, GreWork};
+
+use crate::config::{Datapath, Driver, GreConfig, PortConfig};
+use crate::run::StartFault;
+use crate::run::ports::{Demands, Found, Opened, Program, lock, routable};
+
+impl Program for GreProgram {
+    fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error> {
+        Self::register_socket(self, queue, socket)
+    }
+
+    fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), kaido_xdp::Error> {
+        Self::attach_to(self, ifindex, mode)
+    }
+
+    fn mode(&self) -> Option<AttachMode> {
+        Self::mode(self)
+    }
+
+    fn detach(&mut self) -> Result<(), kaido_xdp::Error> {
+        Self::detach(self)
+    }
+
+    fn set_local_addresses(&mut self, _addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error> {
+        // Whose packets are is said by rules alone.
+        Ok(())
+    }
+}
+
+/// The header remover's demands.
+struct Wants<'w> {
+    config: &'w GreConfig,
+    settings: &'w Settings,
+    /// By port.
+    ifindexes: Vec<u32>,
+}
+
+impl Wants<'_> {
+    /// The port that the program of a port sends to, where it is to do the work and can.
+    fn exit(&self, at: usize) -> Option<PortId> {
+        let base = &self.config.base;
+        let to = self.settings.ports[at].across.filter(|_| *base.node.datapath.get_ref() == Datapath::Xdp)?;
+        // What is redirected to a TAP device comes back to us.
+        let driver = *base.ports[to.index()].get_ref().driver.get_ref();
+        matches!(driver, Driver::AfXdp | Driver::AfPacket).then_some(to)
+    }
+}
+
+impl Demands for Wants<'_> {
+    type Program = GreProgram;
+
+    fn program(
+        &self,
+        at: usize,
+        _interface: &Interface,
+        multi_buffer: bool,
+    ) -> Result<GreProgram, kaido_xdp::Error> {
+        let port = PortId(u8::try_from(at).unwrap_or(u8::MAX));
+        let Some(exit) = self.exit(at) else {
+            return GreProgram::load(self.settings, port, GreWork::Engine, multi_buffer);
+        };
+        let mut program = GreProgram::load(self.settings, port, GreWork::Program, multi_buffer)?;
+        program.set_across(self.ifindexes[exit.index()])?;
+        Ok(program)
+    }
+
+    fn tunnel_addresses(&self, _port: &PortConfig) -> &[IpAddr] {
+        &[]
+    }
+
+    fn is_way_out(&self, _tap: &PortConfig) -> bool {
+        false
+    }
+
+    fn kernel_path(&self) -> KernelPath {
+        // The program has left the kernel what is its own; what the engine finds more is lost, and counted.
+        KernelPath::None
+    }
+}
+
+/// The ports, and what the function is told of them.
+pub(super) struct Ports {
+    pub(super) opened: Opened<GreProgram>,
+    settings: Settings,
+}
+
+impl Ports {
+    /// Opens every port; no program is attached yet.
+    pub(super) fn open(config: &GreConfig, pool: &'static FramePool) -> Result<Self, StartFault> {
+        // Frames on their way to others come in at a bump in the wire.
+        let names: Vec<_> =
+            config.base.ports.iter().map(|port| port.get_ref().name.get_ref().clone()).collect();
+        let takes_all = |port: &PortConfig| {
+            let at = names.iter().position(|name| name == port.name.get_ref());
+            at.is_some_and(|at| config.across(at).is_some())
+        };
+        let found = Found::look(&config.base, pool, takes_all)?;
+        let port = |(at, (port, interface)): (usize, (&PortConfig, &Interface))| PortSettings {
+            across: config.across(at),
+            mac: interface.mac,
+            // Behind a TAP device the addresses are the kernel's, not ours.
+            addresses: routable(interface).filter(|_| *port.driver.get_ref() != Driver::Tap).collect(),
+            mtu: interface.mtu as usize,
+        };
+        let settings = config.settings(found.ports().enumerate().map(port).collect());
+        let ifindexes = found.interfaces.iter().map(|interface| interface.ifindex).collect();
+        let wants = Wants { config, settings: &settings, ifindexes };
+        let opened = Opened::open(found, pool, &wants, takes_all)?;
+        Ok(Self { opened, settings })
+    }
+
+    /// What the function is told.
+    pub(super) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The programs, by port.
+    pub(super) fn programs(&self) -> Programs {
+        let of_port = self.opened.devices.iter().map(|device| device.program).collect();
+        Programs { programs: self.opened.programs().clone(), of_port }
+    }
+}
+
+/// The programs, to be asked for what they have counted.
+#[derive(Clone)]
+pub(super) struct Programs {
+    programs: Arc<Mutex<Vec<GreProgram>>>,
+    of_port: Vec<Option<usize>>,
+}
+
+impl Programs {
+    /// What `read` finds in the program of each port; `None` for ports without one.
+    pub(super) fn read<T>(
+        &self,
+        read: impl Fn(&GreProgram) -> Result<T, kaido_xdp::Error>,
+    ) -> Vec<Option<T>> {
+        let programs = lock(&self.programs);
+        let of = |program: &Option<usize>| {
+            let read = read(programs.get((*program)?)?);
+            read.map_err(|error| tracing::warn!(%error, "the kernel's counters")).ok()
+        };
+        self.of_port.iter().map(of).collect()
+    }
+}

@@ -1,0 +1,274 @@
+//! The figures that every function has, as families of samples.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use kaido_engine::shared::{SharedTotals, cycles};
+use kaido_engine::{DropReason, FramePool, HistogramTotals, PortId, PortTotals, WorkerCounters};
+use kaido_metrics::{Buckets, Exposition, Family, Value};
+
+use super::families as f;
+use super::process::Process;
+use crate::run::ports::ShownPort;
+
+/// Where they are read.
+pub(in crate::run) struct Figures {
+    /// Name of the function, as the configuration has it.
+    pub(in crate::run) function: &'static str,
+    pub(in crate::run) node_id: String,
+    pub(in crate::run) datapath: &'static str,
+    /// When the node started, by both clocks.
+    pub(in crate::run) started: (SystemTime, Instant),
+    /// The time stamp counter at that moment.
+    pub(in crate::run) started_cycles: u64,
+    pub(in crate::run) pool: &'static FramePool,
+    pub(in crate::run) ports: Vec<ShownPort>,
+    pub(in crate::run) workers: Vec<Arc<WorkerCounters>>,
+}
+
+impl Figures {
+    /// Of a node that starts now.
+    pub(in crate::run) fn new(
+        (function, datapath): (&'static str, &'static str),
+        node_id: String,
+        pool: &'static FramePool,
+        ports: Vec<ShownPort>,
+        workers: Vec<Arc<WorkerCounters>>,
+    ) -> Self {
+        Self {
+            function,
+            node_id,
+            datapath,
+            started: (SystemTime::now(), Instant::now()),
+            started_cycles: cycles::now(),
+            pool,
+            ports,
+            workers,
+        }
+    }
+
+    /// What the node is, and its pool.
+    pub(in crate::run) fn node(&self, out: &mut Exposition) {
+        let info = [env!("CARGO_PKG_VERSION"), self.function, &self.node_id, self.datapath];
+        out.family(&f::BUILD_INFO).add(&info, 1_u64);
+        one(out, &f::WORKERS, self.workers.len());
+        one(out, &f::FRAMES, self.pool.frames());
+        one(out, &f::FRAMES_FREE, self.pool.free_frames());
+    }
+
+    /// Of the ports, given what a datapath in the kernel adds to the totals of the port of that number.
+    pub(in crate::run) fn ports(&self, in_kernel: impl Fn(usize, &mut PortTotals), out: &mut Exposition) {
+        let totals: Vec<(&ShownPort, PortTotals)> = self
+            .ports
+            .iter()
+            .enumerate()
+            .map(|(at, port)| {
+                let counters = self.workers.iter().map(|worker| &**worker);
+                let mut totals = PortTotals::of(counters, number(at));
+                in_kernel(at, &mut totals);
+                (port, totals)
+            })
+            .collect();
+        let mut by_port = |family: &'static Family, value: fn(&PortTotals) -> u64| {
+            let mut samples = out.family(family);
+            totals.iter().for_each(|(port, totals)| {
+                samples.add(&[&port.name], value(totals));
+            });
+        };
+        by_port(&f::PORT_RX_PACKETS, |totals| totals.rx_packets);
+        by_port(&f::PORT_RX_BYTES, |totals| totals.rx_bytes);
+        by_port(&f::PORT_TX_PACKETS, |totals| totals.tx_packets);
+        by_port(&f::PORT_TX_BYTES, |totals| totals.tx_bytes);
+        by_port(&f::PORT_TO_KERNEL, |totals| totals.to_kernel);
+        let mut drops = out.family(&f::PORT_DROPS);
+        for (port, totals) in &totals {
+            // Zeros too: what appears for the first time has no rate.
+            for reason in DropReason::ALL {
+                let found = totals.drops.iter().find(|(found, _)| found == reason);
+                drops.add(&[&port.name, reason.name()], found.map_or(0, |&(_, count)| count));
+            }
+        }
+        let mut info = out.family(&f::PORT_INFO);
+        self.ports.iter().for_each(|port| {
+            info.add(&[&port.name, &port.how], 1_u64);
+        });
+        let mut mtu = out.family(&f::PORT_MTU);
+        self.ports.iter().for_each(|port| {
+            mtu.add(&[&port.name], port.mtu);
+        });
+        let mut backlog = out.family(&f::PORT_BACKLOG);
+        self.each_worker_port(|worker, counters, at, port| {
+            if let Some(packets) = counters.port(at).backlog() {
+                backlog.add(&[&port.name, worker], packets);
+            }
+        });
+    }
+
+    /// Of the workers, and of the process.
+    pub(in crate::run) fn rest(&self, out: &mut Exposition) {
+        self.workers(out);
+        self.timing(out);
+        self.shared_queues(out);
+        self.process(out);
+    }
+
+    fn workers(&self, out: &mut Exposition) {
+        let numbered =
+            || self.workers.iter().enumerate().map(|(number, worker)| (number.to_string(), worker));
+        let mut seconds = out.family(&f::WORKER_SECONDS);
+        for (number, worker) in numbered() {
+            let spent = worker.polling();
+            for (state, ns) in
+                [("busy", spent.busy_ns), ("adaptive", spent.adaptive_ns), ("interrupt", spent.interrupt_ns)]
+            {
+                seconds.add(&[&number, state], seconds_of(ns));
+            }
+        }
+        let mut counted = |family: &'static Family, value: fn(&WorkerCounters) -> u64| {
+            let mut samples = out.family(family);
+            numbered().for_each(|(number, worker)| {
+                samples.add(&[&number], value(worker));
+            });
+        };
+        counted(&f::WORKER_NAPS, |worker| worker.polling().naps);
+        counted(&f::WORKER_WAKEUPS, |worker| worker.polling().wakeups);
+        counted(&f::WORKER_TIMEOUTS, |worker| worker.polling().timeouts);
+        for (family, value) in [
+            (&f::WORKER_RX, (|totals| totals.rx_packets) as fn(&PortTotals) -> u64),
+            (&f::WORKER_TX, |totals| totals.tx_packets),
+        ] {
+            let mut samples = out.family(family);
+            self.each_worker_port(|worker, counters, at, port| {
+                samples.add(&[worker, &port.name], value(&PortTotals::of([counters], at)));
+            });
+        }
+        let mut batches = out.family(&f::BATCHES);
+        numbered().for_each(|(number, worker)| {
+            batches.histogram(&[&number], &buckets(&worker.batches(), 1.0));
+        });
+    }
+
+    /// Times of stages and latency, of all workers together.
+    fn timing(&self, out: &mut Exposition) {
+        let mut stages: Vec<(&str, HistogramTotals)> = Vec::new();
+        let mut latency: Option<HistogramTotals> = None;
+        for worker in &self.workers {
+            for (name, totals) in worker.stages() {
+                match stages.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, sum)) => *sum += &totals,
+                    None => stages.push((name, totals)),
+                }
+            }
+            match &mut latency {
+                Some(sum) => *sum += &worker.latency(),
+                None => latency = Some(worker.latency()),
+            }
+        }
+        let mut samples = out.family(&f::STAGE_CYCLES);
+        for (name, totals) in &stages {
+            samples.histogram(&[name], &buckets(totals, 1.0));
+        }
+        if let Some(latency) = &latency {
+            out.family(&f::LATENCY).histogram(&[], &buckets(latency, 1e9));
+        }
+        let (_, started) = self.started;
+        let passed = cycles::now().saturating_sub(self.started_cycles);
+        one(out, &f::TSC_HERTZ, real(passed) / started.elapsed().as_secs_f64().max(1e-9));
+    }
+
+    fn shared_queues(&self, out: &mut Exposition) {
+        let mut shared: Vec<(String, &str, SharedTotals)> = Vec::new();
+        self.each_worker_port(|worker, counters, at, port| {
+            shared.extend(counters.shared(at).map(|totals| (worker.to_owned(), port.name.as_str(), totals)));
+        });
+        if shared.is_empty() {
+            return;
+        }
+        for (family, value) in [
+            (&f::SHARED_BLOCKS, (|totals| totals.blocks) as fn(&SharedTotals) -> u64),
+            (&f::SHARED_PACKETS, |totals| totals.packets),
+            (&f::SHARED_ATTEMPTS, |totals| totals.cas_attempts),
+            (&f::SHARED_RETRIES, |totals| totals.cas_retries),
+            (&f::SHARED_STALLS, |totals| totals.window_stalls),
+            (&f::SHARED_DRAINED, |totals| totals.drained),
+            (&f::SHARED_FOR_OTHERS, |totals| totals.drained_for_others),
+        ] {
+            let mut samples = out.family(family);
+            for (worker, port, totals) in &shared {
+                samples.add(&[worker, port], value(totals));
+            }
+        }
+        let mut spent = out.family(&f::SHARED_CYCLES);
+        for (worker, port, totals) in &shared {
+            for (stage, cycles) in [
+                ("claim", totals.claim_cycles),
+                ("process", totals.process_cycles),
+                ("commit", totals.commit_cycles),
+                ("stall", totals.stall_cycles),
+            ] {
+                spent.add(&[worker, port, stage], cycles);
+            }
+        }
+        let mut waiting = out.family(&f::SHARED_WAITING);
+        for port in &self.ports {
+            let of_port = || shared.iter().filter(|(_, name, _)| *name == port.name);
+            if of_port().next().is_some() {
+                let claimed: u64 = of_port().map(|(.., totals)| totals.blocks).sum();
+                let drained: u64 = of_port().map(|(.., totals)| totals.drained).sum();
+                waiting.add(&[&port.name], claimed.saturating_sub(drained));
+            }
+        }
+    }
+
+    fn process(&self, out: &mut Exposition) {
+        let process = Process::now();
+        let (started, _) = self.started;
+        let since_1970 = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        one(out, &f::PROCESS_CPU, process.cpu_seconds);
+        one(out, &f::PROCESS_START, since_1970.as_secs_f64());
+        one(out, &f::PROCESS_RESIDENT, process.resident_bytes);
+        one(out, &f::PROCESS_VIRTUAL, process.virtual_bytes);
+        one(out, &f::PROCESS_THREADS, process.threads);
+        one(out, &f::PROCESS_FDS, process.open_fds);
+        one(out, &f::PROCESS_FDS_MAX, process.max_fds.map_or(f64::INFINITY, real));
+    }
+
+    fn each_worker_port<'s>(
+        &'s self,
+        mut visit: impl FnMut(&str, &'s WorkerCounters, PortId, &'s ShownPort),
+    ) {
+        for (worker, counters) in self.workers.iter().enumerate() {
+            let worker = worker.to_string();
+            for (at, port) in self.ports.iter().enumerate() {
+                visit(&worker, counters, number(at), port);
+            }
+        }
+    }
+}
+
+/// A family of one sample.
+pub(in crate::run) fn one(out: &mut Exposition, family: &'static Family, value: impl Into<Value>) {
+    out.family(family).add(&[], value);
+}
+
+fn number(port: usize) -> PortId {
+    PortId(u8::try_from(port).unwrap_or(u8::MAX))
+}
+
+/// A histogram in a unit of which one is `scale` of what was counted.
+fn buckets(totals: &HistogramTotals, scale: f64) -> Buckets {
+    Buckets {
+        bounds: totals.bounds.iter().map(|&bound| real(bound) / scale).collect(),
+        counts: totals.counts.clone(),
+        sum: real(totals.sum) / scale,
+    }
+}
+
+fn seconds_of(ns: u64) -> f64 {
+    real(ns) / 1e9
+}
+
+#[allow(clippy::cast_precision_loss)] // A figure for people beyond 2^53.
+fn real(count: u64) -> f64 {
+    count as f64
+}

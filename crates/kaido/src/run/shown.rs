@@ -1,0 +1,48 @@
+//! What every function shows of its ports at the control socket.
+
+use std::sync::Arc;
+
+use kaido_engine::{PortId, PortTotals, WorkerCounters};
+
+use super::ports::ShownPort;
+use crate::api;
+
+/// What workers have counted on the port of that number.
+pub(super) fn totals(workers: &[Arc<WorkerCounters>], at: usize) -> PortTotals {
+    PortTotals::of(workers.iter().map(|worker| &**worker), PortId(u8::try_from(at).unwrap_or(u8::MAX)))
+}
+
+/// A port, of whose packets the kernel's datapath forwarded so many and so many octets.
+pub(super) fn port(
+    port: &ShownPort,
+    totals: &PortTotals,
+    (kernel_packets, kernel_bytes): (u64, u64),
+) -> api::Port {
+    api::Port {
+        name: port.name.clone(),
+        how: port.how.clone(),
+        mtu: port.mtu,
+        rx_packets: totals.rx_packets,
+        rx_bytes: totals.rx_bytes,
+        tx_packets: totals.tx_packets,
+        tx_bytes: totals.tx_bytes,
+        to_kernel: totals.to_kernel,
+        dropped: totals.drops.iter().map(|(_, count)| count).sum(),
+        kernel_packets,
+        kernel_bytes,
+    }
+}
+
+/// Drops by port and reason, given each port's totals.
+pub(super) fn drops(ports: &[ShownPort], totals: impl Fn(usize) -> PortTotals) -> Vec<api::Drop> {
+    let of_port = |(at, port): (usize, &ShownPort)| {
+        let name = port.name.clone();
+        totals(at).drops.into_iter().map(move |(reason, packets)| api::Drop {
+            port: name.clone(),
+            reason: reason.name().to_owned(),
+            meaning: reason.meaning().to_owned(),
+            packets,
+        })
+    };
+    ports.iter().enumerate().flat_map(of_port).collect()
+}

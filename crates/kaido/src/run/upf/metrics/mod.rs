@@ -1,0 +1,123 @@
+//! What the user plane offers to be scraped.
+//!
+//! ```text
+//!   scrape ─▶ its thread ─┬─ reads what workers, tables and the kernel's datapath count
+//!                         └─ asks the control loop for the rest, which answers between datagrams
+//! ```
+//! The control loop is never waited on by, nor waits for, a client: it gives a copy of its figures when it has added up
+//! its sessions, some thousands at a turn.
+
+mod render;
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use kaido_metrics::Format;
+use kaido_pfcp::{Counters, Endpoint as PfcpEndpoint, Peer};
+use kaido_upf::control::{PathSummary, Upf, VolumeScan};
+use kaido_upf::rules::Volume;
+
+pub(super) use self::render::Sources;
+use super::lag::Lag;
+use crate::run::metrics::Offer;
+
+/// How long the control loop may take to answer a scrape.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Sessions added up in one turn of the control loop: some hundred microseconds.
+const SESSIONS_A_TURN: usize = 4096;
+/// Most GTP-U paths that are shown one by one.
+const PATHS_SHOWN_MAX: usize = 1000;
+
+/// What only the control loop knows.
+#[derive(Clone, Debug)]
+pub(super) struct Controls {
+    pub(super) sessions: usize,
+    pub(super) volume: Volume,
+    pub(super) kernel_records: Option<usize>,
+    pub(super) pfcp: Counters,
+    pub(super) outstanding: usize,
+    pub(super) strangers: u64,
+    pub(super) peers: Vec<Peer>,
+    pub(super) paths: Vec<PathSummary>,
+    /// Paths that are up, down, and asked.
+    pub(super) path_states: [usize; 3],
+    /// Fill of the fullest PFCP queue in percent, and datagrams that found no room.
+    pub(super) lag: (u8, u64),
+}
+
+type Question = SyncSender<Controls>;
+
+/// The control loop's end.
+#[derive(Debug)]
+pub(super) struct Asked {
+    questions: Receiver<Question>,
+    /// Who asks now, and how far sessions are added up.
+    scan: Option<(Question, VolumeScan)>,
+}
+
+impl Asked {
+    /// Whether a scrape waits for sessions to be added up.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.scan.is_some()
+    }
+
+    /// Does a turn's part of what is asked, if anything is.
+    pub(super) fn serve(&mut self, endpoint: &PfcpEndpoint<Upf>, lag: &Lag, strangers: u64) {
+        if self.scan.is_none() {
+            self.scan = self.questions.try_recv().ok().map(|question| (question, VolumeScan::default()));
+        }
+        let Some((question, scan)) = &mut self.scan else { return };
+        let upf = endpoint.service();
+        let Some(volume) = upf.scan_volume(scan, SESSIONS_A_TURN) else { return };
+        let controls = Controls {
+            sessions: upf.len(),
+            volume,
+            kernel_records: upf.kernel_records(),
+            pfcp: endpoint.counters().clone(),
+            outstanding: endpoint.outstanding(),
+            strangers,
+            peers: endpoint.peers().collect(),
+            paths: upf.paths(PATHS_SHOWN_MAX),
+            path_states: upf.path_states(),
+            lag: lag.last(),
+        };
+        // Who has given up meanwhile needs no answer.
+        let _ = question.try_send(controls);
+        self.scan = None;
+    }
+}
+
+/// What the metrics thread is given.
+pub(super) struct UpfOffer {
+    sources: Sources,
+    ask: SyncSender<Question>,
+}
+
+impl UpfOffer {
+    /// The offer, and the control loop's end.
+    pub(super) fn new(sources: Sources) -> (Self, Asked) {
+        let (ask, questions) = sync_channel(1);
+        (Self { sources, ask }, Asked { questions, scan: None })
+    }
+
+    /// What the control loop says; `None` when it takes too long, or has ended.
+    fn ask(&self) -> Option<Controls> {
+        let (question, answer) = sync_channel(1);
+        self.ask.try_send(question).ok()?;
+        answer.recv_timeout(PATIENCE).ok()
+    }
+}
+
+impl Offer for UpfOffer {
+    fn metrics(&mut self, format: Format) -> Option<String> {
+        self.ask().map(|controls| self.sources.render(&controls, format))
+    }
+
+    fn document(&mut self, _path: &str) -> Option<String> {
+        None
+    }
+
+    fn paths(&self) -> &'static [&'static str] {
+        &[]
+    }
+}

@@ -1,0 +1,148 @@
+//! The user plane of `kaido run`.
+
+mod control;
+mod fastpath;
+mod lag;
+mod metrics;
+mod ports;
+mod trace;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use kaido_pfcp::{Endpoint, Features, Moment, NodeId, Retransmission};
+use kaido_upf::control::{UePool, Upf};
+use kaido_upf::node::Node;
+use kaido_upf::path::Path;
+use kaido_upf::rules::Ipv6Prefix;
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use self::control::{Control, datagram_buffer, listen};
+use self::lag::Lag;
+use self::metrics::{Sources, UpfOffer};
+use self::ports::Ports;
+use super::metrics::Figures;
+use super::{Crew, Ground, StartFault, export, notify};
+use crate::config::{Datapath, UpfConfig};
+
+/// Runs a user plane until it is told to stop.
+///
+/// # Errors
+/// What kept it from starting, or that a worker died.
+pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
+    let Ground { stop, server, scraped, pool } = ground;
+    let sockets =
+        listen(config.pfcp.listen.get_ref().iter().map(|listen| listen.0)).map_err(|(address, error)| {
+            let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
+            StartFault::Listen { address, error, help }
+        })?;
+    let mut ports = Ports::open(config, pool)?;
+    let settings = ports.settings(config)?;
+    let (node, events) = ports
+        .usage()?
+        .map_or_else(|| Node::new(settings.clone()), |usage| Node::with_usage(settings.clone(), usage))
+        .into_diagnostic()
+        .wrap_err("node.sessions_max: no memory for so many sessions")?;
+    let mut upf = Upf::new(node.clone(), events, ue_pools(config, &node)).into_diagnostic()?;
+    if let Some(kernel) = ports.take_kernel(&node.settings)? {
+        upf.set_kernel(Box::new(kernel));
+    }
+    let queues = ports.opened.take_queues();
+    let crew = Crew::start(&config.base, pool, queues, || {
+        let path = Path::new(&node, ports.opened.routes().next_hops()).into_diagnostic()?;
+        Ok(Box::new(path))
+    })?;
+    ports.opened.attach()?;
+    let (node_id, endpoint) = endpoint(config, upf, ports.features())?;
+    let shown = ports.opened.shown();
+    let counters = crew.counters();
+    tracing::info!(
+        node_id,
+        frames = pool.frames(),
+        pages = %pool.pages(),
+        ports = shown.len(),
+        workers = counters.len(),
+        "the user plane runs"
+    );
+    let datapath = *config.base.node.datapath.get_ref();
+    let kernel = || (datapath != Datapath::Engine).then(|| ports.kernel_counters());
+    let exporter = scraped.map(|endpoint| {
+        let figures =
+            Figures::new(("upf", datapath.name()), node_id.clone(), pool, shown.clone(), counters.clone());
+        let (offer, asked) = UpfOffer::new(Sources { figures, node: node.clone(), kernel: kernel() });
+        export(endpoint, offer).map(|exporter| (exporter, asked))
+    });
+    let (exporter, asked) = exporter.transpose()?.unzip();
+    let mut control = Control {
+        endpoint,
+        lag: Lag::of(&sockets),
+        sockets,
+        server,
+        node_id,
+        started: Instant::now(),
+        pool,
+        ports: shown,
+        datapath,
+        kernel: kernel(),
+        workers: counters,
+        scrapes: asked,
+        allow: config.pfcp.allow.clone(),
+        strangers: 0,
+        spoken_to: HashMap::new(),
+        buffer: datagram_buffer(),
+    };
+    notify(&[sd_notify::NotifyState::Ready]);
+    control.run(&stop, || crew.has_lost());
+    notify(&[sd_notify::NotifyState::Stopping]);
+    if let Some(exporter) = exporter {
+        // A scrape that waits for the control loop is told that there is none any more.
+        control.scrapes = None;
+        exporter.stop();
+    }
+    crew.end(&ports.opened, &stop)
+}
+
+fn ue_pools(config: &UpfConfig, node: &Node) -> Vec<UePool> {
+    let pools = config.ue_pools.iter().map(toml::Spanned::get_ref);
+    pools
+        .filter_map(|pool| {
+            let name = pool.network_instance.as_ref().map(|name| name.get_ref().as_str());
+            Some(UePool {
+                instance: node.settings.instance(name)?,
+                ipv4: pool.ipv4.as_ref().and_then(|prefix| prefix.get_ref().ipv4()),
+                ipv6: pool
+                    .ipv6
+                    .as_ref()
+                    .and_then(|prefix| prefix.get_ref().ipv6())
+                    .map(|(addr, len)| Ipv6Prefix::of(addr, len)),
+            })
+        })
+        .collect()
+}
+
+/// The PFCP endpoint and its name.
+fn endpoint(config: &UpfConfig, upf: Upf, features: Features) -> miette::Result<(String, Endpoint<Upf>)> {
+    let listening = config.pfcp.listen.get_ref().iter().map(|listen| listen.0.ip());
+    let addresses: Vec<IpAddr> = listening.collect();
+    let first = addresses.first().copied().ok_or_else(|| miette!("pfcp.listen: no address"))?;
+    let node_id = match &config.pfcp.node_id {
+        Some(text) => text.get_ref().parse::<NodeId>().into_diagnostic().wrap_err("pfcp.node_id")?,
+        None => first.into(),
+    };
+    let settings = kaido_pfcp::Config {
+        node_id: node_id.clone(),
+        ipv4: addresses.iter().find_map(|addr| if let IpAddr::V4(v4) = addr { Some(*v4) } else { None }),
+        ipv6: addresses.iter().find_map(|addr| if let IpAddr::V6(v6) = addr { Some(*v6) } else { None }),
+        recovery: SystemTime::now(),
+        features: Features { allocates_ue_addresses: upf.has_ue_pools(), ..features },
+        control_planes: config.pfcp.control_planes.iter().map(|peer| peer.0).collect(),
+        heartbeat_interval: Duration::from_secs((*config.pfcp.heartbeat_interval_s.get_ref()).into()),
+        retransmission: Retransmission {
+            t1: Duration::from_millis((*config.pfcp.t1_ms.get_ref()).into()),
+            n1: (*config.pfcp.n1.get_ref()).into(),
+        },
+        ..kaido_pfcp::Config::at(first)
+    };
+    Ok((node_id.to_string(), Endpoint::new(settings, upf, Moment::now())))
+}

@@ -1,0 +1,317 @@
+//! What the user plane asks of its ports, and is told of them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kaido_engine::KernelPath;
+use kaido_engine::netlink::Interface;
+use kaido_engine::port::UdpSink;
+use kaido_pfcp::Features;
+use kaido_upf::fragment::FragmentSettings;
+use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
+use kaido_upf::path::MssClamp;
+use kaido_upf::record::InstanceId;
+use kaido_upf::usage::UsageCounters;
+use kaido_wire::gtpu;
+use kaido_xdp::fastpath::FastCounters;
+use kaido_xdp::{AttachMode, FastPath, Roles, Steering, SteeringConfig};
+
+use super::fastpath::{self, Exit, InKernel, Surroundings};
+use crate::config::{Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
+use crate::run::StartFault;
+use crate::run::ports::{Demands, Device, Found, Opened, Program, fault, lock, routable};
+use kaido_engine::FramePool;
+
+/// Octets that a tunnel puts before a packet at most: IP, UDP, GTP-U with a PDU session container.
+const TUNNEL_OVERHEAD_IPV4: usize = 20 + 8 + 16;
+const TUNNEL_OVERHEAD_IPV6: usize = 40 + 8 + 16;
+
+impl Program for Steering {
+    fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error> {
+        Self::register_socket(self, queue, socket)
+    }
+
+    fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), kaido_xdp::Error> {
+        Self::attach_to(self, ifindex, mode)
+    }
+
+    fn mode(&self) -> Option<AttachMode> {
+        Self::mode(self)
+    }
+
+    fn detach(&mut self) -> Result<(), kaido_xdp::Error> {
+        Self::detach(self)
+    }
+
+    fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error> {
+        Self::set_local_addresses(self, addresses)
+    }
+}
+
+/// The user plane's demands.
+struct Wants<'w> {
+    config: &'w UpfConfig,
+    endpoints: &'w [IpAddr],
+    fast: Option<&'w FastPath>,
+}
+
+impl Demands for Wants<'_> {
+    type Program = Steering;
+
+    fn program(
+        &self,
+        at: usize,
+        interface: &Interface,
+        multi_buffer: bool,
+    ) -> Result<Steering, kaido_xdp::Error> {
+        let port = self.config.base.ports[at].get_ref();
+        let load = SteeringConfig {
+            roles: Roles { gtpu: is_gtpu(port), routed: port.roles.get_ref().contains(&Role::N6) },
+            mac: interface.mac,
+            multi_buffer,
+        };
+        let loaded = self.fast.map_or_else(|| Steering::load(load), |fast| Steering::load_fast(load, fast));
+        let mut steering = loaded?;
+        steering.set_gtpu_addresses(self.endpoints)?;
+        let prefixes: Vec<_> = port.ue_prefixes.iter().map(|prefix| (prefix.addr, prefix.len)).collect();
+        steering.set_ue_prefixes(&prefixes)?;
+        Ok(steering)
+    }
+
+    fn tunnel_addresses(&self, port: &PortConfig) -> &[IpAddr] {
+        if is_gtpu(port) { self.endpoints } else { &[] }
+    }
+
+    fn is_way_out(&self, tap: &PortConfig) -> bool {
+        tap.roles.get_ref().contains(&Role::N6)
+    }
+
+    fn kernel_path(&self) -> KernelPath {
+        KernelPath::Shared
+    }
+}
+
+/// The ports, and what goes with them.
+pub(super) struct Ports {
+    pub(super) opened: Opened<Steering>,
+    endpoints: Vec<IpAddr>,
+    fast: Option<FastPath>,
+    _sink: Option<UdpSink>,
+}
+
+impl Ports {
+    /// Opens every port; no program is attached yet.
+    pub(super) fn open(config: &UpfConfig, pool: &'static FramePool) -> Result<Self, StartFault> {
+        let is_bridged = |port: &PortConfig| config.is_bridged(port.name.get_ref());
+        let found = Found::look(&config.base, pool, is_bridged)?;
+        let endpoints = endpoints(config, &found)?;
+        let fast =
+            fastpath::load(config).map_err(|error| StartFault::Datapath { fault: error.to_string() })?;
+        let wants = Wants { config, endpoints: &endpoints, fast: fast.as_ref() };
+        let opened = Opened::open(found, pool, &wants, is_bridged)?;
+        let sink = sink(&opened.devices, &endpoints)?;
+        Ok(Self { opened, endpoints, fast, _sink: sink })
+    }
+
+    /// The largest TCP segments to be announced: what passes every port, with a tunnel's headers where there is GTP-U.
+    fn mss_clamp(&self, config: &UpfConfig) -> Option<MssClamp> {
+        match *config.gtpu.mss_clamp.get_ref() {
+            MssClampConfig::ByMtu(false) => None,
+            MssClampConfig::To(most) => Some(MssClamp { ipv4: most, ipv6: most }),
+            MssClampConfig::ByMtu(true) => {
+                let is_ipv6 = self.endpoints.iter().any(IpAddr::is_ipv6);
+                let overhead = if is_ipv6 { TUNNEL_OVERHEAD_IPV6 } else { TUNNEL_OVERHEAD_IPV4 };
+                let room = |device: &Device| {
+                    let mtu = device.interface.mtu as usize;
+                    mtu.saturating_sub(if is_gtpu(&device.config) { overhead } else { 0 })
+                };
+                let mtu = self.opened.devices.iter().map(room).min()?;
+                Some(MssClamp::for_mtu(u16::try_from(mtu).unwrap_or(u16::MAX)))
+            }
+        }
+    }
+
+    /// What the user plane is told of the ports.
+    pub(super) fn settings(&self, config: &UpfConfig) -> Result<NodeSettings, StartFault> {
+        let mut instances: Vec<Instance> = Vec::new();
+        let mut ports = Vec::new();
+        for device in &self.opened.devices {
+            let roles = device.config.roles.get_ref();
+            let instance = roles.contains(&Role::N6).then(|| {
+                let name = device.config.network_instance.clone();
+                let place = instances.iter().position(|known| known.name == name).unwrap_or_else(|| {
+                    instances.push(Instance { name });
+                    instances.len() - 1
+                });
+                InstanceId(u16::try_from(place).unwrap_or(u16::MAX))
+            });
+            // Behind a TAP device the addresses are the kernel's, not ours.
+            let own = *device.config.driver.get_ref() != Driver::Tap;
+            ports.push(PortRole {
+                mac: device.interface.mac,
+                mtu: device.interface.mtu as usize,
+                addresses: device.addresses().filter(|_| own).collect(),
+                gtpu: is_gtpu(&device.config),
+                instance,
+            });
+        }
+        let lans = config.lans(&mut instances);
+        let ethernet = config.ethernet(&mut instances);
+        let forwarding_policies = config.forwarding_policies(&instances);
+        let listening = config.pfcp.listen.get_ref().iter();
+        Ok(NodeSettings {
+            endpoints: self.endpoints.clone(),
+            // Where PFCP listens on every address, those of ports are known anyway.
+            control: listening.map(|listen| listen.0.ip()).filter(|addr| !addr.is_unspecified()).collect(),
+            lans,
+            ethernet,
+            forwarding_policies,
+            predefined: config.predefined(),
+            instances,
+            ports,
+            outer_source_port: match config.gtpu.source_port {
+                SourcePort::Entropy => OuterSourcePort::Entropy,
+                SourcePort::Fixed => OuterSourcePort::Fixed,
+            },
+            udp_checksums: UdpChecksums {
+                ipv4: config.gtpu.udp_checksum_ipv4,
+                ipv6: !config.gtpu.udp_zero_checksum_ipv6,
+                peers: config
+                    .gtpu
+                    .peers
+                    .iter()
+                    .map(|peer| (peer.prefix.addr, peer.prefix.len, peer.udp_checksum))
+                    .collect(),
+            },
+            echo: config.gtpu.echo(),
+            fragments: FragmentSettings {
+                enabled: config.base.reassembly.enabled,
+                limits: config.base.reassembly.limits(),
+                oversize: config.gtpu.oversize.into(),
+            },
+            mss_clamp: self.mss_clamp(config),
+            // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
+            workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.fast.is_some(),
+            ue_to_ue: config.base.node.ue_to_ue.into(),
+            sessions_max: *config.base.node.sessions_max.get_ref(),
+            buffer_packets_per_session: config.buffer.packets_per_session as usize,
+            buffer_packets_max: *config.buffer.packets.get_ref() as usize,
+            buffer_bytes_per_session: config.buffer.bytes_per_session as usize,
+            buffer_bytes_max: config.buffer.bytes,
+            buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
+            inactivity_timer: (config.base.node.inactivity_s != 0)
+                .then(|| Duration::from_secs(config.base.node.inactivity_s.into())),
+            policer_window: Duration::from_millis((*config.qos.burst_ms.get_ref()).into()),
+            answers_per_second: config.base.node.answers_per_second,
+        })
+    }
+
+    /// The usage counters that the kernel counts in too; `None` when the workers do all.
+    pub(super) fn usage(&self) -> Result<Option<UsageCounters>, StartFault> {
+        let Some(fast) = &self.fast else { return Ok(None) };
+        let fault = |fault: String| StartFault::Datapath { fault };
+        let cells = fast.leak_usage_cells().map_err(|error| fault(error.to_string()))?;
+        UsageCounters::over(cells).map(Some).map_err(|error| fault(error.to_string()))
+    }
+
+    /// The datapath in the kernel, where there is one, told of the node.
+    pub(super) fn take_kernel(&mut self, settings: &NodeSettings) -> Result<Option<InKernel>, StartFault> {
+        let Some(mut fast) = self.fast.take() else { return Ok(None) };
+        let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
+        fast.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()).map_err(fault)?;
+        let mut around = Surroundings {
+            exits: vec![None; self.opened.devices.len()],
+            ue_prefixes: vec![Vec::new(); settings.instances.len()],
+            endpoints: settings.endpoints.clone(),
+        };
+        let mut steerings = lock(self.opened.programs());
+        for ((device, role), exit) in self.opened.devices.iter().zip(&settings.ports).zip(&mut around.exits) {
+            let Some(steering) = device.program.and_then(|at| steerings.get_mut(at)) else { continue };
+            steering.set_instance(role.instance.map(|instance| instance.0)).map_err(fault)?;
+            let prefixes = &device.config.ue_prefixes;
+            if let Some(instance) = role.instance.filter(|_| !prefixes.is_empty()) {
+                around.ue_prefixes[usize::from(instance.0)].push(prefixes.clone());
+            }
+            let Interface { ifindex, mtu, mac, .. } = device.interface;
+            *exit = Some(Exit { ifindex, mtu, mac });
+        }
+        drop(steerings);
+        Ok(Some(InKernel::new(fast, around, self.opened.routes().next_hops())))
+    }
+
+    /// How to ask for what the kernel's datapath has counted.
+    pub(super) fn kernel_counters(&self) -> KernelCounters {
+        let of_port = self.opened.devices.iter().map(|device| device.program).collect();
+        KernelCounters { steerings: self.opened.programs().clone(), of_port }
+    }
+
+    /// What the node can do by its ports: choose F-TEIDs, and end tunnels.
+    pub(super) fn features(&self) -> Features {
+        Features {
+            allocates_f_teids: !self.endpoints.is_empty(),
+            sends_end_markers: true,
+            ..Features::default()
+        }
+    }
+}
+
+/// The counters of the kernel's datapath.
+pub(super) struct KernelCounters {
+    steerings: Arc<Mutex<Vec<Steering>>>,
+    of_port: Vec<Option<usize>>,
+}
+
+impl KernelCounters {
+    /// By port: zero for those without a program.
+    pub(super) fn read(&self) -> Vec<FastCounters> {
+        let steerings = lock(&self.steerings);
+        let read = |steering: &Option<usize>| {
+            let counters = steerings.get((*steering)?)?.fast_counters();
+            counters.map_err(|error| tracing::warn!(%error, "the kernel's counters")).ok()
+        };
+        self.of_port.iter().map(|steering| read(steering).unwrap_or_default()).collect()
+    }
+}
+
+fn is_gtpu(config: &PortConfig) -> bool {
+    config.roles.get_ref().iter().any(|role| matches!(role, Role::N3 | Role::N9))
+}
+
+/// Our tunnel addresses: those of the configuration, or all of the ports that carry GTP-U.
+fn endpoints(config: &UpfConfig, found: &Found<'_>) -> Result<Vec<IpAddr>, StartFault> {
+    let gtpu: Vec<_> = found.ports().filter(|(port, _)| is_gtpu(port)).collect();
+    let own: Vec<IpAddr> = gtpu.iter().flat_map(|(_, interface)| routable(interface)).collect();
+    let wanted = &config.gtpu.addresses;
+    let Some((first, interface)) = gtpu.first() else { return Ok(Vec::new()) };
+    if own.is_empty() {
+        let name = &interface.name;
+        return Err(fault(
+            first,
+            format!("{name} has no address for tunnels"),
+            format!("`ip address add ADDRESS/LEN dev {name}`"),
+        ));
+    }
+    if let Some(foreign) = wanted.iter().find(|addr| !own.contains(addr)) {
+        let listed: Vec<_> = own.iter().map(ToString::to_string).collect();
+        let said = format!("gtpu.addresses: {foreign} is not an address of an n3 or n9 port");
+        return Err(fault(first, said, format!("their addresses are {}", listed.join(", "))));
+    }
+    Ok(if wanted.is_empty() { own } else { wanted.clone() })
+}
+
+/// Where packet sockets take GTP-U, the kernel must not answer it.
+fn sink(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<UdpSink>, StartFault> {
+    let Some(device) = devices
+        .iter()
+        .find(|device| *device.config.driver.get_ref() == Driver::AfPacket && is_gtpu(&device.config))
+    else {
+        return Ok(None);
+    };
+    let addresses = endpoints.iter().map(|&addr| SocketAddr::new(addr, gtpu::UDP_PORT));
+    let sink = UdpSink::bind(addresses).map_err(|error| {
+        fault(&device.config, error, "another process has UDP port 2152; `ss -lunp` shows which")
+    })?;
+    Ok(Some(sink))
+}
