@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import gre
+import ndn_commands
 import ndn_packets
 from scapy.contrib.gtp import IE_TEIDI, GTP_U_Header, GTPPDUSessionContainer, IE_Recovery
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_Router_Alert
@@ -658,9 +659,10 @@ FILES: tuple[Callable[[], File], ...] = (uplink, downlink, qos, entropy, ttl, pa
 
 def folders() -> dict[Path, dict[str, str]]:
     """Every file's text, by folder and name."""
-    upf = {f"{file.name}.json": file.render() for file in (make() for make in FILES)}
-    stripped = {f"{file.name}.json": file.render() for file in (make() for make in gre.FILES)}
-    named = {f"{file.name}.json": file.render() for file in (make() for make in ndn_packets.FILES)}
+    upf, stripped, named = (
+        {f"{file.name}.json": file.render() for file in (make() for make in files)}
+        for files in (FILES, gre.FILES, ndn_packets.FILES + ndn_commands.FILES)
+    )
     return {HERE / "upf": upf, HERE / "gre": stripped, HERE / "ndn": named}
 
 

@@ -1,0 +1,346 @@
+//! Whose commands are obeyed.
+//!
+//! A command is an Interest that is signed: the digest of its parameters is in its name, or, in the older form, its last
+//! four components are a time stamp, a nonce and the signature. An application of this host may sign with a SHA-256 that
+//! only proves the command whole; any other must use a key that was configured.
+
+use std::time::{Duration, SystemTime};
+
+use kaido_wire::ndn::tlv::{Elements, integer};
+use kaido_wire::ndn::{Component, Interest, SignatureInfo, SignatureType, sha256, types};
+
+use super::keys::TrustedKey;
+
+/// How far the time of a key's first command may be from ours.
+const GRACE: Duration = Duration::from_secs(120);
+
+/// Components that the older form of a command adds: time stamp, nonce, SignatureInfo, SignatureValue.
+const OLD_FORM: usize = 4;
+
+/// What a module's commands change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Module {
+    /// Faces.
+    Faces,
+    /// Next hops.
+    Fib,
+    /// Routes.
+    Rib,
+    /// The Content Store.
+    Cs,
+    /// Strategies of prefixes.
+    StrategyChoice,
+}
+
+impl Module {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Faces, Self::Fib, Self::Rib, Self::Cs, Self::StrategyChoice];
+
+    /// Its name in the names of commands.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Faces => "faces",
+            Self::Fib => "fib",
+            Self::Rib => "rib",
+            Self::Cs => "cs",
+            Self::StrategyChoice => "strategy-choice",
+        }
+    }
+
+    /// The module of a name.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|module| module.name().as_bytes() == name)
+    }
+}
+
+/// A key and what it may command.
+#[derive(Debug)]
+pub struct Grant {
+    /// The key.
+    pub key: TrustedKey,
+    /// The modules whose commands it may sign.
+    pub modules: Vec<Module>,
+}
+
+/// Why a command is not obeyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It is not signed.
+    #[error("the command is not signed")]
+    Unsigned,
+    /// The digest of the parameters is wrong.
+    #[error("the digest of the parameters is wrong")]
+    Digest,
+    /// The signature is wrong, or of a key that is not known.
+    #[error("no known key verifies the signature")]
+    Signature,
+    /// The key is known and may not.
+    #[error("the key may not command this module")]
+    Privilege,
+    /// It was seen before, or its time is too far from ours.
+    #[error("the command is a repetition or its time is wrong")]
+    Repeated,
+}
+
+/// What is trusted.
+#[derive(Debug)]
+pub struct Authority {
+    grants: Vec<(Grant, Option<u64>)>,
+    /// The modules that applications of this host command with a digest alone.
+    local: Vec<Module>,
+}
+
+/// The signature of a command and what it covers.
+struct Signed<'p> {
+    info: SignatureInfo<'p>,
+    time_ms: Option<u64>,
+    octets: Vec<u8>,
+    value: &'p [u8],
+}
+
+impl Authority {
+    /// An authority that obeys these keys, and applications of this host for the modules `local`.
+    pub fn new(grants: Vec<Grant>, local: Vec<Module>) -> Self {
+        Self { grants: grants.into_iter().map(|grant| (grant, None)).collect(), local }
+    }
+
+    /// Whether a command is obeyed: an Interest that lies in `packet`, for a module, from a face of this host or another.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn judge(
+        &mut self,
+        packet: &[u8],
+        interest: &Interest<'_>,
+        module: Module,
+        is_local: bool,
+        now: SystemTime,
+    ) -> Result<(), Refusal> {
+        if interest.parameters.is_some() && !interest.is_digest_right([packet]) {
+            return Err(Refusal::Digest);
+        }
+        let signed = signed(interest).ok_or(Refusal::Unsigned)?;
+        if signed.info.kind == SignatureType::DIGEST_SHA256 {
+            return match sha256([&signed.octets[..]])[..] == *signed.value {
+                false => Err(Refusal::Signature),
+                true if is_local && self.local.contains(&module) => Ok(()),
+                true => Err(Refusal::Privilege),
+            };
+        }
+        let named = |grant: &Grant| signed.info.key_name.is_some_and(|name| grant.key.is_named_by(name));
+        let verifies = |grant: &Grant| grant.key.verifies(signed.info.kind, &signed.octets, signed.value);
+        let (grant, last_ms) = self
+            .grants
+            .iter_mut()
+            .find(|(grant, _)| named(grant) && verifies(grant))
+            .ok_or(Refusal::Signature)?;
+        if !grant.modules.contains(&module) {
+            return Err(Refusal::Privilege);
+        }
+        let time_ms = signed.time_ms.ok_or(Refusal::Repeated)?;
+        let is_new = match *last_ms {
+            Some(last) => time_ms > last,
+            None => is_near(time_ms, now),
+        };
+        if !is_new {
+            return Err(Refusal::Repeated);
+        }
+        *last_ms = Some(time_ms);
+        Ok(())
+    }
+}
+
+fn is_near(time_ms: u64, now: SystemTime) -> bool {
+    let then = SystemTime::UNIX_EPOCH + Duration::from_millis(time_ms.min(u64::MAX / 4096));
+    let apart = now.duration_since(then).unwrap_or_else(|earlier| earlier.duration());
+    apart <= GRACE
+}
+
+/// The signature of a command in either form.
+fn signed<'p>(interest: &Interest<'p>) -> Option<Signed<'p>> {
+    if let Some(signature) = interest.parameters.and_then(|parameters| parameters.signature) {
+        let [before, behind] = interest.signed_name();
+        let octets = [before, behind, signature.signed].concat();
+        return Some(Signed {
+            info: signature.info,
+            time_ms: signature.info.time_ms,
+            octets,
+            value: signature.value,
+        });
+    }
+    let name = interest.name;
+    let front = name.len().checked_sub(OLD_FORM)?;
+    let value = only(name.component(front + 3)?, types::SIGNATURE_VALUE)?;
+    let info = only(name.component(front + 2)?, types::SIGNATURE_INFO)?;
+    Some(Signed {
+        info: SignatureInfo::parse(info).ok()?,
+        time_ms: integer(name.component(front)?.value()).ok(),
+        octets: name.prefix(front + 3).value().to_vec(),
+        value,
+    })
+}
+
+/// The value of the one element that a component holds, if it is of this type.
+fn only(component: Component<'_>, kind: u32) -> Option<&[u8]> {
+    let octets = component.value();
+    let element = Elements::new(octets).next()?.ok()?;
+    let is_alone = element.kind == kind && element.octets.len() == octets.len();
+    (is_alone && u32::from(component.kind()) == types::GENERIC_COMPONENT).then_some(element.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kaido_wire::ndn::Name;
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    /// A command that python-ndn signed: `vectors/ndn/commands.json`.
+    struct Command {
+        name: String,
+        packet: Vec<u8>,
+        time_ms: u64,
+        key: Option<TrustedKey>,
+    }
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    }
+
+    fn commands() -> Vec<Command> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/ndn/commands.json");
+        let file: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let steps: Vec<HashMap<String, String>> = serde_json::from_value(file["steps"].clone()).unwrap();
+        let key_name = kaido_wire::ndn::name_from_uri("/operator/KEY/%01").unwrap();
+        let command = |step: HashMap<String, String>| Command {
+            name: step["name"].clone(),
+            packet: hex(&step["in"]),
+            time_ms: step["time"].parse().unwrap(),
+            key: match (step.get("certificate"), step.get("secret")) {
+                (Some(certificate), _) => Some(TrustedKey::from_certificate(&hex(certificate)).unwrap()),
+                (None, Some(secret)) => Some(TrustedKey::shared(Name::new(&key_name).unwrap(), &hex(secret))),
+                (None, None) => None,
+            },
+        };
+        steps.into_iter().map(command).collect()
+    }
+
+    fn at(time_ms: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(time_ms)
+    }
+
+    fn judge(
+        authority: &mut Authority,
+        packet: &[u8],
+        is_local: bool,
+        now: SystemTime,
+    ) -> Result<(), Refusal> {
+        let interest = Interest::parse(packet, packet.len()).unwrap();
+        authority.judge(packet, &interest, Module::Rib, is_local, now)
+    }
+
+    fn authority(key: Option<TrustedKey>, modules: &[Module]) -> Authority {
+        Authority::new(key.map(|key| Grant { key, modules: modules.to_vec() }).into_iter().collect(), vec![])
+    }
+
+    /// Conformance: NDN management ControlCommand | Signed with RSA, ECDSA, Ed25519, HMAC, in both forms
+    #[test]
+    fn keys_of_every_kind_command() {
+        let mut kinds = 0;
+        for command in commands().into_iter().filter(|command| command.key.is_some()) {
+            let mut authority = authority(command.key, &[Module::Rib]);
+            let now = at(command.time_ms + 60_000);
+            assert_eq!(judge(&mut authority, &command.packet, false, now), Ok(()), "{}", command.name);
+            kinds += 1;
+        }
+        assert_eq!(kinds, 15);
+    }
+
+    #[test]
+    fn a_changed_command_is_refused() {
+        for command in commands() {
+            let mut authority = authority(command.key, &[Module::Rib]);
+            let now = at(command.time_ms);
+            let whole = Interest::parse(&command.packet, command.packet.len()).unwrap();
+            // What stands between the name and the parameters is not signed: selectors, nonce, lifetime.
+            let parameters_at = whole.parameters.map_or(command.packet.len(), |parameters| parameters.at);
+            for bit in (0..whole.nonce_at * 8).chain(parameters_at * 8..command.packet.len() * 8) {
+                let mut packet = command.packet.clone();
+                packet[bit / 8] ^= 1 << (bit % 8);
+                let Ok(interest) = Interest::parse(&packet, packet.len()) else { continue };
+                let judged = authority.judge(&packet, &interest, Module::Rib, true, now);
+                assert!(judged.is_err(), "{}: bit {bit}", command.name);
+            }
+        }
+    }
+
+    /// Conformance: NDN management ControlCommand | A repetition, and a time far from ours, are refused
+    #[test]
+    fn a_command_is_obeyed_once() {
+        let all = commands();
+        for name in ["Ed25519", "HMAC"] {
+            let find = |name: &str| commands().into_iter().find(|command| command.name == name).unwrap();
+            let (first, later) = (find(name), find(&format!("{name}, a second later")));
+            let mut authority = authority(first.key, &[Module::Rib]);
+            let now = at(first.time_ms);
+            for far in [now - GRACE - Duration::from_secs(1), now + GRACE + Duration::from_secs(1)] {
+                assert_eq!(judge(&mut authority, &first.packet, true, far), Err(Refusal::Repeated));
+            }
+            assert_eq!(judge(&mut authority, &first.packet, true, now), Ok(()));
+            assert_eq!(judge(&mut authority, &first.packet, true, now), Err(Refusal::Repeated));
+            assert_eq!(judge(&mut authority, &later.packet, true, now), Ok(()));
+            assert_eq!(judge(&mut authority, &first.packet, true, now), Err(Refusal::Repeated));
+        }
+        assert_eq!(all.len(), 17);
+    }
+
+    #[test]
+    fn a_key_commands_what_it_was_granted() {
+        for command in commands().into_iter().filter(|command| command.key.is_some()) {
+            let mut authority = authority(command.key, &[Module::Faces, Module::Cs]);
+            let now = at(command.time_ms);
+            assert_eq!(judge(&mut authority, &command.packet, true, now), Err(Refusal::Privilege));
+        }
+        let command = commands().remove(0);
+        let judged = judge(&mut authority(None, &[]), &command.packet, true, at(command.time_ms));
+        assert_eq!(judged, Err(Refusal::Signature), "a key that is not known");
+    }
+
+    /// Conformance: NDN management ControlCommand | A digest suffices for applications of this host only
+    #[test]
+    fn a_digest_suffices_here_only() {
+        for command in commands().into_iter().filter(|command| command.key.is_none()) {
+            let mut some = Authority::new(vec![], vec![Module::Rib]);
+            let now = at(command.time_ms);
+            assert_eq!(judge(&mut some, &command.packet, true, now), Ok(()), "{}", command.name);
+            assert_eq!(judge(&mut some, &command.packet, false, now), Err(Refusal::Privilege));
+            let mut none = Authority::new(vec![], vec![Module::Faces]);
+            assert_eq!(judge(&mut none, &command.packet, true, now), Err(Refusal::Privilege));
+        }
+    }
+
+    #[test]
+    fn what_is_no_certificate_says_why() {
+        use crate::mgmt::CertificateError;
+        let command = &commands()[0].packet;
+        assert_eq!(TrustedKey::from_certificate(command).unwrap_err(), CertificateError::NotData);
+        for (uri, content, error) in [
+            ("/operator/KEY/%01/self", &b""[..], CertificateError::Name),
+            ("/operator/%01/self/v=1", b"", CertificateError::Name),
+            ("/operator/KEY/%01/self/v=1", b"no key", CertificateError::Key),
+            // SubjectPublicKeyInfo of X25519.
+            (
+                "/operator/KEY/%01/self/v=1",
+                b"\x30\x0a\x30\x05\x06\x03\x2b\x65\x6e\x03\x01\x00",
+                CertificateError::Algorithm,
+            ),
+        ] {
+            let name = kaido_wire::ndn::name_from_uri(uri).unwrap();
+            let repr =
+                kaido_wire::ndn::DataRepr { name: Name::new(&name).unwrap(), content, ..Default::default() };
+            let mut packet = vec![0; repr.len()];
+            repr.emit(&mut packet).unwrap();
+            assert_eq!(TrustedKey::from_certificate(&packet).unwrap_err(), error, "{uri}");
+        }
+    }
+}
