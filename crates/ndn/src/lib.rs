@@ -4,6 +4,7 @@
 //!  port ─▶ link: face, NDNLPv2, reassembly ─▶ packets ─▶ forwarding: PIT · CS · FIB · strategy ─▶ link ─▶ port
 //! ```
 
+pub mod client;
 pub mod mgmt;
 mod moment;
 mod packet;
