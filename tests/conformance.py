@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "conformance.md"
 OPEN = ROOT / "docs" / "conformance-open.toml"
 LINE = re.compile(
-    r"Conformance: (?P<document>(?:TS|RFC) [\d.]+|NDN 0\.3|NDNLPv2) (?P<clause>[\w. -]+) \| (?P<feature>.+)"
+    r"Conformance: (?P<document>(?:TS|RFC) [\d.]+|NDN (?:0\.3|management)|NDNLPv2) (?P<clause>[\w. -]+) \| (?P<feature>.+)"
 )
 RUST_TEST = re.compile(r"\s*(?:async )?fn (\w+)\(")
 TITLES = {
@@ -31,6 +31,7 @@ TITLES = {
     "TS 29.281": "GTP-U",
     "TS 38.415": "PDU session user plane protocol",
     "NDN 0.3": "Named Data Networking: packet format",
+    "NDN management": "Named Data Networking: management protocol",
     "NDNLPv2": "Named Data Networking: link protocol",
     "RFC 791": "Internet Protocol",
     "RFC 826": "Address resolution",
@@ -111,7 +112,7 @@ def place(met: Met) -> tuple[object, ...]:
     numbers = [(int(part), "") if part.isdigit() else (10**6, part) for part in met.clause.split(".")]
     series, _, number = met.document.partition(" ")
     order = ["TS", "RFC"].index(series) if series in ("TS", "RFC") else 2
-    numbered = [float(n) for n in number.split(".") if n]
+    numbered = [float(n) for n in number.split(".") if n.isdigit()]
     return (order, numbered, series, numbers, met.feature, met.shown_by)
 
 

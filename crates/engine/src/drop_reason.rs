@@ -158,6 +158,24 @@ drop_reasons! {
     FloodCut = "flood_cut",
     /// An ARP request or a neighbour solicitation that was answered in place of whom it asked for.
     ProxyAnswered = "proxy_answered",
+    /// An Interest or Data that contradicts itself or its length, or holds critical elements that nobody here knows.
+    NdnMalformed = "ndn_malformed",
+    /// A packet of NDNLPv2 whose fields contradict one another or its length, or that nobody here knows and must.
+    NdnLinkMalformed = "ndn_link_malformed",
+    /// A packet of NDNLPv2 that carries acknowledgements or nothing: reliability is never asked for here.
+    NdnLinkIdle = "ndn_link_idle",
+    /// A fragment that no packet can have: of too many, of another number than the others, or too long with them.
+    NdnFragmentInvalid = "ndn_fragment_invalid",
+    /// From an address that has no face and gets none, or to or from a face that is no more.
+    NdnFaceUnknown = "ndn_face_unknown",
+    /// To a face whose connection is lost.
+    NdnFaceDown = "ndn_face_down",
+    /// From an address that has no face, as there are as many faces as may be.
+    NdnFacesFull = "ndn_faces_full",
+    /// To a face whose other end reads too slowly: as much waits for it as may.
+    NdnFaceSlow = "ndn_face_slow",
+    /// Tells where it is to be sent, from a face that may not.
+    NdnLocalField = "ndn_local_field",
 }
 
 #[cfg(test)]

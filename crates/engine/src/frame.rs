@@ -365,7 +365,7 @@ fn extent(packed: u32) -> (usize, usize) {
 }
 
 /// The segments of a packet; see [`Frame::segments`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Segments<'f> {
     first: Option<&'f [u8]>,
     pool: &'static FramePool,

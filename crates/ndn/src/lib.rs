@@ -5,6 +5,8 @@
 //! ```
 
 pub mod client;
+pub mod face;
+pub mod link;
 pub mod mgmt;
 mod moment;
 mod packet;

@@ -1,0 +1,306 @@
+//! The faces of a node: made and removed by the control thread and the host port, read by every worker.
+//!
+//! A worker reads its own copy of the table, an array of references, and takes a new one when the table has changed, which
+//! it sees by one number. Nobody waits for anybody.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Face, FaceSettings, FaceState};
+use crate::FaceId;
+
+/// The first number of a face that is made; those below are of the node itself.
+const FIRST: u32 = 256;
+
+/// What was done to a face.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaceEventKind {
+    /// It was made.
+    Created,
+    /// It is no more.
+    Destroyed,
+    /// It can send again.
+    Up,
+    /// It cannot send for now.
+    Down,
+}
+
+/// Something was done to a face.
+#[derive(Clone, Debug)]
+pub struct FaceEvent {
+    /// What.
+    pub kind: FaceEventKind,
+    /// The face, as it was if it is no more.
+    pub face: Arc<Face>,
+}
+
+/// Events that wait to be taken, at most; then the oldest goes.
+const EVENTS_MAX: usize = 1024;
+
+/// Why a face is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaceError {
+    /// As many as there may be.
+    #[error("the node has as many faces as it may")]
+    Full,
+}
+
+type Slots = Box<[Option<Arc<Face>>]>;
+
+#[derive(Debug)]
+struct State {
+    slots: Slots,
+    next: u32,
+    count: usize,
+    events: VecDeque<FaceEvent>,
+    events_lost: u64,
+}
+
+/// The table of faces. Clones share one table.
+#[derive(Clone, Debug)]
+pub struct Faces(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: Mutex<State>,
+    /// Counts the changes of `state.slots`.
+    changes: AtomicU64,
+}
+
+impl Faces {
+    /// A table for up to `capacity` faces, rounded up to a power of two.
+    pub fn new(capacity: usize) -> Self {
+        let capacity = capacity.clamp(1, 1 << 20).next_power_of_two();
+        let state = State {
+            slots: std::iter::repeat_with(|| None).take(capacity).collect(),
+            next: FIRST,
+            count: 0,
+            events: VecDeque::new(),
+            events_lost: 0,
+        };
+        Self(Arc::new(Inner { state: Mutex::new(state), changes: AtomicU64::new(1) }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Faces there may be.
+    pub fn capacity(&self) -> usize {
+        self.lock().slots.len()
+    }
+
+    /// Makes a face. Its number has not been another's for as long as there are numbers.
+    ///
+    /// # Errors
+    /// [`FaceError::Full`] when there are as many as there may be.
+    pub fn create(&self, settings: FaceSettings) -> Result<Arc<Face>, FaceError> {
+        let mut state = self.lock();
+        if state.count == state.slots.len() {
+            return Err(FaceError::Full);
+        }
+        loop {
+            let id = state.next;
+            state.next = id.checked_add(1).unwrap_or(FIRST);
+            let at = slot(id, state.slots.len());
+            if state.slots[at].is_some() {
+                continue;
+            }
+            // Peers may remember the numbers that a former face of the same address has used.
+            let sequence = u64::from(id) << 40;
+            let face = Arc::new(Face::new(FaceId(id), settings, sequence));
+            state.slots[at] = Some(face.clone());
+            state.count += 1;
+            self.changed(&mut state, FaceEventKind::Created, &face);
+            return Ok(face);
+        }
+    }
+
+    /// Removes a face; the face, if there was one of this number.
+    pub fn destroy(&self, id: FaceId) -> Option<Arc<Face>> {
+        let mut state = self.lock();
+        let at = slot(id.0, state.slots.len());
+        let face = state.slots[at].take_if(|face| face.id() == id)?;
+        state.count -= 1;
+        self.changed(&mut state, FaceEventKind::Destroyed, &face);
+        Some(face)
+    }
+
+    /// Says that a face can send, or cannot for now.
+    pub fn set_state(&self, face: &Arc<Face>, to: FaceState) {
+        if face.set_state(to) {
+            let kind = if to == FaceState::Up { FaceEventKind::Up } else { FaceEventKind::Down };
+            note(&mut self.lock(), kind, face);
+        }
+    }
+
+    fn changed(&self, state: &mut State, kind: FaceEventKind, face: &Arc<Face>) {
+        note(state, kind, face);
+        // Release: who sees the number and then takes the lock sees the change; the lock alone would do for that.
+        self.0.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The face of a number.
+    pub fn get(&self, id: FaceId) -> Option<Arc<Face>> {
+        let state = self.lock();
+        state.slots[slot(id.0, state.slots.len())].as_ref().filter(|face| face.id() == id).cloned()
+    }
+
+    /// All faces, by number.
+    pub fn all(&self) -> Vec<Arc<Face>> {
+        let mut faces: Vec<Arc<Face>> = self.lock().slots.iter().flatten().cloned().collect();
+        faces.sort_by_key(|face| face.id());
+        faces
+    }
+
+    /// What was done to faces since it was asked last, and how many events were lost for want of room since the beginning.
+    pub fn take_events(&self) -> (Vec<FaceEvent>, u64) {
+        let mut state = self.lock();
+        (state.events.drain(..).collect(), state.events_lost)
+    }
+
+    /// A worker's view.
+    pub fn reader(&self) -> FaceReader {
+        let mut reader = FaceReader { faces: self.clone(), seen: 0, slots: Box::default() };
+        reader.refresh();
+        reader
+    }
+}
+
+#[inline]
+fn slot(id: u32, slots: usize) -> usize {
+    id as usize & (slots - 1)
+}
+
+fn note(state: &mut State, kind: FaceEventKind, face: &Arc<Face>) {
+    if state.events.len() == EVENTS_MAX {
+        state.events.pop_front();
+        state.events_lost += 1;
+    }
+    state.events.push_back(FaceEvent { kind, face: face.clone() });
+}
+
+/// The table as a worker reads it.
+#[derive(Debug)]
+pub struct FaceReader {
+    faces: Faces,
+    seen: u64,
+    slots: Slots,
+}
+
+impl FaceReader {
+    /// Takes what has changed since: to be called once a batch.
+    #[inline]
+    pub fn refresh(&mut self) {
+        // Acquire pairs with the Release of `changed`.
+        let changes = self.faces.0.changes.load(Ordering::Acquire);
+        if changes != self.seen {
+            self.copy();
+        }
+    }
+
+    #[cold]
+    fn copy(&mut self) {
+        let state = self.faces.lock();
+        // Under the lock nothing changes.
+        self.seen = self.faces.0.changes.load(Ordering::Acquire);
+        if self.slots.len() == state.slots.len() {
+            self.slots.clone_from_slice(&state.slots);
+        } else {
+            self.slots = state.slots.clone();
+        }
+    }
+
+    /// The number of the change that was seen last.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.seen
+    }
+
+    /// The face of a number.
+    #[inline]
+    pub fn get(&self, id: FaceId) -> Option<&Arc<Face>> {
+        self.slots[slot(id.0, self.slots.len())].as_ref().filter(|face| face.id() == id)
+    }
+
+    /// All faces.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Face>> {
+        self.slots.iter().flatten()
+    }
+
+    /// The table itself.
+    pub fn table(&self) -> &Faces {
+        &self.faces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::face::{FaceUri, LinkType, Persistency, Scope, Transport};
+
+    fn settings() -> FaceSettings {
+        FaceSettings {
+            remote: FaceUri::Internal,
+            local: FaceUri::Internal,
+            scope: Scope::Local,
+            persistency: Persistency::Permanent,
+            link_type: LinkType::PointToPoint,
+            mtu: 8800,
+            flags: 0,
+            transport: Transport::Internal,
+        }
+    }
+
+    #[test]
+    fn numbers_are_not_given_again() {
+        let faces = Faces::new(4);
+        let ids: Vec<FaceId> = (0..4).map(|_| faces.create(settings()).unwrap().id()).collect();
+        assert_eq!(ids[0], FaceId(256));
+        assert_eq!(faces.create(settings()).unwrap_err(), FaceError::Full);
+        assert!(faces.destroy(ids[2]).is_some() && faces.destroy(ids[2]).is_none());
+        let again = faces.create(settings()).unwrap().id();
+        assert!(again > ids[3]);
+        assert!(faces.get(ids[2]).is_none() && faces.get(again).is_some());
+        assert_eq!(faces.all().len(), 4);
+    }
+
+    #[test]
+    fn readers_see_what_has_changed() {
+        let faces = Faces::new(8);
+        let mut reader = faces.reader();
+        let face = faces.create(settings()).unwrap();
+        assert!(reader.get(face.id()).is_none());
+        reader.refresh();
+        assert_eq!(reader.get(face.id()).unwrap().mtu(), 8800);
+        face.set_mtu(1400);
+        face.set_flags(5, 4);
+        assert_eq!((reader.get(face.id()).unwrap().mtu(), face.flags()), (1400, 4));
+        faces.destroy(face.id());
+        assert!(reader.get(face.id()).is_some());
+        reader.refresh();
+        assert!(reader.get(face.id()).is_none());
+        assert_eq!(reader.iter().count(), 0);
+    }
+
+    #[test]
+    fn events_are_told_within_a_bound() {
+        let faces = Faces::new(8);
+        let face = faces.create(settings()).unwrap();
+        faces.set_state(&face, FaceState::Down);
+        faces.set_state(&face, FaceState::Down);
+        faces.set_state(&face, FaceState::Up);
+        faces.destroy(face.id());
+        let (events, lost) = faces.take_events();
+        let kinds: Vec<FaceEventKind> = events.iter().map(|event| event.kind).collect();
+        use FaceEventKind::{Created, Destroyed, Down, Up};
+        assert_eq!((kinds, lost), (vec![Created, Down, Up, Destroyed], 0));
+        for _ in 0..EVENTS_MAX {
+            let id = faces.create(settings()).unwrap().id();
+            faces.destroy(id);
+        }
+        let (events, lost) = faces.take_events();
+        assert_eq!((events.len(), lost), (EVENTS_MAX, EVENTS_MAX as u64));
+    }
+}

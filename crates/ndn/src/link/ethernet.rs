@@ -1,0 +1,112 @@
+//! Faces by Ethernet address.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kaido_engine::{DropReason, Frame, PortId};
+use kaido_wire::ndn::ETHERTYPE;
+use kaido_wire::vlan::{self, TAG_LEN};
+use kaido_wire::{EtherType, EthernetRepr, MacAddr, VlanRepr};
+
+use super::{Link, PortKind};
+use crate::FaceId;
+use crate::face::{Face, FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
+
+/// Octets of an Ethernet header without tags.
+const HEADER: usize = 14;
+
+/// A station or a group, as a port sees it.
+type Address = (PortId, MacAddr, Option<u16>);
+
+/// The faces of all addresses.
+#[derive(Debug, Default)]
+pub(super) struct Addresses {
+    faces: HashMap<Address, FaceId>,
+    seen: u64,
+}
+
+impl Addresses {
+    /// Reads the table anew when it has changed; whether it has.
+    #[inline]
+    pub(super) fn refresh(&mut self, faces: &FaceReader) -> bool {
+        let is_new = self.seen != faces.changes();
+        if is_new {
+            self.read(faces);
+        }
+        is_new
+    }
+
+    #[cold]
+    fn read(&mut self, faces: &FaceReader) {
+        self.seen = faces.changes();
+        self.faces.clear();
+        for face in faces.iter() {
+            if let Transport::Ethernet { port, remote, vlan, .. } = *face.transport() {
+                self.faces.insert((port, remote, vlan), face.id());
+            }
+        }
+    }
+}
+
+impl Link {
+    /// The face that an Ethernet frame belongs to, and the octets of its headers.
+    pub(super) fn ethernet_face(
+        &mut self,
+        port: PortId,
+        frame: &Frame,
+    ) -> Result<(Arc<Face>, usize), DropReason> {
+        let link = vlan::link(frame.data()).map_err(|_| DropReason::EthernetMalformed)?;
+        if link.ethertype != ETHERTYPE {
+            return Err(DropReason::NotOurs);
+        }
+        let Some(PortKind::Ethernet { mac, mtu, on_demand }) = self.settings.ports.get(port.index()).copied()
+        else {
+            return Err(DropReason::NotOurs);
+        };
+        let vlan = link.vid(0).filter(|vid| *vid != 0);
+        let is_group = link.dst.is_multicast();
+        if link.tag_count > 1 || !(is_group || link.dst == mac) {
+            return Err(DropReason::NotOurs);
+        }
+        let from = if is_group { link.dst } else { link.src };
+        let headers = usize::from(link.payload_offset);
+        if let Some(face) = self.addresses.faces.get(&(port, from, vlan)).and_then(|id| self.faces.get(*id)) {
+            return Ok((face.clone(), headers));
+        }
+        if !on_demand || is_group || link.src.is_multicast() {
+            return Err(DropReason::NdnFaceUnknown);
+        }
+        let settings = FaceSettings {
+            remote: FaceUri::Ether(link.src),
+            local: FaceUri::Dev(format!("port{}", port.0)),
+            scope: Scope::NonLocal,
+            persistency: Persistency::OnDemand,
+            link_type: LinkType::PointToPoint,
+            mtu,
+            flags: 0,
+            transport: Transport::Ethernet { port, local: mac, remote: link.src, vlan },
+        };
+        let face = self.faces.table().create(settings).map_err(|_| DropReason::NdnFacesFull)?;
+        self.refresh();
+        Ok((face, headers))
+    }
+}
+
+/// Puts an Ethernet header before a packet of the link; the frame comes back when there is no room.
+pub(super) fn put_header(
+    mut frame: Frame,
+    local: MacAddr,
+    remote: MacAddr,
+    vlan: Option<u16>,
+) -> Result<Frame, Frame> {
+    let len = HEADER + vlan.map_or(0, |_| TAG_LEN);
+    let Some(front) = frame.prepend(len) else { return Err(frame) };
+    let (ethernet, tag) = front.split_at_mut(HEADER);
+    let ethertype = if vlan.is_some() { EtherType::VLAN } else { ETHERTYPE };
+    let mut is_written = EthernetRepr { dst: remote, src: local, ethertype }.emit(ethernet).is_ok();
+    if let Some(vid) = vlan {
+        let repr = VlanRepr { priority: 0, drop_eligible: false, vid, ethertype: ETHERTYPE };
+        is_written &= repr.emit(tag).is_ok();
+    }
+    if is_written { Ok(frame) } else { Err(frame) }
+}

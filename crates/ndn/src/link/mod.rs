@@ -1,0 +1,120 @@
+//! The link service: between ports and forwarding.
+//!
+//! ```text
+//!  frame ─▶ face by pseudo header or Ethernet address ─▶ NDNLPv2 ─▶ reassembly ─▶ Packet
+//!  frame ◀─ pseudo header or Ethernet header ◀─ NDNLPv2, fragments ◀─ network packet, Annotations
+//! ```
+//!
+//! Headers are taken off and put on in place; a packet is copied only where fragments are joined or cut.
+
+mod assemble;
+mod ethernet;
+mod marking;
+mod reassembly;
+mod receive;
+mod send;
+
+pub use reassembly::{FRAGMENTS_MAX, ReassemblyLimits};
+
+use std::time::Instant;
+
+use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_wire::MacAddr;
+use kaido_wire::ndn::PACKET_MAX;
+
+use crate::face::{FaceReader, Faces};
+use ethernet::Addresses;
+use marking::Marking;
+use reassembly::Reassembly;
+
+/// Octets of the longest packet of the link: the longest of the network, and room for what is said of it.
+pub const LINK_PACKET_MAX: usize = PACKET_MAX + 512;
+
+/// Octets in front of each packet of the host port: the number of the face, big-endian.
+pub const PSEUDO_HEADER: usize = 4;
+
+/// What a port of the node carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// Packets of the link behind the number of their face.
+    Host,
+    /// Ethernet frames.
+    Ethernet {
+        /// Our address.
+        mac: MacAddr,
+        /// Octets of an Ethernet payload.
+        mtu: u16,
+        /// Whether whoever sends gets a face.
+        on_demand: bool,
+    },
+}
+
+/// How the link service behaves.
+#[derive(Clone, Debug, Default)]
+pub struct LinkSettings {
+    /// The ports of the node, in the order of their numbers.
+    pub ports: Vec<PortKind>,
+    /// What may wait for the rest of its packet.
+    pub reassembly: ReassemblyLimits,
+}
+
+/// Takes what is lost on the way.
+pub(crate) trait Loss {
+    /// A frame that came in on `port`, or should have gone out there.
+    fn frame(&mut self, port: PortId, frame: Frame, reason: DropReason);
+}
+
+impl Loss for Output<'_> {
+    fn frame(&mut self, port: PortId, frame: Frame, reason: DropReason) {
+        self.drop(port, frame, reason);
+    }
+}
+
+/// The link service of one worker.
+#[derive(Debug)]
+pub struct Link {
+    settings: LinkSettings,
+    faces: FaceReader,
+    addresses: Addresses,
+    reassembly: Reassembly,
+    marking: Marking,
+}
+
+impl Link {
+    /// A service over the ports of `settings`, whose faces are in `faces`.
+    pub fn new(settings: LinkSettings, faces: &Faces) -> Self {
+        Self {
+            faces: faces.reader(),
+            addresses: Addresses::default(),
+            reassembly: Reassembly::new(settings.reassembly),
+            marking: Marking::default(),
+            settings,
+        }
+    }
+
+    /// Takes notice of faces that were made or removed: to be called once a batch.
+    #[inline]
+    pub fn refresh(&mut self) {
+        self.faces.refresh();
+        if self.addresses.refresh(&self.faces) {
+            let faces = &self.faces;
+            self.marking.forget(|face| faces.get(face).is_some());
+        }
+    }
+
+    /// The faces, as this worker sees them.
+    #[inline]
+    pub fn faces(&self) -> &FaceReader {
+        &self.faces
+    }
+
+    /// Gives up packets of which fragments are missing for too long.
+    pub fn tick(&mut self, out: &mut Output<'_>) {
+        self.reassembly.expire(out.now(), out);
+    }
+
+    /// When [`Self::tick`] has something to do at the earliest.
+    pub fn tick_due(&self) -> Option<Instant> {
+        self.reassembly.due()
+    }
+}

@@ -1,0 +1,180 @@
+//! From a frame to a packet of the network layer.
+
+use std::sync::Arc;
+
+use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_wire::Error;
+use kaido_wire::ndn::{Data, Interest, LpHeader, LpPacket, PACKET_MAX, tlv};
+
+use super::reassembly::Fragment;
+use super::{LINK_PACKET_MAX, Link, PSEUDO_HEADER, PortKind, assemble};
+use crate::face::{FLAG_LOCAL_FIELDS, Face, PacketKind};
+use crate::{Annotations, FaceId, NackReason, Packet, PitToken};
+
+impl Link {
+    /// Reads a frame that came in on `port`: the packet in it, or that it makes whole. What is not in order is dropped with
+    /// its reason.
+    #[inline]
+    pub fn receive(&mut self, port: PortId, frame: Frame, out: &mut Output<'_>) -> Option<Packet> {
+        match self.read(port, frame, out) {
+            Ok(packet) => packet,
+            Err((frame, reason)) => {
+                if reason == DropReason::NotOurs {
+                    out.to_kernel(port, frame);
+                } else {
+                    out.drop(port, frame, reason);
+                }
+                None
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        port: PortId,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Result<Option<Packet>, (Frame, DropReason)> {
+        let face = match self.face_of(port, &frame) {
+            Ok((face, headers)) if frame.strip(headers) => face,
+            Ok(_) => return Err((frame, DropReason::NdnLinkMalformed)),
+            Err(reason) => return Err((frame, reason)),
+        };
+        face.counters().received.octets(frame.packet_len());
+        if self.settings.ports.get(port.index()) != Some(&PortKind::Host) {
+            cut_padding(&mut frame);
+        }
+        let (said, fragment) = match read_link(&frame, &face) {
+            Ok(read) => read,
+            Err(reason) => return Err((frame, reason)),
+        };
+        if !frame.strip(said.front) {
+            return Err((frame, DropReason::NdnLinkMalformed));
+        }
+        let Some((sequence, index, count)) = fragment else {
+            return finish(&face, frame, said.annotations, out).map(Some);
+        };
+        let id = face.id();
+        let piece = Fragment { face: id, port, sequence, index, count, annotations: said.annotations, frame };
+        let now = out.now();
+        let Some((mut pieces, annotations)) = self.reassembly.take(piece, now, out) else { return Ok(None) };
+        let packet = assemble::join(pieces.drain(..).flatten(), |frame| out.release(frame));
+        self.reassembly.recycle(pieces);
+        packet.map(|packet| finish(&face, packet, annotations, out)).transpose()
+    }
+
+    /// The face of a frame, and the octets in front of the packet of the link.
+    #[inline]
+    fn face_of(&mut self, port: PortId, frame: &Frame) -> Result<(Arc<Face>, usize), DropReason> {
+        if self.settings.ports.get(port.index()) != Some(&PortKind::Host) {
+            return self.ethernet_face(port, frame);
+        }
+        let number = frame.data().first_chunk::<PSEUDO_HEADER>().ok_or(DropReason::NdnLinkMalformed)?;
+        let id = FaceId(u32::from_be_bytes(*number));
+        let face = self.faces.get(id).ok_or(DropReason::NdnFaceUnknown)?;
+        Ok((face.clone(), PSEUDO_HEADER))
+    }
+}
+
+/// Looks at a whole packet of the network layer.
+fn finish(
+    face: &Arc<Face>,
+    mut frame: Frame,
+    annotations: Annotations,
+    out: &mut Output<'_>,
+) -> Result<Packet, (Frame, DropReason)> {
+    let Some(kind) = PacketKind::of(frame.data().first(), annotations.nack.is_some()) else {
+        return Err((frame, DropReason::NdnMalformed));
+    };
+    if frame.is_chained() {
+        frame = straight(frame, out)?;
+    }
+    let total = frame.packet_len();
+    let is_whole = tlv::header(frame.data()).is_ok_and(|header| header.element_len() == total);
+    if !is_whole || total > PACKET_MAX {
+        return Err((frame, DropReason::NdnMalformed));
+    }
+    face.counters().received.packet(kind);
+    Ok(Packet { frame, face: face.id(), annotations })
+}
+
+/// What the header of the link said.
+struct Said {
+    annotations: Annotations,
+    /// Octets of the header.
+    front: usize,
+}
+
+/// A fragment's sequence number, place and count.
+type Place = (u64, u64, u64);
+
+fn read_link(frame: &Frame, face: &Face) -> Result<(Said, Option<Place>), DropReason> {
+    let total = frame.packet_len();
+    if total > LINK_PACKET_MAX {
+        return Err(DropReason::NdnLinkMalformed);
+    }
+    let packet = LpPacket::parse(frame.data(), total).map_err(|_| DropReason::NdnLinkMalformed)?;
+    if packet.fragment_len == 0 {
+        return Err(DropReason::NdnLinkIdle);
+    }
+    let header = &packet.header;
+    let annotations = annotations(header, face)?;
+    let place = match (header.frag_count, header.sequence) {
+        (1, _) => None,
+        (count, Some(sequence)) => Some((sequence, header.frag_index, count)),
+        (_, None) => return Err(DropReason::NdnLinkMalformed),
+    };
+    Ok((Said { annotations, front: packet.fragment_at }, place))
+}
+
+fn annotations(header: &LpHeader<'_>, face: &Face) -> Result<Annotations, DropReason> {
+    let next_hop_face = match header.next_hop_face {
+        None => None,
+        // Only an application that has asked for it may say where an Interest goes.
+        Some(_) if face.flags() & FLAG_LOCAL_FIELDS == 0 => return Err(DropReason::NdnLocalField),
+        Some(id) => Some(FaceId(u32::try_from(id).map_err(|_| DropReason::NdnLinkMalformed)?)),
+    };
+    Ok(Annotations {
+        pit_token: PitToken::new(header.pit_token).ok_or(DropReason::NdnLinkMalformed)?,
+        nack: header.nack.map(NackReason::from_code),
+        congestion_mark: header.congestion_mark,
+        // Told by a node to an application, never to a node.
+        incoming_face: None,
+        next_hop_face,
+        non_discovery: header.non_discovery,
+        no_cache: header.no_cache,
+    })
+}
+
+/// Takes off what an Ethernet link has put behind a short packet.
+fn cut_padding(frame: &mut Frame) {
+    if let Ok(header) = tlv::header(frame.data()) {
+        frame.truncate(header.element_len());
+    }
+}
+
+/// Makes sure that all before the content of a packet lies in its first segment, and that what follows is whole.
+fn straight(frame: Frame, out: &mut Output<'_>) -> Result<Frame, (Frame, DropReason)> {
+    match check(&frame) {
+        Ok(true) => return Ok(frame),
+        Err(Error::Truncated) => {}
+        _ => return Err((frame, DropReason::NdnMalformed)),
+    }
+    if frame.packet_len() > PACKET_MAX {
+        return Err((frame, DropReason::NdnMalformed));
+    }
+    let Some(copy) = assemble::straighten(&frame, || out.allocate()) else {
+        return Err((frame, DropReason::NoFrame));
+    };
+    out.release(frame);
+    // A front of more than a frame is no packet for a forwarder: its name alone would fill it.
+    if check(&copy) == Ok(true) { Ok(copy) } else { Err((copy, DropReason::NdnMalformed)) }
+}
+
+fn check(frame: &Frame) -> Result<bool, Error> {
+    let total = frame.packet_len();
+    match Data::parse(frame.data(), total) {
+        Err(Error::MessageType) => Interest::parse(frame.data(), total).map(|_| true),
+        read => Ok(read?.is_tail_right(&frame.segments())),
+    }
+}

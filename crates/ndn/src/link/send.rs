@@ -1,0 +1,146 @@
+//! From a packet of the network layer to frames.
+
+use std::sync::Arc;
+
+use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_wire::ndn::LpHeader;
+
+use super::reassembly::FRAGMENTS_MAX;
+use super::{Link, PSEUDO_HEADER, assemble, ethernet};
+use crate::face::{FLAG_LOCAL_FIELDS, Face, FaceState, PacketKind, Transport};
+use crate::{Annotations, FaceId};
+
+/// Octets of a fragment, at most: it is copied into one frame, before which there is room for headers.
+const FRAGMENT_MAX: usize = 3584;
+
+impl Link {
+    /// Sends a packet of the network layer through a face, with what is to be said of it; cut where it is longer than the
+    /// face takes. What cannot be sent is dropped with its reason.
+    #[inline]
+    pub fn send(&mut self, face: FaceId, frame: Frame, annotations: &Annotations, out: &mut Output<'_>) {
+        let Some(face) = self.faces.get(face).cloned() else {
+            return out.drop(PortId(0), frame, DropReason::NdnFaceUnknown);
+        };
+        let port = match *face.transport() {
+            Transport::Host { port } | Transport::Ethernet { port, .. } => port,
+            Transport::Internal => return out.drop(PortId(0), frame, DropReason::NdnFaceUnknown),
+        };
+        let Some(kind) = PacketKind::of(frame.data().first(), annotations.nack.is_some()) else {
+            return out.drop(port, frame, DropReason::NdnMalformed);
+        };
+        if face.state() == FaceState::Down {
+            return out.drop(port, frame, DropReason::NdnFaceDown);
+        }
+        let is_marked = self.marking.marks(&face, out.now());
+        let header = header(annotations, &face, is_marked);
+        if self.put(&face, frame, &header, out) {
+            face.counters().sent.packet(kind);
+        }
+    }
+
+    /// Puts the header on, or cuts the packet; whether anything was sent.
+    fn put(&mut self, face: &Arc<Face>, frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
+        let (len, mtu) = (frame.packet_len(), face.mtu());
+        if header.is_empty() && len <= mtu {
+            return transmit(face, frame, out);
+        }
+        if header.len(len) + len <= mtu {
+            return with_header(face, frame, header, out);
+        }
+        self.cut(face, frame, header, out)
+    }
+
+    #[cold]
+    fn cut(&mut self, face: &Arc<Face>, frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
+        let (len, mtu) = (frame.packet_len(), face.mtu());
+        let mut first = LpHeader { sequence: Some(0), frag_count: FRAGMENTS_MAX as u64, ..*header };
+        let size = mtu.saturating_sub(first.len(mtu)).min(FRAGMENT_MAX);
+        let count = len.checked_div(size).map_or(usize::MAX, |_| len.div_ceil(size));
+        let port = port_of(face);
+        if count > FRAGMENTS_MAX {
+            out.drop(port, frame, DropReason::TooBig);
+            return false;
+        }
+        let sequence = face.take_sequences(count as u64);
+        for index in 0..count {
+            let at = index * size;
+            let part = out.allocate().and_then(|room| assemble::part(&frame, at, size.min(len - at), room));
+            let Some(part) = part else {
+                out.drop(port, frame, DropReason::NoFrame);
+                return false;
+            };
+            if index > 0 {
+                first = LpHeader::default();
+            }
+            first.sequence = Some(sequence.wrapping_add(index as u64));
+            (first.frag_index, first.frag_count) = (index as u64, count as u64);
+            with_header(face, part, &first, out);
+        }
+        out.release(frame);
+        true
+    }
+}
+
+/// What is said of a packet that goes out of a face.
+fn header<'a>(annotations: &'a Annotations, face: &Face, is_marked: bool) -> LpHeader<'a> {
+    LpHeader {
+        pit_token: annotations.pit_token.octets(),
+        nack: annotations.nack.map(crate::NackReason::code),
+        congestion_mark: if is_marked {
+            annotations.congestion_mark.max(1)
+        } else {
+            annotations.congestion_mark
+        },
+        incoming_face: annotations
+            .incoming_face
+            .filter(|_| face.flags() & FLAG_LOCAL_FIELDS != 0)
+            .map(|id| u64::from(id.0)),
+        non_discovery: annotations.non_discovery,
+        ..LpHeader::default()
+    }
+}
+
+fn port_of(face: &Face) -> PortId {
+    match *face.transport() {
+        Transport::Host { port } | Transport::Ethernet { port, .. } => port,
+        Transport::Internal => PortId(0),
+    }
+}
+
+fn with_header(face: &Arc<Face>, mut frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
+    let len = frame.packet_len();
+    let room = header.len(len);
+    let is_written = frame.prepend(room).is_some_and(|front| header.emit(len, front).is_ok());
+    if !is_written {
+        out.drop(port_of(face), frame, DropReason::NoHeadroom);
+        return false;
+    }
+    transmit(face, frame, out)
+}
+
+/// Puts on what leads to the face, and sends.
+fn transmit(face: &Arc<Face>, mut frame: Frame, out: &mut Output<'_>) -> bool {
+    let len = frame.packet_len();
+    let port = port_of(face);
+    let frame = match *face.transport() {
+        Transport::Ethernet { local, remote, vlan, .. } => ethernet::put_header(frame, local, remote, vlan),
+        Transport::Host { .. } | Transport::Internal => match frame.prepend(PSEUDO_HEADER) {
+            Some(front) => {
+                front[..PSEUDO_HEADER].copy_from_slice(&face.id().0.to_be_bytes());
+                Ok(frame)
+            }
+            None => Err(frame),
+        },
+    };
+    match frame {
+        Ok(frame) => {
+            face.counters().sent.octets(len);
+            out.transmit(port, frame);
+            true
+        }
+        Err(frame) => {
+            out.drop(port, frame, DropReason::NoHeadroom);
+            false
+        }
+    }
+}
