@@ -12,7 +12,7 @@
 //! compares with what was sent.
 //!
 //! A CRC is linear: that of a trailer is the sum of those of its parts. A sender works out the part of a stream once, that of a
-//! stamp once a batch, and looks five bytes of a sequence number up for each packet.
+//! stamp and of a sequence number's first four bytes once a batch, and looks the last byte up for each packet.
 
 /// Bytes of a trailer.
 pub const TRAILER_LEN: usize = 16;
@@ -124,14 +124,34 @@ impl TrailerKey {
 
 impl TrailerStart {
     /// The trailer of a packet, as two words in network order.
-    #[inline]
     pub fn words(&self, sequence: u64) -> [u64; 2] {
-        let sequence = sequence % MODULUS;
-        let check = self.check ^ number(SEQUENCE_AT, sequence);
-        [
-            u64::from(self.stream) << 48 | sequence << 8 | self.time_ns >> 32,
-            self.time_ns << 32 | u64::from(check),
-        ]
+        let (mut words, mut sums) = ([[0; 2]], [0]);
+        self.step(sequence, 1, &mut words, &mut sums);
+        words[0]
+    }
+
+    /// The trailers of packets whose numbers lie `stride` apart, from `first` on, and of each the sum of its words of 16 bits.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // Bytes and words of what is longer.
+    pub(crate) fn step(&self, first: u64, stride: u64, words: &mut [[u64; 2]], sums: &mut [u32]) {
+        let time_high = self.time_ns >> 32;
+        let time_low = self.time_ns & 0xffff_ffff;
+        let constant = u64::from(self.stream) + time_high + (time_low >> 16) + (time_low & 0xffff);
+        let front_constant = u64::from(self.stream) << 48 | time_high;
+        // All but the last byte of a sequence number seldom change.
+        let mut upper = u64::MAX;
+        let (mut check_part, mut sum_part) = (0, 0);
+        for (place, (words, sum)) in (0u64..).zip(words.iter_mut().zip(sums)) {
+            let sequence = first.wrapping_add(place.wrapping_mul(stride)) % MODULUS;
+            if sequence >> 8 != upper {
+                upper = sequence >> 8;
+                check_part = self.check ^ number(SEQUENCE_AT, upper << 8);
+                sum_part = (constant + (upper >> 16) + (upper & 0xffff)) as u32;
+            }
+            let check = check_part ^ PARTS[SEQUENCE_AT + 4][(sequence & 0xff) as usize];
+            *words = [front_constant | sequence << 8, time_low << 32 | u64::from(check)];
+            *sum = sum_part + ((sequence as u32 & 0xff) << 8) + (check >> 16) + (check & 0xffff);
+        }
     }
 }
 

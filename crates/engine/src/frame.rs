@@ -176,6 +176,38 @@ impl Frame {
         let _ = first;
     }
 
+    /// Has the line fetched, to be written, that holds a byte of the packet: a store that misses the cache waits.
+    #[inline(always)]
+    pub fn prefetch_write(&self, at: usize) {
+        let line = self.pool.frame_base(self.index).as_ptr().wrapping_add(usize::from(self.head) + at);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which touches nothing, whatever the address.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_ET0>(line.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+
+    /// Makes the frame a packet of `bytes` that begins `head` bytes behind the frame's first, as they were left by whoever
+    /// used the frame last.
+    ///
+    /// Returns `false`, and changes nothing, when they do not fit.
+    #[inline]
+    #[must_use]
+    pub fn occupy(&mut self, head: usize, bytes: usize) -> bool {
+        if head + bytes > FRAME_SIZE {
+            return false;
+        }
+        if self.is_chained() {
+            self.release_chain();
+        }
+        self.head = head as u16;
+        self.len = bytes as u16;
+        true
+    }
+
     /// Adds `bytes` behind this segment's data and returns them, as they were left by whoever used the
     /// frame last; `None` when there is no room.
     pub fn append(&mut self, bytes: usize) -> Option<&mut [u8]> {
@@ -274,6 +306,18 @@ impl Frame {
         Segments { first: Some(self.data()), pool: self.pool, next: self.next, _frame: self }
     }
 
+    /// Where each segment's data begins in the pool's memory, in bytes, front to back.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
+        let chained = std::iter::successors((self.next != NONE).then_some(self.next), |&at| {
+            let next = self.pool.link(at).next.load(Ordering::Relaxed);
+            (next != NONE).then_some(next)
+        });
+        std::iter::once(self.address()).chain(chained.map(|at| {
+            let (head, _) = extent(self.pool.link(at).extent.load(Ordering::Relaxed));
+            offset(at, head)
+        }))
+    }
+
     /// The packet in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
         self.segments().flatten().copied().collect()
@@ -312,6 +356,15 @@ impl Frame {
         frame.head = head;
         frame.len = (len as usize).min(FRAME_SIZE - usize::from(head)) as u16;
         Some(frame)
+    }
+
+    /// Gives up a frame that no other is chained to, by number.
+    #[inline(always)]
+    pub(crate) fn into_index(self) -> u32 {
+        debug_assert!(!self.is_chained());
+        let index = self.index;
+        std::mem::forget(self);
+        index
     }
 
     /// Gives up the frames by number.
@@ -413,6 +466,24 @@ mod tests {
         assert!(frame.prepend(HEADROOM + 5).is_none());
         assert!(frame.append(FRAME_SIZE).is_none());
         assert_eq!(frame.data(), b"x:inner");
+    }
+
+    #[test]
+    fn a_frame_is_occupied_where_it_is_asked_to_be() {
+        let pool = FramePool::leak(2).unwrap();
+        let mut frame = pool.allocate().unwrap();
+        assert!(frame.set(b"left by somebody"));
+        let segment = pool.allocate().unwrap();
+        let addresses = [frame.address(), segment.address()];
+        frame.push_segment(segment);
+        assert!(frame.addresses().eq(addresses));
+        assert!(frame.occupy(HEADROOM + 8, 8));
+        assert_eq!((frame.data(), frame.is_chained()), (&b"somebody"[..], false));
+        assert_eq!(pool.free_frames(), 1);
+        frame.prefetch_write(4);
+        assert!(!frame.occupy(FRAME_SIZE - 7, 8));
+        assert!(frame.occupy(FRAME_SIZE - 8, 8));
+        assert_eq!(frame.packet_len(), 8);
     }
 
     #[test]

@@ -210,13 +210,19 @@ impl PoolCache {
             // Numbered in another pool: it finds its way home by itself.
             return drop(frame);
         }
-        frame.into_indices(|index| {
-            if self.frames.len() == 2 * CACHE_BLOCK {
-                self.pool.push(&self.frames[CACHE_BLOCK..]);
-                self.frames.truncate(CACHE_BLOCK);
-            }
-            self.frames.push(index);
-        });
+        if frame.is_chained() {
+            return frame.into_indices(|index| self.put(index));
+        }
+        self.put(frame.into_index());
+    }
+
+    #[inline(always)]
+    fn put(&mut self, index: u32) {
+        if self.frames.len() == 2 * CACHE_BLOCK {
+            self.pool.push(&self.frames[CACHE_BLOCK..]);
+            self.frames.truncate(CACHE_BLOCK);
+        }
+        self.frames.push(index);
     }
 }
 

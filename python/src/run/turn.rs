@@ -187,6 +187,7 @@ impl Turn {
                 }
                 count += came;
                 for frame in batch.drain(..) {
+                    line.generator.forget(&frame);
                     let whole;
                     let bytes = if frame.packet_len() == frame.data().len() {
                         frame.data()

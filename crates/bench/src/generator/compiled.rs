@@ -8,7 +8,7 @@ use super::counter::mix;
 use super::pace::Pace;
 use super::program::Program;
 use crate::stream::{Mode, Rate, STREAMS_MAX, Source, Stream, Timing, Traffic};
-use crate::trailer::{TRAILER_LEN, TrailerKey};
+use crate::trailer::{TRAILER_LEN, TrailerKey, TrailerStart};
 
 /// Most bytes of one capture that are held.
 const CAPTURE_BYTES_MAX: usize = 1 << 30;
@@ -148,8 +148,7 @@ impl Compiled {
         let Some(found) = self.streams.get(stream) else { return false };
         match &found.packets {
             Packets::Made(program) => {
-                let number = u16::try_from(stream).unwrap_or(u16::MAX);
-                program.packet(sequence, self.key.start(number, time_ns).words(sequence), into);
+                program.packet(sequence, &self.start(stream, time_ns), into);
                 true
             }
             #[allow(clippy::cast_possible_truncation)] // Below the number of packets.
@@ -161,10 +160,18 @@ impl Compiled {
         }
     }
 
+    /// What the trailers of a stream have in common that have one stamp.
+    pub(crate) fn start(&self, stream: usize, time_ns: u64) -> TrailerStart {
+        self.key.start(u16::try_from(stream).unwrap_or(u16::MAX), time_ns)
+    }
+
     /// Bytes before the trailer of a packet that are its payload: the same in every packet of its length.
     pub(crate) fn payload_len(&self, stream: usize, sequence: u64) -> usize {
         match &self.streams[stream].packets {
-            Packets::Made(program) => program.shape(sequence).len - program.head_len - TRAILER_LEN,
+            Packets::Made(program) => {
+                let shape = usize::from(program.shape(sequence));
+                program.shapes[shape].len - program.head_len - TRAILER_LEN
+            }
             Packets::Captured(_) => 0,
         }
     }

@@ -44,6 +44,9 @@ pub(crate) struct Position {
     strides: [u64; VARIABLES_MAX],
 }
 
+/// Values of variables: a row each, with those of `N` packets that follow each other.
+pub(crate) type Rows<const N: usize> = [[u64; N]; VARIABLES_MAX];
+
 /// A word whose bits all depend on all bits of another (splitmix64, Steele and others 2014).
 #[inline(always)]
 pub(crate) fn mix(word: u64) -> u64 {
@@ -191,31 +194,77 @@ impl Counters {
         position
     }
 
-    /// The value of a variable.
+    /// The values of all variables for `count` packets, up to `N`, from the position on, which moves behind them.
     #[inline(always)]
-    pub(crate) fn value(&self, place: usize, position: &Position) -> u64 {
-        let digit = position.digits[place & (VARIABLES_MAX - 1)];
-        match &self.0[place].meaning {
-            Meaning::Line { first, step } => first.wrapping_add(digit.wrapping_mul(*step)),
-            // The digit is below the period, which is the length.
-            #[allow(clippy::cast_possible_truncation)]
-            Meaning::List(values) => values[digit as usize],
-            Meaning::Random { min, span, salt } => min + scaled(random(*salt, digit), *span),
+    pub(crate) fn step<const N: usize>(&self, position: &mut Position, count: usize, rows: &mut Rows<N>) {
+        const { assert!(N <= 32, "a packet has its bit in a word") };
+        let count = count.min(N);
+        // Of each variable a bit for each packet behind which it has begun anew.
+        let mut turns = [0u32; VARIABLES_MAX];
+        for (place, counter) in self.0.iter().enumerate() {
+            let row = &mut rows[place][..count];
+            let (digit, stride) = (&mut position.digits[place], position.strides[place]);
+            let carries = counter.after.map_or(0, |after| turns[after & (VARIABLES_MAX - 1)]);
+            let end = stride.checked_mul(count as u64).and_then(|way| digit.checked_add(way));
+            match end {
+                // Most steps reach no end.
+                Some(end) if end < counter.period && carries == 0 => {
+                    counter.straight(*digit, stride, row);
+                    *digit = end;
+                }
+                _ => {
+                    turns[place] = counter.turning(digit, stride, carries, row);
+                    counter.meant(row);
+                }
+            }
+        }
+    }
+}
+
+impl Counter {
+    /// Values of digits that go on by `stride` and do not begin anew.
+    #[inline(always)]
+    fn straight(&self, digit: u64, stride: u64, row: &mut [u64]) {
+        let (first, by, has_meaning) = match &self.meaning {
+            Meaning::Line { first, step } => {
+                (first.wrapping_add(digit.wrapping_mul(*step)), stride.wrapping_mul(*step), true)
+            }
+            Meaning::List(_) | Meaning::Random { .. } => (digit, stride, false),
+        };
+        for (number, place) in (0u64..).zip(row.iter_mut()) {
+            *place = first.wrapping_add(number.wrapping_mul(by));
+        }
+        if !has_meaning {
+            self.meant(row);
         }
     }
 
-    /// Moves all variables on by the position's stride.
+    /// Digits that go on by `stride`, and by one more behind the packets that `carries` names; behind which they begin anew.
+    fn turning(&self, digit: &mut u64, stride: u64, carries: u32, row: &mut [u64]) -> u32 {
+        let mut turns = 0;
+        for (number, place) in row.iter_mut().enumerate() {
+            *place = *digit;
+            let sum = *digit + stride + u64::from(carries >> number & 1);
+            let turned = sum >= self.period;
+            *digit = if turned { sum - self.period } else { sum };
+            turns |= u32::from(turned) << number;
+        }
+        turns
+    }
+
+    /// Makes digits what they stand for.
     #[inline(always)]
-    pub(crate) fn advance(&self, position: &mut Position) {
-        // A bit for each variable that has begun anew.
-        let mut carries = 0u32;
-        for (place, counter) in self.0.iter().enumerate() {
-            let carry = counter.after.map_or(0, |after| carries >> after & 1);
-            let digit = &mut position.digits[place];
-            let sum = *digit + position.strides[place] + u64::from(carry);
-            let turned = sum >= counter.period;
-            *digit = if turned { sum - counter.period } else { sum };
-            carries |= u32::from(turned) << place;
+    fn meant(&self, row: &mut [u64]) {
+        match &self.meaning {
+            Meaning::Line { first, step } => {
+                row.iter_mut().for_each(|place| *place = first.wrapping_add(place.wrapping_mul(*step)));
+            }
+            // The digit is below the period, which is the length.
+            #[allow(clippy::cast_possible_truncation)]
+            Meaning::List(values) => row.iter_mut().for_each(|place| *place = values[*place as usize]),
+            Meaning::Random { min, span, salt } => {
+                row.iter_mut().for_each(|place| *place = min + scaled(random(*salt, *place), *span));
+            }
         }
     }
 }
@@ -239,11 +288,11 @@ mod tests {
 
     fn values(counters: &Counters, packets: u64) -> Vec<Vec<u64>> {
         let mut position = counters.at(0, 1);
+        let mut rows: Rows<1> = [[0]; VARIABLES_MAX];
         (0..packets)
             .map(|_| {
-                let values = (0..counters.0.len()).map(|place| counters.value(place, &position)).collect();
-                counters.advance(&mut position);
-                values
+                counters.step(&mut position, 1, &mut rows);
+                (0..counters.0.len()).map(|place| rows[place][0]).collect()
             })
             .collect()
     }
@@ -296,7 +345,7 @@ mod tests {
     proptest! {
         #[test]
         fn strides_and_jumps_give_the_same_values(
-            lengths in prop::collection::vec((1u64..9, any::<bool>()), 1..6),
+            lengths in prop::collection::vec((prop_oneof![1u64..9, 1u64..5000], any::<bool>()), 1..6),
             stride in 1u64..70,
             start in 0u64..1000,
         ) {
@@ -307,10 +356,20 @@ mod tests {
             }).collect();
             let counters = made(&variables);
             let mut moving = counters.at(start, stride);
-            for step in 0..40 {
-                let there = counters.at(start + step * stride, stride);
-                prop_assert_eq!(&moving.digits, &there.digits);
-                counters.advance(&mut moving);
+            let mut rows: Rows<7> = [[0; 7]; VARIABLES_MAX];
+            let mut alone: Rows<1> = [[0]; VARIABLES_MAX];
+            let mut next = start;
+            for count in [1usize, 7, 2, 6, 3, 5, 4, 7, 7] {
+                counters.step(&mut moving, count, &mut rows);
+                for number in 0..count {
+                    let mut there = counters.at(next, stride);
+                    counters.step(&mut there, 1, &mut alone);
+                    for (row, alone) in rows.iter().zip(&alone).take(counters.0.len()) {
+                        prop_assert_eq!(row[number], alone[0]);
+                    }
+                    next += stride;
+                }
+                prop_assert_eq!(&moving.digits, &counters.at(next, stride).digits);
             }
         }
 

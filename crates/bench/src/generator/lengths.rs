@@ -81,12 +81,12 @@ impl ShapePicker {
     /// The shape of a packet.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // Below the number of shapes.
-    pub(crate) fn pick(&self, sequence: u64) -> usize {
+    pub(crate) fn pick(&self, sequence: u64) -> u16 {
         match self {
             Self::One => 0,
-            Self::Turn(shapes) => (sequence % shapes) as usize,
-            Self::Round(round) => usize::from(round[(sequence % round.len() as u64) as usize]),
-            Self::Random { last, salt } => scaled(random(*salt, sequence), *last) as usize,
+            Self::Turn(shapes) => (sequence % shapes) as u16,
+            Self::Round(round) => round[(sequence % round.len() as u64) as usize],
+            Self::Random { last, salt } => scaled(random(*salt, sequence), *last) as u16,
         }
     }
 
@@ -130,7 +130,7 @@ mod tests {
         let mut refusals = Vec::new();
         let (picker, all) = ShapePicker::new(lengths, 128, 7, &mut refusals);
         assert_eq!(refusals, []);
-        (0..packets).map(|sequence| all[picker.pick(sequence)]).collect()
+        (0..packets).map(|sequence| all[usize::from(picker.pick(sequence))]).collect()
     }
 
     #[test]

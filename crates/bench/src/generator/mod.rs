@@ -13,21 +13,22 @@ mod layout;
 mod lengths;
 mod pace;
 mod program;
+mod step;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 pub(crate) use compiled::Packets;
 pub use compiled::{Compiled, Problem};
-use kaido_engine::{Batch, FRAME_SIZE, Frame, FramePool, HEADROOM, PoolCache};
+use kaido_engine::{BATCH_MAX, Batch, FRAME_SIZE, Frame, FramePool, HEADROOM, PoolCache};
 
 pub(crate) use self::layout::{Kind, Layout, link};
-use self::program::{Cursor, Program, Shape};
+use self::program::{Cursor, LINE, Program};
+use self::step::Step;
 use crate::result::Volume;
-
-/// Payloads up to this are copied for every packet: to look whether they lie there already would take as long.
-const COPIED_MAX: usize = 256;
+use crate::trailer::TrailerStart;
 
 /// A worker's part of what goes out of a port.
 #[derive(Debug)]
@@ -36,9 +37,22 @@ pub struct Generator {
     lanes: Vec<Lane>,
     /// The lanes that have packets left, the one whose next is due first on top.
     order: BinaryHeap<Reverse<(Due, usize)>>,
-    payloads: Payloads,
+    held: HeldFrames,
+    /// The packets whose frames are there, and whose bytes are not yet.
+    planned: ArrayVec<Planned, BATCH_MAX>,
+    /// Boxed, as it is some kilobytes long.
+    step: Box<Step<BATCH_MAX>>,
     /// For packets longer than a frame.
     long: Vec<u8>,
+}
+
+/// A packet that is to be made.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    lane: u32,
+    shape: u16,
+    /// Whether the frame holds head and payload of the shape.
+    is_held: bool,
 }
 
 /// A worker's part of a stream.
@@ -65,41 +79,79 @@ impl Due {
     }
 }
 
-/// Whether frames hold a payload from the last time they were sent.
+/// Whether frames hold packets from the last time they were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameMemory {
-    /// The frames of the pool are the generator's alone, and what is sent is only read: a payload that lies in a frame is
-    /// not written again.
+    /// Nobody writes into the frames but the generator, or it is told by [`Generator::forget`]: what a frame holds is not
+    /// written again.
     Kept,
     /// Others may write into the frames.
     Shared,
 }
 
-/// Which payload lies in each frame of the pool.
+/// What lies in each frame of the pool.
 #[derive(Debug)]
-struct Payloads {
-    /// By frame: the number of the stream and the length of the packet; nothing at first.
-    held: Vec<(u32, u32)>,
+struct HeldFrames {
+    frames: Vec<Held>,
+    memory: FrameMemory,
 }
 
-impl Payloads {
-    /// Whether a frame holds the payload of a packet, which it will from now on.
-    #[inline]
-    #[allow(clippy::cast_possible_truncation)] // Numbers of frames and lengths of packets.
-    fn holds(&mut self, frame: &Frame, stream: usize, len: usize) -> bool {
-        let place = (frame.address() / FRAME_SIZE as u64) as usize;
-        let now = (stream as u32, len as u32);
-        self.held.get_mut(place).is_some_and(|held| std::mem::replace(held, now) == now)
+/// Of which stream and length a packet is, and where in its frame it begins.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    stream: u16,
+    /// No packet has none.
+    len: u16,
+    head: u16,
+}
+
+impl HeldFrames {
+    const NOTHING: Held = Held { stream: 0, len: 0, head: 0 };
+
+    fn new(pool: &FramePool, memory: FrameMemory) -> Self {
+        Self { frames: vec![Self::NOTHING; pool.frames()], memory }
     }
 
-    /// A frame is written whole.
+    /// Where a packet begins in a frame that will hold it from now on, and whether such a one lies there already.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // Numbers of streams, and lengths within a frame.
+    fn place(&mut self, number: usize, stream: usize, len: usize) -> (usize, bool) {
+        let (stream, len) = (stream as u16, len as u16);
+        let Some(held) = self.frames.get_mut(number) else { return (HEADROOM, false) };
+        if held.len == len {
+            let is_same = held.stream == stream;
+            held.stream = stream;
+            return (held.head.into(), is_same && self.memory == FrameMemory::Kept);
+        }
+        *held = Held { stream, len, head: head(number, len.into()) };
+        (held.head.into(), false)
+    }
+
+    /// A frame is written by others.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // Numbers of frames.
     fn forget(&mut self, frame: &Frame) {
-        if let Some(held) = self.held.get_mut((frame.address() / FRAME_SIZE as u64) as usize) {
-            *held = (u32::MAX, 0);
+        for address in frame.addresses() {
+            if let Some(held) = self.frames.get_mut(number(address)) {
+                *held = Self::NOTHING;
+            }
         }
     }
+}
+
+/// Number of a frame in its pool, of which an address lies in it.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // As many as memory has.
+fn number(address: u64) -> usize {
+    (address / FRAME_SIZE as u64) as usize
+}
+
+/// Where in a frame a packet begins: frames lie 4096 bytes apart, and all packets at one place of theirs would compete for the
+/// few lines of the cache that this place can have.
+#[allow(clippy::cast_possible_truncation)] // Spread over all bits and scaled down again: within a frame.
+fn head(number: usize, len: usize) -> u16 {
+    let places = (FRAME_SIZE - HEADROOM - len) / LINE + 1;
+    let spread = (number as u32).wrapping_mul(0x9e37_79b9);
+    (HEADROOM + LINE * ((u64::from(spread) * places as u64) >> 32) as usize) as u16
 }
 
 impl Generator {
@@ -119,13 +171,9 @@ impl Generator {
             compiled: compiled.clone(),
             lanes: Vec::new(),
             order: BinaryHeap::new(),
-            payloads: Payloads {
-                held: if memory == FrameMemory::Kept {
-                    vec![(u32::MAX, 0); pool.frames()]
-                } else {
-                    Vec::new()
-                },
-            },
+            held: HeldFrames::new(pool, memory),
+            planned: ArrayVec::new(),
+            step: Box::new(Step::new()),
             long: Vec::new(),
         };
         for (number, stream) in compiled.streams.iter().enumerate().filter(|(_, stream)| stream.port == port)
@@ -154,6 +202,19 @@ impl Generator {
     pub fn fill(&mut self, now_ns: u64, pool: &mut PoolCache, batch: &mut Batch) -> usize {
         let before = batch.len();
         let compiled = self.compiled.clone();
+        loop {
+            let first = batch.len();
+            let is_done = self.plan(&compiled, now_ns, pool, batch);
+            self.make(&compiled, now_ns, &mut batch[first..]);
+            if is_done {
+                return batch.len() - before;
+            }
+        }
+    }
+
+    /// Adds the frames of packets that are due, each with its place in `planned`. Whether these are all; else the next is a
+    /// long one, which is made when all before it are.
+    fn plan(&mut self, compiled: &Compiled, now_ns: u64, pool: &mut PoolCache, batch: &mut Batch) -> bool {
         while let Some(&Reverse((due, lane))) = self.order.peek() {
             let stream = &compiled.streams[self.lanes[lane].stream];
             if batch.is_full() || (stream.paced && due.time_ns() > now_ns as f64) {
@@ -161,64 +222,139 @@ impl Generator {
             }
             self.order.pop();
             // As long as no other lane is due before it.
-            let end = self.order.peek().map_or(Due(u64::MAX), |Reverse((next, _))| *next);
-            let (next, starved) = self.run(&compiled, lane, (due, end), now_ns, pool, batch);
+            let end = self.order.peek().map_or(f64::INFINITY, |Reverse((next, _))| next.time_ns());
+            let until_ns = if stream.paced { end.min(now_ns as f64) } else { end };
+            let most = stream.pace.due_by(
+                self.lanes[lane].sequence,
+                self.lanes[lane].workers,
+                until_ns,
+                batch.remaining_capacity(),
+            );
+            let ended = match &stream.packets {
+                Packets::Made(program) => self.plan_made(program, lane, most, pool, batch),
+                Packets::Captured(packets) => self.copy(packets, lane, most, pool, batch),
+            };
+            let ended = match (ended, &stream.packets) {
+                (Ended::Long, Packets::Made(program)) if self.planned.is_empty() => self.long_packet(
+                    program,
+                    lane,
+                    &compiled.start(self.lanes[lane].stream, now_ns),
+                    pool,
+                    batch,
+                ),
+                (ended, _) => ended,
+            };
+            let next = stream.pace.time_ns(self.lanes[lane].sequence).map(Due::at);
             if let Some(due) = next {
                 self.order.push(Reverse((due, lane)));
             }
-            if starved {
-                break;
+            match ended {
+                Ended::Until => {}
+                Ended::Starved => break,
+                Ended::Long => return false,
             }
         }
-        batch.len() - before
+        true
     }
 
-    /// Adds packets of one lane until another's is due; when its next one is, and whether the pool is empty.
-    fn run(
+    /// Plans up to `most` packets of a lane; why it ended.
+    #[inline(always)]
+    fn plan_made(
         &mut self,
-        compiled: &Compiled,
-        lane: usize,
-        (mut due, end): (Due, Due),
-        now_ns: u64,
+        program: &Program,
+        number: usize,
+        most: usize,
         pool: &mut PoolCache,
         batch: &mut Batch,
-    ) -> (Option<Due>, bool) {
-        let lane = &mut self.lanes[lane];
-        let stream = &compiled.streams[lane.stream];
-        let number = u16::try_from(lane.stream).unwrap_or(u16::MAX);
-        let start = compiled.key.start(number, now_ns);
-        let until = if stream.paced { Due::at(now_ns as f64).min(end) } else { end };
-        while due <= until && !batch.is_full() {
-            let frame = match (&stream.packets, &mut lane.cursor) {
-                (Packets::Made(program), Some(cursor)) => {
-                    let trailer = start.words(cursor.sequence);
-                    let shape = program.shape(cursor.sequence);
-                    made(
-                        program,
-                        shape,
-                        cursor,
-                        trailer,
-                        (lane.stream, &mut self.payloads, &mut self.long),
-                        pool,
-                    )
-                }
-                #[allow(clippy::cast_possible_truncation)] // Below the number of packets.
-                (Packets::Captured(packets), _) => {
-                    let packet = &packets[(lane.sequence % packets.len() as u64) as usize];
-                    Frame::from_slice(packet, || pool.allocate())
-                }
-                (Packets::Made(_), None) => None,
-            };
-            let Some(frame) = frame else { return (Some(due), true) };
-            lane.sent.add(frame.packet_len());
-            batch.push(frame);
-            lane.sequence += lane.workers;
-            match stream.pace.time_ns(lane.sequence) {
-                Some(next) => due = Due::at(next),
-                None => return (None, false),
+    ) -> Ended {
+        let lane = &mut self.lanes[number];
+        let lane_number = u32::try_from(number).unwrap_or(u32::MAX);
+        for _ in 0..most {
+            let shape_number = program.shape(lane.sequence);
+            let shape = &program.shapes[usize::from(shape_number)];
+            if shape.len > FRAME_SIZE - HEADROOM {
+                return Ended::Long;
             }
+            let Some(mut frame) = pool.allocate() else { return Ended::Starved };
+            let (head, is_held) = self.held.place(self::number(frame.address()), lane.stream, shape.len);
+            if !frame.occupy(head, shape.len) {
+                return Ended::Starved;
+            }
+            // All values are worked out while the lines come.
+            shape.lines.iter().for_each(|line| frame.prefetch_write(usize::from(*line)));
+            self.planned.push(Planned { lane: lane_number, shape: shape_number, is_held });
+            batch.push(frame);
+            lane.sent.add(shape.len);
+            lane.sequence += lane.workers;
         }
-        (Some(due), false)
+        Ended::Until
+    }
+
+    /// Adds a packet that takes several frames, when all planned ones are made.
+    #[cold]
+    fn long_packet(
+        &mut self,
+        program: &Program,
+        number: usize,
+        trailer: &TrailerStart,
+        pool: &mut PoolCache,
+        batch: &mut Batch,
+    ) -> Ended {
+        let lane = &mut self.lanes[number];
+        let Some(cursor) = &mut lane.cursor else { return Ended::Until };
+        program.packet(lane.sequence, trailer, &mut self.long);
+        let Some(frame) = copied(&self.long, &mut self.held, pool) else { return Ended::Starved };
+        program.skip(cursor);
+        lane.sent.add(self.long.len());
+        lane.sequence += lane.workers;
+        batch.push(frame);
+        Ended::Until
+    }
+
+    /// Adds up to `most` captured packets, when all planned ones are made; why it ended.
+    fn copy(
+        &mut self,
+        packets: &[Box<[u8]>],
+        number: usize,
+        most: usize,
+        pool: &mut PoolCache,
+        batch: &mut Batch,
+    ) -> Ended {
+        if !self.planned.is_empty() {
+            return Ended::Long;
+        }
+        let lane = &mut self.lanes[number];
+        for _ in 0..most {
+            #[allow(clippy::cast_possible_truncation)] // Below the number of packets.
+            let packet = &packets[(lane.sequence % packets.len() as u64) as usize];
+            let Some(frame) = copied(packet, &mut self.held, pool) else { return Ended::Starved };
+            lane.sent.add(packet.len());
+            lane.sequence += lane.workers;
+            batch.push(frame);
+        }
+        Ended::Until
+    }
+
+    /// Makes the packets that are planned, whose frames are the last of `frames`.
+    #[inline(always)]
+    fn make(&mut self, compiled: &Compiled, now_ns: u64, frames: &mut [Frame]) {
+        let Self { lanes, planned, step, .. } = self;
+        let first = frames.len() - planned.len();
+        let mut packets: ArrayVec<&mut [u8], BATCH_MAX> =
+            frames[first..].iter_mut().map(Frame::data_mut).collect();
+        let Some(lane) = planned.first().map(|first| first.lane) else { return };
+        if planned.iter().all(|planned| planned.lane == lane) {
+            make_lane(compiled, &mut lanes[lane as usize], now_ns, step, planned, &mut packets);
+        } else {
+            make_lanes(compiled, lanes, now_ns, step, planned, &mut packets);
+        }
+        planned.clear();
+    }
+
+    /// Says that others have written into a frame of the pool.
+    #[inline]
+    pub fn forget(&mut self, frame: &Frame) {
+        self.held.forget(frame);
     }
 
     /// When the next packet is due, in nanoseconds since the run began; `None` when nothing is left to send. Now, for what
@@ -237,50 +373,73 @@ impl Generator {
     }
 }
 
-/// A packet of a program; `None` when the pool has no frames.
-#[inline(always)]
-fn made(
-    program: &Program,
-    shape: &Shape,
-    cursor: &mut Cursor,
-    trailer: [u64; 2],
-    (stream, payloads, long): (usize, &mut Payloads, &mut Vec<u8>),
-    pool: &mut PoolCache,
-) -> Option<Frame> {
-    if shape.len > FRAME_SIZE - HEADROOM {
-        return long_packet(program, cursor, trailer, long, pool);
-    }
-    let mut frame = pool.allocate()?;
-    frame.append(shape.len)?;
-    let payload = shape.len - program.head_len;
-    let held = if payload > COPIED_MAX {
-        payloads.holds(&frame, stream, shape.len)
-    } else {
-        payloads.forget(&frame);
-        false
-    };
-    let packet = frame.data_mut();
-    if !held {
-        packet[program.head_len..].copy_from_slice(&program.payload[..payload]);
-    }
-    program.write(shape, cursor, trailer, packet);
-    Some(frame)
+/// Why no more packets of a lane are planned.
+enum Ended {
+    /// The batch is full, another lane's turn has come, or nothing is left.
+    Until,
+    /// The pool has no frames.
+    Starved,
+    /// The next is copied, which is done when all before it are made.
+    Long,
 }
 
-/// A packet that takes several frames.
-#[cold]
-#[inline(never)]
-fn long_packet(
-    program: &Program,
-    cursor: &mut Cursor,
-    trailer: [u64; 2],
-    long: &mut Vec<u8>,
-    pool: &mut PoolCache,
-) -> Option<Frame> {
-    program.packet(cursor.sequence, trailer, long);
-    let frame = Frame::from_slice(long, || pool.allocate())?;
-    program.skip(cursor);
-    Some(frame)
+/// Makes planned packets of several lanes, lane by lane.
+fn make_lanes(
+    compiled: &Compiled,
+    lanes: &mut [Lane],
+    now_ns: u64,
+    step: &mut Step<BATCH_MAX>,
+    planned: &[Planned],
+    packets: &mut [&mut [u8]],
+) {
+    // A mark for each packet that is made.
+    let mut made = 0u32;
+    for first in 0..planned.len() {
+        if made >> first & 1 == 1 {
+            continue;
+        }
+        let lane = planned[first].lane;
+        let mut own: ArrayVec<Planned, BATCH_MAX> = ArrayVec::new();
+        let mut own_packets: ArrayVec<&mut [u8], BATCH_MAX> = ArrayVec::new();
+        for (at, planned) in planned.iter().enumerate().skip(first).filter(|(_, of)| of.lane == lane) {
+            own.push(*planned);
+            own_packets.push(std::mem::take(&mut packets[at]));
+            made |= 1 << at;
+        }
+        make_lane(compiled, &mut lanes[lane as usize], now_ns, step, &own, &mut own_packets);
+    }
+}
+
+/// Makes planned packets of one lane.
+#[inline(always)]
+fn make_lane(
+    compiled: &Compiled,
+    lane: &mut Lane,
+    now_ns: u64,
+    step: &mut Step<BATCH_MAX>,
+    planned: &[Planned],
+    packets: &mut [&mut [u8]],
+) {
+    let (Packets::Made(program), Some(cursor)) = (&compiled.streams[lane.stream].packets, &mut lane.cursor)
+    else {
+        return;
+    };
+    for (planned, packet) in planned.iter().zip(packets.iter_mut()) {
+        if !planned.is_held {
+            program.lay(&program.shapes[usize::from(planned.shape)], packet);
+        }
+    }
+    let shapes = planned.iter().map(|planned| planned.shape);
+    step.write(program, cursor, &compiled.start(lane.stream, now_ns), &shapes, packets);
+}
+
+/// A packet that is copied; `None` when the pool has no frames.
+fn copied(packet: &[u8], held: &mut HeldFrames, pool: &mut PoolCache) -> Option<Frame> {
+    Frame::from_slice(packet, || {
+        let frame = pool.allocate()?;
+        held.forget(&frame);
+        Some(frame)
+    })
 }
 
 #[cfg(test)]

@@ -117,6 +117,22 @@ impl Pace {
         };
         Some(self.delay_ns + time)
     }
+
+    /// How many packets, up to `most`, are due by a time: those whose numbers lie `stride` apart, from `first` on.
+    #[inline]
+    pub(crate) fn due_by(&self, first: u64, stride: u64, until_ns: f64, most: usize) -> usize {
+        let is_due = |sequence| self.time_ns(sequence).is_some_and(|time| time <= until_ns);
+        // Times do not go back: when the last is due, all are.
+        let last = stride.saturating_mul((most as u64).saturating_sub(1)).saturating_add(first);
+        if most > 0 && is_due(last) {
+            return most;
+        }
+        (first..)
+            .step_by(usize::try_from(stride).unwrap_or(usize::MAX))
+            .take(most)
+            .take_while(|n| is_due(*n))
+            .count()
+    }
 }
 
 #[cfg(test)]
@@ -163,6 +179,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn as_many_are_due_as_their_times_say(
+            packets in 1u64..100,
+            first in 0u64..100,
+            stride in 1u64..5,
+            until_ns in 0.0..200_000.0f64,
+            most in 0usize..33,
+        ) {
+            for mode in [
+                Mode::Burst { packets },
+                Mode::MultiBurst { packets: 1 + packets / 4, bursts: 3, gap_ns: 5000 },
+                Mode::Ramp { from: 0.5, to: 0.0, time_ns: 100_000 },
+            ] {
+                let pace = Pace::new(&mode, 1e6, 3);
+                let numbers = (0..most as u64).map(|number| first + number * stride);
+                let due = numbers.take_while(|number| pace.time_ns(*number).is_some_and(|time| time <= until_ns));
+                prop_assert_eq!(pace.due_by(first, stride, until_ns, most), due.count(), "{:?}", mode);
+            }
+        }
+
         #[test]
         fn time_never_goes_back(from in 0.0..3.0f64, to in 0.0..3.0f64, time_ns in 0u64..10_000_000, packets in 1u64..50, gap_ns in 0u64..1000) {
             for mode in [Mode::Ramp { from, to, time_ns }, Mode::MultiBurst { packets, bursts: 0, gap_ns }] {

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   Shape (by length):  | head: all headers, lengths set, variable bits zero | payload …      | trailer |
-//!   for each packet:      copy · write values at their offsets               as it lay there    two words
+//!   for each packet:      values at their offsets                                               two words
 //!                         each checksum := constant of the shape + what was written within its reach
 //! ```
+//! A frame that holds a packet of the shape already is not written again but where packets differ. [`Step`] makes several
+//! packets at a time.
+//!
 //! Nothing is looked up by name, and nothing is allocated, once a program is made. A packet is a function of its sequence
 //! number alone: [`Cursor`]s of several workers, or of the receiver, make the same packets.
 
@@ -14,45 +17,51 @@ use kaido_wire::{IpProtocol, checksum};
 use super::counter::{Counters, Position};
 use super::layout::{Kind, Layout};
 use super::lengths::ShapePicker;
+use super::step::Step;
 use crate::stream::{Checksums, Lengths, STREAM_FRAME_MAX, Template, Width};
-use crate::trailer::TRAILER_LEN;
+use crate::trailer::{TRAILER_LEN, TrailerStart};
 
 /// Most places that a program writes.
 pub(crate) const WRITES_MAX: usize = 32;
 /// Most checksums of a packet that change.
-const SITES_MAX: usize = 8;
+pub(super) const SITES_MAX: usize = 8;
+/// Most lines of a packet that are fetched ahead.
+const LINES_MAX: usize = 8;
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
 /// Shortest frame, in bytes without FCS (IEEE 802.3 clause 4A.4.2).
 pub(crate) const FRAME_MIN: usize = 60;
 
 /// A field that is written.
 #[derive(Clone, Copy, Debug)]
-struct Op {
+pub(super) struct Op {
     /// Number of the variable.
-    value: u8,
-    width: Width,
-    offset: u16,
+    pub(super) value: u8,
+    pub(super) width: Width,
+    pub(super) offset: u16,
     /// Added to the value before it is shifted.
-    add: u64,
-    left: u8,
-    right: u8,
-    mask: u64,
-    /// Whether the field begins at an odd offset: the bytes of its sum change places.
-    odd: bool,
+    pub(super) add: u64,
+    pub(super) left: u8,
+    pub(super) right: u8,
+    pub(super) mask: u64,
+    /// Bits by which the sum of its words is shifted where it counts: by a byte where the field ends in the upper half of a
+    /// word of the packet (RFC 1071 section 2 (B)).
+    pub(super) sum_shift: u8,
     /// The checksums that reach over it, one bit each.
-    sites: u8,
+    pub(super) sites: u8,
 }
 
 /// A checksum that changes from packet to packet.
 #[derive(Clone, Copy, Debug)]
-struct Site {
+pub(super) struct Site {
     /// Offset of the checksum.
-    at: u16,
+    pub(super) at: u16,
     /// UDP's zero means none (RFC 768).
-    is_udp: bool,
+    pub(super) is_udp: bool,
     /// Whether the trailer is within its reach.
-    has_trailer: bool,
+    pub(super) has_trailer: bool,
     /// The checksums, of layers further out, that reach over this one.
-    outer: u8,
+    pub(super) outer: u8,
 }
 
 /// Frames of one length.
@@ -63,7 +72,9 @@ pub(crate) struct Shape {
     /// Bytes of the frame.
     pub(crate) len: usize,
     /// For each site the sum of what does not change.
-    base: [u16; SITES_MAX],
+    pub(super) base: [u16; SITES_MAX],
+    /// Offsets of the cache lines in which its packets differ, when they begin with a line.
+    pub(crate) lines: ArrayVec<u16, LINES_MAX>,
 }
 
 /// A compiled template.
@@ -71,25 +82,25 @@ pub(crate) struct Shape {
 pub(crate) struct Program {
     pub(crate) shapes: Box<[Shape]>,
     picker: ShapePicker,
-    ops: ArrayVec<Op, WRITES_MAX>,
+    pub(super) ops: ArrayVec<Op, WRITES_MAX>,
     /// The innermost first: an outer checksum reaches over inner ones.
-    sites: ArrayVec<Site, SITES_MAX>,
+    pub(super) sites: ArrayVec<Site, SITES_MAX>,
     /// Bytes from the front that change from packet to packet: headers, and every field that is written.
     pub(crate) head_len: usize,
     /// What follows the head, as long as the longest frame needs it.
-    pub(crate) payload: Box<[u8]>,
+    payload: Box<[u8]>,
     /// Whether there is a trailer.
-    trailer: bool,
-    counters: Counters,
+    pub(super) trailer: bool,
+    pub(super) counters: Counters,
 }
 
 /// A place in a program's sequence of packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
-    counters: Position,
+    pub(super) counters: Position,
     /// Number of the packet.
-    pub(crate) sequence: u64,
-    stride: u64,
+    pub(super) sequence: u64,
+    pub(super) stride: u64,
 }
 
 /// A reach of bytes that a checksum covers.
@@ -249,7 +260,8 @@ impl Program {
                 }
             })
             .collect();
-        let ops = ops.into_iter().map(|op| Op { sites: compact(op.sites), ..op }).collect();
+        let ops: ArrayVec<Op, WRITES_MAX> =
+            ops.into_iter().map(|op| Op { sites: compact(op.sites), ..op }).collect();
         Ok(Self { shapes, picker, ops, sites, head_len, payload, trailer, counters })
     }
 
@@ -263,56 +275,40 @@ impl Program {
         Cursor { counters: self.counters.at(sequence, stride), sequence, stride }
     }
 
-    /// The shape of a packet.
-    #[inline(always)]
-    pub(crate) fn shape(&self, sequence: u64) -> &Shape {
-        &self.shapes[self.picker.pick(sequence)]
-    }
-
-    /// Makes the cursor's packet of `packet`, which is as long as its shape and holds the payload already, and moves the
-    /// cursor on.
-    #[inline(always)]
-    pub(crate) fn write(&self, shape: &Shape, cursor: &mut Cursor, trailer: [u64; 2], packet: &mut [u8]) {
-        packet[..self.head_len].copy_from_slice(&shape.head);
-        let mut sums = shape.base.map(u32::from);
-        for op in &self.ops {
-            let value = self.counters.value(op.value.into(), &cursor.counters);
-            let field = ((value.wrapping_add(op.add) << op.left) >> op.right) & op.mask;
-            add(&mut sums, op.sites, op.write(field, packet));
-        }
-        if self.trailer {
-            let at = packet.len() - TRAILER_LEN;
-            packet[at..at + 8].copy_from_slice(&trailer[0].to_be_bytes());
-            packet[at + 8..].copy_from_slice(&trailer[1].to_be_bytes());
-            let word = placed(words(trailer[0]) + words(trailer[1]), at % 2 == 1);
-            for (site, sum) in self.sites.iter().zip(&mut sums) {
-                *sum += if site.has_trailer { word } else { 0 };
-            }
-        }
-        for (place, site) in self.sites.iter().enumerate() {
-            let checksum = !fold(sums[place]);
-            let checksum = if site.is_udp { checksum::udp_sent(checksum) } else { checksum };
-            let at = usize::from(site.at);
-            packet[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
-            add(&mut sums, site.outer, checksum.into());
-        }
-        self.skip(cursor);
-    }
-
-    /// Moves the cursor on by one packet of its own.
-    #[inline(always)]
+    /// Moves a cursor on by one packet of its own.
     pub(crate) fn skip(&self, cursor: &mut Cursor) {
-        self.counters.advance(&mut cursor.counters);
         cursor.sequence += cursor.stride;
+        cursor.counters = self.counters.at(cursor.sequence, cursor.stride);
     }
 
-    /// The packet of a sequence number.
-    pub(crate) fn packet(&self, sequence: u64, trailer: [u64; 2], into: &mut Vec<u8>) {
-        let shape = self.shape(sequence);
-        into.clear();
-        into.resize(self.head_len, 0);
-        into.extend_from_slice(&self.payload[..shape.len - self.head_len]);
-        self.write(shape, &mut self.cursor(sequence, 1), trailer, into);
+    /// Number of the shape of a packet.
+    #[inline(always)]
+    pub(crate) fn shape(&self, sequence: u64) -> u16 {
+        self.picker.pick(sequence)
+    }
+
+    /// Writes what packets of a shape have in common.
+    #[inline(always)]
+    pub(crate) fn lay(&self, shape: &Shape, packet: &mut [u8]) {
+        let (head, behind) = packet.split_at_mut(self.head_len);
+        head.copy_from_slice(&shape.head);
+        behind.copy_from_slice(&self.payload[..shape.len - self.head_len]);
+    }
+
+    /// The packet of a sequence number, of a stream and with a stamp.
+    pub(crate) fn packet(&self, sequence: u64, trailer: &TrailerStart, into: &mut Vec<u8>) {
+        let number = self.shape(sequence);
+        let shape = &self.shapes[usize::from(number)];
+        into.resize(shape.len, 0);
+        self.lay(shape, into);
+        let mut packets = [into.as_mut_slice()];
+        Step::<1>::new().write(
+            self,
+            &mut self.cursor(sequence, 1),
+            trailer,
+            &std::iter::once(number),
+            &mut packets,
+        );
     }
 }
 
@@ -358,7 +354,22 @@ impl Blank<'_> {
             }
         }
         packet.truncate(self.head_len);
-        Shape { head: packet.into(), len, base }
+        Shape { head: packet.into(), len, base, lines: self.lines(len) }
+    }
+
+    /// The cache lines in which packets of a length differ, as many as are worth fetching ahead.
+    fn lines(&self, len: usize) -> ArrayVec<u16, LINES_MAX> {
+        let fields = self.ops.iter().map(|op| (usize::from(op.offset), op.width.bytes()));
+        let checksums = self.moving.iter().map(|&site| (self.covers[site].checksum_at, 2));
+        let trailer = self.trailer.then_some((len - TRAILER_LEN, TRAILER_LEN));
+        let mut lines = ArrayVec::new();
+        for at in fields.chain(checksums).chain(trailer).flat_map(|(at, len)| [at, at + len - 1]) {
+            let line = u16::try_from(at / LINE * LINE).unwrap_or(u16::MAX);
+            if !lines.contains(&line) && lines.try_push(line).is_err() {
+                break;
+            }
+        }
+        lines
     }
 }
 
@@ -441,7 +452,7 @@ fn operations(
             left: write.shift.max(0).unsigned_abs(),
             right: write.shift.min(0).unsigned_abs(),
             mask,
-            odd: from % 2 == 1,
+            sum_shift: if to % 2 == 1 { 8 } else { 0 },
             sites,
         });
     }
@@ -469,83 +480,10 @@ fn structural(
 }
 
 impl Op {
-    /// Adds a field to what is there; the sum of its words as they lie in the packet.
-    #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // The mask leaves no more than the width.
-    fn write(&self, field: u64, packet: &mut [u8]) -> u32 {
-        let at = usize::from(self.offset);
-        let sum = match self.width {
-            Width::One => {
-                packet[at] |= field as u8;
-                (field as u32) << 8
-            }
-            Width::Two => {
-                or(packet, at, (field as u16).to_be_bytes());
-                field as u32
-            }
-            Width::Four => {
-                or(packet, at, (field as u32).to_be_bytes());
-                words(field)
-            }
-            Width::Eight => {
-                or(packet, at, field.to_be_bytes());
-                words(field)
-            }
-        };
-        placed(sum, self.odd)
-    }
-
     /// Clears the bits that the operation writes.
     fn clear(&self, packet: &mut [u8]) {
         let at = usize::from(self.offset);
         let mask = &self.mask.to_be_bytes()[8 - self.width.bytes()..];
         packet[at..].iter_mut().zip(mask).for_each(|(byte, mask)| *byte &= !mask);
     }
-}
-
-#[inline(always)]
-fn or<const N: usize>(packet: &mut [u8], at: usize, bytes: [u8; N]) {
-    let place = &mut packet[at..at + N];
-    let mut there = [0; N];
-    there.copy_from_slice(place);
-    for (there, byte) in there.iter_mut().zip(bytes) {
-        *there |= byte;
-    }
-    place.copy_from_slice(&there);
-}
-
-/// The sum of a value's four words.
-#[inline(always)]
-#[allow(clippy::cast_possible_truncation)] // Sums of words.
-fn words(value: u64) -> u32 {
-    let pairs = (value & 0xffff_0000_ffff) + (value >> 16 & 0xffff_0000_ffff);
-    (pairs + (pairs >> 32)) as u32 & 0x3_ffff
-}
-
-/// A sum of words as it counts in the packet: where they begin at an odd offset, their halves change places
-/// (RFC 1071 section 2 (B)).
-#[inline(always)]
-fn placed(sum: u32, odd: bool) -> u32 {
-    let folded = (sum & 0xffff) + (sum >> 16);
-    // Once more: the first may have given a carry.
-    let folded = (folded & 0xffff) + (folded >> 16);
-    let swapped = (folded << 8 | folded >> 8) & 0xffff;
-    if odd { swapped } else { folded }
-}
-
-#[inline(always)]
-fn add(sums: &mut [u32; SITES_MAX], sites: u8, word: u32) {
-    let mut left = sites;
-    while left != 0 {
-        sums[left.trailing_zeros() as usize & (SITES_MAX - 1)] += word;
-        left &= left - 1;
-    }
-}
-
-/// Folds a sum, of at most 2^16 words, to 16 bits.
-#[inline(always)]
-#[allow(clippy::cast_possible_truncation)] // Folded twice, nothing is left above.
-fn fold(sum: u32) -> u16 {
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
 }

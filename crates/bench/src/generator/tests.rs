@@ -256,6 +256,56 @@ fn payloads_that_lie_in_frames_are_not_taken_for_others() {
     }
 }
 
+#[test]
+fn frames_that_others_wrote_into_are_written_whole() {
+    let mut plain = traffic(vec![
+        (
+            Template { bytes: templates()[3].clone(), lengths: Lengths::Fixed(1200), ..Template::default() },
+            Rate::Max,
+            Mode::Continuous,
+        ),
+        (
+            Template { bytes: templates()[0].clone(), lengths: Lengths::Fixed(9000), ..Template::default() },
+            Rate::Max,
+            Mode::Continuous,
+        ),
+    ]);
+    plain.total = Some(Rate::Max);
+    let compiled = Arc::new(Compiled::new(&plain).unwrap());
+    let pool = FramePool::leak(300).unwrap();
+    let mut cache = pool.cache();
+    let mut generator = Generator::new(&compiled, 0, (0, 1), pool, FrameMemory::Kept);
+    let key = TrailerKey::new(9);
+    for round in 0..40 {
+        let mut batch = Batch::new();
+        assert!(generator.fill(7, &mut cache, &mut batch) > 0);
+        for frame in batch.drain(..) {
+            let packet = frame.to_vec();
+            let trailer = key.read(&packet).unwrap();
+            assert_eq!(Some(packet), compiled.packet(trailer.stream.into(), trailer.sequence, 7), "{round}");
+            cache.release(frame);
+        }
+        // What is received lies in the same frames.
+        let came: Vec<Frame> =
+            (0..30).map(|_| Frame::from_slice(&[0xee; 5000], || cache.allocate()).unwrap()).collect();
+        for frame in came {
+            generator.forget(&frame);
+            cache.release(frame);
+        }
+    }
+}
+
+#[test]
+fn packets_begin_all_over_their_frames_and_fit() {
+    for len in [60, 128, 1514, FRAME_SIZE - HEADROOM] {
+        let heads: BTreeSet<u16> = (0..4096).map(|number| head(number, len)).collect();
+        assert_eq!(heads.len(), (FRAME_SIZE - HEADROOM - len) / 64 + 1, "{len}");
+        for head in heads.into_iter().map(usize::from) {
+            assert!(head % 64 == 0 && head >= HEADROOM && head + len <= FRAME_SIZE, "{head}: {len}");
+        }
+    }
+}
+
 fn share(bytes: u16) -> crate::stream::LengthShare {
     crate::stream::LengthShare { bytes, weight: 1 }
 }

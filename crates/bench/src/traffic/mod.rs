@@ -182,12 +182,14 @@ fn resolve(lines: &mut [Line], within: Duration, stop: &AtomicBool) -> Result<()
             port.receive(&mut line.cache, &mut batch);
             for frame in batch.drain(..) {
                 if let Some(answer) = neighbours.hear(&frame.to_vec()) {
-                    send(port, &mut line.cache, &answer);
+                    send(port, &mut line.cache, &answer, None);
                 }
                 line.cache.release(frame);
             }
             if is_due {
-                neighbours.questions().iter().for_each(|question| send(port, &mut line.cache, question));
+                for question in neighbours.questions() {
+                    send(port, &mut line.cache, &question, None);
+                }
             }
             if let Some(gateway) = neighbours.unresolved().next() {
                 missing.get_or_insert_with(|| RunError::NoGateway { port: line.name.clone(), gateway });
@@ -204,10 +206,13 @@ fn resolve(lines: &mut [Line], within: Duration, stop: &AtomicBool) -> Result<()
     }
 }
 
-/// Sends one frame, now or never.
-fn send(port: &mut dyn Port, cache: &mut PoolCache, bytes: &[u8]) {
+/// Sends one frame, now or never. The generator whose frames are of the same pool learns of it.
+fn send(port: &mut dyn Port, cache: &mut PoolCache, bytes: &[u8], generator: Option<&mut Generator>) {
     let mut batch = Batch::new();
     if let Some(frame) = Frame::from_slice(bytes, || cache.allocate()) {
+        if let Some(generator) = generator {
+            generator.forget(&frame);
+        }
         batch.push(frame);
         port.transmit(cache, &mut batch);
         batch.drain(..).for_each(|frame| cache.release(frame));
@@ -349,11 +354,12 @@ impl Run {
     /// Takes in what came; how many.
     fn receive(&mut self) -> usize {
         let mut received = 0;
-        for (number, line) in self.lines.iter_mut().enumerate() {
+        for (number, (line, generator)) in self.lines.iter_mut().zip(&mut self.generators).enumerate() {
             line.open.port.receive(&mut line.cache, &mut self.batch);
             received += self.batch.len();
             let now_ns = nanoseconds(self.began);
             for frame in self.batch.drain(..) {
+                generator.forget(&frame);
                 if frame.is_chained() {
                     self.receiver.arrive(number, &frame.to_vec(), now_ns);
                 } else {
@@ -363,11 +369,11 @@ impl Run {
                     && let Some(neighbours) = &mut line.neighbours
                     && let Some(answer) = neighbours.hear(frame.data())
                 {
-                    send(&mut *line.open.port, &mut line.cache, &answer);
+                    send(&mut *line.open.port, &mut line.cache, &answer, Some(&mut *generator));
                 }
                 line.cache.release(frame);
             }
-            line.answer_aside(&mut self.batch);
+            line.answer_aside(generator, &mut self.batch);
         }
         received
     }
@@ -394,7 +400,7 @@ impl Line {
     }
 
     /// Answers what comes in beside the port; nothing that is there is counted.
-    fn answer_aside(&mut self, batch: &mut Batch) {
+    fn answer_aside(&mut self, generator: &mut Generator, batch: &mut Batch) {
         let Some(neighbours) = &mut self.neighbours else { return };
         if !self.open.has_side() {
             return;
@@ -402,8 +408,9 @@ impl Line {
         let side = self.open.neighbours_at();
         side.receive(&mut self.cache, batch);
         for frame in batch.drain(..) {
+            generator.forget(&frame);
             if let Some(answer) = neighbours.hear(frame.data()) {
-                send(side, &mut self.cache, &answer);
+                send(side, &mut self.cache, &answer, Some(&mut *generator));
             }
             self.cache.release(frame);
         }

@@ -117,6 +117,21 @@ fn all_comes_back_through_a_cable() {
 }
 
 #[test]
+fn what_is_received_into_frames_is_not_sent_from_them() {
+    let mut traffic = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 1000 });
+    for (stream, bytes) in traffic.streams.iter_mut().zip([900, 1400]) {
+        let Source::Template(template) = &mut stream.source else { unreachable!() };
+        template.lengths = Lengths::Fixed(bytes);
+        template.bytes.extend([u8::try_from(bytes % 251).unwrap(); 20]);
+    }
+    let mut ports = cable(0);
+    ports.iter_mut().for_each(|port| port.memory = crate::generator::FrameMemory::Kept);
+    let RunOutcome { result, .. } = run(&traffic, &rules(), ports).unwrap();
+    assert!(result.is_clean(), "{:?}", result.findings);
+    assert_eq!(result.ports[1].received.packets, 1000);
+}
+
+#[test]
 fn what_a_cable_drops_is_lost() {
     let traffic = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 1000 });
     let RunOutcome { result, .. } = run(&traffic, &rules(), cable(10)).unwrap();

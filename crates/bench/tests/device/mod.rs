@@ -249,7 +249,8 @@ pub(crate) fn run(bearers: &Bearers, transport: Transport, doctor: impl FnOnce(&
     let mut cache = pool.cache();
     let mut device = Device::new(bearers);
     let sides = [&bearers.access, &bearers.core];
-    let mut generators = [0, 1].map(|port| Generator::new(&compiled, port, (0, 1), pool, FrameMemory::Kept));
+    let mut generators =
+        [0, 1].map(|port| Generator::new(&compiled, port, (0, 1), pool, FrameMemory::Shared));
     let mut came: Vec<Came> = Vec::new();
     let mut batch = Batch::new();
     let mut now_ns = 1_000_000;
