@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "conformance.md"
 OPEN = ROOT / "docs" / "conformance-open.toml"
 LINE = re.compile(
-    r"Conformance: (?P<document>(?:TS|RFC) [\d.]+|NDN (?:0\.3|management)|NDNLPv2) (?P<clause>[\w. -]+) \| (?P<feature>.+)"
+    r"Conformance: (?P<document>(?:TS|RFC) [\d.]+|NDN (?:0\.3|management)|NDNLPv2|NFD) (?P<clause>[\w. -]+) \| (?P<feature>.+)"
 )
 RUST_TEST = re.compile(r"\s*(?:async )?fn (\w+)\(")
 TITLES = {
@@ -33,6 +33,7 @@ TITLES = {
     "NDN 0.3": "Named Data Networking: packet format",
     "NDN management": "Named Data Networking: management protocol",
     "NDNLPv2": "Named Data Networking: link protocol",
+    "NFD": "NFD developer's guide: how packets are forwarded",
     "RFC 791": "Internet Protocol",
     "RFC 826": "Address resolution",
     "RFC 1071": "Computing the Internet checksum",

@@ -176,6 +176,34 @@ drop_reasons! {
     NdnFaceSlow = "ndn_face_slow",
     /// Tells where it is to be sent, from a face that may not.
     NdnLocalField = "ndn_local_field",
+    /// A name of more than 256 components.
+    NdnNameTooLong = "ndn_name_too_long",
+    /// A name under /localhost that came from another host.
+    NdnScope = "ndn_scope",
+    /// An Interest that has come as far as its hop limit lets it.
+    NdnHopLimit = "ndn_hop_limit",
+    /// An Interest that was here before with the same nonce: it goes round, or came on two ways.
+    NdnDuplicateNonce = "ndn_duplicate_nonce",
+    /// An Interest that waits with another of its name: one Data answers both.
+    NdnAggregated = "ndn_aggregated",
+    /// An Interest that came again too soon to be sent again; it waits on.
+    NdnSuppressed = "ndn_suppressed",
+    /// An Interest that was answered from the cache.
+    NdnFromCache = "ndn_from_cache",
+    /// An Interest for which there is no way.
+    NdnNoRoute = "ndn_no_route",
+    /// An Interest for which there was no room to wait in.
+    NdnPitFull = "ndn_pit_full",
+    /// Data that no Interest waits for.
+    NdnUnsolicited = "ndn_unsolicited",
+    /// Data with the token of an Interest that has another name.
+    NdnTokenMismatch = "ndn_token_mismatch",
+    /// Data whose Interests wait no longer, or only where it came from.
+    NdnNoDownstream = "ndn_no_downstream",
+    /// A Nack of an Interest that was not sent there, or not with this nonce.
+    NdnNackUnmatched = "ndn_nack_unmatched",
+    /// A Nack that has done its work: another upstream may still answer, or who waits was told.
+    NdnNackNoted = "ndn_nack_noted",
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod face;
+pub mod forward;
 pub mod link;
 pub mod mgmt;
 mod moment;

@@ -3,7 +3,7 @@
 use kaido_engine::Frame;
 
 /// A face of the node, numbered as in the management protocol: 0 is none, 1 the node itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaceId(pub u32);
 
 /// A PIT token (NDNLPv2): opaque, of 1 to 32 octets; an empty one says that there is none.

@@ -1,0 +1,159 @@
+//! Incoming and outgoing Data.
+
+use kaido_engine::{DropReason, Frame};
+use kaido_wire::ndn::implicit_digest;
+
+use super::parse::{self, Parsed};
+use super::strategy::State;
+use super::{Act, Reach, Sink, Unsolicited, reach};
+use crate::packet::{Annotations, FaceId, Packet, PitToken};
+use crate::table::{NewData, Prefixes, Slot, TokenFound};
+
+impl<S: Sink> Act<'_, '_, S> {
+    pub(super) fn data(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
+        self.core.counters.data_in += 1;
+        let Some(ingress) = self.sink.face(packet.face) else {
+            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
+        };
+        let name = &packet.frame.data()[parsed.name()];
+        if !ingress.is_local && reach(name) == Reach::Host {
+            return self.sink.drop(packet.face, packet.frame, DropReason::NdnScope);
+        }
+        let mut matches = std::mem::take(&mut self.core.matches);
+        matches.clear();
+        if !self.find(&packet, parsed, prefixes, &mut matches) {
+            self.sink.drop(packet.face, packet.frame, DropReason::NdnTokenMismatch);
+        } else if matches.is_empty() {
+            self.unsolicited(packet, parsed, prefixes, ingress.is_local);
+        } else {
+            let is_cached = !packet.annotations.no_cache && self.keep(&packet.frame, parsed, prefixes);
+            self.satisfy(packet, parsed, &matches, is_cached);
+        }
+        self.core.matches = matches;
+    }
+
+    /// Finds the Interests that wait for Data; `false` when its token is that of one that does not.
+    #[inline]
+    fn find(&self, packet: &Packet, parsed: &Parsed, prefixes: &Prefixes, matches: &mut Vec<Slot>) -> bool {
+        let name = &packet.frame.data()[parsed.name()];
+        let digest = digest_of(&packet.frame);
+        let pit = &self.core.pit;
+        if let TokenFound::Entry(slot) = pit.by_token(&packet.annotations.pit_token)
+            && !pit.accepts(slot, name, &digest)
+        {
+            return false;
+        }
+        // The token's entry is among them: whoever waits for the name is served, as one Data serves all.
+        pit.satisfied_by(&self.core.hash, name, prefixes, &mut { digest }, matches);
+        true
+    }
+
+    /// Nobody waits.
+    #[cold]
+    fn unsolicited(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes, is_local: bool) {
+        let is_kept = match self.core.unsolicited {
+            Unsolicited::Drop => false,
+            Unsolicited::CacheLocal => is_local,
+            Unsolicited::CacheAll => true,
+        };
+        if is_kept && !packet.annotations.no_cache {
+            self.keep(&packet.frame, parsed, prefixes);
+        }
+        self.sink.drop(packet.face, packet.frame, DropReason::NdnUnsolicited);
+    }
+
+    /// Keeps Data; whether it was kept.
+    fn keep(&mut self, frame: &Frame, parsed: &Parsed, prefixes: &Prefixes) -> bool {
+        if !self.core.cs.is_on() {
+            return false;
+        }
+        let name = parsed.name();
+        let data =
+            NewData { frame, name_at: name.start, name_len: name.len(), freshness: parsed.freshness() };
+        self.core.cs.insert(&data, prefixes, self.now)
+    }
+
+    /// Sends Data to all that wait, and waits no more.
+    fn satisfy(&mut self, packet: Packet, parsed: &Parsed, matches: &[Slot], is_cached: bool) {
+        let mut downstreams = std::mem::take(&mut self.core.downstreams);
+        downstreams.clear();
+        for &slot in matches {
+            self.gather(slot, packet.face, &mut downstreams);
+            self.core.counters.satisfied += 1;
+            self.note_answer(slot, packet.face);
+            // A copy of the Interest that still goes round finds the cached Data, if that is fresh enough for it.
+            if !is_cached || self.core.pit.selectors(slot).must_be_fresh {
+                self.core.bury(slot, self.now);
+            }
+            self.core.pit.remove(slot);
+        }
+        self.send_data(packet, parsed, &downstreams);
+        self.core.downstreams = downstreams;
+    }
+
+    /// Adds who waits for an entry: each face once, or once for each token that it gave.
+    #[inline]
+    fn gather(&self, slot: Slot, from: FaceId, downstreams: &mut Vec<(FaceId, PitToken)>) {
+        for record in self.core.pit.downstreams(slot) {
+            let downstream = (record.face, record.token);
+            if record.expires > self.now && record.face != from && !downstreams.contains(&downstream) {
+                downstreams.push(downstream);
+            }
+        }
+    }
+
+    /// Tells the measurements how long it took, if the strategy asked for that.
+    #[inline]
+    fn note_answer(&mut self, slot: Slot, from: FaceId) {
+        if let Some(measured) = State::from_bits(*self.core.pit.strategy_mut(slot)).measured
+            && let Some(record) = self.core.pit.upstreams(slot).find(|record| record.face == from)
+        {
+            self.core.measurements.answered(measured, from, self.now.since(record.sent));
+        }
+    }
+
+    /// Sends Data to several faces: the frame itself to the last, copies to the others.
+    #[inline]
+    fn send_data(&mut self, packet: Packet, parsed: &Parsed, downstreams: &[(FaceId, PitToken)]) {
+        let Packet { frame, face: from, annotations } = packet;
+        let is_local = reach(&frame.data()[parsed.name()]) == Reach::Host;
+        let sink = &*self.sink;
+        let may_go = |&&(face, _): &&(FaceId, PitToken)| {
+            sink.face(face).is_some_and(|egress| egress.is_local || !is_local)
+        };
+        let Some(last) = downstreams.iter().rposition(|downstream| may_go(&downstream)) else {
+            return self.sink.drop(from, frame, DropReason::NdnNoDownstream);
+        };
+        let mark = annotations.congestion_mark;
+        for &(face, token) in &downstreams[..last] {
+            if !self.sink.face(face).is_some_and(|egress| egress.is_local || !is_local) {
+                continue;
+            }
+            match parse::copy(&frame, || self.sink.allocate()) {
+                Some(copy) => self.send_one(copy, face, token, from, mark),
+                None => return self.sink.drop(from, frame, DropReason::NoFrame),
+            }
+        }
+        let (face, token) = downstreams[last];
+        self.send_one(frame, face, token, from, mark);
+    }
+
+    #[inline]
+    fn send_one(&mut self, frame: Frame, face: FaceId, token: PitToken, from: FaceId, mark: u64) {
+        let local_fields = self.sink.face(face).is_some_and(|egress| egress.local_fields);
+        let annotations = Annotations {
+            pit_token: token,
+            congestion_mark: mark,
+            incoming_face: local_fields.then_some(from),
+            ..Annotations::default()
+        };
+        self.core.counters.data_out += 1;
+        self.sink.send(face, frame, &annotations);
+    }
+}
+
+/// Makes the implicit digest of Data, once.
+fn digest_of(frame: &Frame) -> impl Fn() -> [u8; 32] + '_ {
+    let digest = std::cell::OnceCell::new();
+    move || *digest.get_or_init(|| implicit_digest(frame.segments()))
+}

@@ -1,0 +1,355 @@
+//! Incoming and outgoing Interests.
+
+use arrayvec::ArrayVec;
+use kaido_engine::{DropReason, Frame};
+use kaido_wire::ndn::Interest;
+
+use super::parse::{self, Parsed};
+use super::strategy::{Decision, Meeting, State};
+use super::{Act, FACE_CONTENT_STORE, FaceView, Reach, Sink, reach};
+use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
+use crate::table::{HOPS_MAX, Hops, InRecord, OutRecord, PitFull, Prefixes, Slot, Sought};
+
+/// The route of an Interest: the depth of its prefix, and its next hops.
+type Route<'g> = Option<(usize, &'g Hops)>;
+
+impl<'g, S: Sink> Act<'_, 'g, S> {
+    pub(super) fn interest(
+        &mut self,
+        mut packet: Packet,
+        mut parsed: Parsed,
+        prefixes: &mut Prefixes,
+        sought: Sought<'g, Hops>,
+    ) {
+        self.core.counters.interests_in += 1;
+        let Some(ingress) = self.sink.face(packet.face) else {
+            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
+        };
+        if let Some(reason) = self.refused(&mut packet.frame, &parsed, ingress) {
+            return self.sink.drop(packet.face, packet.frame, reason);
+        }
+        if parsed.nonce.is_none() || parsed.has_hint {
+            match self.complete(&mut packet, prefixes) {
+                Some(complete) => parsed = complete,
+                None => return self.sink.drop(packet.face, packet.frame, DropReason::NoHeadroom),
+            }
+        }
+        let nonce = parsed.nonce.unwrap_or(0);
+        if self.core.dead.has(prefixes.whole(), nonce, self.now) {
+            return self.looped(packet, ingress);
+        }
+        let name = &packet.frame.data()[parsed.name()];
+        let (slot, was_pending) = match self.core.pit.find(name, prefixes, parsed.selectors) {
+            Some(slot) => {
+                let seen = self.core.pit.nonce_seen(slot, nonce, packet.face);
+                // From the other end of a link the same Interest twice is no loop.
+                let is_repeated = !ingress.is_multi_access && seen.in_same;
+                if !is_repeated && (seen.in_same || seen.in_other || seen.out) {
+                    return self.looped(packet, ingress);
+                }
+                (slot, true)
+            }
+            None => {
+                if self.core.cs.is_on()
+                    && let Some(found) = self.core.cs.find(name, prefixes, parsed.selectors, self.now)
+                {
+                    return self.answer(packet, ingress, found);
+                }
+                match self.core.pit.insert(name, prefixes, parsed.selectors) {
+                    Ok(slot) => (slot, false),
+                    Err(full) => return self.full(packet, ingress, full),
+                }
+            }
+        };
+        let record = InRecord {
+            expires: self.now + parsed.lifetime(),
+            face: packet.face,
+            nonce,
+            token: packet.annotations.pit_token,
+        };
+        let came_before = was_pending && self.core.pit.downstreams(slot).any(|old| old.face == packet.face);
+        if let Err(full) = self.core.pit.wait(slot, record) {
+            return self.full(packet, ingress, full);
+        }
+        self.forward(packet, &parsed, prefixes, sought, ingress, Pending { slot, was_pending, came_before });
+    }
+
+    /// Whether an Interest goes no further; otherwise one hop is counted.
+    #[inline]
+    fn refused(&mut self, frame: &mut Frame, parsed: &Parsed, ingress: FaceView) -> Option<DropReason> {
+        if !ingress.is_local && reach(&frame.data()[parsed.name()]) == Reach::Host {
+            return Some(DropReason::NdnScope);
+        }
+        match parsed.hop_limit {
+            Some(0) => Some(DropReason::NdnHopLimit),
+            Some(limit) => {
+                frame.data_mut()[usize::from(parsed.hop_limit_at)] = limit - 1;
+                None
+            }
+            None => None,
+        }
+    }
+
+    /// Gives an Interest a nonce that has none, and takes the forwarding hint off one that has reached its region.
+    #[cold]
+    fn complete(&mut self, packet: &mut Packet, prefixes: &mut Prefixes) -> Option<Parsed> {
+        let parsed = Parsed::read(packet, &self.core.hash, prefixes);
+        if parsed.nonce.is_none() {
+            let nonce = self.core.nonce();
+            if !parse::add_nonce(&mut packet.frame, nonce, &mut self.core.front) {
+                return None;
+            }
+        }
+        if parsed.has_hint && self.is_in_region(&packet.frame) {
+            let _ = parse::strip_hint(&mut packet.frame, &mut self.core.front);
+        }
+        Some(Parsed::read(packet, &self.core.hash, prefixes))
+    }
+
+    /// Whether a delegation of the forwarding hint leads into our region.
+    fn is_in_region(&mut self, frame: &Frame) -> bool {
+        let interest = Interest::parse(frame.data(), frame.packet_len()).ok();
+        let hint = interest.and_then(|interest| interest.forwarding_hint);
+        hint.is_some_and(|hint| {
+            hint.iter().any(|delegation| self.ways.is_in_region(delegation.value(), &mut self.core.hint))
+        })
+    }
+
+    /// The Interest was here before.
+    #[cold]
+    fn looped(&mut self, packet: Packet, ingress: FaceView) {
+        self.return_nack(packet, ingress, NackReason::Duplicate, DropReason::NdnDuplicateNonce);
+    }
+
+    /// There is no room to wait in.
+    #[cold]
+    fn full(&mut self, packet: Packet, ingress: FaceView, _full: PitFull) {
+        self.return_nack(packet, ingress, NackReason::Congestion, DropReason::NdnPitFull);
+    }
+
+    /// Sends an Interest back as a Nack; on a link where many would hear it, drops it.
+    pub(super) fn return_nack(
+        &mut self,
+        packet: Packet,
+        ingress: FaceView,
+        reason: NackReason,
+        dropped: DropReason,
+    ) {
+        if ingress.is_multi_access {
+            return self.sink.drop(packet.face, packet.frame, dropped);
+        }
+        self.send_nack(packet.face, packet.frame, packet.annotations.pit_token, reason);
+    }
+
+    pub(super) fn send_nack(&mut self, face: FaceId, frame: Frame, token: PitToken, reason: NackReason) {
+        self.core.counters.nacks_out += 1;
+        let annotations = Annotations { pit_token: token, nack: Some(reason), ..Annotations::default() };
+        self.sink.send(face, frame, &annotations);
+    }
+
+    /// Answers with cached Data.
+    fn answer(&mut self, packet: Packet, ingress: FaceView, found: crate::table::Cached) {
+        let Some(frame) = self.core.cs.copy(found, || self.sink.allocate()) else {
+            return self.sink.drop(packet.face, packet.frame, DropReason::NoFrame);
+        };
+        let annotations = Annotations {
+            pit_token: packet.annotations.pit_token,
+            incoming_face: ingress.local_fields.then_some(FACE_CONTENT_STORE),
+            ..Annotations::default()
+        };
+        self.core.counters.data_out += 1;
+        self.sink.send(packet.face, frame, &annotations);
+        self.sink.drop(packet.face, packet.frame, DropReason::NdnFromCache);
+    }
+
+    /// Sends an Interest that waits to where its strategy says.
+    #[inline]
+    fn forward(
+        &mut self,
+        packet: Packet,
+        parsed: &Parsed,
+        prefixes: &Prefixes,
+        sought: Sought<'g, Hops>,
+        ingress: FaceView,
+        pending: Pending,
+    ) {
+        if let Some(face) = packet.annotations.next_hop_face {
+            return self.forward_to(packet, parsed, ingress, pending, face);
+        }
+        let name = &packet.frame.data()[parsed.name()];
+        let route = if parsed.has_hint {
+            self.hinted(&packet.frame)
+        } else {
+            self.ways.fib.take(sought, name, prefixes)
+        };
+        let strategy = self.ways.strategy(name, prefixes);
+        let mut state = State::from_bits(*self.core.pit.strategy_mut(pending.slot));
+        if strategy.measures()
+            && state.measured.is_none()
+            && !parsed.has_hint
+            && let Some((depth, _)) = route
+        {
+            let (hash, end) = prefixes.prefix(depth);
+            state.measured = self.core.measurements.of(&name[..end], hash, self.now);
+        }
+        let hops = self.eligible(route, name, parsed, &packet, ingress);
+        let decision = strategy.decide(&mut Meeting {
+            hops: &hops,
+            pit: &self.core.pit,
+            slot: pending.slot,
+            state: &mut state,
+            measurements: &mut self.core.measurements,
+            now: self.now,
+        });
+        *self.core.pit.strategy_mut(pending.slot) = state.to_bits();
+        match decision {
+            Decision::Forward(asks) => self.send_interests(packet, parsed, pending.slot, &asks),
+            Decision::Suppress if pending.came_before => {
+                self.sink.drop(packet.face, packet.frame, DropReason::NdnSuppressed);
+            }
+            Decision::Suppress => self.sink.drop(packet.face, packet.frame, DropReason::NdnAggregated),
+            Decision::NoRoute => self.no_route(packet, ingress, pending),
+        }
+    }
+
+    /// There is no next hop: whoever waits is told.
+    #[cold]
+    fn no_route(&mut self, packet: Packet, ingress: FaceView, pending: Pending) {
+        if pending.was_pending {
+            // Others wait for the same name: an application chose where theirs went, or all routes were just removed.
+            return self.sink.drop(packet.face, packet.frame, DropReason::NdnNoRoute);
+        }
+        self.core.counters.unsatisfied += 1;
+        self.core.pit.remove(pending.slot);
+        self.return_nack(packet, ingress, NackReason::NoRoute, DropReason::NdnNoRoute);
+    }
+
+    /// The faces of a route that the Interest may go to, the cheapest first.
+    #[inline]
+    fn eligible(
+        &self,
+        route: Route<'g>,
+        name: &[u8],
+        parsed: &Parsed,
+        packet: &Packet,
+        ingress: FaceView,
+    ) -> ArrayVec<FaceId, HOPS_MAX> {
+        let reach = reach(name);
+        let hops = route.into_iter().flat_map(|(_, hops)| hops.iter());
+        hops.map(|hop| hop.face)
+            .filter(|&face| {
+                face != packet.face
+                    && self.sink.face(face).is_some_and(|egress| may_go(reach, parsed, ingress, egress))
+            })
+            .collect()
+    }
+
+    /// The route of the first delegation of the forwarding hint that has one.
+    #[cold]
+    fn hinted(&mut self, frame: &Frame) -> Route<'g> {
+        let interest = Interest::parse(frame.data(), frame.packet_len()).ok()?;
+        interest
+            .forwarding_hint?
+            .iter()
+            .find_map(|delegation| self.ways.route(delegation.value(), &mut self.core.hint))
+    }
+
+    /// Sends an Interest where the application wants it.
+    #[cold]
+    fn forward_to(
+        &mut self,
+        packet: Packet,
+        parsed: &Parsed,
+        ingress: FaceView,
+        pending: Pending,
+        face: FaceId,
+    ) {
+        let name = &packet.frame.data()[parsed.name()];
+        let egress = self.sink.face(face);
+        if egress.is_some_and(|egress| may_go(reach(name), parsed, ingress, egress)) {
+            let ask = super::strategy::Ask { face, is_probe: false };
+            return self.send_interests(packet, parsed, pending.slot, &[ask]);
+        }
+        self.no_route(packet, ingress, pending);
+    }
+
+    /// Sends an Interest to several faces: the frame itself to the last, copies to the others.
+    #[inline]
+    fn send_interests(&mut self, packet: Packet, parsed: &Parsed, slot: Slot, asks: &[super::strategy::Ask]) {
+        let Packet { frame, face: from, annotations } = packet;
+        let Some((last, others)) = asks.split_last() else { return };
+        let annotations = Annotations {
+            pit_token: self.core.pit.token(slot),
+            congestion_mark: annotations.congestion_mark,
+            non_discovery: annotations.non_discovery,
+            ..Annotations::default()
+        };
+        for ask in others {
+            match parse::copy(&frame, || self.sink.allocate()) {
+                Some(copy) => self.send_interest(copy, from, parsed, slot, *ask, annotations),
+                // The others get theirs; who waits sends again.
+                None => return self.sink.drop(from, frame, DropReason::NoFrame),
+            }
+        }
+        self.send_interest(frame, from, parsed, slot, *last, annotations);
+    }
+
+    #[inline]
+    fn send_interest(
+        &mut self,
+        mut frame: Frame,
+        from: FaceId,
+        parsed: &Parsed,
+        slot: Slot,
+        ask: super::strategy::Ask,
+        mut annotations: Annotations,
+    ) {
+        let mut nonce = parsed.nonce.unwrap_or(0);
+        if ask.is_probe {
+            nonce = self.core.nonce();
+            set_nonce(&mut frame, parsed, nonce);
+        }
+        let record = OutRecord { sent: self.now, face: ask.face, nonce, nack: None };
+        if self.core.pit.ask(slot, record).is_err() {
+            return self.sink.drop(from, frame, DropReason::NdnPitFull);
+        }
+        if self.sink.face(ask.face).is_some_and(|egress| egress.local_fields) {
+            annotations.incoming_face = Some(from);
+        }
+        self.core.counters.interests_out += 1;
+        self.sink.send(ask.face, frame, &annotations);
+    }
+}
+
+/// A pending Interest that another has come for.
+#[derive(Clone, Copy)]
+struct Pending {
+    slot: Slot,
+    /// There was one before.
+    was_pending: bool,
+    /// From the same face.
+    came_before: bool,
+}
+
+/// Whether an Interest may go to a face.
+#[inline]
+fn may_go(reach: Reach, parsed: &Parsed, ingress: FaceView, egress: FaceView) -> bool {
+    if egress.is_local {
+        return true;
+    }
+    // The hop limit is as it came.
+    parsed.hop_limit != Some(1)
+        && match reach {
+            Reach::Host => false,
+            Reach::Hop => ingress.is_local,
+            Reach::Any => true,
+        }
+}
+
+/// Writes another nonce into an Interest that has one.
+pub(super) fn set_nonce(frame: &mut Frame, parsed: &Parsed, nonce: u32) {
+    let at = usize::from(parsed.nonce_at) + 2;
+    if let Some(octets) = frame.data_mut().get_mut(at..at + 4) {
+        octets.copy_from_slice(&nonce.to_be_bytes());
+    }
+}

@@ -1,0 +1,340 @@
+//! The forwarding: what becomes of Interests, Data and Nacks.
+//!
+//! ```text
+//!   packets ─▶ read, hash all ─▶ ask for PIT, CS, FIB lines ─▶ compare tags, ask for entries ─▶ act, one by one
+//! ```
+//! One [`Forwarder`] a worker; PIT, CS, dead nonces and measurements are its own, [`Shared`] is everyone's. The rules are
+//! those of the NFD developer's guide, where nothing else is said.
+
+mod data;
+mod interest;
+mod measurements;
+mod nack;
+mod parse;
+mod shared;
+mod sink;
+mod strategy;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
+use kaido_engine::BATCH_MAX;
+use kaido_table::{Reader, RegionError, Seed};
+
+use crate::moment::Moment;
+use crate::packet::{FaceId, Packet, PitToken};
+use crate::table::{Cs, CsSettings, DeadNonces, NameHash, Pit, PitSettings, Prefixes, Slot, Sought};
+
+use measurements::Measurements;
+use parse::{Parsed, What};
+pub use shared::Shared;
+use shared::Ways;
+pub use sink::{FaceView, Sink};
+pub use strategy::{NoStrategy, StrategyChoice};
+
+/// The node itself, as the face of packets that it makes.
+pub const FACE_INTERNAL: FaceId = FaceId(1);
+/// The content store, as the face of packets that come from it.
+pub const FACE_CONTENT_STORE: FaceId = FaceId(254);
+
+/// Interests that are given up in one tick at most, so that a flood of them does not hold up packets.
+const EXPIRED_MAX: usize = 1024;
+/// Entries and downstreams of one Data that there is room for without asking for memory.
+const MATCHES: usize = 256;
+
+/// What is done with Data that no Interest waits for: never forwarded, it may be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unsolicited {
+    /// It is dropped.
+    #[default]
+    Drop,
+    /// From applications of this host it is cached.
+    CacheLocal,
+    /// It is cached.
+    CacheAll,
+}
+
+/// How much a worker's tables hold, and what it does.
+#[derive(Clone, Copy, Debug)]
+pub struct ForwarderSettings {
+    /// Pending Interests.
+    pub pit: PitSettings,
+    /// Cached Data.
+    pub cs: CsSettings,
+    /// Nonces that are remembered after their Interests; about those of 6 s.
+    pub dead_nonces: u32,
+    /// Routes whose next hops are measured.
+    pub measured_prefixes: u32,
+    /// Of Data that nobody waits for.
+    pub unsolicited: Unsolicited,
+}
+
+/// What a worker's forwarding did, in packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwarderCounters {
+    /// Interests that came.
+    pub interests_in: u64,
+    /// Interests that were sent.
+    pub interests_out: u64,
+    /// Data that came.
+    pub data_in: u64,
+    /// Data that was sent.
+    pub data_out: u64,
+    /// Nacks that came.
+    pub nacks_in: u64,
+    /// Nacks that were sent.
+    pub nacks_out: u64,
+    /// Pending Interests whose Data came.
+    pub satisfied: u64,
+    /// Pending Interests that waited in vain.
+    pub unsatisfied: u64,
+}
+
+/// What belongs to a worker alone.
+struct Core {
+    hash: NameHash,
+    pit: Pit,
+    cs: Cs,
+    dead: DeadNonces,
+    measurements: Measurements,
+    counters: ForwarderCounters,
+    unsolicited: Unsolicited,
+    /// Of nonces that we make.
+    nonces: (Seed, u64),
+    // Scratch memory.
+    matches: Vec<Slot>,
+    downstreams: Vec<(FaceId, PitToken)>,
+    front: Vec<u8>,
+    hint: Prefixes,
+}
+
+/// The forwarding of one worker.
+pub struct Forwarder {
+    shared: Arc<Shared>,
+    reader: Reader,
+    epoch: Instant,
+    core: Core,
+    scratch: Box<[(Parsed, Prefixes); BATCH_MAX]>,
+}
+
+impl std::fmt::Debug for Forwarder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Forwarder").field("counters", &self.core.counters).finish_non_exhaustive()
+    }
+}
+
+impl Forwarder {
+    /// The forwarding of a worker that begins at `now`.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the memory is not to be had.
+    ///
+    /// # Panics
+    /// When there are as many workers as can read the shared tables: more than 250.
+    pub fn new(
+        shared: &Arc<Shared>,
+        settings: &ForwarderSettings,
+        now: Instant,
+    ) -> Result<Self, RegionError> {
+        #[allow(clippy::expect_used)] // As documented: a node of so many workers is refused before.
+        let reader = shared.domain().reader().expect("a place for a worker in the domain");
+        let core = Core {
+            hash: shared.hash(),
+            pit: Pit::new(&settings.pit, Moment::default())?,
+            cs: Cs::new(settings.cs)?,
+            dead: DeadNonces::new(settings.dead_nonces)?,
+            measurements: Measurements::new(settings.measured_prefixes)?,
+            counters: ForwarderCounters::default(),
+            unsolicited: settings.unsolicited,
+            nonces: (Seed::random(), 0),
+            matches: Vec::with_capacity(MATCHES),
+            downstreams: Vec::with_capacity(MATCHES),
+            front: Vec::with_capacity(kaido_engine::FRAME_SIZE),
+            hint: Prefixes::default(),
+        };
+        let scratch = Box::new(std::array::from_fn(|_| (Parsed::NOTHING, Prefixes::default())));
+        Ok(Self { shared: shared.clone(), reader, epoch: now, core, scratch })
+    }
+
+    /// Forwards packets that came together, and leaves none.
+    pub fn process<S: Sink>(
+        &mut self,
+        packets: &mut ArrayVec<Packet, BATCH_MAX>,
+        now: Instant,
+        sink: &mut S,
+    ) {
+        let now = Moment::at(self.epoch, now);
+        let guard = self.reader.pin();
+        let ways = self.shared.ways(&guard);
+        let core = &mut self.core;
+        packets.iter().for_each(|packet| packet.frame.prefetch(0));
+        for (packet, (parsed, prefixes)) in packets.iter().zip(self.scratch.iter_mut()) {
+            *parsed = Parsed::read(packet, &core.hash, prefixes);
+            core.ask(packet, parsed, prefixes, ways);
+        }
+        let mut sought = [Sought::default(); BATCH_MAX];
+        for ((parsed, prefixes), sought) in self.scratch.iter().take(packets.len()).zip(&mut sought) {
+            *sought = core.approach(parsed, prefixes, ways);
+        }
+        for (packet, ((parsed, prefixes), sought)) in
+            packets.drain(..).zip(self.scratch.iter_mut().zip(sought))
+        {
+            Act { core, ways, now, sink }.packet(packet, *parsed, prefixes, sought);
+        }
+    }
+
+    /// Gives up Interests that have waited long enough. To be called at least [when it is due](Self::tick_due).
+    pub fn tick<S: Sink>(&mut self, now: Instant, _sink: &mut S) {
+        let now = Moment::at(self.epoch, now);
+        for _ in 0..EXPIRED_MAX {
+            let Some(slot) = self.core.pit.expired(now) else { break };
+            self.core.counters.unsatisfied += 1;
+            self.core.bury(slot, now);
+            self.core.pit.remove(slot);
+        }
+    }
+
+    /// How long after `now` there may be something to give up.
+    pub fn tick_due(&self, now: Instant) -> Option<Duration> {
+        self.core.pit.next_expiry(Moment::at(self.epoch, now))
+    }
+
+    /// What it did.
+    pub fn counters(&self) -> ForwarderCounters {
+        self.core.counters
+    }
+
+    /// Its pending Interests.
+    pub fn pit(&self) -> &Pit {
+        &self.core.pit
+    }
+
+    /// Its cached Data.
+    pub fn cs(&self) -> &Cs {
+        &self.core.cs
+    }
+
+    /// Its cached Data, to erase some or to change the bounds.
+    pub fn cs_mut(&mut self) -> &mut Cs {
+        &mut self.core.cs
+    }
+}
+
+impl Core {
+    /// Asks for the first lines of memory that a packet's tables are looked up in.
+    #[inline(always)]
+    fn ask(&self, packet: &Packet, parsed: &Parsed, prefixes: &Prefixes, ways: Ways<'_>) {
+        match parsed.what {
+            What::Interest => {
+                self.pit.prefetch(prefixes.whole());
+                if self.cs.is_on() {
+                    self.cs.prefetch(prefixes.whole());
+                }
+                self.dead.prefetch(prefixes.whole(), parsed.nonce.unwrap_or(0));
+                ways.fib.ask(prefixes);
+            }
+            What::Data | What::Nack => {
+                self.pit.prefetch_token(&packet.annotations.pit_token);
+                self.pit.prefetch(prefixes.whole());
+                if self.cs.is_on() {
+                    self.cs.prefetch(prefixes.whole());
+                }
+            }
+            What::Refused(_) => {}
+        }
+    }
+
+    /// Compares what has come, and asks for what it leads to.
+    #[inline(always)]
+    fn approach<'g>(
+        &self,
+        parsed: &Parsed,
+        prefixes: &Prefixes,
+        ways: Ways<'g>,
+    ) -> Sought<'g, crate::table::Hops> {
+        match parsed.what {
+            What::Interest => {
+                self.pit.prefetch_entry(prefixes.whole());
+                if self.cs.is_on() {
+                    self.cs.prefetch_entry(prefixes.whole());
+                }
+                ways.fib.sift(prefixes)
+            }
+            What::Data | What::Nack => {
+                self.pit.prefetch_entry(prefixes.whole());
+                if self.cs.is_on() {
+                    self.cs.prefetch_entry(prefixes.whole());
+                }
+                Sought::default()
+            }
+            What::Refused(_) => Sought::default(),
+        }
+    }
+
+    /// Remembers the nonces that an Interest was sent with: copies that are still on their way are known by them.
+    fn bury(&mut self, slot: Slot, now: Moment) {
+        let hash = self.pit.hash(slot);
+        for nonce in self.pit.upstreams(slot).map(|record| record.nonce) {
+            self.dead.add(hash, nonce, now);
+        }
+    }
+
+    /// A nonce of our own.
+    #[allow(clippy::cast_possible_truncation)] // A nonce has 32 bits.
+    fn nonce(&mut self) -> u32 {
+        self.nonces.1 += 1;
+        self.nonces.0.hash(&self.nonces.1) as u32
+    }
+}
+
+/// One packet's way, and what it may use.
+struct Act<'a, 'g, S> {
+    core: &'a mut Core,
+    ways: Ways<'g>,
+    now: Moment,
+    sink: &'a mut S,
+}
+
+impl<'g, S: Sink> Act<'_, 'g, S> {
+    #[inline]
+    fn packet(
+        &mut self,
+        packet: Packet,
+        parsed: Parsed,
+        prefixes: &mut Prefixes,
+        sought: Sought<'g, crate::table::Hops>,
+    ) {
+        match parsed.what {
+            What::Interest => self.interest(packet, parsed, prefixes, sought),
+            What::Data => self.data(packet, &parsed, prefixes),
+            What::Nack => self.nack(packet, &parsed, prefixes),
+            What::Refused(reason) => self.sink.drop(packet.face, packet.frame, reason),
+        }
+    }
+}
+
+/// The first component of names that stay on their host.
+const LOCALHOST: &[u8] = b"\x08\x09localhost";
+/// The first component of names that go one hop at most.
+const LOCALHOP: &[u8] = b"\x08\x08localhop";
+
+/// How far the packets of a name may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Host,
+    Hop,
+    Any,
+}
+
+#[inline]
+fn reach(name: &[u8]) -> Reach {
+    // Most names begin otherwise, and their first component tells in one comparison.
+    if name.starts_with(b"\x08\x09local") && name.starts_with(LOCALHOST) {
+        Reach::Host
+    } else if name.starts_with(b"\x08\x08local") && name.starts_with(LOCALHOP) {
+        Reach::Hop
+    } else {
+        Reach::Any
+    }
+}

@@ -1,0 +1,102 @@
+//! Incoming Nacks: an upstream has nothing. When all have nothing, who waits is told, and why.
+
+use kaido_engine::DropReason;
+
+use super::interest::set_nonce;
+use super::parse::{self, Parsed};
+use super::strategy::State;
+use super::{Act, Sink};
+use crate::packet::{FaceId, NackReason, Packet, PitToken};
+use crate::table::{NackSeverity, Prefixes, Slot};
+
+impl<S: Sink> Act<'_, '_, S> {
+    pub(super) fn nack(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
+        self.core.counters.nacks_in += 1;
+        let Some(ingress) = self.sink.face(packet.face) else {
+            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
+        };
+        let name = &packet.frame.data()[parsed.name()];
+        let slot = self.core.pit.find(name, prefixes, parsed.selectors).filter(|_| !ingress.is_multi_access);
+        let upstream = slot.and_then(|slot| {
+            let record = self.core.pit.upstream_mut(slot, packet.face)?;
+            (Some(record.nonce) == parsed.nonce).then_some((slot, record))
+        });
+        let Some((slot, record)) = upstream else {
+            return self.sink.drop(packet.face, packet.frame, DropReason::NdnNackUnmatched);
+        };
+        let reason = packet.annotations.nack.unwrap_or(NackReason::None);
+        record.nack = Some(reason.into());
+        if let Some(measured) = State::from_bits(*self.core.pit.strategy_mut(slot)).measured {
+            self.core.measurements.failed(measured, packet.face);
+        }
+        match self.verdict(slot) {
+            Some((severity, only)) => self.give_up(packet, parsed, slot, severity, only),
+            None => self.sink.drop(packet.face, packet.frame, DropReason::NdnNackNoted),
+        }
+    }
+
+    /// The least severe reason when no upstream is left that may answer; and the one downstream to be told, if only it
+    /// is. With one upstream left that waits for us as well, both would wait for each other: it is told (NFD, best-route).
+    fn verdict(&self, slot: Slot) -> Option<(NackSeverity, Option<FaceId>)> {
+        let pit = &self.core.pit;
+        let severity = pit.upstreams(slot).filter_map(|record| record.nack).min()?;
+        let mut waiting = pit.upstreams(slot).filter(|record| record.nack.is_none());
+        match (waiting.next(), waiting.next()) {
+            (None, _) => Some((severity, None)),
+            (Some(last), None) => {
+                let face = last.face;
+                let waits = pit.downstreams(slot).any(|record| record.face == face);
+                waits.then_some((severity, Some(face)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells who waits, or one of them, and waits no more when all were told.
+    fn give_up(
+        &mut self,
+        packet: Packet,
+        parsed: &Parsed,
+        slot: Slot,
+        severity: NackSeverity,
+        only: Option<FaceId>,
+    ) {
+        let mut told = std::mem::take(&mut self.core.downstreams);
+        let mut nonces = [0; 2 * crate::table::DOWNSTREAMS_MAX as usize];
+        told.clear();
+        let records = self.core.pit.downstreams(slot).filter(|record| record.expires > self.now);
+        for (record, nonce) in
+            records.filter(|record| only.is_none_or(|only| only == record.face)).zip(&mut nonces)
+        {
+            told.push((record.face, record.token));
+            *nonce = record.nonce;
+        }
+        if only.is_none() {
+            self.core.counters.unsatisfied += 1;
+            self.core.bury(slot, self.now);
+            self.core.pit.remove(slot);
+        }
+        self.tell(packet, parsed, &told, &nonces, severity.into());
+        self.core.downstreams = told;
+    }
+
+    /// Sends the Interest back to those that wait, to each with its own nonce and token.
+    fn tell(
+        &mut self,
+        packet: Packet,
+        parsed: &Parsed,
+        told: &[(FaceId, PitToken)],
+        nonces: &[u32],
+        reason: NackReason,
+    ) {
+        for (&(face, token), &nonce) in told.iter().zip(nonces) {
+            if self.sink.face(face).is_none_or(|egress| egress.is_multi_access) {
+                continue;
+            }
+            let Some(mut copy) = parse::copy(&packet.frame, || self.sink.allocate()) else { break };
+            set_nonce(&mut copy, parsed, nonce);
+            self.send_nack(face, copy, token, reason);
+        }
+        self.sink.drop(packet.face, packet.frame, DropReason::NdnNackNoted);
+    }
+}

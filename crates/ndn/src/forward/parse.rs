@@ -1,0 +1,194 @@
+//! What the forwarding has to know of a packet, as offsets into its first segment.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use kaido_engine::{DropReason, Frame};
+use kaido_wire::ndn::{Data, Interest, tlv, types};
+
+use crate::packet::Packet;
+use crate::table::{NameError, NameHash, Prefixes, Selectors};
+
+/// Longest that an Interest waits, whatever it asks for.
+pub(super) const LIFETIME_MAX: Duration = Duration::from_secs(120);
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Interest,
+    /// An Interest that came back.
+    Nack,
+    Data,
+    /// Nothing that is forwarded.
+    Refused(DropReason),
+}
+
+/// A packet that was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parsed {
+    pub(super) what: What,
+    name_at: u16,
+    name_end: u16,
+    pub(super) selectors: Selectors,
+    pub(super) nonce: Option<u32>,
+    /// Where the Nonce element is, or belongs.
+    pub(super) nonce_at: u16,
+    pub(super) hop_limit: Option<u8>,
+    pub(super) hop_limit_at: u16,
+    pub(super) has_hint: bool,
+    lifetime_ms: u32,
+    freshness_ms: u64,
+}
+
+impl Parsed {
+    pub(super) const NOTHING: Self = Self {
+        what: What::Refused(DropReason::NdnMalformed),
+        name_at: 0,
+        name_end: 0,
+        selectors: Selectors { can_be_prefix: false, must_be_fresh: false },
+        nonce: None,
+        nonce_at: 0,
+        hop_limit: None,
+        hop_limit_at: 0,
+        has_hint: false,
+        lifetime_ms: 0,
+        freshness_ms: 0,
+    };
+
+    /// Reads a packet and hashes its name.
+    #[inline]
+    pub(super) fn read(packet: &Packet, hash: &NameHash, prefixes: &mut Prefixes) -> Self {
+        let (first, total) = (packet.frame.data(), packet.frame.packet_len());
+        let mut parsed = match first.first() {
+            Some(&5) => Self::interest(first, total, packet.annotations.nack.is_some()),
+            _ => Self::data(first, total),
+        };
+        if !matches!(parsed.what, What::Refused(_))
+            && let Err(error) = prefixes.fill(hash, &first[parsed.name()])
+        {
+            parsed.what = What::Refused(match error {
+                NameError::Malformed => DropReason::NdnMalformed,
+                NameError::TooLong => DropReason::NdnNameTooLong,
+            });
+        }
+        parsed
+    }
+
+    #[inline]
+    fn interest(first: &[u8], total: usize, is_nack: bool) -> Self {
+        let Ok(interest) = Interest::parse(first, total) else { return Self::NOTHING };
+        let lifetime_max = LIFETIME_MAX.as_millis();
+        Self {
+            what: if is_nack { What::Nack } else { What::Interest },
+            selectors: Selectors {
+                can_be_prefix: interest.can_be_prefix,
+                must_be_fresh: interest.must_be_fresh,
+            },
+            nonce: interest.nonce,
+            nonce_at: short(interest.nonce_at),
+            hop_limit: interest.hop_limit,
+            hop_limit_at: short(interest.hop_limit_at),
+            has_hint: interest.forwarding_hint.is_some(),
+            lifetime_ms: u32::try_from(u128::from(interest.lifetime_or_default_ms()).min(lifetime_max))
+                .unwrap_or(u32::MAX),
+            ..Self::named(first, interest.name_at, interest.name.value().len())
+        }
+    }
+
+    #[inline]
+    fn data(first: &[u8], total: usize) -> Self {
+        let Ok(data) = Data::parse(first, total) else { return Self::NOTHING };
+        Self {
+            what: What::Data,
+            freshness_ms: data.meta.freshness_ms,
+            ..Self::named(first, data.name_at, data.name.value().len())
+        }
+    }
+
+    /// With a name whose element is at `at`.
+    #[inline]
+    fn named(first: &[u8], at: usize, len: usize) -> Self {
+        let header = tlv::header(&first[at..]).map_or(0, |header| header.header_len);
+        Self { name_at: short(at + header), name_end: short(at + header + len), ..Self::NOTHING }
+    }
+
+    /// Where the octets of the name's components are.
+    #[inline(always)]
+    pub(super) fn name(&self) -> Range<usize> {
+        self.name_at.into()..self.name_end.into()
+    }
+
+    /// How long an Interest waits.
+    #[inline]
+    pub(super) fn lifetime(&self) -> Duration {
+        Duration::from_millis(self.lifetime_ms.into())
+    }
+
+    /// How long Data is fresh.
+    #[inline]
+    pub(super) fn freshness(&self) -> Duration {
+        Duration::from_millis(self.freshness_ms)
+    }
+}
+
+/// An offset into a frame.
+#[inline]
+fn short(offset: usize) -> u16 {
+    u16::try_from(offset).unwrap_or(u16::MAX)
+}
+
+/// Gives an Interest that has none a nonce; `false` when there is no room for it.
+pub(super) fn add_nonce(frame: &mut Frame, nonce: u32, scratch: &mut Vec<u8>) -> bool {
+    let (first, total) = (frame.data(), frame.packet_len());
+    let Ok(interest) = Interest::parse(first, total) else { return false };
+    scratch.resize(interest.nonce_at + kaido_wire::ndn::NONCE_ROOM, 0);
+    let Ok(front) = interest.with_nonce(first, total, nonce, scratch) else { return false };
+    exchange(frame, front.strip, &scratch[..front.written])
+}
+
+/// Takes the forwarding hint off an Interest; `false` when it has none.
+pub(super) fn strip_hint(frame: &mut Frame, scratch: &mut Vec<u8>) -> bool {
+    let (first, total) = (frame.data(), frame.packet_len());
+    let Ok(interest) = Interest::parse(first, total) else { return false };
+    let mut at = interest.name_at;
+    let hint = loop {
+        let Ok(header) = tlv::header(first.get(at..).unwrap_or_default()) else { return false };
+        if header.kind == types::FORWARDING_HINT {
+            break at..at + header.element_len();
+        }
+        at += header.element_len();
+    };
+    scratch.resize(tlv::HEADER_LEN_MAX, 0);
+    let mut writer = tlv::Writer::new(scratch);
+    if writer.header(types::INTEREST, total - interest.name_at - hint.len()).is_err() {
+        return false;
+    }
+    let header_len = writer.len();
+    scratch.truncate(header_len);
+    scratch.extend_from_slice(&first[interest.name_at..hint.start]);
+    exchange(frame, hint.end, scratch)
+}
+
+/// Puts octets in the place of the first `strip` ones.
+fn exchange(frame: &mut Frame, strip: usize, front: &[u8]) -> bool {
+    if front.len() > strip + frame.headroom() || !frame.strip(strip) {
+        return false;
+    }
+    frame.prepend(front.len()).is_some_and(|room| {
+        room[..front.len()].copy_from_slice(front);
+        true
+    })
+}
+
+/// A copy of a packet in frames taken by `allocate`.
+pub(super) fn copy(frame: &Frame, mut allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
+    let mut packet: Option<Frame> = None;
+    for octets in frame.segments() {
+        let segment = Frame::from_slice(octets, &mut allocate)?;
+        match &mut packet {
+            Some(packet) => packet.push_segment(segment),
+            None => packet = Some(segment),
+        }
+    }
+    packet
+}
