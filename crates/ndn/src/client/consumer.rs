@@ -94,12 +94,18 @@ impl Consumer {
     /// # Errors
     /// [`NoData`].
     pub fn ask(&mut self, interest: &InterestRepr<'_>) -> Result<Answer, NoData> {
-        let lifetime = interest.lifetime_ms.unwrap_or(kaido_wire::ndn::LIFETIME_DEFAULT_MS);
-        let within = Duration::from_millis(lifetime);
-        let asked = write(interest)?;
+        self.ask_written(&write(interest)?)
+    }
+
+    /// As [`Consumer::ask`], by an Interest that is written already.
+    ///
+    /// # Errors
+    /// [`NoData`].
+    pub fn ask_written(&mut self, interest: &[u8]) -> Result<Answer, NoData> {
+        let sought = Interest::parse(interest, interest.len())?;
+        let within = Duration::from_millis(sought.lifetime_or_default_ms());
         let began = Instant::now();
-        self.connection.send(&asked)?;
-        let sought = Interest::parse(&asked, asked.len())?;
+        self.connection.send(interest)?;
         while let Some(received) = self.connection.receive(began + within)? {
             let Some((header, packet)) = received.packet() else { continue };
             if let Some(code) = header.nack {
@@ -152,7 +158,7 @@ pub(super) fn is_whole(data: &Data<'_>) -> bool {
 }
 
 /// The components of a name and one more behind them.
-pub(super) fn with_number(name: Name<'_>, kind: u32, number: u64) -> Vec<u8> {
+pub(crate) fn with_number(name: Name<'_>, kind: u32, number: u64) -> Vec<u8> {
     use kaido_wire::ndn::tlv::{Writer, element_len, integer_len};
     let at = name.value().len();
     let mut octets = name.value().to_vec();

@@ -7,7 +7,7 @@
 use std::time::{Duration, SystemTime};
 
 use kaido_wire::ndn::tlv::{Elements, integer};
-use kaido_wire::ndn::{Component, Interest, SignatureInfo, SignatureType, sha256, types};
+use kaido_wire::ndn::{Component, Interest, Name, SignatureInfo, SignatureType, sha256, types};
 
 use super::keys::TrustedKey;
 
@@ -188,10 +188,21 @@ fn only(component: Component<'_>, kind: u32) -> Option<&[u8]> {
     (is_alone && u32::from(component.kind()) == types::GENERIC_COMPONENT).then_some(element.value)
 }
 
+/// Whether an Interest is signed in either form, rightly or not.
+pub(super) fn is_signed(interest: &Interest<'_>) -> bool {
+    signed(interest).is_some()
+}
+
+/// The name of a command without what signs it: the module, the verb and the parameters are the last three components.
+pub(super) fn unsigned_name<'p>(interest: &Interest<'p>) -> Name<'p> {
+    let name = interest.name;
+    let signing = if interest.parameters.is_some() { 1 } else { OLD_FORM };
+    name.prefix(name.len().saturating_sub(signing))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kaido_wire::ndn::Name;
     use std::collections::HashMap;
     use std::path::Path;
 

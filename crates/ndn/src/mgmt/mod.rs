@@ -1,11 +1,18 @@
 //! Management: routes, faces, strategies and the Content Store, by the protocol of `/localhost/nfd`.
 
 mod authority;
+mod datasets;
+mod faces;
 mod keys;
+mod manager;
+mod node;
 mod parameters;
 mod rib;
+mod routes;
 
 pub use authority::{Authority, Grant, Module, Refusal};
 pub use keys::{CertificateError, TrustedKey};
+pub use manager::Manager;
+pub use node::{CreateError, CsInfo, CsWish, FaceWish, Node, Totals};
 pub use parameters::{ControlParameters, ControlResponse, Malformed, kinds};
 pub use rib::{HopSink, Rib, RibError, Route, origin};

@@ -121,6 +121,13 @@ impl Rib {
         self.entries.iter().map(|(prefix, routes)| (&**prefix, routes.as_slice()))
     }
 
+    /// The next hops of a prefix that has routes, the cheapest first.
+    pub fn hops(&self, prefix: &[u8]) -> Vec<Hop> {
+        let mut hops = Vec::new();
+        self.collect(prefix, &mut hops);
+        hops
+    }
+
     /// Takes a route in, or gives the one of the same face and origin new properties.
     ///
     /// # Errors

@@ -1,0 +1,358 @@
+//! The management of a node, as an application of its own: obeys commands, and answers with what the node says of itself.
+//!
+//! ```text
+//!  /localhost/nfd/MODULE/VERB/PARAMETERS  signed ─▶ Authority ─▶ handler ─▶ ControlResponse
+//!  /localhost/nfd/MODULE/DATASET                 ─────────────▶ dataset, in segments
+//!  /localhost/nfd/faces/events/seq=N             ─────────────▶ what was done to faces
+//! ```
+//! From other hosts the module `rib` is commanded as `/localhop/nfd/rib`, by keys that were configured.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use kaido_wire::ndn::{DataRepr, Interest, LpHeader, Name, types};
+
+use super::authority::{Authority, Module, Refusal, is_signed, unsigned_name};
+use super::datasets::{self, FaceFilter};
+use super::node::{CsWish, Node};
+use super::parameters::{ControlParameters, ControlResponse};
+use super::rib::Rib;
+use super::{faces, routes};
+use crate::FaceId;
+use crate::client::{Connection, Publication, with_number};
+use crate::face::{FaceEventKind, Scope};
+
+/// `/localhost/nfd`.
+const LOCAL: &[u8] = b"\x08\x09localhost\x08\x03nfd";
+/// `/localhop/nfd`.
+const HOP: &[u8] = b"\x08\x08localhop\x08\x03nfd";
+
+/// Octets of a segment of a dataset.
+const SEGMENT: usize = 7000;
+/// How long a dataset is fresh, and is answered from as it was.
+const FRESH: Duration = Duration::from_secs(1);
+/// How long the segments of a version are kept.
+const KEPT: Duration = Duration::from_secs(10);
+/// Versions of datasets that are kept, at most.
+const VERSIONS_MAX: usize = 32;
+/// Notifications that are kept for who asks late.
+const NOTIFICATIONS_MAX: usize = 64;
+/// Data that one `cs/erase` erases, at most.
+const ERASE_MAX: u64 = 256;
+
+/// The management of a node.
+#[derive(Debug)]
+pub struct Manager<N> {
+    node: N,
+    authority: Authority,
+    rib: Rib,
+    datasets: VecDeque<(Instant, Publication)>,
+    version: u64,
+    notifications: VecDeque<Vec<u8>>,
+    /// The number of the next notification.
+    sequence: u64,
+}
+
+impl<N: Node> Manager<N> {
+    /// A management that obeys `authority`, with room for so many routes.
+    pub fn new(node: N, authority: Authority, routes_max: usize) -> Self {
+        Self {
+            node,
+            authority,
+            rib: Rib::new(routes_max),
+            datasets: VecDeque::new(),
+            version: 0,
+            notifications: VecDeque::new(),
+            sequence: 0,
+        }
+    }
+
+    /// The node.
+    pub fn node(&self) -> &N {
+        &self.node
+    }
+
+    /// The routes, and the node whose FIB follows them: for those of the configuration.
+    pub fn rib(&mut self) -> (&mut Rib, &N) {
+        (&mut self.rib, &self.node)
+    }
+
+    /// The Data for the Interest that `packet` is, which came in by face `from`; `None` when there is none.
+    pub fn answer(&mut self, packet: &[u8], from: FaceId, now: Instant, wall: SystemTime) -> Option<Vec<u8>> {
+        let interest = Interest::parse(packet, packet.len()).ok()?;
+        let is_local = interest.name.value().starts_with(LOCAL);
+        if !is_local && !interest.name.value().starts_with(HOP) {
+            return None;
+        }
+        if is_signed(&interest) {
+            let response = self.command(packet, &interest, from, now, wall)?;
+            return data(interest.name, &response.encode(), FRESH);
+        }
+        if !is_local {
+            return None;
+        }
+        self.dataset(&interest, now, wall).or_else(|| {
+            // A module's name, a verb and parameters: a command, but for its signature.
+            let module = interest.name.component(2).and_then(|module| Module::from_name(module.value()));
+            let is_command = interest.name.len() == 5
+                && module.is_some()
+                && !interest.can_be_prefix
+                && !events_prefix().is_prefix_of(&interest.name);
+            is_command
+                .then(|| ControlResponse::refusal(403, Refusal::Unsigned.to_string()))
+                .and_then(|response| data(interest.name, &response.encode(), FRESH))
+        })
+    }
+
+    /// Does what is due: routes end, those to faces that are gone go with them. Gives the notifications of what was done to
+    /// faces, which the Interests that wait for them are answered with.
+    pub fn tick(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        self.rib.expire(now, &mut self.node.fib());
+        self.datasets.retain(|(made, _)| now.saturating_duration_since(*made) < KEPT);
+        let (events, _) = self.node.faces().take_events();
+        let mut new = Vec::new();
+        for event in events {
+            if event.kind == FaceEventKind::Destroyed {
+                self.rib.face_gone(event.face.id(), &mut self.node.fib());
+            }
+            let name = with_number(events_prefix(), types::SEQUENCE_COMPONENT, self.sequence);
+            let notification =
+                Name::new(&name).ok().and_then(|name| data(name, &datasets::event(&event), FRESH));
+            let Some(notification) = notification else { continue };
+            self.sequence += 1;
+            if self.notifications.len() == NOTIFICATIONS_MAX {
+                self.notifications.pop_front();
+            }
+            self.notifications.push_back(notification.clone());
+            new.push(notification);
+        }
+        new
+    }
+
+    /// Obeys a command; `None` when it is none.
+    fn command(
+        &mut self,
+        packet: &[u8],
+        interest: &Interest<'_>,
+        from: FaceId,
+        now: Instant,
+        wall: SystemTime,
+    ) -> Option<ControlResponse> {
+        let name = unsigned_name(interest);
+        let [module, verb, parameters] =
+            [2, 3, 4].map(|at| name.component(at).map(|component| component.value()));
+        let module = Module::from_name(module?)?;
+        let is_hop = name.value().starts_with(HOP);
+        if name.len() != 5 || (is_hop && module != Module::Rib) {
+            return None;
+        }
+        let is_local =
+            !is_hop && self.node.faces().get(from).is_some_and(|face| face.scope() == Scope::Local);
+        if let Err(refusal) = self.authority.judge(packet, interest, module, is_local, wall) {
+            tracing::warn!(%name, face = from.0, %refusal, "a command is refused");
+            return Some(ControlResponse::refusal(403, refusal.to_string()));
+        }
+        let response = match ControlParameters::parse(parameters?) {
+            Ok(asked) => self.obey(module, verb?, &asked, from, now),
+            Err(malformed) => ControlResponse::refusal(400, malformed.to_string()),
+        };
+        tracing::info!(module = module.name(), verb = %String::from_utf8_lossy(verb?), face = from.0, code = response.code, "command");
+        Some(response)
+    }
+
+    fn obey(
+        &mut self,
+        module: Module,
+        verb: &[u8],
+        asked: &ControlParameters,
+        from: FaceId,
+        now: Instant,
+    ) -> ControlResponse {
+        let Self { node, rib, .. } = self;
+        match (module, verb) {
+            (Module::Rib, b"register") => routes::register(rib, node, asked, from, now),
+            (Module::Rib, b"unregister") => routes::unregister(rib, node, asked, from),
+            (Module::Fib, b"add-nexthop") => routes::add_next_hop(rib, node, asked, from),
+            (Module::Fib, b"remove-nexthop") => routes::remove_next_hop(rib, node, asked, from),
+            (Module::Faces, b"create") => faces::create(node, asked),
+            (Module::Faces, b"update") => faces::update(node, asked, from),
+            (Module::Faces, b"destroy") => faces::destroy(node, asked),
+            (Module::Cs, b"config") => configure_cs(node, asked),
+            (Module::Cs, b"erase") => erase_cs(node, asked),
+            (Module::StrategyChoice, b"set") => set_strategy(node, asked),
+            (Module::StrategyChoice, b"unset") => unset_strategy(node, asked),
+            _ => ControlResponse::refusal(501, "there is no such command"),
+        }
+    }
+
+    /// Answers from a dataset: one that is fresh, or a new one.
+    fn dataset(&mut self, interest: &Interest<'_>, now: Instant, wall: SystemTime) -> Option<Vec<u8>> {
+        if events_prefix().is_prefix_of(&interest.name) {
+            return self.notification(interest);
+        }
+        let is_fresh = |made: &Instant| now.saturating_duration_since(*made) < FRESH;
+        let names_version =
+            interest.name.components().any(|component| component.number(types::VERSION_COMPONENT).is_some());
+        let known = self.datasets.iter().rev().filter(|(made, _)| names_version || is_fresh(made));
+        if let Some(answer) = known.filter_map(|(_, publication)| publication.answer(interest)).next() {
+            return Some(answer);
+        }
+        if names_version || !interest.can_be_prefix {
+            return None;
+        }
+        let content = self.content(interest.name, now, wall)?;
+        self.version = datasets::milliseconds(wall).max(self.version + 1);
+        let freshness = u64::try_from(FRESH.as_millis()).ok()?;
+        let publication = Publication::new(interest.name, self.version, content, SEGMENT, freshness).ok()?;
+        let answer = publication.answer(interest);
+        if self.datasets.len() == VERSIONS_MAX {
+            self.datasets.pop_front();
+        }
+        self.datasets.push_back((now, publication));
+        answer
+    }
+
+    /// What a dataset says.
+    fn content(&self, name: Name<'_>, now: Instant, wall: SystemTime) -> Option<Vec<u8>> {
+        let component = |at: usize| name.component(at).map(|component| component.value());
+        Some(match (component(2)?, component(3)?, name.len()) {
+            (b"faces", b"list", 4) => datasets::faces(&self.node, &FaceFilter::default()),
+            (b"faces", b"query", 5) => datasets::faces(&self.node, &FaceFilter::parse(component(4)?).ok()?),
+            (b"faces", b"channels", 4) => datasets::channels(&self.node),
+            (b"fib", b"list", 4) => datasets::fib(&self.rib),
+            (b"rib", b"list", 4) => datasets::rib(&self.rib, now),
+            (b"cs", b"info", 4) => datasets::cs(&self.node.cs()),
+            (b"strategy-choice", b"list", 4) => datasets::strategies(&self.node),
+            (b"status", b"general", 4) => datasets::general(&self.node, &self.rib, wall),
+            _ => return None,
+        })
+    }
+
+    /// A notification that is kept: the newest, or one by its number.
+    fn notification(&self, interest: &Interest<'_>) -> Option<Vec<u8>> {
+        let behind = interest.name.len() - events_prefix().len();
+        if behind == 0 {
+            return self.notifications.back().cloned().filter(|_| interest.can_be_prefix);
+        }
+        let number = interest.name.last().filter(|_| behind == 1)?.number(types::SEQUENCE_COMPONENT)?;
+        let age = self.sequence.checked_sub(number)?;
+        let place = self.notifications.len().checked_sub(usize::try_from(age).ok()?)?;
+        self.notifications.get(place).cloned()
+    }
+
+    /// Answers what comes over a connection until `stop` is set.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn serve(&mut self, connection: &mut Connection, stop: &AtomicBool) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            let wait = Instant::now() + Duration::from_millis(50);
+            if let Some(received) = connection.receive(wait)?
+                && let Some((header, packet)) = received.packet()
+                && header.nack.is_none()
+            {
+                let from =
+                    header.incoming_face.and_then(|face| u32::try_from(face).ok()).map_or(FaceId(0), FaceId);
+                if let Some(answer) = self.answer(packet, from, Instant::now(), SystemTime::now()) {
+                    connection.send(&behind(header.pit_token, &answer))?;
+                }
+            }
+            for notification in self.tick(Instant::now()) {
+                connection.send(&notification)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `/localhost/nfd/faces/events`.
+fn events_prefix() -> Name<'static> {
+    Name::new(b"\x08\x09localhost\x08\x03nfd\x08\x05faces\x08\x06events").unwrap_or_default()
+}
+
+/// A Data of one segment.
+fn data(name: Name<'_>, content: &[u8], fresh: Duration) -> Option<Vec<u8>> {
+    let freshness_ms = u64::try_from(fresh.as_millis()).ok()?;
+    let repr = DataRepr { name, content, freshness_ms, ..DataRepr::default() };
+    let mut octets = vec![0; repr.len()];
+    repr.emit(&mut octets).ok()?;
+    Some(octets)
+}
+
+/// A Data with the token of the Interest that it is for.
+fn behind(token: &[u8], data: &[u8]) -> Vec<u8> {
+    if token.is_empty() {
+        return data.to_vec();
+    }
+    let header = LpHeader { pit_token: token, ..LpHeader::default() };
+    let mut octets = vec![0; header.len(data.len())];
+    // The room is as large as what goes in.
+    let written = header.emit(data.len(), &mut octets);
+    debug_assert!(written.is_ok());
+    octets.extend_from_slice(data);
+    octets
+}
+
+fn configure_cs(node: &mut impl Node, asked: &ControlParameters) -> ControlResponse {
+    let flag =
+        |bit: u64| asked.mask.filter(|mask| mask & bit != 0).map(|_| asked.flags.unwrap_or(0) & bit != 0);
+    if asked.flags.is_some() != asked.mask.is_some() {
+        return ControlResponse::refusal(400, "flags and mask are said together");
+    }
+    node.configure_cs(&CsWish {
+        capacity: asked.capacity,
+        admits: flag(datasets::CS_ADMITS),
+        serves: flag(datasets::CS_SERVES),
+    });
+    let info = node.cs();
+    ControlResponse::ok(ControlParameters {
+        capacity: Some(info.capacity),
+        flags: Some(datasets::cs_flags(&info)),
+        ..ControlParameters::default()
+    })
+}
+
+fn erase_cs(node: &mut impl Node, asked: &ControlParameters) -> ControlResponse {
+    let Some(prefix) = &asked.name else { return ControlResponse::refusal(400, "the prefix is missing") };
+    let limit = asked.count.unwrap_or(u64::MAX).min(ERASE_MAX);
+    let erased = node.erase_cs(prefix, limit);
+    // When the bound of one command was met there may be more.
+    let capacity = (erased == ERASE_MAX && asked.count != Some(ERASE_MAX)).then_some(ERASE_MAX);
+    let body = ControlParameters {
+        name: asked.name.clone(),
+        count: Some(erased),
+        capacity,
+        ..ControlParameters::default()
+    };
+    ControlResponse::ok(body)
+}
+
+fn set_strategy(node: &mut impl Node, asked: &ControlParameters) -> ControlResponse {
+    let (Some(prefix), Some(strategy)) = (&asked.name, &asked.strategy) else {
+        return ControlResponse::refusal(400, "the prefix or the strategy is missing");
+    };
+    match node.set_strategy(prefix, strategy) {
+        Ok(chosen) => ControlResponse::ok(ControlParameters {
+            name: asked.name.clone(),
+            strategy: Some(chosen),
+            ..ControlParameters::default()
+        }),
+        Err(why) => ControlResponse::refusal(404, why),
+    }
+}
+
+fn unset_strategy(node: &mut impl Node, asked: &ControlParameters) -> ControlResponse {
+    match &asked.name {
+        None => ControlResponse::refusal(400, "the prefix is missing"),
+        Some(prefix) if prefix.is_empty() => ControlResponse::refusal(400, "the root always has a strategy"),
+        Some(prefix) => {
+            node.unset_strategy(prefix);
+            ControlResponse::ok(ControlParameters {
+                name: asked.name.clone(),
+                ..ControlParameters::default()
+            })
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What management needs of the node: the tables that it writes, and what only others can do.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::FaceId;
+use crate::face::{Face, FaceUri, Faces, Persistency};
+use crate::table::Fib;
+
+/// A face that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaceWish {
+    /// The other end.
+    pub remote: FaceUri,
+    /// This end, if it matters.
+    pub local: Option<FaceUri>,
+    /// When it goes.
+    pub persistency: Persistency,
+    /// Octets of a packet of the link, at most, if not as many as its kind carries.
+    pub mtu: Option<u16>,
+    /// `FLAG_...`.
+    pub flags: u8,
+}
+
+/// Why a face is not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// There is one to the same other end.
+    #[error("there is a face to it already")]
+    Exists(Arc<Face>),
+    /// Faces of this kind are not made on command, or not with this persistency.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// There are as many as may be.
+    #[error("there are as many faces as may be")]
+    Full,
+    /// The system does not make it.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The Content Store, all workers' parts together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CsInfo {
+    /// Packets it may hold.
+    pub capacity: u64,
+    /// Whether it takes Data in.
+    pub admits: bool,
+    /// Whether it answers Interests.
+    pub serves: bool,
+    /// Packets it holds.
+    pub entries: u64,
+    /// Interests that it has answered.
+    pub hits: u64,
+    /// Interests that it was asked in vain.
+    pub misses: u64,
+}
+
+/// What is to be changed of the Content Store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CsWish {
+    /// Packets it may hold.
+    pub capacity: Option<u64>,
+    /// Whether it takes Data in.
+    pub admits: Option<bool>,
+    /// Whether it answers Interests.
+    pub serves: Option<bool>,
+}
+
+/// What the forwarder has done, all workers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Interests that wait for Data.
+    pub pit_entries: u64,
+    /// Prefixes with measurements.
+    pub measurements: u64,
+    /// Interests that Data came for.
+    pub satisfied: u64,
+    /// Interests that none came for.
+    pub unsatisfied: u64,
+}
+
+/// The node.
+pub trait Node {
+    /// Its faces.
+    fn faces(&self) -> &Faces;
+
+    /// Its next hops.
+    fn fib(&self) -> &Fib;
+
+    /// Makes a face.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    fn create_face(&mut self, wish: &FaceWish) -> Result<Arc<Face>, CreateError>;
+
+    /// Where it listens.
+    fn channels(&self) -> Vec<FaceUri>;
+
+    /// Removes a face, if there is one of this number.
+    fn destroy_face(&mut self, id: FaceId);
+
+    /// The prefixes that have a strategy of their own, and the strategies' names: components of both.
+    fn strategies(&self) -> Vec<(Vec<u8>, Vec<u8>)>;
+
+    /// Gives a prefix a strategy, by the components of its name, with a version or without; the name with its version.
+    ///
+    /// # Errors
+    /// When there is no such strategy, or no entry can be made for the prefix: why.
+    fn set_strategy(&mut self, prefix: &[u8], strategy: &[u8]) -> Result<Vec<u8>, String>;
+
+    /// Gives a prefix the strategy of the shorter one again.
+    fn unset_strategy(&mut self, prefix: &[u8]);
+
+    /// The Content Store.
+    fn cs(&self) -> CsInfo;
+
+    /// Changes the Content Store.
+    fn configure_cs(&mut self, wish: &CsWish);
+
+    /// Erases up to `count` Data of a prefix; how many there were.
+    fn erase_cs(&mut self, prefix: &[u8], count: u64) -> u64;
+
+    /// What it has done.
+    fn totals(&self) -> Totals;
+
+    /// When it began.
+    fn began(&self) -> SystemTime;
+}
