@@ -112,6 +112,32 @@ def test_a_datapath_in_the_kernel_needs_a_port_for_it(binary: Path, tmp_path: Pa
         assert part in said, said
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (GOOD.replace("[pfcp]", "[gre]\n[pfcp]"), ["kaido.toml:13", "gre", 'function = "gre"']),
+        ('function = "gre"\n' + GOOD, ["kaido.toml:6", "port.roles", "kaido.toml:14", "pfcp", '"upf"']),
+        ('function = "switch"\n' + GOOD, ["kaido.toml:1", "switch", "upf", "gre"]),
+    ],
+)
+def test_sections_of_another_function_are_refused(
+    binary: Path, tmp_path: Path, text: str, wanted: list[str]
+) -> None:
+    """Each with its place and whose it is."""
+    code, said = check(binary, tmp_path, text)
+    assert code != 0
+    for part in wanted:
+        assert part in said, said
+
+
+@pytest.mark.parametrize("name", ["kaido.toml", "gre.toml"])
+def test_the_files_to_start_from_are_good(binary: Path, tmp_path: Path, name: str) -> None:
+    """Those of `deploy/`."""
+    text = (Path(__file__).resolve().parents[2] / "deploy" / name).read_text()
+    code, said = check(binary, tmp_path, text)
+    assert code == 0, said
+
+
 def test_a_missing_file_is_named(binary: Path) -> None:
     """And the way out."""
     done = subprocess.run(

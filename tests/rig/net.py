@@ -1,4 +1,4 @@
-"""The network of the demonstration and the integration tests.
+"""Namespaces joined by cables, and of them the network of the demonstration and the integration tests.
 
 ::
 
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Self
 
 #: Room for a tunnel around a packet of 1500 octets.
 N3_MTU = 1600
@@ -147,16 +148,18 @@ CABLES = (
 )
 
 
-class Topology:
-    """The namespaces `ran`, `upf` and `dn`, joined by cables; removed at the end of a `with`."""
+class Network:
+    """Namespaces joined by cables; removed at the end of a `with`."""
 
-    def __init__(self, prefix: str = "", mtu: dict[str, int] | None = None) -> None:
-        """Name the namespaces with a prefix; `mtu` overrides a cable's by the name of its upf end."""
-        self.spaces = {name: Namespace(prefix + name) for name in ("ran", "upf", "dn")}
-        self.ran, self.upf, self.dn = (self.spaces[name] for name in ("ran", "upf", "dn"))
+    def __init__(
+        self, prefix: str, names: Sequence[str], cables: Sequence[Cable], mtu: dict[str, int] | None = None
+    ) -> None:
+        """Name the namespaces with a prefix; `mtu` overrides a cable's by the name of its right end."""
+        self.spaces = {name: Namespace(prefix + name) for name in names}
+        self.cables = cables
         self.mtu = mtu or {}
 
-    def __enter__(self) -> Topology:
+    def __enter__(self) -> Self:
         """Make it all."""
         existing = {line.split()[0] for line in run("ip", "netns", "list").stdout.splitlines() if line}
         taken = sorted(space.name for space in self.spaces.values() if space.name in existing)
@@ -168,15 +171,17 @@ class Topology:
         try:
             for space in self.spaces.values():
                 space.make()
-            for cable in CABLES:
+            for cable in self.cables:
                 self._lay(cable)
             wait_until(self.carriers, "the cables have no carrier")
-            for network, gateway in ((UE_IPV4, "10.100.6.1"), (UE_IPV6, "fd00:6::1")):
-                self.dn.ip("route", "add", network, "via", gateway)
+            self.route()
         except BaseException:
             self.remove()
             raise
         return self
+
+    def route(self) -> None:
+        """Add the routes, once there are cables."""
 
     def _lay(self, cable: Cable) -> None:
         mtu = str(self.mtu.get(cable.right_name, cable.mtu))
@@ -198,14 +203,6 @@ class Topology:
         left.ip("link", "set", cable.left_name, "txqueuelen", "10000")
         run("tc", "-n", left.name, "qdisc", "add", "dev", cable.left_name, "root", "pfifo", check=False)
 
-    def echo(self) -> None:
-        """Start a UDP echo server in the data network, at 10.100.6.2 port 7."""
-        self.dn.start(sys.executable, "-m", "rig.echo", "10.100.6.2", "7")
-        listening = ("ss", "--listening", "--udp", "--numeric")
-        wait_until(
-            lambda: "10.100.6.2:7 " in self.dn.run(*listening).stdout, "the echo server does not start"
-        )
-
     def carriers(self) -> bool:
         """Whether every end of every cable is up."""
         ends = [link for space in self.spaces.values() for link in space.links() if link["ifname"] != "lo"]
@@ -221,6 +218,28 @@ class Topology:
     ) -> None:
         """Remove it all, whatever happened."""
         self.remove()
+
+
+class Topology(Network):
+    """The namespaces `ran`, `upf` and `dn`, joined by cables; removed at the end of a `with`."""
+
+    def __init__(self, prefix: str = "", mtu: dict[str, int] | None = None) -> None:
+        """Name the namespaces with a prefix; `mtu` overrides a cable's by the name of its upf end."""
+        super().__init__(prefix, ("ran", "upf", "dn"), CABLES, mtu)
+        self.ran, self.upf, self.dn = (self.spaces[name] for name in ("ran", "upf", "dn"))
+
+    def route(self) -> None:
+        """UEs are behind the node."""
+        for network, gateway in ((UE_IPV4, "10.100.6.1"), (UE_IPV6, "fd00:6::1")):
+            self.dn.ip("route", "add", network, "via", gateway)
+
+    def echo(self) -> None:
+        """Start a UDP echo server in the data network, at 10.100.6.2 port 7."""
+        self.dn.start(sys.executable, "-m", "rig.echo", "10.100.6.2", "7")
+        listening = ("ss", "--listening", "--udp", "--numeric")
+        wait_until(
+            lambda: "10.100.6.2:7 " in self.dn.run(*listening).stdout, "the echo server does not start"
+        )
 
 
 def wait_until(happens: object, what: str, seconds: float = 20) -> None:

@@ -65,8 +65,55 @@ fn run(vector: &Vector) -> usize {
     vector.steps.len()
 }
 
+/// The steps of a file.
+fn steps_of(name: &str) -> usize {
+    vector::all().iter().filter(|vector| vector.name == name).map(run).sum()
+}
+
+/// Conformance: RFC 2784 2 | Delivery header and GRE header go, whatever options GRE has
+/// Conformance: RFC 2890 2.2 | Sequence numbers are passed over
 #[test]
-fn every_vector_gives_the_bytes_that_scapy_made() {
+fn headers_go_as_scapy_says() {
+    assert!(steps_of("strip") > 8);
+    assert!(steps_of("routed") > 8);
+}
+
+/// Conformance: RFC 2890 2.1 | Packets are told apart by their keys
+#[test]
+fn conditions_choose_the_rule() {
+    assert!(steps_of("conditions") > 8);
+}
+
+/// Conformance: RFC 2784 2.3 | Routing, recursion and other versions are refused, reserved bits ignored
+/// Conformance: RFC 2784 2.5 | A wrong checksum drops the packet
+#[test]
+fn what_cannot_be_read_is_dropped_by_its_reason() {
+    assert!(steps_of("drops") > 8);
+}
+
+/// Conformance: RFC 6040 4.2 | Congestion marks of the outer header go over to the inner one
+/// Conformance: RFC 2983 4 | The class of the outer header goes over, or not
+/// Conformance: RFC 3443 3 | The hop count of the outer header goes over, or not
+#[test]
+fn marks_go_over_as_the_figures_say() {
+    assert!(steps_of("propagation") > 8);
+}
+
+/// Conformance: RFC 791 3.2 | Tunnel packets in fragments are put together
+#[test]
+fn pieces_are_put_together() {
+    assert!(steps_of("pieces") > 4);
+}
+
+/// Conformance: RFC 2784 2 | Packets and frames are put into tunnels
+/// Conformance: RFC 6040 4.1 | The outer header has the packet's congestion mark (normal mode)
+#[test]
+fn packets_go_into_tunnels() {
+    assert!(steps_of("encapsulate") > 8);
+}
+
+#[test]
+fn every_vector_is_run() {
     let steps: usize = vector::all().iter().map(run).sum();
     assert!(steps > 100, "{steps} steps");
 }
