@@ -7,6 +7,7 @@
 pub mod client;
 pub mod face;
 pub mod forward;
+pub mod host;
 pub mod link;
 pub mod mgmt;
 mod moment;

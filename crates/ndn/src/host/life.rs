@@ -1,0 +1,244 @@
+//! How the faces of the host port come and go.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kaido_wire::ndn::MULTICAST_PORT;
+
+use super::connection::{Connection, Socket, Stage, descriptor};
+use super::control::Order;
+use super::datagram::Datagrams;
+use super::listen::{self, Newcomer};
+use super::poller::Source;
+use super::port::{HostPort, Way, packet_len};
+use super::{HOST_MTU, HostError, MULTICAST_GROUP};
+use crate::FaceId;
+use crate::face::{
+    FLAG_CONGESTION_MARKING, Face, FaceSettings, FaceState, FaceUri, LinkType, Persistency, Scope, Transport,
+};
+
+/// Connections that are taken at a time.
+const ACCEPT_MAX: usize = 16;
+
+/// How often it is looked whether something is due.
+const CHECK_EVERY: Duration = Duration::from_millis(250);
+
+impl HostPort {
+    /// Opens the socket of the multicast group and makes its face.
+    pub(super) fn join(&mut self, interface: Ipv4Addr) -> Result<(), HostError> {
+        let (socket, sender) = listen::multicast(interface)?;
+        let remote = SocketAddr::from((MULTICAST_GROUP, MULTICAST_PORT));
+        let settings = FaceSettings {
+            link_type: LinkType::MultiAccess,
+            persistency: Persistency::Permanent,
+            mtu: self.settings.udp_mtu,
+            ..self.face_settings(
+                FaceUri::Udp(remote),
+                FaceUri::Udp(SocketAddr::from((interface, MULTICAST_PORT))),
+                Scope::NonLocal,
+            )
+        };
+        let face = self.faces.create(settings).map_err(|full| {
+            HostError::at(format!("UDP {MULTICAST_GROUP}"))(io::Error::other(full.to_string()))
+        })?;
+        let socket_at = self.datagrams.len();
+        self.put(Way::Datagrams { face: face.id(), socket: socket_at, remote });
+        self.datagrams.push(Datagrams::group(socket, sender, face));
+        Ok(())
+    }
+
+    pub(super) fn watch_listeners(&self) -> io::Result<()> {
+        (0..)
+            .zip(&self.listeners)
+            .try_for_each(|(number, listener)| self.poller.watch(listener, Source::Listener(number), false))
+    }
+
+    pub(super) fn face_settings(&self, remote: FaceUri, local: FaceUri, scope: Scope) -> FaceSettings {
+        FaceSettings {
+            remote,
+            local,
+            scope,
+            persistency: Persistency::OnDemand,
+            link_type: LinkType::PointToPoint,
+            mtu: HOST_MTU,
+            flags: FLAG_CONGESTION_MARKING,
+            transport: Transport::Host { port: self.settings.port },
+        }
+    }
+
+    /// Follows the control's orders.
+    pub(super) fn obey(&mut self) {
+        for order in self.orders.take() {
+            match order {
+                Order::Open(face) => self.lead(face),
+                Order::Close(id) => self.forget(id),
+            }
+        }
+    }
+
+    /// Leads a face that was made by the control to its other end.
+    fn lead(&mut self, face: Arc<Face>) {
+        match *face.remote() {
+            FaceUri::Udp(remote) => {
+                let of_family = |datagrams: &Datagrams| {
+                    datagrams.socket.local_addr().is_ok_and(|local| local.is_ipv4() == remote.is_ipv4())
+                };
+                let Some(socket) = self.datagrams.iter().position(of_family) else { return };
+                self.put(Way::Datagrams { face: face.id(), socket, remote });
+                self.datagrams[socket].add(remote, face, self.now);
+            }
+            FaceUri::Tcp(_) => {
+                let id = face.id();
+                let stage = Stage::Lost { retry_at: self.now };
+                self.put(Way::Stream(Box::new(Connection::new(face, None, stage))));
+                self.connect(id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins to connect a face that has no connection.
+    fn connect(&mut self, id: FaceId) {
+        let Some(connection) = self.connection(id) else { return };
+        let FaceUri::Tcp(remote) = *connection.face.remote() else { return };
+        let began = Socket::connect(remote);
+        let watched = began.and_then(|socket| {
+            self.poller.watch(&socket, Source::Face(id), true)?;
+            Ok(socket)
+        });
+        let now = self.now;
+        let Some(connection) = self.connection(id) else { return };
+        match watched {
+            Ok(socket) => {
+                connection.socket = Some(socket);
+                connection.stage = Stage::Connecting;
+                connection.awaits_room = true;
+            }
+            Err(_) => {
+                connection.lose(now);
+            }
+        }
+    }
+
+    /// Makes faces for those who connect.
+    pub(super) fn accept(&mut self, number: usize) {
+        for _ in 0..ACCEPT_MAX {
+            match self.listeners[number].accept() {
+                Ok(_) if self.on_demand >= self.settings.on_demand_max => self.lost.full(),
+                Ok(newcomer) => self.welcome(newcomer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return self.grow_deaf(&error),
+            }
+        }
+    }
+
+    /// Stops listening for a moment: without a descriptor to spare nobody can be let in, and asking again at once would
+    /// only keep the worker busy.
+    #[cold]
+    fn grow_deaf(&mut self, error: &io::Error) {
+        if !self.is_deaf {
+            tracing::warn!(%error, "cannot take connections for now");
+        }
+        self.is_deaf = true;
+        for listener in &self.listeners {
+            let _ = self.poller.forget(listener);
+        }
+    }
+
+    fn welcome(&mut self, newcomer: Newcomer) {
+        let Newcomer { socket, remote, local, scope } = newcomer;
+        // A client's end of a Unix socket has no name; it gets the number of our descriptor.
+        let remote = remote.unwrap_or_else(|| FaceUri::Descriptor(descriptor(&socket)));
+        let Ok(face) = self.faces.create(self.face_settings(remote, local, scope)) else {
+            return self.lost.full();
+        };
+        let id = face.id();
+        if self.poller.watch(&socket, Source::Face(id), false).is_err() {
+            self.faces.destroy(id);
+            return;
+        }
+        self.on_demand += 1;
+        let mut connection = Connection::new(face, Some(socket), Stage::Open);
+        connection.is_accepted = true;
+        self.put(Way::Stream(Box::new(connection)));
+    }
+
+    /// Makes a face for a sender of datagrams, if this one begins as a packet does.
+    pub(super) fn meet(&mut self, number: usize, remote: SocketAddr, len: usize) -> Option<FaceId> {
+        if !packet_len(&self.scratch[..len]).is_ok_and(|whole| whole == Some(len)) {
+            self.lost.malformed();
+            return None;
+        }
+        let local = self.datagrams[number].socket.local_addr().ok()?;
+        let settings = FaceSettings {
+            mtu: self.settings.udp_mtu,
+            ..self.face_settings(FaceUri::Udp(remote), FaceUri::Udp(local), Scope::NonLocal)
+        };
+        let is_full = self.on_demand >= self.settings.on_demand_max;
+        let Some(face) = (!is_full).then(|| self.faces.create(settings).ok()).flatten() else {
+            self.lost.full();
+            return None;
+        };
+        let id = face.id();
+        self.on_demand += 1;
+        self.put(Way::Datagrams { face: id, socket: number, remote });
+        self.datagrams[number].add(remote, face, self.now);
+        Some(id)
+    }
+
+    /// Lets go of a connection that has failed: it is tried again if the face is permanent and was connected by us.
+    pub(super) fn fail(&mut self, id: FaceId) {
+        let now = self.now;
+        let Some(connection) = self.connection(id) else { return };
+        if connection.is_accepted || connection.face.persistency() != Persistency::Permanent {
+            self.forget(id);
+            self.faces.destroy(id);
+            return;
+        }
+        let lost = connection.lose(now);
+        let face = connection.face.clone();
+        self.lost.failed(lost);
+        self.stop_cutting(id);
+        self.faces.set_state(&face, FaceState::Down);
+    }
+
+    /// Forgets what leads to a face.
+    pub(super) fn forget(&mut self, id: FaceId) {
+        let at = self.slot(id);
+        let Some(way) = self.ways[at].take_if(|way| way.face() == id) else { return };
+        self.stop_cutting(id);
+        match way {
+            Way::Stream(connection) => {
+                self.lost.failed(connection.outbox.packets());
+                self.on_demand -= usize::from(connection.is_accepted);
+            }
+            Way::Datagrams { socket, remote, .. } => {
+                let was_on_demand = self.datagrams[socket].remove(remote);
+                self.on_demand -= usize::from(was_on_demand);
+            }
+        }
+    }
+
+    /// Does what is due: connections are tried again, idle faces go, listeners are listened to again.
+    pub(super) fn check(&mut self) {
+        if self.now.saturating_duration_since(self.checked) < CHECK_EVERY {
+            return;
+        }
+        self.checked = self.now;
+        if std::mem::take(&mut self.is_deaf) && self.watch_listeners().is_err() {
+            self.is_deaf = true;
+        }
+        let now = self.now;
+        let due: Vec<FaceId> = self.ways.iter().flatten().filter_map(|way| way.due(now)).collect();
+        due.into_iter().for_each(|id| self.connect(id));
+        let idle: Vec<FaceId> =
+            self.datagrams.iter().flat_map(|datagrams| datagrams.idle(now, self.settings.idle)).collect();
+        for id in idle {
+            self.forget(id);
+            self.faces.destroy(id);
+        }
+    }
+}

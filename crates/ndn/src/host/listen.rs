@@ -1,0 +1,137 @@
+//! Sockets that take connections and datagrams, opened.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use kaido_wire::ndn::MULTICAST_PORT;
+use rustix::net::sockopt::{set_ip_multicast_if, set_socket_reuseaddr};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with};
+
+use super::connection::Socket;
+use super::{HostError, MULTICAST_GROUP};
+use crate::face::{FaceUri, Scope};
+
+/// A socket that takes connections.
+#[derive(Debug)]
+pub(super) enum Listener {
+    Unix { socket: UnixListener, path: PathBuf },
+    Tcp(TcpListener),
+}
+
+/// Someone who has connected.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) socket: Socket,
+    /// Of a Unix socket, which has no name: none.
+    pub(super) remote: Option<FaceUri>,
+    pub(super) local: FaceUri,
+    pub(super) scope: Scope,
+}
+
+impl Listener {
+    /// A listener on a Unix socket. What is left of one that nobody listens on is removed.
+    pub(super) fn unix(path: &Path) -> Result<Self, HostError> {
+        let error = || HostError::at(path.display());
+        if path.exists()
+            && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+        {
+            std::fs::remove_file(path).map_err(error())?;
+        }
+        let socket = UnixListener::bind(path).map_err(error())?;
+        socket.set_nonblocking(true).map_err(error())?;
+        Ok(Self::Unix { socket, path: path.to_owned() })
+    }
+
+    /// A listener on a TCP address.
+    pub(super) fn tcp(address: SocketAddr) -> Result<Self, HostError> {
+        let error = || HostError::at(format!("TCP {address}"));
+        let socket = TcpListener::bind(address).map_err(error())?;
+        socket.set_nonblocking(true).map_err(error())?;
+        Ok(Self::Tcp(socket))
+    }
+
+    /// Its own address.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Unix { .. } => None,
+            Self::Tcp(socket) => socket.local_addr().ok(),
+        }
+    }
+
+    /// The next who has connected, if any.
+    pub(super) fn accept(&self) -> io::Result<Newcomer> {
+        match self {
+            Self::Unix { socket, path } => {
+                let (socket, _) = socket.accept()?;
+                socket.set_nonblocking(true)?;
+                let local = FaceUri::Unix(path.display().to_string());
+                Ok(Newcomer { socket: Socket::Unix(socket), remote: None, local, scope: Scope::Local })
+            }
+            Self::Tcp(socket) => {
+                let (socket, remote) = socket.accept()?;
+                socket.set_nonblocking(true)?;
+                socket.set_nodelay(true)?;
+                let local = socket.local_addr()?;
+                let scope = scope_of(local.ip(), remote.ip());
+                let (remote, local) = (Some(FaceUri::Tcp(remote)), FaceUri::Tcp(local));
+                Ok(Newcomer { socket: Socket::Tcp(socket), remote, local, scope })
+            }
+        }
+    }
+}
+
+/// A TCP connection within the host is one with an application.
+pub(super) fn scope_of(local: IpAddr, remote: IpAddr) -> Scope {
+    if local.is_loopback() && remote.is_loopback() { Scope::Local } else { Scope::NonLocal }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix { socket, .. } => socket.as_fd(),
+            Self::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    /// Removes the name of a Unix socket, so that nobody waits for an answer there.
+    fn drop(&mut self) {
+        if let Self::Unix { path, .. } = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A UDP socket for whoever sends.
+pub(super) fn udp(address: SocketAddr) -> Result<UdpSocket, HostError> {
+    let error = || HostError::at(format!("UDP {address}"));
+    let socket = UdpSocket::bind(address).map_err(error())?;
+    socket.set_nonblocking(true).map_err(error())?;
+    Ok(socket)
+}
+
+/// A UDP socket for what is sent to the group on the interface that has `interface`, and one to send to it.
+///
+/// What we send comes back to us, as it does to others of this host: it is known by the sender's own address.
+pub(super) fn multicast(interface: Ipv4Addr) -> Result<(UdpSocket, UdpSocket), HostError> {
+    open_multicast(interface).map_err(HostError::at(format!("UDP {MULTICAST_GROUP} on {interface}")))
+}
+
+fn open_multicast(interface: Ipv4Addr) -> io::Result<(UdpSocket, UdpSocket)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let receiver = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
+    // Others of this host may be of the group too.
+    set_socket_reuseaddr(&receiver, true)?;
+    bind(&receiver, &SocketAddr::from((MULTICAST_GROUP, MULTICAST_PORT)))?;
+    let receiver = UdpSocket::from(receiver);
+    receiver.join_multicast_v4(&MULTICAST_GROUP, &interface)?;
+    let sender = UdpSocket::bind((interface, 0))?;
+    sender.set_nonblocking(true)?;
+    set_ip_multicast_if(&sender, &interface)?;
+    sender.set_multicast_ttl_v4(1)?;
+    Ok((receiver, sender))
+}

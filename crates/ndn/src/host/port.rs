@@ -1,0 +1,401 @@
+//! The host port itself: what it watches, what it receives, what it sends.
+
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kaido_engine::{Batch, DropReason, FRAME_SIZE, Frame, HEADROOM, PoolCache, Port};
+use kaido_wire::ndn::{tlv, types};
+
+use super::connection::{Connection, Stage};
+use super::control::{HostControl, Orders};
+use super::datagram::Datagrams;
+use super::listen::{self, Listener};
+use super::lost::Lost;
+use super::poller::{Poller, Ready, Source};
+use super::{HostError, HostSettings};
+use crate::FaceId;
+use crate::face::{FaceState, Faces};
+use crate::link::{LINK_PACKET_MAX, PSEUDO_HEADER};
+
+/// Octets that one call reads from a connection.
+const READ_MAX: usize = 64 << 10;
+
+/// What leads to a face.
+#[derive(Debug)]
+pub(super) enum Way {
+    Stream(Box<Connection>),
+    Datagrams { face: FaceId, socket: usize, remote: SocketAddr },
+}
+
+impl Way {
+    pub(super) fn face(&self) -> FaceId {
+        match self {
+            Self::Stream(connection) => connection.face.id(),
+            Self::Datagrams { face, .. } => *face,
+        }
+    }
+
+    /// The face, if its connection is to be tried again now.
+    pub(super) fn due(&self, now: Instant) -> Option<FaceId> {
+        match self {
+            Self::Stream(connection) if connection.is_due(now) => Some(connection.face.id()),
+            _ => None,
+        }
+    }
+}
+
+/// What was read from a connection and is not cut into packets yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cutting {
+    face: FaceId,
+    at: usize,
+    end: usize,
+}
+
+/// Faces over the host's sockets, as a port.
+#[derive(Debug)]
+pub struct HostPort {
+    pub(super) settings: HostSettings,
+    pub(super) faces: Faces,
+    pub(super) poller: Poller,
+    pub(super) orders: Arc<Orders>,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) datagrams: Vec<Datagrams>,
+    /// By the lower bits of the face's number.
+    pub(super) ways: Box<[Option<Way>]>,
+    pub(super) scratch: Box<[u8]>,
+    pub(super) cutting: Option<Cutting>,
+    /// Faces with something in their outbox that was not flushed.
+    pub(super) dirty: Vec<FaceId>,
+    pub(super) on_demand: usize,
+    pub(super) now: Instant,
+    pub(super) checked: Instant,
+    /// The system had no descriptor left: listeners are not watched until the next check.
+    pub(super) is_deaf: bool,
+    pub(super) lost: Lost,
+}
+
+impl HostPort {
+    /// Opens the sockets of `settings`; the faces are made in `faces`.
+    ///
+    /// # Errors
+    /// [`HostError`] when a socket cannot be opened.
+    pub fn open(settings: HostSettings, faces: &Faces) -> Result<(Self, HostControl), HostError> {
+        let poller = Poller::new().map_err(HostError::at("epoll"))?;
+        let mut listeners = Vec::new();
+        if let Some(path) = &settings.unix {
+            listeners.push(Listener::unix(path)?);
+        }
+        for address in &settings.tcp {
+            listeners.push(Listener::tcp(*address)?);
+        }
+        let mut datagrams = Vec::new();
+        for address in &settings.udp {
+            datagrams.push(Datagrams::unicast(listen::udp(*address)?));
+        }
+        let control = HostControl {
+            port: settings.port,
+            faces: faces.clone(),
+            orders: Arc::new(Orders::default()),
+            waker: poller.waker(),
+            udp: datagrams.iter().filter_map(|datagrams| datagrams.socket.local_addr().ok()).collect(),
+            udp_mtu: settings.udp_mtu,
+            tcp: listeners.iter().filter_map(Listener::address).collect(),
+        };
+        let now = Instant::now();
+        let mut port = Self {
+            faces: faces.clone(),
+            poller,
+            orders: control.orders.clone(),
+            listeners,
+            datagrams,
+            ways: std::iter::repeat_with(|| None).take(faces.capacity()).collect(),
+            scratch: vec![0; READ_MAX + LINK_PACKET_MAX].into(),
+            cutting: None,
+            dirty: Vec::with_capacity(64),
+            on_demand: 0,
+            now,
+            checked: now,
+            is_deaf: false,
+            lost: Lost::default(),
+            settings,
+        };
+        if let Some(interface) = port.settings.multicast {
+            port.join(interface)?;
+        }
+        port.watch_all()?;
+        Ok((port, control))
+    }
+
+    fn watch_all(&self) -> Result<(), HostError> {
+        self.watch_listeners().map_err(HostError::at("epoll"))?;
+        for (number, datagrams) in (0..).zip(&self.datagrams) {
+            self.poller
+                .watch(&datagrams.socket, Source::Datagrams(number), false)
+                .map_err(HostError::at("epoll"))?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, id: FaceId) -> usize {
+        id.0 as usize & (self.ways.len() - 1)
+    }
+
+    pub(super) fn put(&mut self, way: Way) {
+        let at = self.slot(way.face());
+        self.ways[at] = Some(way);
+    }
+
+    #[inline]
+    fn way(&mut self, id: FaceId) -> Option<&mut Way> {
+        let at = self.slot(id);
+        self.ways[at].as_mut().filter(|way| way.face() == id)
+    }
+
+    #[inline]
+    pub(super) fn connection(&mut self, id: FaceId) -> Option<&mut Connection> {
+        match self.way(id)? {
+            Way::Stream(connection) => Some(connection),
+            Way::Datagrams { .. } => None,
+        }
+    }
+
+    /// Does what has become possible.
+    fn serve(&mut self, ready: Ready, pool: &mut PoolCache, batch: &mut Batch) {
+        match ready.source {
+            Source::Wake => self.obey(),
+            Source::Listener(number) => self.accept(number as usize),
+            Source::Datagrams(number) => self.receive_datagrams(number as usize, pool, batch),
+            Source::Face(id) => {
+                if ready.writes {
+                    self.proceed(id, pool);
+                }
+                if ready.reads {
+                    self.read(id);
+                }
+            }
+        }
+    }
+
+    /// Goes on with a connection that has room to write, or that was asked for.
+    fn proceed(&mut self, id: FaceId, pool: &mut PoolCache) {
+        let Some(connection) = self.connection(id) else { return };
+        if let (Stage::Connecting, Some(socket)) = (&connection.stage, &connection.socket) {
+            if socket.connected().is_err() {
+                return self.fail(id);
+            }
+            connection.opened();
+            let face = connection.face.clone();
+            self.faces.set_state(&face, FaceState::Up);
+        }
+        self.flush(id, pool);
+    }
+
+    /// Reads what there is; it is cut into packets afterwards.
+    fn read(&mut self, id: FaceId) {
+        let at = self.slot(id);
+        let Some(Way::Stream(connection)) = self.ways[at].as_mut().filter(|way| way.face() == id) else {
+            return;
+        };
+        let (Some(socket), Stage::Open) = (&mut connection.socket, &connection.stage) else { return };
+        let begun = connection.partial.len();
+        self.scratch[..begun].copy_from_slice(&connection.partial);
+        match socket.read(&mut self.scratch[begun..begun + READ_MAX]) {
+            Ok(0) => self.fail(id),
+            Ok(len) => {
+                connection.partial.clear();
+                self.cutting = Some(Cutting { face: id, at: 0, end: begun + len });
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.fail(id),
+        }
+    }
+
+    /// Cuts what was read into packets, as far as there is room for them; `false` when there is none.
+    fn cut(&mut self, cutting: Cutting, pool: &mut PoolCache, batch: &mut Batch) -> bool {
+        let Cutting { face, mut at, end } = cutting;
+        loop {
+            let rest = &self.scratch[at..end];
+            let len = match packet_len(rest) {
+                Ok(Some(len)) if len <= rest.len() => len,
+                Ok(_) => break,
+                Err(_) => {
+                    self.lost.malformed();
+                    self.cutting = None;
+                    self.fail(face);
+                    return true;
+                }
+            };
+            let frame = if batch.is_full() { None } else { frame_of(face, &rest[..len], pool) };
+            let Some(frame) = frame else {
+                self.cutting = Some(Cutting { face, at, end });
+                return false;
+            };
+            batch.push(frame);
+            at += len;
+        }
+        self.cutting = None;
+        let slot = self.slot(face);
+        if let Some(Way::Stream(connection)) = self.ways[slot].as_mut().filter(|way| way.face() == face) {
+            connection.partial.extend_from_slice(&self.scratch[at..end]);
+        }
+        true
+    }
+
+    fn receive_datagrams(&mut self, number: usize, pool: &mut PoolCache, batch: &mut Batch) {
+        while !batch.is_full() {
+            let (len, remote) = match self.datagrams[number].socket.recv_from(&mut self.scratch) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // What an earlier datagram met: ICMP.
+                Err(_) => continue,
+            };
+            if self.datagrams[number].is_ours(remote) {
+                continue;
+            }
+            let known = self.datagrams[number].face(remote, self.now);
+            let Some(face) = known.or_else(|| self.meet(number, remote, len)) else { continue };
+            match frame_of(face, &self.scratch[..len], pool) {
+                Some(frame) => batch.push(frame),
+                None => return self.lost.no_frame(),
+            }
+        }
+    }
+
+    pub(super) fn stop_cutting(&mut self, id: FaceId) {
+        self.cutting = self.cutting.filter(|cutting| cutting.face != id);
+    }
+
+    /// Gives a packet to the face that stands in front of it.
+    fn give(&mut self, mut frame: Frame, pool: &mut PoolCache) {
+        let number = frame.data().first_chunk::<PSEUDO_HEADER>().copied();
+        let id = FaceId(number.map_or(0, u32::from_be_bytes));
+        let queue_octets_max = self.settings.queue_octets_max;
+        let at = self.slot(id);
+        let way = self.ways[at].as_mut().filter(|way| way.face() == id);
+        match way {
+            Some(_) if !frame.strip(PSEUDO_HEADER) => self.lost.unknown(),
+            Some(Way::Stream(connection)) => {
+                if let Err(frame) = connection.outbox.push(frame, queue_octets_max) {
+                    self.lost.slow();
+                    pool.release(frame);
+                    return;
+                }
+                if !std::mem::replace(&mut connection.is_dirty, true) {
+                    self.dirty.push(id);
+                }
+                return;
+            }
+            Some(Way::Datagrams { socket, remote, .. }) => {
+                match self.datagrams[*socket].send(*remote, &frame) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.lost.slow(),
+                    Err(_) => self.lost.failed(1),
+                }
+            }
+            None => self.lost.unknown(),
+        }
+        pool.release(frame);
+    }
+
+    /// Writes what waits for a face.
+    fn flush(&mut self, id: FaceId, pool: &mut PoolCache) {
+        let at = self.slot(id);
+        let Some(Way::Stream(connection)) = self.ways[at].as_mut().filter(|way| way.face() == id) else {
+            return;
+        };
+        connection.is_dirty = false;
+        let (Some(socket), Stage::Open) = (&mut connection.socket, &connection.stage) else { return };
+        if connection.outbox.flush(socket, pool).is_err() {
+            return self.fail(id);
+        }
+        connection.face.set_backlog(connection.outbox.octets());
+        let awaits_room = !connection.outbox.is_empty();
+        if awaits_room != connection.awaits_room {
+            connection.awaits_room = awaits_room;
+            if self.poller.change(socket, Source::Face(id), awaits_room).is_err() {
+                self.fail(id);
+            }
+        }
+    }
+}
+
+impl Port for HostPort {
+    fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
+        self.now = Instant::now();
+        self.check();
+        if self.cutting.is_none() {
+            self.poller.poll();
+        }
+        while !batch.is_full() {
+            if let Some(cutting) = self.cutting {
+                if !self.cut(cutting, pool, batch) {
+                    return;
+                }
+                continue;
+            }
+            let Some(ready) = self.poller.next() else { return };
+            self.serve(ready, pool, batch);
+        }
+    }
+
+    fn transmit(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
+        for frame in batch.drain(..) {
+            self.give(frame, pool);
+        }
+        while let Some(id) = self.dirty.pop() {
+            self.flush(id, pool);
+        }
+        0
+    }
+
+    fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
+        self.lost.report(report);
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.poller.descriptor())
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.cutting.is_none() && !self.poller.has_ready()
+    }
+}
+
+/// The length of the packet that `octets` begin with, once it can be told.
+pub(super) fn packet_len(octets: &[u8]) -> Result<Option<usize>, kaido_wire::Error> {
+    let is_ours = |kind: u8| {
+        let kind = u32::from(kind);
+        matches!(kind, types::INTEREST | types::DATA | types::LP_PACKET)
+    };
+    if !octets.first().is_none_or(|kind| is_ours(*kind)) {
+        return Err(kaido_wire::Error::MessageType);
+    }
+    match tlv::header(octets) {
+        Ok(header) if header.element_len() > LINK_PACKET_MAX => Err(kaido_wire::Error::Length),
+        Ok(header) => Ok(Some(header.element_len())),
+        Err(kaido_wire::Error::Truncated) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A frame with the number of a face and a packet.
+fn frame_of(face: FaceId, packet: &[u8], pool: &mut PoolCache) -> Option<Frame> {
+    const ROOM: usize = FRAME_SIZE - HEADROOM;
+    let mut frame = pool.allocate()?;
+    let (first, rest) = packet.split_at(packet.len().min(ROOM - PSEUDO_HEADER));
+    let room = frame.append(PSEUDO_HEADER + first.len())?;
+    room[..PSEUDO_HEADER].copy_from_slice(&face.0.to_be_bytes());
+    room[PSEUDO_HEADER..].copy_from_slice(first);
+    for chunk in rest.chunks(ROOM) {
+        let mut segment = pool.allocate()?;
+        segment.append(chunk.len())?.copy_from_slice(chunk);
+        frame.push_segment(segment);
+    }
+    Some(frame)
+}
