@@ -20,7 +20,7 @@ use crate::receive::JudgeSettings;
 use crate::stream::{
     Capture, Driver, Lengths, LinkMode, Mac, Mode, PortSpec, Rate, Source, Stream, Template, Traffic,
 };
-use crate::traffic::RunSettings;
+use crate::traffic::{RunSettings, Threads};
 
 /// One thing that is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ struct BenchFile {
     duration_s: Option<Spanned<f64>>,
     drain_ms: Option<u32>,
     resolve_ms: Option<u32>,
+    #[serde(default)]
+    threads: Threads,
     seed: Option<u64>,
     key: Option<u64>,
     total: Option<Spanned<Rate>>,
@@ -200,6 +202,7 @@ impl BenchFile {
             duration: duration.unwrap_or(usual.duration),
             drain: milliseconds(self.drain_ms, usual.drain),
             resolve: milliseconds(self.resolve_ms, usual.resolve),
+            threads: self.threads,
             judge: JudgeSettings {
                 window: self.judge.window.as_ref().map_or(judge.window, |window| *window.get_ref()),
                 late_after_ns,
@@ -399,10 +402,11 @@ mod tests {
     #[test]
     fn a_file_is_a_plan() {
         let text = format!(
-            "duration_s = 2.5\nsave = \"wrong.pcapng\"\n[judge]\nlate_after_ms = 5.0\n{PORTS}{BEARERS}{STREAM}"
+            "duration_s = 2.5\nthreads = \"apart\"\nsave = \"wrong.pcapng\"\n[judge]\nlate_after_ms = 5.0\n{PORTS}{BEARERS}{STREAM}"
         );
         let plan = BenchPlan::parse(&text).unwrap();
         assert_eq!(plan.settings.duration, Duration::from_millis(2500));
+        assert_eq!(plan.settings.threads, Threads::Apart);
         assert_eq!(plan.settings.judge.late_after_ns, 5_000_000);
         assert_eq!((plan.rules.len(), plan.traffic.streams.len()), (1, 1));
         assert_eq!(plan.traffic.streams[0].port, "n3");

@@ -393,7 +393,10 @@ impl Receiver {
             streams.push(result);
         }
         let (findings, frames) = self.ledger.into_parts();
-        (RunResult { started_unix_ns: 0, duration_ns, clock, streams, ports: self.ports, findings }, frames)
+        (
+            RunResult { duration_ns, clock, streams, ports: self.ports, findings, ..RunResult::default() },
+            frames,
+        )
     }
 
     /// Whether the rules say that a packet must not come out.

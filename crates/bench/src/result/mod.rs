@@ -27,6 +27,9 @@ pub struct RunResult {
     pub duration_ns: u64,
     /// What stamps cost and how exact they are.
     pub clock: ClockCosts,
+    /// Threads that turned ports and judged.
+    #[serde(default)]
+    pub threads: u32,
     /// Streams, in the order of the traffic.
     pub streams: Vec<StreamResult>,
     /// Ports, in the order of the traffic.
@@ -135,6 +138,10 @@ pub struct PortResult {
     pub sent: Volume,
     /// What the device could not send.
     pub failed: u64,
+    /// Batches that came while the judge was so far behind that they had to wait: what the device then lost may be the bench's
+    /// fault. Only where ports have threads of their own.
+    #[serde(default)]
+    pub held_up: u64,
     /// What came.
     pub received: Volume,
     /// Of what came: ARP, neighbour discovery, GTP-U echo and the like, which belong to no stream.

@@ -1,32 +1,34 @@
-//! A run: generators and receiver turned on one thread, over ports of any kind.
+//! A run: generators and receiver over ports of any kind, on one thread or on several.
 //!
 //! ```text
-//!    ┌──────────────── for each port: fill(now) ─▶ transmit ──────────────┐
+//!    ┌──────────────── for each port: make(now) ─▶ push ──────────────────┐
 //!    └── for each port: receive ─▶ neighbours │ Receiver::arrive(now) ◀───┘      until the time is over, and all is back
 //! ```
 //! In L3 mode gateways are asked for first, and the run begins when all have answered.
 
+mod apart;
+mod line;
 mod neighbour;
 mod ports;
+mod turn;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kaido_engine::port::Port;
-use kaido_engine::{Batch, Frame, PoolCache};
+use kaido_engine::{Batch, PoolCache};
+use serde::{Deserialize, Serialize};
 
-use crate::generator::{Compiled, Generator, Problem, link};
+use crate::generator::{Compiled, Problem};
 use crate::oracle::Rule;
 use crate::receive::{JudgeSettings, Receiver, SentBy};
 use crate::result::{ClockCosts, RunResult};
-use crate::stream::{LinkMode, Mac, Source, Traffic};
-use neighbour::Neighbours;
+use crate::stream::Traffic;
+pub use line::{Line, addressed, addressed_rules, resolve};
 pub use ports::{OpenError, OpenPort};
+pub use turn::Turn;
 
-/// Time between two questions for a gateway.
-const ASK_EVERY: Duration = Duration::from_millis(200);
 /// Looks at the clock that calibrate it.
 const LOOKS: usize = 2001;
 
@@ -39,8 +41,35 @@ pub struct RunSettings {
     pub drain: Duration,
     /// How long gateways have to answer.
     pub resolve: Duration,
+    /// On which threads.
+    pub threads: Threads,
     /// How packets are judged.
     pub judge: JudgeSettings,
+}
+
+/// The threads of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Threads {
+    /// As [`Threads::Apart`] where there is a CPU for each thread, else as [`Threads::One`].
+    #[default]
+    Auto,
+    /// One turns all ports and judges.
+    One,
+    /// One for each port, which sends and receives, and one that judges.
+    Apart,
+}
+
+impl Threads {
+    /// Whether ports have threads of their own.
+    fn is_apart(self, ports: usize) -> bool {
+        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        match self {
+            Self::Auto => ports > 0 && ports < cpus(),
+            Self::One => false,
+            Self::Apart => ports > 0,
+        }
+    }
 }
 
 impl Default for RunSettings {
@@ -49,6 +78,7 @@ impl Default for RunSettings {
             duration: Duration::from_secs(10),
             drain: Duration::from_millis(500),
             resolve: Duration::from_secs(3),
+            threads: Threads::default(),
             judge: JudgeSettings::default(),
         }
     }
@@ -103,16 +133,6 @@ pub enum RunError {
     },
 }
 
-/// A port in use.
-struct Line {
-    name: String,
-    open: OpenPort,
-    cache: PoolCache,
-    neighbours: Option<Neighbours>,
-    out: Batch,
-    failed: u64,
-}
-
 /// Opens the ports that traffic names.
 ///
 /// # Errors
@@ -140,280 +160,128 @@ pub fn run_traffic(
     if ports.len() != traffic.ports.len() {
         return Err(RunError::Ports { given: ports.len(), named: traffic.ports.len() });
     }
-    let mut lines = Vec::new();
-    for (spec, open) in traffic.ports.iter().zip(ports) {
-        let neighbours = match &spec.link {
-            LinkMode::L2 => None,
-            LinkMode::L3 { addresses, gateways, mac, vlan } => {
-                let mac = mac.map(Mac::octets).or(open.mac);
-                let mac = mac.ok_or_else(|| RunError::NoMac { port: spec.name.clone() })?;
-                Some(Neighbours::new(mac, *vlan, addresses, gateways))
-            }
-        };
-        let cache = open.pool.cache();
-        lines.push(Line { name: spec.name.clone(), open, cache, neighbours, out: Batch::new(), failed: 0 });
-    }
+    let specs = traffic.ports.iter().zip(ports);
+    let mut lines = specs.map(|(spec, open)| Line::new(spec, open)).collect::<Result<Vec<_>, _>>()?;
     resolve(&mut lines, settings.resolve, stop)?;
     let traffic = addressed(traffic, &lines);
     let rules = addressed_rules(rules, &lines);
     let compiled = Arc::new(Compiled::new(&traffic).map_err(RunError::Wrong)?);
     let judge = JudgeSettings { workers: 1, ..settings.judge.clone() };
     let receiver = Receiver::new(&compiled, &rules, judge).map_err(RunError::Wrong)?;
-    let generators = lines
+    let turns: Vec<Turn> =
+        lines.into_iter().enumerate().map(|(port, line)| Turn::new(line, &compiled, port)).collect();
+    let clock = clock_costs();
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let run = Run { receiver, settings, stop, progress };
+    let ended = if settings.threads.is_apart(turns.len()) { run.apart(turns) } else { run.alone(turns) };
+    let sent: Vec<SentBy> = ended
+        .turns
         .iter()
-        .enumerate()
-        .map(|(port, line)| Generator::new(&compiled, port, (0, 1), line.open.pool, line.open.memory))
+        .flat_map(Turn::sent)
+        .map(|(stream, volume)| SentBy { stream, worker: 0, volume })
         .collect();
-    Ok(Run { lines, generators, receiver, batch: Batch::new(), began: Instant::now() }
-        .run(settings, stop, progress))
-}
-
-/// Asks until every gateway has answered.
-fn resolve(lines: &mut [Line], within: Duration, stop: &AtomicBool) -> Result<(), RunError> {
-    let began = Instant::now();
-    let mut asked: Option<Instant> = None;
-    let mut batch = Batch::new();
-    loop {
-        let is_due = asked.is_none_or(|asked| asked.elapsed() >= ASK_EVERY);
-        let mut missing = None;
-        for line in lines.iter_mut() {
-            let Some(neighbours) = &mut line.neighbours else { continue };
-            let port = line.open.neighbours_at();
-            port.receive(&mut line.cache, &mut batch);
-            for frame in batch.drain(..) {
-                if let Some(answer) = neighbours.hear(&frame.to_vec()) {
-                    send(port, &mut line.cache, &answer, None);
-                }
-                line.cache.release(frame);
-            }
-            if is_due {
-                for question in neighbours.questions() {
-                    send(port, &mut line.cache, &question, None);
-                }
-            }
-            if let Some(gateway) = neighbours.unresolved().next() {
-                missing.get_or_insert_with(|| RunError::NoGateway { port: line.name.clone(), gateway });
-            }
-        }
-        let Some(missing) = missing else { return Ok(()) };
-        if began.elapsed() >= within || stop.load(Ordering::Relaxed) {
-            return Err(missing);
-        }
-        if is_due {
-            asked = Some(Instant::now());
-        }
-        std::thread::sleep(Duration::from_millis(1));
+    let (mut result, frames) = ended.receiver.finish(&sent, ended.duration_ns, clock);
+    result.started_unix_ns = u64::try_from(started.as_nanos()).unwrap_or(u64::MAX);
+    result.threads = ended.threads;
+    for ((port, turn), held_up) in result.ports.iter_mut().zip(&ended.turns).zip(ended.held_up) {
+        (port.failed, port.held_up) = (turn.failed(), held_up);
     }
+    Ok(RunOutcome { result, frames })
 }
 
-/// Sends one frame, now or never. The generator whose frames are of the same pool learns of it.
-fn send(port: &mut dyn Port, cache: &mut PoolCache, bytes: &[u8], generator: Option<&mut Generator>) {
-    let mut batch = Batch::new();
-    if let Some(frame) = Frame::from_slice(bytes, || cache.allocate()) {
-        if let Some(generator) = generator {
-            generator.forget(&frame);
-        }
-        batch.push(frame);
-        port.transmit(cache, &mut batch);
-        batch.drain(..).for_each(|frame| cache.release(frame));
-    }
-}
-
-impl Line {
-    /// Own link address, and that of the next hop of a family, as far as they are known here.
-    fn link(&self, is_ipv4: bool) -> [Option<[u8; 6]>; 2] {
-        match &self.neighbours {
-            Some(neighbours) => [Some(neighbours.mac()), neighbours.gateway(is_ipv4)],
-            None => [self.open.mac, None],
-        }
-    }
-}
-
-/// The traffic with link addresses in its templates: in L3 mode those that were found, else the port's own where the
-/// template has none.
-fn addressed(traffic: &Traffic, lines: &[Line]) -> Traffic {
-    let mut traffic = traffic.clone();
-    for stream in &mut traffic.streams {
-        let Some(line) = lines.iter().find(|line| line.name == stream.port) else { continue };
-        let Source::Template(template) = &mut stream.source else { continue };
-        let Some((at, _)) = link(&template.bytes) else { continue };
-        let [own, gateway] = line.link(template.bytes.get(at).is_some_and(|version| version >> 4 == 4));
-        let is_l3 = line.neighbours.is_some();
-        if let Some(gateway) = gateway {
-            template.bytes[..6].copy_from_slice(&gateway);
-        }
-        if let Some(own) = own.filter(|_| is_l3 || template.bytes[6..12] == [0; 6]) {
-            template.bytes[6..12].copy_from_slice(&own);
-        }
-    }
-    traffic
-}
-
-/// The rules with the link addresses that they do not say.
-fn addressed_rules(rules: &[Rule], lines: &[Line]) -> Vec<Rule> {
-    let mut rules = rules.to_vec();
-    for rule in &mut rules {
-        let Rule::Bearers(bearers) = rule else { continue };
-        let (outer, inner) = (bearers.local.is_ipv4(), bearers.server.is_ipv4());
-        for (side, is_ipv4) in [(&mut bearers.access, outer), (&mut bearers.core, inner)] {
-            let Some(line) = lines.iter().find(|line| line.name == side.port) else { continue };
-            let [own, gateway] = line.link(is_ipv4).map(|mac| mac.map(Mac::from));
-            for (said, found) in [(&mut side.bench_mac, own), (&mut side.device_mac, gateway)] {
-                if let Some(found) = found.filter(|_| *said == Mac::default()) {
-                    *said = found;
-                }
-            }
-        }
-    }
-    rules
-}
-
-/// Everything that turns.
-struct Run {
-    lines: Vec<Line>,
-    generators: Vec<Generator>,
+/// A run under way.
+struct Run<'r> {
     receiver: Receiver,
-    batch: Batch,
-    began: Instant,
+    settings: &'r RunSettings,
+    stop: &'r AtomicBool,
+    progress: &'r dyn Fn(Duration, u64),
 }
 
-impl Run {
-    fn run(
-        mut self,
-        settings: &RunSettings,
-        stop: &AtomicBool,
-        progress: &dyn Fn(Duration, u64),
-    ) -> RunOutcome {
-        let clock = clock_costs();
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.began = Instant::now();
+/// What a run leaves.
+struct Ended {
+    turns: Vec<Turn>,
+    receiver: Receiver,
+    /// Until the last packet was sent.
+    duration_ns: u64,
+    threads: u32,
+    /// By port; see [`crate::result::PortResult::held_up`].
+    held_up: Vec<u64>,
+}
+
+impl Run<'_> {
+    /// On one thread.
+    fn alone(mut self, mut turns: Vec<Turn>) -> Ended {
+        let mut batch = Batch::new();
+        let began = Instant::now();
         let mut told = Duration::ZERO;
         let mut quiet_since: Option<Instant> = None;
         let mut duration_ns = 0;
         loop {
-            let now = self.began.elapsed();
-            let is_over = now >= settings.duration || stop.load(Ordering::Relaxed);
-            let is_sending =
-                !is_over && self.generators.iter().any(|generator| generator.next_due_ns().is_some());
-            let sent = if is_sending { self.send() } else { self.flush() };
+            let now = began.elapsed();
+            let is_over = now >= self.settings.duration || self.stop.load(Ordering::Relaxed);
+            let is_sending = !is_over && turns.iter().any(|turn| turn.next_due_ns().is_some());
+            let mut sent = 0;
+            for turn in &mut turns {
+                if is_sending {
+                    turn.make(nanoseconds(began));
+                }
+                sent += turn.push();
+            }
             if is_sending || sent > 0 {
-                duration_ns = nanoseconds(self.began);
+                duration_ns = nanoseconds(began);
             }
-            let received = self.receive();
-            if now >= told + Duration::from_secs(1) {
-                told = now;
-                progress(now, self.receiver.received());
+            let mut received = 0;
+            for (port, turn) in turns.iter_mut().enumerate() {
+                turn.receive(&mut batch);
+                received += batch.len();
+                judge(&mut self.receiver, port, &mut batch, nanoseconds(began), turn.cache());
             }
+            self.tell(now, &mut told);
             // Silence since the last that was sent or came; files come to their end.
             let is_busy = is_sending || sent + received > 0;
             let since = *quiet_since.get_or_insert_with(Instant::now);
             if is_busy {
                 quiet_since = None;
-            } else if since.elapsed() >= settings.drain
-                || self.lines.iter().all(|line| line.open.port.is_exhausted())
-            {
+            } else if since.elapsed() >= self.settings.drain || turns.iter().all(Turn::is_exhausted) {
                 break;
             }
             if sent + received == 0 {
-                self.rest(is_sending);
+                let due = turns.iter().filter_map(Turn::next_due_ns).min();
+                rest(is_sending, due, nanoseconds(began));
             }
         }
-        let lines = self.lines.iter().map(|line| line.failed).collect::<Vec<_>>();
-        let sent: Vec<SentBy> = self
-            .generators
-            .iter()
-            .flat_map(|generator| {
-                generator.sent().map(|(stream, volume)| SentBy { stream, worker: 0, volume })
-            })
-            .collect();
-        let (mut result, frames) = self.receiver.finish(&sent, duration_ns, clock);
-        result.started_unix_ns = u64::try_from(started.as_nanos()).unwrap_or(u64::MAX);
-        for (port, failed) in result.ports.iter_mut().zip(lines) {
-            port.failed = failed;
-        }
-        RunOutcome { result, frames }
+        let held_up = vec![0; turns.len()];
+        Ended { turns, receiver: self.receiver, duration_ns, threads: 1, held_up }
     }
 
-    /// Sends what is due out of every port; how many the devices took.
-    fn send(&mut self) -> usize {
-        let mut sent = 0;
-        for (line, generator) in self.lines.iter_mut().zip(&mut self.generators) {
-            if line.out.is_empty() {
-                generator.fill(nanoseconds(self.began), &mut line.cache, &mut line.out);
-            }
-            sent += line.push();
-        }
-        sent
-    }
-
-    /// Sends what is left in batches; how many the devices took.
-    fn flush(&mut self) -> usize {
-        self.lines.iter_mut().map(Line::push).sum()
-    }
-
-    /// Takes in what came; how many.
-    fn receive(&mut self) -> usize {
-        let mut received = 0;
-        for (number, (line, generator)) in self.lines.iter_mut().zip(&mut self.generators).enumerate() {
-            line.open.port.receive(&mut line.cache, &mut self.batch);
-            received += self.batch.len();
-            let now_ns = nanoseconds(self.began);
-            for frame in self.batch.drain(..) {
-                generator.forget(&frame);
-                if frame.is_chained() {
-                    self.receiver.arrive(number, &frame.to_vec(), now_ns);
-                } else {
-                    self.receiver.arrive(number, frame.data(), now_ns);
-                }
-                if !line.open.has_side()
-                    && let Some(neighbours) = &mut line.neighbours
-                    && let Some(answer) = neighbours.hear(frame.data())
-                {
-                    send(&mut *line.open.port, &mut line.cache, &answer, Some(&mut *generator));
-                }
-                line.cache.release(frame);
-            }
-            line.answer_aside(generator, &mut self.batch);
-        }
-        received
-    }
-
-    /// Until the next packet is due, if that is worth a sleep.
-    fn rest(&self, is_sending: bool) {
-        let due = self.generators.iter().filter_map(Generator::next_due_ns).min();
-        let left = due.map_or(u64::MAX, |due| due.saturating_sub(nanoseconds(self.began)));
-        if is_sending && left < 100_000 {
-            std::hint::spin_loop();
-        } else {
-            std::thread::sleep(Duration::from_micros(20));
+    /// Tells, about once a second, how it goes.
+    fn tell(&self, now: Duration, told: &mut Duration) {
+        if now >= *told + Duration::from_secs(1) {
+            *told = now;
+            (self.progress)(now, self.receiver.received());
         }
     }
 }
 
-impl Line {
-    fn push(&mut self) -> usize {
-        let before = self.out.len();
-        if before > 0 {
-            self.failed += self.open.port.transmit(&mut self.cache, &mut self.out) as u64;
+/// Takes in what came at a port, and gives the frames back.
+fn judge(receiver: &mut Receiver, port: usize, batch: &mut Batch, now_ns: u64, cache: &mut PoolCache) {
+    for frame in batch.drain(..) {
+        if frame.is_chained() {
+            receiver.arrive(port, &frame.to_vec(), now_ns);
+        } else {
+            receiver.arrive(port, frame.data(), now_ns);
         }
-        before - self.out.len()
+        cache.release(frame);
     }
+}
 
-    /// Answers what comes in beside the port; nothing that is there is counted.
-    fn answer_aside(&mut self, generator: &mut Generator, batch: &mut Batch) {
-        let Some(neighbours) = &mut self.neighbours else { return };
-        if !self.open.has_side() {
-            return;
-        }
-        let side = self.open.neighbours_at();
-        side.receive(&mut self.cache, batch);
-        for frame in batch.drain(..) {
-            generator.forget(&frame);
-            if let Some(answer) = neighbours.hear(frame.data()) {
-                send(side, &mut self.cache, &answer, Some(&mut *generator));
-            }
-            self.cache.release(frame);
-        }
+/// Waits until the next packet is due, if that is worth a sleep.
+fn rest(is_sending: bool, due_ns: Option<u64>, now_ns: u64) {
+    let left = due_ns.map_or(u64::MAX, |due| due.saturating_sub(now_ns));
+    if is_sending && left < 100_000 {
+        std::hint::spin_loop();
+    } else {
+        std::thread::sleep(Duration::from_micros(20));
     }
 }
 

@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use kaido_engine::FramePool;
+use kaido_engine::port::Port;
+use kaido_engine::{Frame, FramePool};
 
 use super::*;
 use crate::result::FindingKind;
-use crate::stream::{Driver, Lengths, Mode, PortSpec, Rate, Stream, Template, parse_hex};
+use crate::stream::{
+    Driver, Lengths, LinkMode, Mac, Mode, PortSpec, Rate, Source, Stream, Template, parse_hex,
+};
 
 type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
@@ -94,50 +97,70 @@ fn rules() -> Vec<Rule> {
 }
 
 fn settings() -> RunSettings {
-    RunSettings { drain: Duration::from_millis(20), ..RunSettings::default() }
+    RunSettings { drain: Duration::from_millis(20), threads: Threads::One, ..RunSettings::default() }
 }
 
 fn run(traffic: &Traffic, rules: &[Rule], ports: Vec<OpenPort>) -> Result<RunOutcome, RunError> {
     run_traffic(traffic, rules, &settings(), ports, &AtomicBool::new(false), &|_, _| ())
 }
 
+/// On threads of their own, with time enough for a busy machine to give each its turn.
+fn run_apart(traffic: &Traffic, rules: &[Rule], ports: Vec<OpenPort>) -> Result<RunOutcome, RunError> {
+    let settings =
+        RunSettings { drain: Duration::from_millis(200), threads: Threads::Apart, ..RunSettings::default() };
+    run_traffic(traffic, rules, &settings, ports, &AtomicBool::new(false), &|_, _| ())
+}
+
+type RunsIn = fn(&Traffic, &[Rule], Vec<OpenPort>) -> Result<RunOutcome, RunError>;
+
+const WAYS: [(RunsIn, u32); 2] = [(run, 1), (run_apart, 3)];
+
 #[test]
 fn all_comes_back_through_a_cable() {
-    let traffic = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 1000 });
-    let RunOutcome { result, frames } = run(&traffic, &rules(), cable(0)).unwrap();
-    assert!(result.is_clean(), "{:?}", result.findings);
-    assert_eq!(frames.len(), 0);
-    for (stream, port) in result.streams.iter().zip(&result.ports) {
-        assert_eq!((stream.sent.packets, stream.received, stream.lost), (1000, stream.sent, 0));
-        assert_eq!((port.sent, port.received.packets), (stream.sent, 1000));
-        assert_eq!(stream.latency.histogram.count(), 1000);
+    for (run, threads) in WAYS {
+        let traffic = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 1000 });
+        let RunOutcome { result, frames } = run(&traffic, &rules(), cable(0)).unwrap();
+        assert!(result.is_clean(), "{:?}", result.findings);
+        assert_eq!(frames.len(), 0);
+        for (stream, port) in result.streams.iter().zip(&result.ports) {
+            assert_eq!((stream.sent.packets, stream.received, stream.lost), (1000, stream.sent, 0));
+            assert_eq!((port.sent, port.received.packets), (stream.sent, 1000));
+            assert_eq!(stream.latency.histogram.count(), 1000);
+        }
+        assert!(result.duration_ns >= 4_900_000, "{}", result.duration_ns);
+        assert!(result.clock.read_ns > 0.0 && result.started_unix_ns > 0);
+        assert_eq!(result.threads, threads);
     }
-    assert!(result.duration_ns >= 4_900_000, "{}", result.duration_ns);
-    assert!(result.clock.read_ns > 0.0 && result.started_unix_ns > 0);
 }
 
 #[test]
 fn what_is_received_into_frames_is_not_sent_from_them() {
-    let mut traffic = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 1000 });
-    for (stream, bytes) in traffic.streams.iter_mut().zip([900, 1400]) {
-        let Source::Template(template) = &mut stream.source else { unreachable!() };
-        template.lengths = Lengths::Fixed(bytes);
-        template.bytes.extend([u8::try_from(bytes % 251).unwrap(); 20]);
+    for (run, threads) in WAYS {
+        let mut traffic = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 1000 });
+        for (stream, bytes) in traffic.streams.iter_mut().zip([900, 1400]) {
+            let Source::Template(template) = &mut stream.source else { unreachable!() };
+            template.lengths = Lengths::Fixed(bytes);
+            template.bytes.extend([u8::try_from(bytes % 251).unwrap(); 20]);
+        }
+        let mut ports = cable(0);
+        ports.iter_mut().for_each(|port| port.memory = crate::generator::FrameMemory::Kept);
+        let RunOutcome { result, .. } = run(&traffic, &rules(), ports).unwrap();
+        assert!(result.is_clean(), "{:?}", result.findings);
+        assert_eq!(result.ports[1].received.packets, 1000);
+        assert_eq!(result.threads, threads);
     }
-    let mut ports = cable(0);
-    ports.iter_mut().for_each(|port| port.memory = crate::generator::FrameMemory::Kept);
-    let RunOutcome { result, .. } = run(&traffic, &rules(), ports).unwrap();
-    assert!(result.is_clean(), "{:?}", result.findings);
-    assert_eq!(result.ports[1].received.packets, 1000);
 }
 
 #[test]
 fn what_a_cable_drops_is_lost() {
-    let traffic = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 1000 });
-    let RunOutcome { result, .. } = run(&traffic, &rules(), cable(10)).unwrap();
-    assert_eq!(result.streams.iter().map(|stream| stream.lost).collect::<Vec<_>>(), [100, 100]);
-    assert_eq!(result.findings.kinds[&FindingKind::Lost], 200);
-    assert!((result.loss_ratio() - 0.1).abs() < 1e-9);
+    for (run, threads) in WAYS {
+        let traffic = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 1000 });
+        let RunOutcome { result, .. } = run(&traffic, &rules(), cable(10)).unwrap();
+        assert_eq!(result.streams.iter().map(|stream| stream.lost).collect::<Vec<_>>(), [100, 100]);
+        assert_eq!(result.findings.kinds[&FindingKind::Lost], 200);
+        assert!((result.loss_ratio() - 0.1).abs() < 1e-9);
+        assert_eq!(result.threads, threads);
+    }
 }
 
 #[test]
@@ -149,6 +172,11 @@ fn a_run_ends_when_its_time_is_over() {
     assert!(result.is_clean(), "{:?}", result.findings);
     let sent = result.streams[0].sent.packets;
     assert!((1..=6001).contains(&sent), "{sent}");
+    let apart = RunSettings { threads: Threads::Apart, ..settings.clone() };
+    let outcome = run_traffic(&traffic, &rules(), &apart, cable(0), &AtomicBool::new(false), &|_, _| ());
+    let result = outcome.unwrap().result;
+    assert!(result.is_clean(), "{:?}", result.findings);
+    assert!(result.duration_ns >= 30_000_000 && result.streams[0].sent.packets <= 6001 + 200, "{result:?}");
     let stopped = run_traffic(&traffic, &rules(), &settings, cable(0), &AtomicBool::new(true), &|_, _| ());
     assert_eq!(stopped.unwrap().result.streams[0].sent.packets, 0);
 }
@@ -195,23 +223,25 @@ fn a_silent_gateway_and_missing_ports_are_named() {
 
 #[test]
 fn files_are_ports_too() {
-    let folder = std::env::temp_dir().join(format!("kaido-run-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("out.pcapng");
-    let mut described = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 50 });
-    let pcap = |input: Option<&std::path::Path>, output: Option<&std::path::Path>| Driver::Pcap {
-        input: input.map(Into::into),
-        output: output.map(Into::into),
-    };
-    described.ports[0].driver = pcap(None, Some(&file));
-    described.ports[1].driver = pcap(None, None);
-    described.streams.truncate(1);
-    let sent = run(&described, &[], open_ports(&described).unwrap()).unwrap().result;
-    assert_eq!((sent.streams[0].sent.packets, sent.streams[0].lost), (50, 50));
-    // What was written is received by another run, and known again by its key.
-    described.ports[0].driver = pcap(None, None);
-    described.ports[1].driver = pcap(Some(&file), None);
-    let again = run(&described, &rules(), open_ports(&described).unwrap()).unwrap().result;
-    assert_eq!((again.streams[0].received.packets, again.streams[0].lost), (50, 0));
-    std::fs::remove_dir_all(&folder).unwrap();
+    for (run, threads) in WAYS {
+        let folder = std::env::temp_dir().join(format!("kaido-run-{}-{threads}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("out.pcapng");
+        let mut described = traffic([LinkMode::L2, LinkMode::L2], &Mode::Burst { packets: 50 });
+        let pcap = |input: Option<&std::path::Path>, output: Option<&std::path::Path>| Driver::Pcap {
+            input: input.map(Into::into),
+            output: output.map(Into::into),
+        };
+        described.ports[0].driver = pcap(None, Some(&file));
+        described.ports[1].driver = pcap(None, None);
+        described.streams.truncate(1);
+        let sent = run(&described, &[], open_ports(&described).unwrap()).unwrap().result;
+        assert_eq!((sent.streams[0].sent.packets, sent.streams[0].lost), (50, 50));
+        // What was written is received by another run, and known again by its key.
+        described.ports[0].driver = pcap(None, None);
+        described.ports[1].driver = pcap(Some(&file), None);
+        let again = run(&described, &rules(), open_ports(&described).unwrap()).unwrap().result;
+        assert_eq!((again.streams[0].received.packets, again.streams[0].lost), (50, 0));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -121,8 +121,8 @@ impl fmt::Display for Shown {
         let seconds = result.duration_ns as f64 / 1e9;
         writeln!(
             f,
-            "{seconds:.3} s; latency in microseconds, jitter as of RFC 3550; a look at the clock takes {:.0} ns, up to {} packets share one",
-            result.clock.read_ns, result.clock.packets_per_stamp
+            "{seconds:.3} s on {} threads; latency in microseconds, jitter as of RFC 3550; a look at the clock takes {:.0} ns, up to {} packets share one",
+            result.threads, result.clock.read_ns, result.clock.packets_per_stamp
         )?;
         let mut rows = vec![HEADS.map(str::to_owned)];
         rows.extend(result.streams.iter().map(|stream| cells(stream, result.duration_ns)));
@@ -156,6 +156,13 @@ impl fmt::Display for Shown {
                 port.control,
                 port.unrecognised
             )?;
+            if port.held_up > 0 {
+                writeln!(
+                    f,
+                    "port {}: the judge was too far behind {} times; what was lost may be the bench's own loss",
+                    port.name, port.held_up
+                )?;
+            }
         }
         findings(f, result)
     }
@@ -218,6 +225,9 @@ mod tests {
         );
         assert!(lines[3].contains("replay") && lines[3].contains(" - "), "{clean}");
         assert_eq!(lines[5], "nothing wrong was found");
+        result.ports[0].held_up = 2;
+        let behind = Shown(result.clone()).to_string();
+        assert!(behind.contains("port n3: the judge was too far behind 2 times"), "{behind}");
         result.findings.total = 3;
         result.findings.kinds.insert(FindingKind::Lost, 3);
         result.findings.kept.push(Finding {

@@ -1,0 +1,100 @@
+//! A port that sends and receives, turn by turn, on whatever thread.
+
+use std::sync::Arc;
+
+use kaido_engine::{Batch, Frame, PoolCache};
+
+use super::line::{Line, send};
+use crate::generator::{Compiled, Generator};
+use crate::result::Volume;
+
+/// A port with its generator.
+#[derive(Debug)]
+pub struct Turn {
+    line: Line,
+    generator: Generator,
+    /// Made, but not yet taken by the port.
+    waiting: Batch,
+    failed: u64,
+}
+
+impl Turn {
+    /// The port of number `port` in the traffic, which alone sends its streams.
+    pub fn new(line: Line, compiled: &Arc<Compiled>, port: usize) -> Self {
+        let generator = Generator::new(compiled, port, (0, 1), line.open.pool, line.open.memory);
+        Self { line, generator, waiting: Batch::new(), failed: 0 }
+    }
+
+    /// Makes what is due, if all that was made before is gone; `now_ns` as of [`Generator::fill`]. What waits to be sent.
+    pub fn make(&mut self, now_ns: u64) -> &[Frame] {
+        if self.waiting.is_empty() {
+            self.generator.fill(now_ns, &mut self.line.cache, &mut self.waiting);
+        }
+        &self.waiting
+    }
+
+    /// Sends what waits; how many packets the device took.
+    pub fn push(&mut self) -> usize {
+        let before = self.waiting.len();
+        if before > 0 {
+            self.failed += self.line.open.port.transmit(&mut self.line.cache, &mut self.waiting) as u64;
+        }
+        before - self.waiting.len()
+    }
+
+    /// Whether something that was made waits to be sent.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// When the next packet is due, as of [`Generator::next_due_ns`].
+    pub fn next_due_ns(&self) -> Option<u64> {
+        self.generator.next_due_ns()
+    }
+
+    /// What was made of each stream of the port, by its number.
+    pub fn sent(&self) -> impl Iterator<Item = (usize, Volume)> + '_ {
+        self.generator.sent()
+    }
+
+    /// Packets that the device could not send.
+    pub fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Whether nothing will come any more: the end of a file.
+    pub fn is_exhausted(&self) -> bool {
+        self.line.open.port.is_exhausted()
+    }
+
+    /// Adds what came to an empty batch, and answers ARP and neighbour discovery.
+    pub fn receive(&mut self, batch: &mut Batch) {
+        let Self { line, generator, .. } = self;
+        line.open.port.receive(&mut line.cache, batch);
+        // They will be sent from again, and hold what came now.
+        batch.iter().for_each(|frame| generator.forget(frame));
+        let Some(neighbours) = &mut line.neighbours else { return };
+        if !line.open.has_side() {
+            for answer in batch.iter().filter_map(|frame| neighbours.hear(frame.data())) {
+                send(&mut *line.open.port, &mut line.cache, &answer, Some(&mut *generator));
+            }
+            return;
+        }
+        // Nothing that comes in beside the port is counted.
+        let mut aside = Batch::new();
+        let side = line.open.neighbours_at();
+        side.receive(&mut line.cache, &mut aside);
+        for frame in aside.drain(..) {
+            generator.forget(&frame);
+            if let Some(answer) = neighbours.hear(frame.data()) {
+                send(side, &mut line.cache, &answer, Some(&mut *generator));
+            }
+            line.cache.release(frame);
+        }
+    }
+
+    /// The frames of the port.
+    pub fn cache(&mut self) -> &mut PoolCache {
+        &mut self.line.cache
+    }
+}
