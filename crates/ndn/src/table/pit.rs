@@ -341,20 +341,26 @@ impl Pit {
     /// [`PitFull::Records`].
     pub fn wait(&mut self, Slot(slot): Slot, record: InRecord) -> Result<(), PitFull> {
         let entry = &mut self.entries[slot as usize];
+        let mut before = None;
         if entry.ins == 0 {
             (entry.input, entry.ins) = (record, 1);
         } else if entry.input.face == record.face {
-            entry.input = record;
+            before = Some(std::mem::replace(&mut entry.input, record));
         } else if let Some(old) = self.ins.find_mut(entry.ins_more, |old| old.face == record.face) {
-            *old = record;
+            before = Some(std::mem::replace(old, record));
         } else if entry.ins < DOWNSTREAMS_MAX && self.ins.push(&mut entry.ins_more, record) {
             entry.ins += 1;
         } else {
             return Err(PitFull::Records);
         }
-        if record.expires > entry.expires {
-            entry.expires = record.expires;
-            self.timers.arm(slot, record.expires.tick_after());
+        let mut expires = entry.expires.max(record.expires);
+        if before.is_some_and(|old| old.expires == entry.expires) {
+            // The one that waited longest may wait less long from now on.
+            expires = self.downstreams(Slot(slot)).map(|record| record.expires).max().unwrap_or(expires);
+        }
+        if expires != self.entries[slot as usize].expires {
+            self.entries[slot as usize].expires = expires;
+            self.timers.arm(slot, expires.tick_after());
         }
         Ok(())
     }
@@ -521,7 +527,8 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// Entries live until the last of their Interests has waited long enough, also beyond a round of the timers.
+        /// Entries live until their Interest has waited long enough, also beyond a round of the timers, or comes again
+        /// and waits less long.
         #[test]
         fn entries_expire_when_no_one_waits(
             steps in prop::collection::vec((0u8..6, 1u64..20_000, 0u64..3000), 1..60),
@@ -535,8 +542,7 @@ pub(super) mod tests {
                     .unwrap_or_else(|| pit.insert(&octets, &hashed(&octets), PLAIN).unwrap());
                 let expires = now + Duration::from_millis(lifetime);
                 pit.wait(slot, InRecord { expires, ..downstream(number.into(), 1, 0) }).unwrap();
-                let until = model.entry(slot).or_insert(expires);
-                *until = expires.max(*until);
+                model.insert(slot, expires);
                 now = now + Duration::from_millis(passes);
                 while let Some(slot) = pit.expired(now) {
                     prop_assert!(model.remove(&slot).is_some_and(|expires| expires <= now));
