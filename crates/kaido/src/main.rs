@@ -7,6 +7,7 @@ mod api;
 mod bench;
 mod config;
 mod doctor;
+mod ndn;
 mod run;
 mod show;
 mod sim;
@@ -86,6 +87,8 @@ enum Command {
     },
     /// A small SMF, gNB and UEs: attach, send, report, detach.
     Sim(Box<sim::SimArgs>),
+    /// Command an NDN router, list what it has, ask it for Data and publish.
+    Ndn(ndn::NdnArgs),
     /// Measure Kaido on this machine.
     Bench(Box<bench::BenchArgs>),
 }
@@ -138,6 +141,7 @@ fn execute(command: &Command) -> miette::Result<ExitCode> {
             Ok(())
         }
         Command::Sim(args) => sim::run(args),
+        Command::Ndn(args) => ndn::run(args),
         Command::Bench(args) => bench::run(args),
     }?;
     Ok(ExitCode::SUCCESS)

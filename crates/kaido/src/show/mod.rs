@@ -49,7 +49,7 @@ fn print_json(answer: &Answer) -> miette::Result<()> {
 }
 
 /// Prints rows under headings, each column as wide as its widest cell.
-fn table(headings: &[&str], rows: &[Vec<String>]) {
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
     let width = |at: usize| {
         let cells = rows.iter().filter_map(|row| row.get(at)).map(String::len);
         cells.chain([headings[at].len()]).max().unwrap_or(0)
