@@ -12,6 +12,7 @@ pub mod link;
 pub mod mgmt;
 mod moment;
 mod packet;
+pub mod router;
 pub mod table;
 
 pub use moment::Moment;

@@ -1,6 +1,8 @@
 //! How the control thread has the host port open and close connections.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kaido_engine::PortId;
@@ -10,8 +12,8 @@ use super::listen::scope_of;
 use super::poller::Waker;
 use crate::FaceId;
 use crate::face::{
-    FLAG_CONGESTION_MARKING, Face, FaceError, FaceSettings, FaceState, FaceUri, Faces, LinkType, Persistency,
-    Scope, Transport,
+    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, Face, FaceError, FaceSettings, FaceState, FaceUri, Faces,
+    LinkType, Persistency, Scope, Transport,
 };
 
 /// Orders that wait for the port, at most.
@@ -22,6 +24,8 @@ const ORDERS_MAX: usize = 4096;
 pub(super) enum Order {
     /// Lead a face to its other end.
     Open(Arc<Face>),
+    /// Take a connection within this process.
+    Adopt(Arc<Face>, UnixStream),
     /// Close what leads to a face that is no more.
     Close(FaceId),
 }
@@ -146,6 +150,37 @@ impl HostControl {
         drop(orders);
         self.waker.wake();
         Ok(())
+    }
+
+    /// Makes a connection for an application within this process: its face, which may tell and be told where packets go and
+    /// come from, and its end of the connection. The face goes with it.
+    ///
+    /// # Errors
+    /// When there are too many faces or descriptors; nothing has changed.
+    pub fn application(&self) -> io::Result<(Arc<Face>, UnixStream)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let settings = FaceSettings {
+            remote: FaceUri::Internal,
+            local: FaceUri::Internal,
+            scope: Scope::Local,
+            persistency: Persistency::Persistent,
+            link_type: LinkType::PointToPoint,
+            mtu: HOST_MTU,
+            flags: FLAG_LOCAL_FIELDS,
+            transport: Transport::Host { port: self.port },
+        };
+        let face = self.faces.create(settings).map_err(io::Error::other)?;
+        if let Err(error) = self.order(Order::Adopt(face.clone(), ours)) {
+            self.faces.destroy(face.id());
+            return Err(io::Error::other(error));
+        }
+        Ok((face, theirs))
+    }
+
+    /// Has the worker of the port begin a round, if it sleeps.
+    pub fn wake(&self) {
+        self.waker.wake();
     }
 
     /// Addresses on which TCP connections are taken.

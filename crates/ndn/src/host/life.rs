@@ -73,6 +73,7 @@ impl HostPort {
         for order in self.orders.take() {
             match order {
                 Order::Open(face) => self.lead(face),
+                Order::Adopt(face, stream) => self.adopt(face, Socket::Unix(stream)),
                 Order::Close(id) => self.forget(id),
             }
         }
@@ -97,6 +98,16 @@ impl HostPort {
             }
             _ => {}
         }
+    }
+
+    /// Takes a connection whose face is there already.
+    fn adopt(&mut self, face: Arc<Face>, socket: Socket) {
+        let id = face.id();
+        if self.poller.watch(&socket, Source::Face(id), false).is_err() {
+            self.faces.destroy(id);
+            return;
+        }
+        self.put(Way::Stream(Box::new(Connection::new(face, Some(socket), Stage::Open))));
     }
 
     /// Begins to connect a face that has no connection.

@@ -109,6 +109,8 @@ pub struct Cs {
     payloads: Payloads,
     /// The bounds in force, not above what there is memory for.
     bounds: CsSettings,
+    admits: bool,
+    serves: bool,
     len: u32,
     hand: u32,
     counters: CsCounters,
@@ -129,6 +131,8 @@ impl Cs {
             free: Vec::with_capacity(packets as usize),
             payloads: Payloads::new(blocks)?,
             bounds: CsSettings { packets, ..settings },
+            admits: true,
+            serves: true,
             len: 0,
             hand: 0,
             counters: CsCounters::default(),
@@ -176,6 +180,11 @@ impl Cs {
         }
     }
 
+    /// Sets whether it takes Data in, and whether it answers Interests. What it holds stays.
+    pub fn set_policy(&mut self, admits: bool, serves: bool) {
+        (self.admits, self.serves) = (admits, serves);
+    }
+
     /// Asks for the line of the index for a name.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
@@ -199,7 +208,8 @@ impl Cs {
         selectors: Selectors,
         now: Moment,
     ) -> Option<Cached> {
-        let found = if self.len == 0 { None } else { self.seek(name, prefixes, selectors, now) };
+        let found =
+            if self.len == 0 || !self.serves { None } else { self.seek(name, prefixes, selectors, now) };
         match found {
             Some(number) => {
                 self.counters.hits += 1;
@@ -265,6 +275,9 @@ impl Cs {
 
     /// Keeps Data, in the place of what there is of its name; whether there was room.
     pub fn insert(&mut self, data: &NewData<'_>, prefixes: &Prefixes, now: Moment) -> bool {
+        if !self.admits {
+            return false;
+        }
         let len = data.frame.packet_len();
         let Some(name) = data.frame.data().get(data.name_at..data.name_at + data.name_len) else {
             return false;

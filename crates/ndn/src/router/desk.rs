@@ -1,0 +1,115 @@
+//! What the control thread wants of a worker that only the worker can do: its tables are its own.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::forward::{Forwarder, ForwarderCounters};
+use crate::table::{CsCounters, CsSettings};
+
+/// How long the control thread waits for a worker. One that does not answer has more to do than to report.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Orders that wait for a worker, at most.
+const ORDERS_MAX: usize = 64;
+
+/// What a worker is to do.
+#[derive(Clone, Debug)]
+pub(super) enum Order {
+    /// To say how it is.
+    Report,
+    /// To change the bounds of its Content Store.
+    Bounds(CsSettings),
+    /// To take Data in or not, and to answer Interests with it or not.
+    Policy { admits: bool, serves: bool },
+    /// To erase up to so many Data of a prefix.
+    Erase { prefix: Vec<u8>, most: u32 },
+}
+
+/// How a worker is, after it has done what it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerReport {
+    /// What its forwarding did.
+    pub forwarder: ForwarderCounters,
+    /// Interests that wait.
+    pub pit_entries: u32,
+    /// Data that it holds.
+    pub cs_entries: u32,
+    /// What became of them.
+    pub cs: CsCounters,
+    /// Data that the order has erased.
+    pub erased: u32,
+}
+
+/// Where orders for one worker lie.
+#[derive(Debug, Default)]
+pub struct Desk {
+    orders: Mutex<Vec<(Order, SyncSender<WorkerReport>)>>,
+    has_orders: AtomicBool,
+}
+
+impl Desk {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Order, SyncSender<WorkerReport>)>> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the worker, which `wake` wakes if it sleeps, obey an order; `None` when it does not in time.
+    pub(super) fn ask(&self, order: Order, wake: impl FnOnce()) -> Option<WorkerReport> {
+        let (answer, report) = sync_channel(1);
+        {
+            let mut orders = self.lock();
+            if orders.len() >= ORDERS_MAX {
+                return None;
+            }
+            orders.push((order, answer));
+        }
+        // Release: the worker that sees it finds the order. The lock would do for that, if it were taken each round.
+        self.has_orders.store(true, Ordering::Release);
+        wake();
+        report.recv_timeout(PATIENCE).ok()
+    }
+
+    /// The worker obeys what waits.
+    #[inline]
+    pub(super) fn serve(&self, forwarder: &mut Forwarder) {
+        if self.has_orders.load(Ordering::Acquire) {
+            self.serve_all(forwarder);
+        }
+    }
+
+    #[cold]
+    fn serve_all(&self, forwarder: &mut Forwarder) {
+        // Before they are taken: an order that comes now is seen in this round or the next.
+        self.has_orders.store(false, Ordering::Relaxed);
+        let orders = std::mem::take(&mut *self.lock());
+        for (order, answer) in orders {
+            let erased = obey(forwarder, order);
+            let cs = forwarder.cs();
+            // Whoever asked may have lost patience.
+            let _ = answer.try_send(WorkerReport {
+                forwarder: forwarder.counters(),
+                pit_entries: forwarder.pit().len(),
+                cs_entries: cs.len(),
+                cs: cs.counters(),
+                erased,
+            });
+        }
+    }
+}
+
+fn obey(forwarder: &mut Forwarder, order: Order) -> u32 {
+    let cs = forwarder.cs_mut();
+    match order {
+        Order::Report => {}
+        Order::Bounds(bounds) => cs.set_bounds(bounds),
+        Order::Policy { admits, serves } => cs.set_policy(admits, serves),
+        Order::Erase { prefix, most } => return cs.erase(&prefix, most),
+    }
+    0
+}

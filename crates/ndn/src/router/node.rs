@@ -1,0 +1,291 @@
+//! The node as its management sees it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use kaido_engine::PortId;
+use kaido_wire::MacAddr;
+use kaido_wire::ndn::{Component, Name, name_from_uri, types};
+
+use super::desk::{Desk, Order, WorkerReport};
+use crate::FaceId;
+use crate::face::{Face, FaceError, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
+use crate::forward::{Shared, StrategyChoice};
+use crate::host::{ConnectError, HostControl};
+use crate::mgmt::{CreateError, CsInfo, CsWish, FaceWish, Node, Totals};
+use crate::table::{CsSettings, Fib};
+
+/// What the names of strategies begin with.
+const STRATEGIES: &str = "/localhost/nfd/strategy";
+
+/// A port of the engine over which Ethernet faces can be made.
+#[derive(Clone, Debug)]
+pub struct EthernetPort {
+    /// Its name, as in `dev://NAME`.
+    pub name: String,
+    /// Its number.
+    pub port: PortId,
+    /// Its address.
+    pub mac: MacAddr,
+    /// Octets of an Ethernet payload.
+    pub mtu: u16,
+}
+
+/// What a node is made of.
+#[derive(Debug)]
+pub struct NodeParts {
+    /// Its faces.
+    pub faces: Faces,
+    /// Its routes and strategy choices.
+    pub shared: Arc<Shared>,
+    /// The host port.
+    pub host: HostControl,
+    /// Its ports for Ethernet.
+    pub ethernet: Vec<EthernetPort>,
+    /// Where orders for its workers are put.
+    pub desks: Vec<Arc<Desk>>,
+    /// The Content Store of each worker.
+    pub cs: CsSettings,
+    /// Where it listens.
+    pub channels: Vec<FaceUri>,
+}
+
+/// A node, for [`Manager`](crate::mgmt::Manager).
+#[derive(Debug)]
+pub struct RouterNode {
+    parts: NodeParts,
+    strategies: BTreeMap<Vec<u8>, StrategyChoice>,
+    cs: CsSettings,
+    admits: bool,
+    serves: bool,
+    began: SystemTime,
+}
+
+impl RouterNode {
+    /// The node of these parts, which begins at `now`.
+    pub fn new(parts: NodeParts, now: SystemTime) -> Self {
+        let strategies = BTreeMap::from([(Vec::new(), StrategyChoice::default())]);
+        Self { cs: parts.cs, parts, strategies, admits: true, serves: true, began: now }
+    }
+
+    /// Has a worker obey.
+    fn ask(&self, desk: &Desk, order: Order) -> Option<WorkerReport> {
+        desk.ask(order, || self.parts.host.wake())
+    }
+
+    /// How the workers are.
+    fn reports(&self) -> impl Iterator<Item = WorkerReport> + '_ {
+        self.parts.desks.iter().filter_map(|desk| self.ask(desk, Order::Report))
+    }
+
+    fn create_ethernet(&self, wish: &FaceWish, remote: MacAddr) -> Result<Arc<Face>, CreateError> {
+        let wanted = match &wish.local {
+            Some(FaceUri::Dev(name)) => self.parts.ethernet.iter().find(|port| port.name == *name),
+            _ => None,
+        };
+        let Some(port) = wanted else {
+            return Err(CreateError::Unsupported(
+                "an Ethernet face is of a port: its local URI is dev://PORT",
+            ));
+        };
+        let faces = self.parts.faces.all();
+        let transport = Transport::Ethernet { port: port.port, local: port.mac, remote, vlan: None };
+        if let Some(face) = faces.into_iter().find(|face| *face.transport() == transport) {
+            return Err(CreateError::Exists(face));
+        }
+        let settings = FaceSettings {
+            remote: wish.remote.clone(),
+            local: FaceUri::Dev(port.name.clone()),
+            scope: Scope::NonLocal,
+            persistency: wish.persistency,
+            link_type: if remote.is_multicast() { LinkType::MultiAccess } else { LinkType::PointToPoint },
+            mtu: port.mtu,
+            flags: 0,
+            transport,
+        };
+        let face = self.parts.faces.create(settings).map_err(|FaceError::Full| CreateError::Full)?;
+        if let Some(mtu) = wish.mtu {
+            face.set_mtu(mtu);
+        }
+        Ok(face)
+    }
+
+    /// The share of one worker of packets that all may hold.
+    fn share(&self, packets: u64) -> u32 {
+        let workers = self.parts.desks.len().max(1) as u64;
+        u32::try_from(packets.div_ceil(workers)).unwrap_or(u32::MAX)
+    }
+}
+
+impl Node for RouterNode {
+    fn faces(&self) -> &Faces {
+        &self.parts.faces
+    }
+
+    fn fib(&self) -> &Fib {
+        self.parts.shared.fib()
+    }
+
+    fn create_face(&mut self, wish: &FaceWish) -> Result<Arc<Face>, CreateError> {
+        if wish.persistency == Persistency::OnDemand {
+            return Err(CreateError::Unsupported("faces on demand are made by those who come"));
+        }
+        let made = match &wish.remote {
+            FaceUri::Ether(remote) => self.create_ethernet(wish, *remote)?,
+            remote => {
+                self.parts.host.connect(remote.clone(), wish.persistency, wish.mtu).map_err(|error| {
+                    match error {
+                        ConnectError::Exists(id) => match self.parts.faces.get(id) {
+                            Some(face) => CreateError::Exists(face),
+                            None => CreateError::Failed(error.to_string()),
+                        },
+                        ConnectError::Kind(_) => {
+                            CreateError::Unsupported("faces are made to tcp4, tcp6, udp4, udp6 and ether")
+                        }
+                        ConnectError::Face(FaceError::Full) => CreateError::Full,
+                        ConnectError::NoSocket(_) | ConnectError::Busy => {
+                            CreateError::Failed(error.to_string())
+                        }
+                    }
+                })?
+            }
+        };
+        made.set_flags(wish.flags, wish.flags);
+        Ok(made)
+    }
+
+    fn channels(&self) -> Vec<FaceUri> {
+        self.parts.channels.clone()
+    }
+
+    fn destroy_face(&mut self, id: FaceId) {
+        if let Err(error) = self.parts.host.destroy(id) {
+            tracing::warn!(face = id.0, %error, "the face stays");
+        }
+    }
+
+    fn strategies(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.strategies.iter().map(|(prefix, choice)| (prefix.clone(), strategy_name(*choice))).collect()
+    }
+
+    fn set_strategy(&mut self, prefix: &[u8], strategy: &[u8]) -> Result<Vec<u8>, String> {
+        let choice = strategy_of(strategy).ok_or("there is no such strategy, or not in this version")?;
+        self.parts.shared.strategies().update(prefix, |_| Some(choice)).map_err(|error| error.to_string())?;
+        self.strategies.insert(prefix.to_vec(), choice);
+        Ok(strategy_name(choice))
+    }
+
+    fn unset_strategy(&mut self, prefix: &[u8]) {
+        if prefix.is_empty() || self.strategies.remove(prefix).is_none() {
+            return;
+        }
+        if let Err(error) = self.parts.shared.strategies().update(prefix, |_| None) {
+            tracing::warn!(%error, "a strategy choice stays");
+        }
+    }
+
+    fn cs(&self) -> CsInfo {
+        let workers = self.parts.desks.len() as u64;
+        let none = CsInfo {
+            capacity: u64::from(self.cs.packets) * workers,
+            admits: self.admits,
+            serves: self.serves,
+            ..CsInfo::default()
+        };
+        self.reports().fold(none, |sum, report| CsInfo {
+            entries: sum.entries + u64::from(report.cs_entries),
+            hits: sum.hits + report.cs.hits,
+            misses: sum.misses + report.cs.misses,
+            ..sum
+        })
+    }
+
+    fn configure_cs(&mut self, wish: &CsWish) {
+        if let Some(capacity) = wish.capacity {
+            self.cs.packets = self.share(capacity);
+        }
+        self.admits = wish.admits.unwrap_or(self.admits);
+        self.serves = wish.serves.unwrap_or(self.serves);
+        for desk in &self.parts.desks {
+            let _ = self.ask(desk, Order::Bounds(self.cs));
+            let _ = self.ask(desk, Order::Policy { admits: self.admits, serves: self.serves });
+        }
+    }
+
+    fn erase_cs(&mut self, prefix: &[u8], count: u64) -> u64 {
+        let mut left = u32::try_from(count).unwrap_or(u32::MAX);
+        let mut erased = 0;
+        for desk in &self.parts.desks {
+            let order = Order::Erase { prefix: prefix.to_vec(), most: left };
+            let gone = self.ask(desk, order).map_or(0, |report| report.erased);
+            left = left.saturating_sub(gone);
+            erased += u64::from(gone);
+        }
+        erased
+    }
+
+    fn totals(&self) -> Totals {
+        self.reports().fold(Totals::default(), |sum, report| Totals {
+            pit_entries: sum.pit_entries + u64::from(report.pit_entries),
+            satisfied: sum.satisfied + report.forwarder.satisfied,
+            unsatisfied: sum.unsatisfied + report.forwarder.unsatisfied,
+            ..sum
+        })
+    }
+
+    fn began(&self) -> SystemTime {
+        self.began
+    }
+}
+
+/// The version of a strategy: that of NFD whose behaviour it has.
+const fn version(choice: StrategyChoice) -> u64 {
+    match choice {
+        StrategyChoice::BestRoute | StrategyChoice::Asf => 5,
+        StrategyChoice::Multicast => 4,
+        StrategyChoice::RoundRobin => 1,
+    }
+}
+
+/// The full name of a strategy, as components.
+fn strategy_name(choice: StrategyChoice) -> Vec<u8> {
+    name_from_uri(&format!("{STRATEGIES}/{choice}/v={}", version(choice))).unwrap_or_default()
+}
+
+/// The strategy of a name with its version or without.
+fn strategy_of(name: &[u8]) -> Option<StrategyChoice> {
+    let begins = name_from_uri(STRATEGIES).ok()?;
+    let rest = Name::new(name.strip_prefix(&begins[..])?).ok()?;
+    let choice: StrategyChoice = str::from_utf8(rest.component(0)?.value()).ok()?.parse().ok()?;
+    let named = |component: Component<'_>| component.number(types::VERSION_COMPONENT);
+    match (rest.len(), rest.component(1).map(named)) {
+        (1, None) => Some(choice),
+        (2, Some(Some(wanted))) if wanted <= version(choice) => Some(choice),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strategies_have_names_with_versions() {
+        for choice in StrategyChoice::ALL {
+            let name = strategy_name(choice);
+            assert_eq!(strategy_of(&name), Some(choice));
+            assert_eq!(strategy_of(Name::new(&name).unwrap().parent().value()), Some(choice));
+        }
+        for uri in [
+            "/localhost/nfd/strategy",
+            "/localhost/nfd/strategy/worst-route",
+            "/localhost/nfd/strategy/best-route/v=9",
+            "/localhost/nfd/strategy/best-route/x",
+            "/localhost/nfd/strategy/best-route/v=5/x",
+            "/ndn/strategy/best-route",
+        ] {
+            assert_eq!(strategy_of(&name_from_uri(uri).unwrap()), None, "{uri}");
+        }
+    }
+}
