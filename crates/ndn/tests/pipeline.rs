@@ -45,7 +45,7 @@ fn tokens_are_echoed_and_ours_verified() {
     for (number, len) in [(0, 1), (1, 6), (2, 32)] {
         let uri = format!("/a/{number}");
         let sent = node.annotated(A, &interest(&uri, number), token(&vec![9; len]));
-        assert_eq!(sent[0].annotations.pit_token.octets().len(), 8);
+        assert_eq!(sent[0].annotations.pit_token.octets().len(), 6);
         ours.push(sent[0].annotations);
     }
     // The token of one entry on Data of another name: neither is satisfied.

@@ -23,8 +23,8 @@ pub const DOWNSTREAMS_MAX: u8 = 128;
 pub const UPSTREAMS_MAX: u8 = 64;
 /// Entries of one name: of other selectors or implicit digests. All are looked at for its Data.
 pub const SIBLINGS_MAX: usize = 8;
-/// Octets of a token of ours.
-pub const TOKEN_LEN: usize = 8;
+/// Octets of a token of ours: as many as those of other routers. `ndnd` 1.5 ends itself when it is to send back others.
+pub const TOKEN_LEN: usize = 6;
 
 /// Ticks in which the timers go round: over 8 s, and so more than the usual Interest waits.
 const TICKS: u32 = 8192;
@@ -32,7 +32,9 @@ const TICKS: u32 = 8192;
 pub(super) const NAME_CHUNK: usize = 252;
 /// The depth under which Interests of more than [`DEPTH_MAX`] components are counted.
 pub(super) const BEYOND: usize = DEPTH_MAX + 1;
-const GENERATION_BITS: u32 = 24;
+/// Of the 48 bits of a token, 8 are the worker, and these the generation and the slot.
+const GENERATION_BITS: u32 = 12;
+const SLOT_BITS: u32 = 28;
 
 /// How much a PIT holds.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +123,7 @@ impl Pit {
     /// # Errors
     /// [`RegionError`] when the memory is not to be had.
     pub fn new(settings: &PitSettings, now: Moment) -> Result<Self, RegionError> {
-        let entries = settings.entries.clamp(1, 1 << 30);
+        let entries = settings.entries.clamp(1, 1 << SLOT_BITS);
         Ok(Self {
             index: HashIndex::new(entries)?,
             entries: Slots::new(entries)?,
@@ -260,17 +262,17 @@ impl Pit {
     #[inline]
     pub fn token(&self, Slot(slot): Slot) -> PitToken {
         let generation = self.entries[slot as usize].generation;
-        let word = u64::from(self.worker) << 56 | u64::from(generation) << 32 | u64::from(slot);
-        PitToken::new(&word.to_be_bytes()).unwrap_or(PitToken::NONE)
+        let word = (u64::from(self.worker) << GENERATION_BITS | u64::from(generation)) << SLOT_BITS;
+        let octets = (word | u64::from(slot)).to_be_bytes();
+        PitToken::new(&octets[8 - TOKEN_LEN..]).unwrap_or(PitToken::NONE)
     }
 
     /// The generation and the slot of a token that may be ours.
     #[inline]
     fn read_token(&self, token: &PitToken) -> Option<(u32, u32)> {
-        let [worker, generation @ .., s0, s1, s2, s3] = *<&[u8; TOKEN_LEN]>::try_from(token.octets()).ok()?;
-        let [g0, g1, g2] = generation;
-        (worker == self.worker)
-            .then(|| (u32::from_be_bytes([0, g0, g1, g2]), u32::from_be_bytes([s0, s1, s2, s3])))
+        let [worker, g0, g1, s0, s1, s2] = *<&[u8; TOKEN_LEN]>::try_from(token.octets()).ok()?;
+        let generation = u32::from(g0) << 4 | u32::from(g1 >> 4);
+        (worker == self.worker).then(|| (generation, u32::from_be_bytes([g1 & 0x0f, s0, s1, s2])))
     }
 
     /// The worker that a token of [`TOKEN_LEN`] octets is of, if it is ours.
@@ -469,15 +471,29 @@ pub(super) mod tests {
         let mut pit = pit(10);
         let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
         let token = pit.token(slot);
-        assert_eq!((token.octets().len(), Pit::worker_of(&token)), (8, Some(3)));
+        assert_eq!((token.octets().len(), Pit::worker_of(&token)), (6, Some(3)));
         assert_eq!(pit.by_token(&token), TokenFound::Entry(slot));
         pit.remove(slot);
         assert_eq!(pit.by_token(&token), TokenFound::Gone);
         let again = insert(&mut pit, &name("b"), PLAIN).unwrap();
         assert_eq!((again, pit.by_token(&token)), (slot, TokenFound::Gone), "of another generation");
-        for foreign in [&[][..], &[3; 6], &[2, 0, 0, 1, 0, 0, 0, 0], &[3, 0, 0, 1, 0, 0, 0, 9], &[3; 32]] {
+        for foreign in [&[][..], &[3; 8], &[2, 0, 0, 0, 0, 0], &[3, 0, 0, 0, 0, 99], &[3; 32]] {
             assert_eq!(pit.by_token(&PitToken::new(foreign).unwrap()), TokenFound::Foreign);
         }
+    }
+
+    /// More often than there are generations.
+    #[test]
+    fn tokens_keep_every_bit_of_slot_and_generation() {
+        let mut pit = pit(300);
+        let others: Vec<Slot> =
+            (0..299).map(|number| insert(&mut pit, &name(&number.to_string()), PLAIN).unwrap()).collect();
+        for _ in 0..5000 {
+            let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
+            assert_eq!(pit.by_token(&pit.token(slot)), TokenFound::Entry(slot));
+            pit.remove(slot);
+        }
+        assert!(others.iter().all(|&slot| pit.by_token(&pit.token(slot)) == TokenFound::Entry(slot)));
     }
 
     #[test]
