@@ -54,6 +54,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
     match config {
         Config::Upf(config) => super::upf::check::check(config, &mut findings),
         Config::Gre(config) => super::gre::check(config, &mut findings),
+        Config::Ndn(config) => super::ndn::check(config, &mut findings),
     }
     findings.0
 }

@@ -11,6 +11,7 @@ mod check;
 pub(crate) mod fault;
 mod gre;
 mod metrics;
+mod ndn;
 mod node;
 mod port;
 mod prefix;
@@ -27,6 +28,7 @@ pub(crate) use base::{Base, DEFAULT_SOCKET, LogFormat};
 pub(crate) use fault::ConfigFault;
 pub(crate) use gre::GreConfig;
 pub(crate) use metrics::MetricsListen;
+pub(crate) use ndn::{FaceConfig, KeyConfig, NdnConfig, UnsolicitedName};
 pub(crate) use node::{Datapath, NodeConfig, SteerBy};
 pub(crate) use port::{Attach, CopyMode, Driver, PortConfig, Role};
 pub(crate) use prefix::Prefix;
@@ -42,6 +44,8 @@ pub(crate) enum FunctionName {
     Upf,
     /// GRE header removal.
     Gre,
+    /// NDN router.
+    Ndn,
 }
 
 impl FunctionName {
@@ -50,6 +54,7 @@ impl FunctionName {
         match self {
             Self::Upf => "upf",
             Self::Gre => "gre",
+            Self::Ndn => "ndn",
         }
     }
 }
@@ -61,6 +66,8 @@ pub(crate) enum Config {
     Upf(Box<UpfConfig>),
     /// Of a GRE header remover.
     Gre(Box<GreConfig>),
+    /// Of an NDN router.
+    Ndn(Box<NdnConfig>),
 }
 
 /// What says which function's file it is.
@@ -104,6 +111,7 @@ impl Config {
         Ok(Ok(match function {
             FunctionName::Upf => Self::Upf(Box::new(UpfConfig { base, ..toml::from_str(text)? })),
             FunctionName::Gre => Self::Gre(Box::new(GreConfig { base, ..toml::from_str(text)? })),
+            FunctionName::Ndn => Self::Ndn(Box::new(NdnConfig { base, ..toml::from_str(text)? })),
         }))
     }
 
@@ -115,6 +123,11 @@ impl Config {
                 format!("{ports} ports, up to {} sessions", config.base.node.sessions_max.get_ref())
             }
             Self::Gre(config) => format!("GRE header removal, {ports} ports, {} rules", config.rules()),
+            Self::Ndn(config) => format!(
+                "NDN router, {ports} ports, {} faces and {} routes from the start",
+                config.ndn.faces.len(),
+                config.ndn.routes.len()
+            ),
         }
     }
 
@@ -123,6 +136,7 @@ impl Config {
         match self {
             Self::Upf(config) => &config.base,
             Self::Gre(config) => &config.base,
+            Self::Ndn(config) => &config.base,
         }
     }
 }

@@ -3,10 +3,12 @@
 //! What every function has is here: the control socket, the metrics, ports, workers. What a function does with them is in
 //! its own module, which [`run`] chooses.
 
+mod control;
 #[cfg_attr(not(feature = "dpdk"), path = "no_dpdk.rs")]
 mod dpdk;
 mod gre;
 mod metrics;
+mod ndn;
 mod ports;
 mod queues;
 mod server;
@@ -87,6 +89,7 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
     match config {
         Config::Upf(config) => upf::run(config, ground),
         Config::Gre(config) => gre::run(config, ground),
+        Config::Ndn(config) => ndn::run(config, ground),
     }
 }
 

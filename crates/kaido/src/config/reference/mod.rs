@@ -3,6 +3,7 @@
 
 mod base;
 mod gre;
+mod ndn;
 mod upf;
 
 use toml::Spanned;
@@ -16,13 +17,14 @@ type Field = (&'static str, &'static str, &'static str, &'static str, &'static s
 
 impl FunctionName {
     /// All, in the order of the reference.
-    const ALL: [Self; 2] = [Self::Upf, Self::Gre];
+    const ALL: [Self; 3] = [Self::Upf, Self::Gre, Self::Ndn];
 
     /// Fields that only its files have.
     const fn fields(self) -> &'static [Field] {
         match self {
             Self::Upf => upf::FIELDS,
             Self::Gre => gre::FIELDS,
+            Self::Ndn => ndn::FIELDS,
         }
     }
 
@@ -30,6 +32,7 @@ impl FunctionName {
         match self {
             Self::Upf => "User plane",
             Self::Gre => "GRE header removal",
+            Self::Ndn => "NDN router",
         }
     }
 }
@@ -113,8 +116,8 @@ pub(crate) fn reference() -> String {
          Written by `kaido reference` from the code; do not edit.\n\n\
          One TOML file, given with `kaido run -c FILE`. `kaido check -c FILE` reads it without starting\n\
          anything. What is written `[[so]]` is a list of tables; the rest are single tables.\n\n\
-         The line `function = \"upf\"` or `function = \"gre\"`, before all sections, says what the node does; without it, it is\n\
-         a user plane. Sections and fields of the other function are refused.\n\n\
+         The line `function = \"upf\"`, `\"gre\"` or `\"ndn\"`, before all sections, says what the node does; without it, it is\n\
+         a user plane. Sections and fields of other functions are refused.\n\n\
          # Every node\n",
     );
     write(&mut text, base::FIELDS);

@@ -10,10 +10,11 @@ use std::time::Instant;
 use kaido_gre::{Gre, Shared};
 use miette::IntoDiagnostic;
 
-use self::control::Control;
+use self::control::ShownGre;
 use self::metrics::GreOffer;
 use self::ports::Ports;
 use self::rules::Rules;
+use super::control::Control;
 use super::metrics::Figures;
 use super::{Crew, Ground, export, notify};
 use crate::config::GreConfig;
@@ -53,8 +54,9 @@ pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
         export(endpoint, GreOffer::new(figures, rules.clone()))
     });
     let exporter = exporter.transpose()?;
+    let function = ShownGre { datapath, rules };
     let mut control =
-        Control { server, node_id, started: Instant::now(), pool, ports: shown, datapath, workers, rules };
+        Control { server, node_id, started: Instant::now(), pool, ports: shown, workers, function };
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || crew.has_lost());
     notify(&[sd_notify::NotifyState::Stopping]);

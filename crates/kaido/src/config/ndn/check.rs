@@ -1,0 +1,183 @@
+//! What no single field of a router's file can tell.
+
+use std::collections::HashSet;
+
+use kaido_ndn::face::FaceUri;
+
+use super::{FaceConfig, NdnConfig};
+use crate::config::check::Findings;
+use crate::config::{Datapath, Driver};
+
+/// Everything that is wrong with a router's sections and fields.
+pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
+    let datapath = &config.base.node.datapath;
+    if *datapath.get_ref() != Datapath::Engine {
+        findings.add(
+            datapath.span(),
+            "node.datapath",
+            "an NDN router forwards in the engine",
+            "remove it, or write datapath = \"engine\"",
+        );
+    }
+    let workers = &config.base.node.workers;
+    if *workers.get_ref() != 1 {
+        let help = "remove it, or write workers = 1";
+        findings.add(workers.span(), "node.workers", "an NDN router has one worker so far", help);
+    }
+    for port in &config.base.ports {
+        let driver = &port.get_ref().driver;
+        if !matches!(driver.get_ref(), Driver::AfPacket | Driver::Tap) {
+            let help = "use driver = \"af_packet\" or \"tap\"";
+            findings.add(driver.span(), "port.driver", "Ethernet faces are not made over it so far", help);
+        }
+    }
+    let ndn = &config.ndn;
+    findings.range(&ndn.prefixes_max, "ndn.prefixes_max", 1, 100_000_000);
+    findings.range(&ndn.routes_max, "ndn.routes_max", 1, 100_000_000);
+    findings.range(&ndn.pending_max, "ndn.pending_max", 64, 1 << 24);
+    findings.range(&ndn.faces_max, "ndn.faces_max", 2, 1 << 20);
+    findings.range(&ndn.dead_nonces, "ndn.dead_nonces", 64, 1 << 28);
+    findings.range(&ndn.cs.packets, "ndn.cs.packets", 0, 1 << 28);
+    findings.range(&ndn.cs.memory_mib, "ndn.cs.memory_mib", 1, 1 << 20);
+    findings.range(&ndn.listen.udp_mtu, "ndn.listen.udp_mtu", 512, 8800);
+    findings.range(&ndn.listen.on_demand_max, "ndn.listen.on_demand_max", 0, 1 << 20);
+    findings.range(&ndn.listen.idle_s, "ndn.listen.idle_s", 1, 86_400);
+    findings.range(&ndn.listen.queue_kib, "ndn.listen.queue_kib", 16, 1 << 20);
+    listen(config, findings);
+    let mut ends = HashSet::new();
+    for face in &ndn.faces {
+        self::face(config, face.get_ref(), &mut ends, findings);
+    }
+    for route in &ndn.routes {
+        let to = &route.get_ref().to;
+        if !ends.contains(&to.get_ref().0) {
+            let help = "add a [[ndn.face]] whose remote is the same";
+            findings.add(to.span(), "ndn.route.to", format!("no face leads to {}", to.get_ref().0), help);
+        }
+    }
+    for strategy in &ndn.strategies {
+        let name = &strategy.get_ref().strategy;
+        if strategy.get_ref().choice().is_none() {
+            let known = "best-route, multicast, asf and round-robin";
+            let message = format!("there is no strategy `{}`", name.get_ref());
+            findings.add(name.span(), "ndn.strategy.strategy", message, format!("there are {known}"));
+        }
+    }
+}
+
+fn listen(config: &NdnConfig, findings: &mut Findings) {
+    let listen = &config.ndn.listen;
+    let nowhere = listen.unix.as_os_str().is_empty() && listen.tcp.is_empty() && listen.udp.is_empty();
+    if nowhere && config.base.ports.is_empty() {
+        let help =
+            "give ndn.listen.unix a path, ndn.listen.tcp or ndn.listen.udp an address, or add a [[port]]";
+        findings.add(0..0, "ndn.listen", "nothing is listened to", help);
+    }
+}
+
+fn face(config: &NdnConfig, face: &FaceConfig, ends: &mut HashSet<FaceUri>, findings: &mut Findings) {
+    let remote = &face.remote;
+    if !ends.insert(remote.get_ref().0.clone()) {
+        let message = format!("two faces lead to {}", remote.get_ref().0);
+        findings.add(remote.span(), "ndn.face.remote", message, "one is enough");
+    }
+    if let Some(mtu) = &face.mtu {
+        findings.range(mtu, "ndn.face.mtu", kaido_ndn::face::MTU_MIN, u16::MAX);
+    }
+    match &remote.get_ref().0 {
+        FaceUri::Udp(address) => {
+            let listens = config.ndn.listen.udp.iter().any(|local| local.is_ipv4() == address.is_ipv4());
+            if !listens {
+                let family = if address.is_ipv4() { "0.0.0.0:6363" } else { "[::]:6363" };
+                let help = format!("write udp = [\"{family}\"] into [ndn.listen]: it is sent from there");
+                findings.add(remote.span(), "ndn.face.remote", "no UDP socket of its family is open", help);
+            }
+        }
+        FaceUri::Tcp(_) => {}
+        FaceUri::Ether(_) => {
+            let ports = config.base.ports.iter().map(|port| port.get_ref().name.get_ref());
+            let names: Vec<_> = ports.collect();
+            let local = face.local.as_ref().map(|local| &local.get_ref().0);
+            if !matches!(local, Some(FaceUri::Dev(name)) if names.contains(&name)) {
+                let help = format!("write local = \"dev://PORT\"; the ports are {names:?}");
+                findings.add(remote.span(), "ndn.face.local", "the port of the face is not said", help);
+            }
+        }
+        other => {
+            let message = format!("faces to {}:// are made by who is there", other.schema());
+            findings.add(remote.span(), "ndn.face.remote", message, "use udp4, udp6, tcp4, tcp6 or ether");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use miette::Diagnostic;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn read(more: &str) -> Result<NdnConfig, String> {
+        match Config::parse(Path::new("kaido.toml"), format!("function = \"ndn\"\n{more}")) {
+            Ok(Config::Ndn(config)) => Ok(*config),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(fault) => {
+                Err(format!("{fault}\n{}", fault.help().map(|help| help.to_string()).unwrap_or_default()))
+            }
+        }
+    }
+
+    #[test]
+    fn the_shortest_file_listens_where_applications_look() {
+        let config = read("").unwrap();
+        assert_eq!(config.ndn.listen.unix, Path::new("/run/nfd/nfd.sock"));
+        assert_eq!((config.ndn.management.local.len(), config.ndn.routes.len()), (5, 0));
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let config = read(
+            "[ndn]\nregions = [\"/site\"]\nunsolicited = \"cache_local\"\n[ndn.cs]\npackets = 0\n\
+             [ndn.listen]\nudp = [\"0.0.0.0:6363\"]\ntcp = [\"[::]:6363\"]\n\
+             [ndn.management]\nlocal = [\"rib\", \"strategy-choice\"]\n\
+             [[ndn.face]]\nremote = \"udp4://192.0.2.1\"\nmtu = 1400\n\
+             [[ndn.route]]\nprefix = \"/a/b\"\nto = \"udp4://192.0.2.1:6363\"\ncost = 4\n\
+             [[ndn.strategy]]\nprefix = \"/a\"\nstrategy = \"multicast\"\n",
+        )
+        .unwrap();
+        let route = config.ndn.routes[0].get_ref();
+        assert_eq!((route.prefix.0.len(), route.cost, route.inherit, route.capture), (6, 4, true, false));
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_with_its_field() {
+        for (text, wanted) in [
+            ("[node]\ndatapath = \"xdp\"\n", "node.datapath: an NDN router"),
+            ("[node]\nworkers = 2\n", "node.workers: an NDN router has one worker"),
+            (
+                "[[port]]\nname = \"a\"\ndriver = \"af_xdp\"\ninterface = \"a\"\n",
+                "port.driver: Ethernet faces are not made",
+            ),
+            ("[ndn]\npending_max = 1\n", "ndn.pending_max: 1 is out of range"),
+            ("[ndn]\nregions = [\"site\"]\n", "\"site\" is no name"),
+            ("[ndn.listen]\nunix = \"\"\n", "ndn.listen: nothing is listened to"),
+            ("[ndn.listen]\nudp_mtu = 100\n", "ndn.listen.udp_mtu"),
+            ("[[ndn.face]]\nremote = \"udp4://192.0.2.1\"\n", "no UDP socket of its family"),
+            ("[[ndn.face]]\nremote = \"unix:///a\"\n", "faces to unix:// are made by who is there"),
+            ("[[ndn.face]]\nremote = \"ether://[02:00:00:00:00:01]\"\n", "the port of the face is not said"),
+            ("[[ndn.face]]\nremote = \"http://a\"\n", "is not the URI of a face"),
+            (
+                "[[ndn.face]]\nremote = \"tcp4://192.0.2.1\"\n[[ndn.face]]\nremote = \"tcp4://192.0.2.1:6363\"\n",
+                "two faces lead to tcp4://192.0.2.1:6363",
+            ),
+            ("[[ndn.route]]\nprefix = \"/a\"\nto = \"tcp4://192.0.2.1\"\n", "ndn.route.to: no face leads to"),
+            ("[[ndn.strategy]]\nprefix = \"/a\"\nstrategy = \"worst\"\n", "there is no strategy `worst`"),
+            ("[ndn.management]\nlocal = [\"all\"]\n", "expected one of `faces`, `fib`"),
+        ] {
+            let said = read(text).err().unwrap_or_default();
+            assert!(said.contains(wanted), "{wanted}: {said}");
+        }
+    }
+}

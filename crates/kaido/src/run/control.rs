@@ -1,0 +1,111 @@
+//! The control loop of functions that no control protocol drives: the control socket, until the node is told to stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use kaido_engine::{FramePool, PortTotals, WorkerCounters};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::ports::ShownPort;
+use super::server::Server;
+use super::{shown, workers};
+use crate::api::{self, Answer, Question};
+
+/// Longest wait for a question: how soon a signal, or the end of a worker, is noticed.
+const PACE_NS: i64 = 50_000_000;
+
+/// What a port has counted, and how many packets and octets of that the kernel's datapath has forwarded.
+pub(super) type Counted = (PortTotals, (u64, u64));
+
+/// What a function adds to what every node shows.
+pub(super) trait Shows {
+    /// Its name in the file.
+    const FUNCTION: &'static str;
+
+    /// What forwards.
+    fn datapath(&self) -> &'static str;
+
+    /// What the ports have counted, given what the workers have.
+    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<Counted>;
+
+    /// The answer to a question that not every function has.
+    fn answer(&self, question: Question) -> Answer;
+}
+
+/// Everything that the control loop works on.
+pub(super) struct Control<S> {
+    pub(super) server: Server,
+    pub(super) node_id: String,
+    pub(super) started: Instant,
+    pub(super) pool: &'static FramePool,
+    pub(super) ports: Vec<ShownPort>,
+    pub(super) workers: Vec<Arc<WorkerCounters>>,
+    pub(super) function: S,
+}
+
+impl<S: Shows> Control<S> {
+    /// Turns until `stop` is set or `failed` says so.
+    pub(super) fn run(&mut self, stop: &AtomicBool, failed: impl Fn() -> bool) {
+        while !stop.load(Ordering::Relaxed) && !failed() {
+            self.wait();
+            let Self { server, node_id, started, pool, ports, workers, function } = self;
+            let view = View { node_id, started: *started, pool, ports, workers, function };
+            server.serve(|question| view.answer(question));
+        }
+    }
+
+    fn wait(&self) {
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: PACE_NS };
+        let descriptors = self.server.descriptors();
+        let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // A signal ends the wait early, which is as well.
+        let _ = poll(&mut polled, Some(&timeout));
+    }
+}
+
+/// What questions are answered from.
+struct View<'c, S> {
+    node_id: &'c str,
+    started: Instant,
+    pool: &'static FramePool,
+    ports: &'c [ShownPort],
+    workers: &'c [Arc<WorkerCounters>],
+    function: &'c S,
+}
+
+impl<S: Shows> View<'_, S> {
+    fn answer(&self, question: Question) -> Answer {
+        match question {
+            Question::Status => Answer::Status(Box::new(self.status())),
+            Question::Drops => {
+                let counted = self.counted();
+                Answer::Drops { drops: shown::drops(self.ports, |at| counted[at].0.clone()) }
+            }
+            question => self.function.answer(question),
+        }
+    }
+
+    fn counted(&self) -> Vec<Counted> {
+        self.function.counted((0..self.ports.len()).map(|at| shown::totals(self.workers, at)).collect())
+    }
+
+    fn status(&self) -> api::Status {
+        let counted = self.counted();
+        let ports = self.ports.iter().zip(&counted);
+        api::Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            function: S::FUNCTION.to_owned(),
+            node_id: self.node_id.to_owned(),
+            uptime_s: self.started.elapsed().as_secs(),
+            workers: self.workers.len(),
+            frame_pages: self.pool.pages().to_string(),
+            frames: self.pool.frames(),
+            frames_free: self.pool.free_frames(),
+            datapath: self.function.datapath().to_owned(),
+            ports: ports.map(|(port, (totals, forwarded))| shown::port(port, totals, *forwarded)).collect(),
+            per_worker: workers::workers(self.workers, self.ports),
+            upf: None,
+        }
+    }
+}

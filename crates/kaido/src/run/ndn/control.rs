@@ -1,0 +1,25 @@
+//! What a router shows at the control socket; of names and faces it speaks NDN itself.
+
+use kaido_engine::PortTotals;
+
+use crate::api::{Answer, Question};
+use crate::run::control::{Counted, Shows};
+
+/// A router, as it is shown.
+pub(super) struct ShownRouter;
+
+impl Shows for ShownRouter {
+    const FUNCTION: &'static str = "ndn";
+
+    fn datapath(&self) -> &'static str {
+        "engine"
+    }
+
+    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<Counted> {
+        by_workers.into_iter().map(|totals| (totals, (0, 0))).collect()
+    }
+
+    fn answer(&self, _question: Question) -> Answer {
+        Answer::Error { message: "this node routes NDN: ask it with `kaido ndn`".to_owned() }
+    }
+}

@@ -1,0 +1,42 @@
+//! Keys that may command, from the files of their certificates.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kaido_ndn::mgmt::{Authority, Grant, TrustedKey};
+use miette::miette;
+
+use crate::config::{KeyConfig, NdnConfig};
+
+/// Whose commands are obeyed.
+///
+/// # Errors
+/// When a certificate cannot be read.
+pub(super) fn authority(config: &NdnConfig) -> miette::Result<Authority> {
+    let management = &config.ndn.management;
+    let grant = |key: &toml::Spanned<KeyConfig>| {
+        let key = key.get_ref();
+        Ok(Grant {
+            key: read(key.certificate.get_ref())?,
+            modules: key.modules.iter().map(|module| (*module).into()).collect(),
+        })
+    };
+    let grants = management.keys.iter().map(grant).collect::<miette::Result<_>>()?;
+    Ok(Authority::new(grants, management.local.iter().map(|module| (*module).into()).collect()))
+}
+
+fn read(path: &Path) -> miette::Result<TrustedKey> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        miette!(
+            help = "it is a certificate as NDN tools write it: a Data packet in base64",
+            "ndn.management.key.certificate: {}: {error}",
+            path.display()
+        )
+    };
+    let text = std::fs::read(path).map_err(|error| wrong(&error))?;
+    // Tools break the lines.
+    let text: Vec<u8> = text.into_iter().filter(|octet| !octet.is_ascii_whitespace()).collect();
+    let packet = STANDARD.decode(text).map_err(|error| wrong(&error))?;
+    TrustedKey::from_certificate(&packet).map_err(|error| wrong(&error))
+}

@@ -1,0 +1,176 @@
+//! The NDN router of `kaido run`.
+
+mod control;
+mod keys;
+mod management;
+mod ports;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use kaido_engine::{KernelPath, PortId};
+use kaido_ndn::face::{FaceUri, Faces};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
+use kaido_ndn::host::{HostControl, HostPort, HostSettings, MULTICAST_GROUP};
+use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
+use kaido_ndn::router::{Desk, Ndn, NodeParts, RouterNode};
+use kaido_ndn::table::{CsSettings, NameHash, PitSettings};
+use kaido_wire::ndn::MULTICAST_PORT;
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use self::control::ShownRouter;
+use self::management::Management;
+use self::ports::Ports;
+use super::control::Control;
+use super::ports::ShownPort;
+use super::{Crew, Ground, notify};
+use crate::config::{NdnConfig, UnsolicitedName};
+
+/// How the host port is shown.
+const HOST_PORT: &str = "host";
+
+/// Runs a router until it is told to stop.
+///
+/// # Errors
+/// What kept it from starting, or that a worker died.
+pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
+    let Ground { stop, server, scraped: _, pool } = ground;
+    let authority = keys::authority(config)?;
+    let mut ports = Ports::open(config, pool)?;
+    let faces = Faces::new(*config.ndn.faces_max.get_ref() as usize);
+    let (host, host_control) = open_host(config, ports.opened.devices.len(), &faces)?;
+    let mut queues = ports.opened.take_queues();
+    queues[0].push((Box::new(host), KernelPath::None));
+    let mut kinds = ports.kinds();
+    kinds.push(PortKind::Host);
+    let link = LinkSettings { ports: kinds, reassembly: reassembly(config) };
+    let shared = Shared::new(NameHash::random(), *config.ndn.prefixes_max.get_ref())
+        .into_diagnostic()
+        .wrap_err("ndn.prefixes_max: no memory for the table of prefixes")?;
+    for region in &config.ndn.regions {
+        shared.add_region(&region.get_ref().0).map_err(|error| miette!("ndn.regions: {error}"))?;
+    }
+    let settings = forwarder(config);
+    let mut desks = Vec::new();
+    let crew = Crew::start(&config.base, pool, queues, || {
+        let forwarder = Forwarder::new(&shared, &settings, Instant::now())
+            .into_diagnostic()
+            .wrap_err("ndn.pending_max, ndn.cs: no memory for the tables of a worker")?;
+        let desk = Arc::new(Desk::new());
+        desks.push(desk.clone());
+        Ok(Box::new(Ndn::new(Link::new(link.clone(), &faces), forwarder, desk)))
+    })?;
+    ports.opened.attach()?;
+    let parts = NodeParts {
+        faces,
+        shared,
+        channels: channels(config, &host_control),
+        host: host_control.clone(),
+        ethernet: ports.ethernet(),
+        desks,
+        cs: settings.cs,
+    };
+    let management =
+        Management::start(config, RouterNode::new(parts, SystemTime::now()), authority, &host_control)?;
+    let mut shown = ports.opened.shown();
+    shown.push(ShownPort {
+        name: HOST_PORT.to_owned(),
+        how: listening(config),
+        mtu: kaido_wire::ndn::PACKET_MAX,
+    });
+    let workers = crew.counters();
+    let node_id = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    tracing::info!(
+        node_id,
+        frames = pool.frames(),
+        pages = %pool.pages(),
+        ports = shown.len(),
+        workers = workers.len(),
+        "the NDN router runs"
+    );
+    let function = ShownRouter;
+    let mut control =
+        Control { server, node_id, started: Instant::now(), pool, ports: shown, workers, function };
+    notify(&[sd_notify::NotifyState::Ready]);
+    control.run(&stop, || crew.has_lost() || management.has_ended());
+    notify(&[sd_notify::NotifyState::Stopping]);
+    management.stop();
+    crew.end(&ports.opened, &stop)
+}
+
+fn open_host(config: &NdnConfig, at: usize, faces: &Faces) -> miette::Result<(HostPort, HostControl)> {
+    let listen = &config.ndn.listen;
+    let settings = HostSettings {
+        port: PortId(u8::try_from(at).unwrap_or(u8::MAX)),
+        unix: Some(listen.unix.clone()).filter(|path| !path.as_os_str().is_empty()),
+        tcp: listen.tcp.clone(),
+        udp: listen.udp.clone(),
+        multicast: listen.multicast,
+        udp_mtu: *listen.udp_mtu.get_ref(),
+        on_demand_max: *listen.on_demand_max.get_ref() as usize,
+        idle: Duration::from_secs((*listen.idle_s.get_ref()).into()),
+        queue_octets_max: *listen.queue_kib.get_ref() as usize * 1024,
+    };
+    if let Some(parent) = settings.unix.as_deref().and_then(std::path::Path::parent) {
+        std::fs::create_dir_all(parent)
+            .map_err(|error| miette!("ndn.listen.unix: cannot make {}: {error}", parent.display()))?;
+    }
+    HostPort::open(settings, faces).map_err(|error| {
+        miette!(
+            help = "another router may listen there: stop it, or give this one other paths and addresses",
+            "ndn.listen: {error}"
+        )
+    })
+}
+
+fn forwarder(config: &NdnConfig) -> ForwarderSettings {
+    let ndn = &config.ndn;
+    let pending = *ndn.pending_max.get_ref();
+    ForwarderSettings {
+        pit: PitSettings::for_entries(pending, 0),
+        cs: CsSettings {
+            packets: *ndn.cs.packets.get_ref(),
+            octets: u64::from(*ndn.cs.memory_mib.get_ref()) << 20,
+        },
+        dead_nonces: *ndn.dead_nonces.get_ref(),
+        measured_prefixes: pending,
+        unsolicited: match ndn.unsolicited {
+            UnsolicitedName::Drop => Unsolicited::Drop,
+            UnsolicitedName::CacheLocal => Unsolicited::CacheLocal,
+            UnsolicitedName::CacheAll => Unsolicited::CacheAll,
+        },
+    }
+}
+
+fn reassembly(config: &NdnConfig) -> ReassemblyLimits {
+    let limits = config.base.reassembly.limits();
+    ReassemblyLimits {
+        packets: if config.base.reassembly.enabled { limits.packets } else { 0 },
+        packets_per_face: limits.packets_per_source,
+        frames: limits.pieces,
+        timeout: limits.time,
+    }
+}
+
+/// Where applications and neighbours come in, as URIs.
+fn channels(config: &NdnConfig, host: &HostControl) -> Vec<FaceUri> {
+    let listen = &config.ndn.listen;
+    let unix =
+        listen.unix.to_str().filter(|path| !path.is_empty()).map(|path| FaceUri::Unix(path.to_owned()));
+    let group = listen.multicast.map(|_| FaceUri::Udp((MULTICAST_GROUP, MULTICAST_PORT).into()));
+    let tcp = host.tcp_addresses().iter().map(|address| FaceUri::Tcp(*address));
+    let udp = host.udp_addresses().iter().map(|address| FaceUri::Udp(*address));
+    unix.into_iter().chain(tcp).chain(udp).chain(group).collect()
+}
+
+/// Where the host port listens, in words.
+fn listening(config: &NdnConfig) -> String {
+    let listen = &config.ndn.listen;
+    let kinds = [
+        (!listen.unix.as_os_str().is_empty(), "unix"),
+        (!listen.tcp.is_empty(), "tcp"),
+        (!listen.udp.is_empty(), "udp"),
+        (listen.multicast.is_some(), "multicast"),
+    ];
+    kinds.iter().filter(|(is_on, _)| *is_on).map(|(_, kind)| *kind).collect::<Vec<_>>().join(", ")
+}
