@@ -11,6 +11,7 @@ mod interest;
 mod measurements;
 mod nack;
 mod parse;
+mod quick;
 mod shared;
 mod sink;
 mod strategy;
@@ -174,8 +175,9 @@ impl Forwarder {
             core.ask(packet, parsed, prefixes, ways);
         }
         let mut sought = [Sought::default(); BATCH_MAX];
-        for ((parsed, prefixes), sought) in self.scratch.iter().take(packets.len()).zip(&mut sought) {
-            *sought = core.approach(parsed, prefixes, ways);
+        for ((packet, (parsed, prefixes)), sought) in packets.iter().zip(self.scratch.iter()).zip(&mut sought)
+        {
+            *sought = core.approach(packet, parsed, prefixes, ways);
         }
         for (packet, ((parsed, prefixes), sought)) in
             packets.drain(..).zip(self.scratch.iter_mut().zip(sought))
@@ -249,6 +251,7 @@ impl Core {
     #[inline(always)]
     fn approach<'g>(
         &self,
+        packet: &Packet,
         parsed: &Parsed,
         prefixes: &Prefixes,
         ways: Ways<'g>,
@@ -263,6 +266,9 @@ impl Core {
             }
             What::Data | What::Nack => {
                 self.pit.prefetch_entry(prefixes.whole());
+                if let Some((hash, nonce)) = self.pit.nonce_of(&packet.annotations.pit_token) {
+                    self.dead.prefetch(hash, nonce);
+                }
                 if self.cs.is_on() {
                     self.cs.prefetch_entry(prefixes.whole());
                 }

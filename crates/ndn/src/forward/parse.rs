@@ -6,11 +6,12 @@ use std::time::Duration;
 use kaido_engine::{DropReason, Frame};
 use kaido_wire::ndn::{Data, Interest, tlv, types};
 
+use super::quick;
 use crate::packet::Packet;
 use crate::table::{NameError, NameHash, Prefixes, Selectors};
 
-/// Longest that an Interest waits, whatever it asks for.
-pub(super) const LIFETIME_MAX: Duration = Duration::from_secs(120);
+/// Milliseconds that an Interest waits at most, whatever it asks for.
+const LIFETIME_MAX_MS: u32 = 120_000;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(super) enum What {
 }
 
 /// A packet that was read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parsed {
     pub(super) what: What,
     name_at: u16,
@@ -59,57 +60,46 @@ impl Parsed {
     #[inline]
     pub(super) fn read(packet: &Packet, hash: &NameHash, prefixes: &mut Prefixes) -> Self {
         let (first, total) = (packet.frame.data(), packet.frame.packet_len());
-        let mut parsed = match first.first() {
-            Some(&5) => Self::interest(first, total, packet.annotations.nack.is_some()),
-            _ => Self::data(first, total),
-        };
-        if !matches!(parsed.what, What::Refused(_))
-            && let Err(error) = prefixes.fill(hash, &first[parsed.name()])
-        {
-            parsed.what = What::Refused(match error {
-                NameError::Malformed => DropReason::NdnMalformed,
-                NameError::TooLong => DropReason::NdnNameTooLong,
-            });
+        let is_nack = packet.annotations.nack.is_some();
+        match quick::read(first, total, hash, prefixes) {
+            Some(parsed) if !is_nack => parsed,
+            _ => carefully(first, total, is_nack, hash, prefixes),
         }
-        parsed
     }
 
-    #[inline]
-    fn interest(first: &[u8], total: usize, is_nack: bool) -> Self {
-        let Ok(interest) = Interest::parse(first, total) else { return Self::NOTHING };
-        let lifetime_max = LIFETIME_MAX.as_millis();
+    /// An Interest of this name.
+    #[inline(always)]
+    pub(super) fn interest(
+        self,
+        selectors: Selectors,
+        nonce: Option<u32>,
+        nonce_at: usize,
+        lifetime_ms: u64,
+        hop_limit: Option<u8>,
+        hop_limit_at: usize,
+    ) -> Self {
         Self {
-            what: if is_nack { What::Nack } else { What::Interest },
-            selectors: Selectors {
-                can_be_prefix: interest.can_be_prefix,
-                must_be_fresh: interest.must_be_fresh,
-            },
-            nonce: interest.nonce,
-            nonce_at: short(interest.nonce_at),
-            hop_limit: interest.hop_limit,
-            hop_limit_at: short(interest.hop_limit_at),
-            has_hint: interest.forwarding_hint.is_some(),
-            lifetime_ms: u32::try_from(u128::from(interest.lifetime_or_default_ms()).min(lifetime_max))
-                .unwrap_or(u32::MAX),
-            ..Self::named(first, interest.name_at, interest.name.value().len())
+            what: What::Interest,
+            selectors,
+            nonce,
+            nonce_at: short(nonce_at),
+            hop_limit,
+            hop_limit_at: short(hop_limit_at),
+            lifetime_ms: u32::try_from(lifetime_ms).unwrap_or(u32::MAX).min(LIFETIME_MAX_MS),
+            ..self
         }
     }
 
-    #[inline]
-    fn data(first: &[u8], total: usize) -> Self {
-        let Ok(data) = Data::parse(first, total) else { return Self::NOTHING };
-        Self {
-            what: What::Data,
-            freshness_ms: data.meta.freshness_ms,
-            ..Self::named(first, data.name_at, data.name.value().len())
-        }
+    /// Data of this name.
+    #[inline(always)]
+    pub(super) fn data(self, freshness_ms: u64) -> Self {
+        Self { what: What::Data, freshness_ms, ..self }
     }
 
-    /// With a name whose element is at `at`.
-    #[inline]
-    fn named(first: &[u8], at: usize, len: usize) -> Self {
-        let header = tlv::header(&first[at..]).map_or(0, |header| header.header_len);
-        Self { name_at: short(at + header), name_end: short(at + header + len), ..Self::NOTHING }
+    /// Something whose name's components lie there.
+    #[inline(always)]
+    pub(super) fn named(name_at: usize, name_end: usize) -> Self {
+        Self { name_at: short(name_at), name_end: short(name_end), ..Self::NOTHING }
     }
 
     /// Where the octets of the name's components are.
@@ -129,6 +119,57 @@ impl Parsed {
     pub(super) fn freshness(&self) -> Duration {
         Duration::from_millis(self.freshness_ms)
     }
+}
+
+/// Reads any packet.
+#[inline(never)]
+pub(super) fn carefully(
+    first: &[u8],
+    total: usize,
+    is_nack: bool,
+    hash: &NameHash,
+    prefixes: &mut Prefixes,
+) -> Parsed {
+    let mut parsed = match first.first() {
+        Some(&5) => any_interest(first, total, is_nack),
+        _ => any_data(first, total),
+    };
+    if !matches!(parsed.what, What::Refused(_))
+        && let Err(error) = prefixes.fill(hash, &first[parsed.name()])
+    {
+        parsed.what = What::Refused(match error {
+            NameError::Malformed => DropReason::NdnMalformed,
+            NameError::TooLong => DropReason::NdnNameTooLong,
+        });
+    }
+    parsed
+}
+
+fn any_interest(first: &[u8], total: usize, is_nack: bool) -> Parsed {
+    let Ok(interest) = Interest::parse(first, total) else { return Parsed::NOTHING };
+    let selectors =
+        Selectors { can_be_prefix: interest.can_be_prefix, must_be_fresh: interest.must_be_fresh };
+    let parsed = named(first, interest.name_at, interest.name.value().len()).interest(
+        selectors,
+        interest.nonce,
+        interest.nonce_at,
+        interest.lifetime_or_default_ms(),
+        interest.hop_limit,
+        interest.hop_limit_at,
+    );
+    let what = if is_nack { What::Nack } else { What::Interest };
+    Parsed { what, has_hint: interest.forwarding_hint.is_some(), ..parsed }
+}
+
+fn any_data(first: &[u8], total: usize) -> Parsed {
+    let Ok(data) = Data::parse(first, total) else { return Parsed::NOTHING };
+    named(first, data.name_at, data.name.value().len()).data(data.meta.freshness_ms)
+}
+
+/// With a name whose element is at `at`.
+fn named(first: &[u8], at: usize, len: usize) -> Parsed {
+    let header = tlv::header(&first[at..]).map_or(0, |header| header.header_len);
+    Parsed::named(at + header, at + header + len)
 }
 
 /// An offset into a frame.

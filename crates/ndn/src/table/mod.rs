@@ -21,3 +21,6 @@ pub use pit::{
     UPSTREAMS_MAX,
 };
 pub use pit_entry::{InRecord, NackSeverity, OutRecord, Selectors};
+
+#[cfg(test)]
+pub(crate) use names::build;

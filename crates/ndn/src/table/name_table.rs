@@ -3,7 +3,7 @@
 //!
 //! A lookup is taken in steps for a batch: [`Lookup::ask`] fetches the buckets of all depths that come into question,
 //! [`Lookup::sift`] compares tags, the longest first, and fetches the record of the first that fits, [`Lookup::take`]
-//! compares the name.
+//! compares the name. Why not in two stages or with a filter: `docs/decisions/0018-longest-name-prefix.md`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,8 +96,9 @@ struct Writer {
 /// Values by prefix.
 pub struct NameTable<T> {
     table: Table<NameKey, Held<T>>,
+    prefixes_max: u32,
     hash: NameHash,
-    /// Bit n: there are prefixes of n components.
+    /// The [bits](bit) of depths at which there are prefixes.
     depths: AtomicU64,
     writer: Mutex<Writer>,
 }
@@ -121,9 +122,11 @@ impl<T: Send + Sync> NameTable<T> {
         #[allow(clippy::expect_used)]
         // As documented: tables are made before the workers that fill the domain.
         let reader = domain.reader().expect("a place for a writer in the domain");
-        let table = Table::new(domain, prefixes_max)?;
+        // Room for half as many again: a lookup asks for several depths of which few are there, and a bucket that is full
+        // has it look in the next one, which nobody asked for ahead. It costs 3 octets a prefix.
+        let table = Table::new(domain, prefixes_max.saturating_add(prefixes_max / 2))?;
         let writer = Mutex::new(Writer { reader, counts: [0; DEPTH_MAX + 1], scratch: Prefixes::default() });
-        Ok(Self { table, hash, depths: AtomicU64::new(0), writer })
+        Ok(Self { table, prefixes_max, hash, depths: AtomicU64::new(0), writer })
     }
 
     /// Prefixes in it.
@@ -175,6 +178,9 @@ impl<T: Send + Sync> NameTable<T> {
             }
             return Ok(false);
         };
+        if !was && self.len() >= self.prefixes_max as usize {
+            return Err(NameTableError::Full);
+        }
         // Before the prefix: who finds it there has to look for it.
         if !was {
             self.count(counts, depth, true);
@@ -196,8 +202,8 @@ impl<T: Send + Sync> NameTable<T> {
         // Only writers store, under their lock. Release: with the depth comes the bucket of its first prefix, whose
         // lookup synchronises by itself; a reader that does not see the bit has not seen the prefix either.
         let depths = self.depths.load(Ordering::Relaxed);
-        let bit = 1 << depth;
-        self.depths.store(if counts[depth] > 0 { depths | bit } else { depths & !bit }, Ordering::Release);
+        let depths = if counts[depth] > 0 { depths | bit(depth) } else { depths & !bit(depth) };
+        self.depths.store(depths, Ordering::Release);
     }
 
     /// Begins lookups under a guard.
@@ -241,7 +247,7 @@ impl<T> Copy for Lookup<'_, T> {}
 #[derive(Debug)]
 pub struct Sought<'g, T> {
     probe: Probe<'g, NameKey, Held<T>>,
-    /// Bit n: the prefix of n components may be in the table. The highest is that of `probe`.
+    /// The [bits](bit) of depths at which a prefix may be in the table. The deepest is that of `probe`.
     depths: u64,
 }
 
@@ -259,26 +265,32 @@ impl<T> Default for Sought<'_, T> {
     }
 }
 
-/// The depth of the highest bit.
+/// A depth as a bit, the deepest the lowest, which is the one that is quickly found.
 #[inline(always)]
-fn highest(depths: u64) -> Option<usize> {
-    depths.checked_ilog2().map(|depth| depth as usize)
+const fn bit(depth: usize) -> u64 {
+    1 << (DEPTH_MAX - depth)
+}
+
+/// The greatest depth of those whose bits are there.
+#[inline(always)]
+fn deepest(depths: u64) -> Option<usize> {
+    (depths != 0).then(|| DEPTH_MAX - depths.trailing_zeros() as usize)
 }
 
 impl<'g, T: Send + Sync> Lookup<'g, T> {
     /// Depths at which the name has a prefix and the table has some.
     #[inline(always)]
     fn plausible(self, prefixes: &Prefixes) -> u64 {
-        self.depths & (u64::MAX >> (63 - prefixes.depth()))
+        self.depths & (u64::MAX << (DEPTH_MAX - prefixes.depth()))
     }
 
     /// Fetches the buckets of all prefixes that may be there.
     #[inline(always)]
     pub fn ask(self, prefixes: &Prefixes) {
         let mut depths = self.plausible(prefixes);
-        while let Some(depth) = highest(depths) {
+        while let Some(depth) = deepest(depths) {
             let _ = self.stages.hash(&NameKey(prefixes.prefix(depth).0));
-            depths ^= 1 << depth;
+            depths &= depths - 1;
         }
     }
 
@@ -286,13 +298,13 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
     #[inline(always)]
     pub fn sift(self, prefixes: &Prefixes) -> Sought<'g, T> {
         let mut depths = self.plausible(prefixes);
-        while let Some(depth) = highest(depths) {
+        while let Some(depth) = deepest(depths) {
             let mut probe = self.stages.hash(&NameKey(prefixes.prefix(depth).0));
             self.stages.probe(&mut probe);
             if probe.is_plausible() {
                 return Sought { probe, depths };
             }
-            depths ^= 1 << depth;
+            depths &= depths - 1;
         }
         Sought::default()
     }
@@ -300,21 +312,21 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
     /// The longest prefix: its depth and its value.
     #[inline(always)]
     pub fn take(self, sought: Sought<'g, T>, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
-        let depth = highest(sought.depths)?;
+        let depth = deepest(sought.depths)?;
         let (hash, end) = prefixes.prefix(depth);
         if let Some(held) = self.stages.resolve(sought.probe, &NameKey(hash))
             && held.name.get() == &name[..end]
         {
             return Some((depth, &held.value));
         }
-        self.take_shorter(sought.depths ^ 1 << depth, name, prefixes)
+        self.take_shorter(sought.depths & (sought.depths - 1), name, prefixes)
     }
 
     /// A tag or a hash was equal by chance: the other depths, one by one.
     #[cold]
     #[inline(never)]
     fn take_shorter(self, mut depths: u64, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
-        while let Some(depth) = highest(depths) {
+        while let Some(depth) = deepest(depths) {
             let (hash, end) = prefixes.prefix(depth);
             let key = NameKey(hash);
             let mut probe = self.stages.hash(&key);
@@ -324,7 +336,7 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
             {
                 return Some((depth, &held.value));
             }
-            depths ^= 1 << depth;
+            depths &= depths - 1;
         }
         None
     }

@@ -158,6 +158,7 @@ pub fn components(name: &[u8]) -> impl Iterator<Item = Result<Range<usize>, Name
 
 /// The hashes of a name and of its prefixes. Scratch memory: made once, filled for one name after the other.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 pub struct Prefixes {
     /// Where each prefix ends in the name's octets, by its components.
     ends: [u16; DEPTH_MAX + 1],
@@ -214,6 +215,30 @@ impl Prefixes {
         }
         (self.components, self.plain, self.whole) = (count as u16, at as u16, state);
         Ok(())
+    }
+
+    /// As [`Prefixes::fill`], of a name of generic and typed components alone, each of up to 252 octets, and no more of them
+    /// than there are hashes for; `false` when it is another.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // Ends within 8800 octets, at most 32 components.
+    pub(crate) fn fill_plain(&mut self, hash: &NameHash, name: &[u8]) -> bool {
+        if name.len() > NAME_OCTETS_MAX {
+            return false;
+        }
+        let (mut state, mut at, mut count) = (hash.root(), 0, 0);
+        let mut rest = name;
+        let [first, hashes @ ..] = &mut self.hashes;
+        let mut places = hashes.iter_mut().zip(&mut self.ends[1..]);
+        *first = state;
+        while let [3..=252, len @ 0..=252, ..] = *rest {
+            let Some((component, after)) = rest.split_at_checked(2 + usize::from(len)) else { return false };
+            let Some((place, end)) = places.next() else { return false };
+            state = hash.extend(state, component);
+            (at, count, rest) = (at + component.len(), count + 1, after);
+            (*place, *end) = (state, at as u16);
+        }
+        (self.components, self.plain, self.whole, self.has_digest) = (count, at as u16, state, false);
+        at == name.len()
     }
 
     /// Components, an implicit digest not counted.

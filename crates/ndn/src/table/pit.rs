@@ -174,6 +174,13 @@ impl Pit {
         }
     }
 
+    /// The hash and the nonce with which the entry of a token will be among the dead.
+    #[inline(always)]
+    pub(crate) fn nonce_of(&self, token: &PitToken) -> Option<(u64, u32)> {
+        let (_, slot) = self.read_token(token)?;
+        self.entries.get(slot as usize).map(|entry| (entry.hash, entry.out.nonce))
+    }
+
     /// The entry of a name and its selectors.
     #[inline]
     pub fn find(&self, name: &[u8], prefixes: &Prefixes, selectors: Selectors) -> Option<Slot> {
