@@ -130,7 +130,7 @@ def test_sections_of_another_function_are_refused(
         assert part in said, said
 
 
-@pytest.mark.parametrize("name", ["kaido.toml", "gre.toml"])
+@pytest.mark.parametrize("name", ["kaido.toml", "gre.toml", "ndn.toml"])
 def test_the_files_to_start_from_are_good(binary: Path, tmp_path: Path, name: str) -> None:
     """Those of `deploy/`."""
     text = (Path(__file__).resolve().parents[2] / "deploy" / name).read_text()

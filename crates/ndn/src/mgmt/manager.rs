@@ -31,8 +31,12 @@ const HOP: &[u8] = b"\x08\x08localhop\x08\x03nfd";
 
 /// Octets of a segment of a dataset.
 const SEGMENT: usize = 7000;
-/// How long a dataset is fresh, and is answered from as it was.
+/// How long responses and notifications are fresh.
 const FRESH: Duration = Duration::from_secs(1);
+/// How long datasets are fresh, in milliseconds: a cache is not to answer with what was before a command.
+const DATASET_FRESH_MS: u64 = 1;
+/// How long a dataset is answered from as it was, if no command came since.
+const REUSED: Duration = Duration::from_millis(200);
 /// How long the segments of a version are kept.
 const KEPT: Duration = Duration::from_secs(10);
 /// Versions of datasets that are kept, at most.
@@ -48,11 +52,22 @@ pub struct Manager<N> {
     node: N,
     authority: Authority,
     rib: Rib,
-    datasets: VecDeque<(Instant, Publication)>,
+    datasets: VecDeque<Made>,
     version: u64,
+    /// Commands obeyed: what was made before the last is not new any more.
+    commands: u64,
     notifications: VecDeque<Vec<u8>>,
     /// The number of the next notification.
     sequence: u64,
+}
+
+/// A version of a dataset.
+#[derive(Debug)]
+struct Made {
+    at: Instant,
+    /// Commands that had been obeyed.
+    commands: u64,
+    publication: Publication,
 }
 
 impl<N: Node> Manager<N> {
@@ -64,6 +79,7 @@ impl<N: Node> Manager<N> {
             rib: Rib::new(routes_max),
             datasets: VecDeque::new(),
             version: 0,
+            commands: 0,
             notifications: VecDeque::new(),
             sequence: 0,
         }
@@ -110,7 +126,7 @@ impl<N: Node> Manager<N> {
     /// faces, which the Interests that wait for them are answered with.
     pub fn tick(&mut self, now: Instant) -> Vec<Vec<u8>> {
         self.rib.expire(now, &mut self.node.fib());
-        self.datasets.retain(|(made, _)| now.saturating_duration_since(*made) < KEPT);
+        self.datasets.retain(|made| now.saturating_duration_since(made.at) < KEPT);
         let (events, _) = self.node.faces().take_events();
         let mut new = Vec::new();
         for event in events {
@@ -154,6 +170,7 @@ impl<N: Node> Manager<N> {
             tracing::warn!(%name, face = from.0, %refusal, "a command is refused");
             return Some(ControlResponse::refusal(403, refusal.to_string()));
         }
+        self.commands += 1;
         let response = match ControlParameters::parse(parameters?) {
             Ok(asked) => self.obey(module, verb?, &asked, from, now),
             Err(malformed) => ControlResponse::refusal(400, malformed.to_string()),
@@ -192,11 +209,12 @@ impl<N: Node> Manager<N> {
         if events_prefix().is_prefix_of(&interest.name) {
             return self.notification(interest);
         }
-        let is_fresh = |made: &Instant| now.saturating_duration_since(*made) < FRESH;
+        let is_new =
+            |made: &Made| made.commands == self.commands && now.saturating_duration_since(made.at) < REUSED;
         let names_version =
             interest.name.components().any(|component| component.number(types::VERSION_COMPONENT).is_some());
-        let known = self.datasets.iter().rev().filter(|(made, _)| names_version || is_fresh(made));
-        if let Some(answer) = known.filter_map(|(_, publication)| publication.answer(interest)).next() {
+        let known = self.datasets.iter().rev().filter(|made| names_version || is_new(made));
+        if let Some(answer) = known.filter_map(|made| made.publication.answer(interest)).next() {
             return Some(answer);
         }
         if names_version || !interest.can_be_prefix {
@@ -204,13 +222,13 @@ impl<N: Node> Manager<N> {
         }
         let content = self.content(interest.name, now, wall)?;
         self.version = datasets::milliseconds(wall).max(self.version + 1);
-        let freshness = u64::try_from(FRESH.as_millis()).ok()?;
-        let publication = Publication::new(interest.name, self.version, content, SEGMENT, freshness).ok()?;
+        let publication =
+            Publication::new(interest.name, self.version, content, SEGMENT, DATASET_FRESH_MS).ok()?;
         let answer = publication.answer(interest);
         if self.datasets.len() == VERSIONS_MAX {
             self.datasets.pop_front();
         }
-        self.datasets.push_back((now, publication));
+        self.datasets.push_back(Made { at: now, commands: self.commands, publication });
         answer
     }
 

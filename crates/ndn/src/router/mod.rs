@@ -10,7 +10,7 @@ mod desk;
 mod node;
 
 pub use desk::{Desk, WorkerReport};
-pub use node::{EthernetPort, NodeParts, RouterNode};
+pub use node::{EthernetPort, NodeParts, Observer, RouterNode};
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -69,6 +69,12 @@ impl RouterNode {
         Self { cs: parts.cs, parts, strategies, admits: true, serves: true, began: now }
     }
 
+    /// A view of the node for other threads.
+    pub fn observer(&self) -> Observer {
+        let NodeParts { faces, shared, host, desks, .. } = &self.parts;
+        Observer { faces: faces.clone(), shared: shared.clone(), host: host.clone(), desks: desks.clone() }
+    }
+
     /// Has a worker obey.
     fn ask(&self, desk: &Desk, order: Order) -> Option<WorkerReport> {
         desk.ask(order, || self.parts.host.wake())
@@ -236,6 +242,33 @@ impl Node for RouterNode {
 
     fn began(&self) -> SystemTime {
         self.began
+    }
+}
+
+/// What a node is and has done, for any thread to look at.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    faces: Faces,
+    shared: Arc<Shared>,
+    host: HostControl,
+    desks: Vec<Arc<Desk>>,
+}
+
+impl Observer {
+    /// Faces there are.
+    pub fn faces(&self) -> usize {
+        self.faces.all().len()
+    }
+
+    /// Prefixes that have next hops.
+    pub fn prefixes(&self) -> usize {
+        self.shared.fib().table().len()
+    }
+
+    /// How each worker is; `None` for one that has no time to say.
+    pub fn workers(&self) -> Vec<Option<WorkerReport>> {
+        let ask = |desk: &Arc<Desk>| desk.ask(Order::Report, || self.host.wake());
+        self.desks.iter().map(ask).collect()
     }
 }
 

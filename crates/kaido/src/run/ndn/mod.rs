@@ -3,6 +3,7 @@
 mod control;
 mod keys;
 mod management;
+mod metrics;
 mod ports;
 
 use std::sync::Arc;
@@ -20,10 +21,12 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 
 use self::control::ShownRouter;
 use self::management::Management;
+use self::metrics::NdnOffer;
 use self::ports::Ports;
 use super::control::Control;
+use super::metrics::Figures;
 use super::ports::ShownPort;
-use super::{Crew, Ground, notify};
+use super::{Crew, Ground, export, notify};
 use crate::config::{NdnConfig, UnsolicitedName};
 
 /// How the host port is shown.
@@ -34,7 +37,7 @@ const HOST_PORT: &str = "host";
 /// # Errors
 /// What kept it from starting, or that a worker died.
 pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
-    let Ground { stop, server, scraped: _, pool } = ground;
+    let Ground { stop, server, scraped, pool } = ground;
     let authority = keys::authority(config)?;
     let mut ports = Ports::open(config, pool)?;
     let faces = Faces::new(*config.ndn.faces_max.get_ref() as usize);
@@ -70,8 +73,9 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         desks,
         cs: settings.cs,
     };
-    let management =
-        Management::start(config, RouterNode::new(parts, SystemTime::now()), authority, &host_control)?;
+    let node = RouterNode::new(parts, SystemTime::now());
+    let router = node.observer();
+    let management = Management::start(config, node, authority, &host_control)?;
     let mut shown = ports.opened.shown();
     shown.push(ShownPort {
         name: HOST_PORT.to_owned(),
@@ -88,12 +92,20 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         workers = workers.len(),
         "the NDN router runs"
     );
+    let exporter = scraped.map(|endpoint| {
+        let figures = Figures::new(("ndn", "engine"), node_id.clone(), pool, shown.clone(), workers.clone());
+        export(endpoint, NdnOffer::new(figures, router))
+    });
+    let exporter = exporter.transpose()?;
     let function = ShownRouter;
     let mut control =
         Control { server, node_id, started: Instant::now(), pool, ports: shown, workers, function };
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || crew.has_lost() || management.has_ended());
     notify(&[sd_notify::NotifyState::Stopping]);
+    if let Some(exporter) = exporter {
+        exporter.stop();
+    }
     management.stop();
     crew.end(&ports.opened, &stop)
 }

@@ -1,0 +1,87 @@
+//! What the router offers to be scraped, and as JSON.
+
+use kaido_metrics::{Exposition, Format};
+use kaido_ndn::router::{Observer, WorkerReport};
+
+use crate::api::Answer;
+use crate::run::metrics::{Figures, Offer, families as f};
+use crate::run::shown;
+
+/// Where figures are read.
+pub(super) struct NdnOffer {
+    figures: Figures,
+    router: Observer,
+}
+
+impl NdnOffer {
+    pub(super) const fn new(figures: Figures, router: Observer) -> Self {
+        Self { figures, router }
+    }
+}
+
+impl Offer for NdnOffer {
+    fn metrics(&mut self, format: Format) -> Option<String> {
+        let mut out = Exposition::new(format);
+        self.figures.node(&mut out);
+        self.figures.ports(|_, _| {}, &mut out);
+        out.family(&f::NDN_FACES).add(&[], self.router.faces() as u64);
+        out.family(&f::NDN_PREFIXES).add(&[], self.router.prefixes() as u64);
+        let workers: Vec<(String, WorkerReport)> = (0..)
+            .zip(self.router.workers())
+            .filter_map(|(number, report): (u32, _)| Some((number.to_string(), report?)))
+            .collect();
+        forwarding(&workers, &mut out);
+        self.figures.rest(&mut out);
+        Some(out.finish())
+    }
+
+    fn document(&mut self, path: &str) -> Option<String> {
+        if path != "/v1/drops" {
+            return None;
+        }
+        let totals = |at| shown::totals(&self.figures.workers, at);
+        serde_json::to_string(&Answer::Drops { drops: shown::drops(&self.figures.ports, totals) }).ok()
+    }
+
+    fn paths(&self) -> &'static [&'static str] {
+        &["/v1/drops"]
+    }
+}
+
+fn forwarding(workers: &[(String, WorkerReport)], out: &mut Exposition) {
+    for (family, value) in [
+        (&f::NDN_PENDING, (|report| report.pit_entries) as fn(&WorkerReport) -> u32),
+        (&f::NDN_CACHED, |report| report.cs_entries),
+    ] {
+        let mut samples = out.family(family);
+        for (worker, report) in workers {
+            samples.add(&[worker], u64::from(value(report)));
+        }
+    }
+    let mut samples = out.family(&f::NDN_PACKETS);
+    for (worker, WorkerReport { forwarder, .. }) in workers {
+        for (direction, kind, packets) in [
+            ("received", "interest", forwarder.interests_in),
+            ("received", "data", forwarder.data_in),
+            ("received", "nack", forwarder.nacks_in),
+            ("sent", "interest", forwarder.interests_out),
+            ("sent", "data", forwarder.data_out),
+            ("sent", "nack", forwarder.nacks_out),
+        ] {
+            samples.add(&[worker, direction, kind], packets);
+        }
+    }
+    let mut samples = out.family(&f::NDN_ENDED);
+    for (worker, report) in workers {
+        samples.add(&[worker, "satisfied"], report.forwarder.satisfied);
+        samples.add(&[worker, "unsatisfied"], report.forwarder.unsatisfied);
+    }
+    let mut samples = out.family(&f::NDN_CACHE);
+    for (worker, WorkerReport { cs, .. }) in workers {
+        let events =
+            [("hit", cs.hits), ("miss", cs.misses), ("inserted", cs.inserted), ("evicted", cs.evicted)];
+        for (event, count) in events {
+            samples.add(&[worker, event], count);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+"""A node that routes NDN, by its own tools: commanded, listed, scraped, fetched from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig.net import wait_until
+
+
+@dataclass
+class Router:
+    """`kaido run` with function = "ndn", on sockets of its own."""
+
+    binary: Path
+    folder: Path
+    name: str = "a"
+    more: str = ""
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def unix(self) -> Path:
+        """Where applications connect."""
+        return self.folder / f"{self.name}.sock"
+
+    @property
+    def log(self) -> Path:
+        """Where its log goes."""
+        return self.folder / f"{self.name}.log"
+
+    def start(self) -> Router:
+        """Start it and wait until it answers."""
+        config = self.folder / f"{self.name}.toml"
+        control = self.folder / f"{self.name}-control.sock"
+        config.write_text(
+            f'function = "ndn"\n[control]\nsocket = "{control}"\n'
+            f'[ndn.listen]\nunix = "{self.unix}"\n{self.more}'
+        )
+        with self.log.open("w") as log:
+            command = [str(self.binary), "run", "-c", str(config)]
+            self.started.append(subprocess.Popen(command, stderr=log, text=True))
+        wait_until(lambda: self.ndn("status", check=False).returncode == 0, "the router answers")
+        return self
+
+    def ndn(self, *words: str, check: bool = True, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """`kaido ndn` as an application of this router."""
+        command = [str(self.binary), "ndn", "--router", f"unix://{self.unix}", *words]
+        done = subprocess.run(command, check=False, timeout=timeout, text=True, capture_output=True)
+        assert not check or done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done
+
+    def json(self, *words: str) -> Any:
+        """What a listing says."""
+        return json.loads(self.ndn("--json", *words).stdout)
+
+    def background(self, *words: str) -> subprocess.Popen[str]:
+        """An application that goes on; returns when it has said its first line."""
+        command = [str(self.binary), "ndn", "--router", f"unix://{self.unix}", *words]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline(), self.log.read_text()
+        return process
+
+    def stop(self) -> list[int]:
+        """Stop it and its applications; their exit codes, the router's last."""
+        codes = []
+        for process in reversed(self.started):
+            process.send_signal(signal.SIGTERM)
+            codes.append(process.wait(timeout=20))
+        return codes
+
+
+@pytest.fixture
+def router(binary: Path, tmp_path: Path) -> Iterator[Router]:
+    """A router with nothing but its Unix socket."""
+    router = Router(binary, tmp_path).start()
+    yield router
+    assert set(router.stop()) == {0}, router.log.read_text()
+
+
+def test_content_comes_through(router: Router, tmp_path: Path) -> None:
+    """Ten megabytes are published and fetched with equal octets, the second time in part from the cache."""
+    content = os.urandom(10_000_000)
+    (tmp_path / "content").write_bytes(content)
+    router.background("put", "/site/content", str(tmp_path / "content"))
+    for _ in range(2):
+        router.ndn("cat", "/site/content", "-o", str(tmp_path / "fetched"))
+        fetched = (tmp_path / "fetched").read_bytes()
+        assert hashlib.sha256(fetched).digest() == hashlib.sha256(content).digest()
+    assert router.json("cs", "info")["hits"] > 0
+    router.ndn("peek", "/site/content", "--prefix", "-o", str(tmp_path / "peeked"))
+    assert (tmp_path / "peeked").read_bytes() in content, "any of the segments"
+
+
+def test_pings_are_answered(router: Router) -> None:
+    """A ping server answers through the router; where nobody serves, the exit code says so."""
+    router.background("ping", "/site", "--serve")
+    said = router.json("ping", "/site", "--count", "20", "--interval", "0.01")
+    assert (said["sent"], said["received"]) == (20, 20)
+    assert 0 < said["min_us"] <= said["mean_us"] <= said["max_us"]
+    refused = router.ndn("ping", "/nowhere", "--count", "1", check=False)
+    assert refused.returncode != 0
+    assert "no route leads to the name" in refused.stdout
+    assert "nobody has answered" in refused.stderr
+
+
+def test_it_is_commanded(router: Router) -> None:
+    """Routes, strategies and the cache change on command; what cannot be is refused with its reason."""
+    assert router.json("status")["version"].startswith("Kaido")
+    neighbour = socket.create_server(("127.0.0.1", 0))
+    uri = f"tcp4://127.0.0.1:{neighbour.getsockname()[1]}"
+    router.ndn("route", "add", "/far", uri, "--cost", "7", "--capture")
+    route = next(route for route in router.json("route", "list") if route["prefix"] == "/far")
+    assert (route["cost"], route["origin"], route["capture"], route["inherit"]) == (7, 255, True, True)
+    face = next(face for face in router.json("face", "list") if face["face"] == route["face"])
+    assert (face["remote"], face["scope"], face["persistency"]) == (
+        uri,
+        "local",
+        "persistent",
+    )
+    router.ndn("route", "remove", "/far", uri)
+    assert not [route for route in router.json("route", "list") if route["prefix"] == "/far"]
+    router.ndn("face", "destroy", str(route["face"]))
+    assert route["face"] not in [face["face"] for face in router.json("face", "list")]
+
+    router.ndn("strategy", "set", "/far", "asf")
+    chosen = {choice["prefix"]: choice["strategy"] for choice in router.json("strategy", "list")}
+    assert chosen["/far"].startswith("/localhost/nfd/strategy/asf/v=")
+    router.ndn("strategy", "unset", "/far")
+    assert [choice["prefix"] for choice in router.json("strategy", "list")] == ["/"]
+
+    router.ndn("cs", "config", "--capacity", "100", "--serve", "off")
+    info = router.json("cs", "info")
+    assert (info["capacity"], info["admits"], info["serves"]) == (100, True, False)
+
+    for words, reason in (
+        (("strategy", "set", "/far", "worst"), "no such strategy"),
+        (("route", "add", "/far", "99999"), "no such face"),
+        (("face", "create", "udp4://127.0.0.1:9"), "no UDP socket"),
+        (("route", "remove", "/far", "tcp4://127.0.0.1:10"), "no face leads"),
+        (("route", "add", "far", "300"), "is no name"),
+        (("peek", "/nowhere"), "no route leads to the name"),
+    ):
+        refused = router.ndn(*words, check=False)
+        assert refused.returncode != 0
+        assert reason in " ".join(refused.stderr.split()), refused.stderr
+
+
+def test_neighbours_forward(binary: Path, tmp_path: Path) -> None:
+    """Content crosses two routers over UDP whose packets are cut to 1000 octets, by a route of the file."""
+    near_port, far_port = 17001, 17002
+    far = Router(binary, tmp_path, "far", f'udp = ["127.0.0.1:{far_port}"]\nudp_mtu = 1000\n').start()
+    near = Router(
+        binary,
+        tmp_path,
+        "near",
+        f'udp = ["127.0.0.1:{near_port}"]\nudp_mtu = 1000\n'
+        f'[[ndn.face]]\nremote = "udp4://127.0.0.1:{far_port}"\n'
+        f'[[ndn.route]]\nprefix = "/site"\nto = "udp4://127.0.0.1:{far_port}"\n',
+    ).start()
+    content = os.urandom(300_000)
+    (tmp_path / "content").write_bytes(content)
+    far.background("put", "/site/content", str(tmp_path / "content"))
+    near.ndn("cat", "/site/content", "-o", str(tmp_path / "fetched"))
+    assert (tmp_path / "fetched").read_bytes() == content
+    face = next(face for face in near.json("face", "list") if face["remote"].endswith(str(far_port)))
+    assert face["received"]["data"] >= 43
+    assert face["persistency"] == "permanent"
+    for router in (near, far):
+        assert set(router.stop()) == {0}, router.log.read_text()
+
+
+def test_it_is_scraped(binary: Path, tmp_path: Path) -> None:
+    """The endpoint has what the router's own listings say."""
+    router = Router(binary, tmp_path, more='[metrics]\nlisten = "127.0.0.1:17105"\n').start()
+    router.background("ping", "/site", "--serve")
+    router.ndn("ping", "/site", "--count", "5", "--interval", "0.01")
+    with urllib.request.urlopen("http://127.0.0.1:17105/metrics", timeout=10) as answer:
+        lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[:1] != "#")
+    assert float(lines['kaido_ndn_packets_total{worker="0",direction="sent",kind="data"}']) >= 5
+    assert float(lines['kaido_ndn_interests_ended_total{worker="0",how="satisfied"}']) >= 5
+    assert float(lines["kaido_ndn_prefixes"]) == len(
+        {route["prefix"] for route in router.json("route", "list")}
+    )
+    assert set(router.stop()) == {0}, router.log.read_text()
+
+
+def test_a_router_that_cannot_start_says_why(router: Router, binary: Path, tmp_path: Path) -> None:
+    """A second router on the same socket, and one with a certificate that is none."""
+    second = tmp_path / "second.toml"
+    start = (
+        f'function = "ndn"\n[control]\nsocket = "{tmp_path}/2.sock"\n[ndn.listen]\nunix = "{router.unix}"\n'
+    )
+    (tmp_path / "wrong.cert").write_text("bm8gRGF0YQ==\n")
+    for text, reason in (
+        (start, "another router may listen there"),
+        (
+            start.replace("a.sock", "b.sock")
+            + f'[[ndn.management.key]]\ncertificate = "{tmp_path}/wrong.cert"\n',
+            "it is no NDN Data packet",
+        ),
+    ):
+        second.write_text(text)
+        command = [str(binary), "run", "-c", str(second)]
+        done = subprocess.run(command, check=False, timeout=20, text=True, capture_output=True)
+        assert done.returncode != 0
+        assert reason in " ".join(done.stderr.split()), done.stderr
