@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "conformance.md"
 OPEN = ROOT / "docs" / "conformance-open.toml"
 LINE = re.compile(
-    r"Conformance: (?P<document>(?:TS|RFC) [\d.]+|NDN (?:0\.3|management)|NDNLPv2|NFD) (?P<clause>[\w. -]+) \| (?P<feature>.+)"
+    r"Conformance: (?P<document>(?:TS|RFC) [\d.]+|NDN (?:0\.3|management)|NDNLPv2|NFD) "
+    r"(?P<clause>[\w. -]+) \| (?P<feature>.+)"
 )
 RUST_TEST = re.compile(r"\s*(?:async )?fn (\w+)\(")
 TITLES = {

@@ -128,7 +128,10 @@ impl HostPort {
                 connection.awaits_room = true;
             }
             Err(_) => {
-                connection.lose(now);
+                let lost = connection.lose(now);
+                self.lost.failed(lost);
+                self.queued -= lost;
+                self.waiting.push(id);
             }
         }
     }
@@ -211,7 +214,9 @@ impl HostPort {
         }
         let lost = connection.lose(now);
         let face = connection.face.clone();
+        self.waiting.push(id);
         self.lost.failed(lost);
+        self.queued -= lost;
         self.stop_cutting(id);
         self.faces.set_state(&face, FaceState::Down);
     }
@@ -224,6 +229,7 @@ impl HostPort {
         match way {
             Way::Stream(connection) => {
                 self.lost.failed(connection.outbox.packets());
+                self.queued -= connection.outbox.packets();
                 self.on_demand -= usize::from(connection.is_accepted);
             }
             Way::Datagrams { socket, remote, .. } => {
@@ -243,8 +249,13 @@ impl HostPort {
             self.is_deaf = true;
         }
         let now = self.now;
-        let due: Vec<FaceId> = self.ways.iter().flatten().filter_map(|way| way.due(now)).collect();
-        due.into_iter().for_each(|id| self.connect(id));
+        for id in std::mem::take(&mut self.waiting) {
+            match self.connection(id).map(|connection| connection.is_due(now)) {
+                Some(true) => self.connect(id),
+                Some(false) => self.waiting.push(id),
+                None => {}
+            }
+        }
         let idle: Vec<FaceId> =
             self.datagrams.iter().flat_map(|datagrams| datagrams.idle(now, self.settings.idle)).collect();
         for id in idle {

@@ -7,12 +7,18 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use kaido_wire::ndn::MULTICAST_PORT;
-use rustix::net::sockopt::{set_ip_multicast_if, set_socket_reuseaddr};
+use rustix::net::sockopt::{
+    set_ip_multicast_if, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
+    set_socket_reuseaddr, set_socket_send_buffer_size, set_socket_send_buffer_size_force,
+};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with};
 
 use super::connection::Socket;
 use super::{HostError, MULTICAST_GROUP};
 use crate::face::{FaceUri, Scope};
+
+/// Octets of datagrams that the kernel keeps for us, with what it adds to each.
+const UDP_BUFFER: usize = 8 << 20;
 
 /// A socket that takes connections.
 #[derive(Debug)]
@@ -111,7 +117,20 @@ pub(super) fn udp(address: SocketAddr) -> Result<UdpSocket, HostError> {
     let error = || HostError::at(format!("UDP {address}"));
     let socket = UdpSocket::bind(address).map_err(error())?;
     socket.set_nonblocking(true).map_err(error())?;
+    widen(&socket);
     Ok(socket)
+}
+
+/// Gives a socket the room for what arrives while the worker has other things to do. A Data may be ten and more datagrams,
+/// of which none may be lost.
+fn widen(socket: &UdpSocket) {
+    // Beyond the system's limit where we may, else up to it; with less there are losses sooner.
+    if set_socket_recv_buffer_size_force(socket, UDP_BUFFER).is_err() {
+        let _ = set_socket_recv_buffer_size(socket, UDP_BUFFER);
+    }
+    if set_socket_send_buffer_size_force(socket, UDP_BUFFER).is_err() {
+        let _ = set_socket_send_buffer_size(socket, UDP_BUFFER);
+    }
 }
 
 /// A UDP socket for what is sent to the group on the interface that has `interface`, and one to send to it.
@@ -128,6 +147,7 @@ fn open_multicast(interface: Ipv4Addr) -> io::Result<(UdpSocket, UdpSocket)> {
     set_socket_reuseaddr(&receiver, true)?;
     bind(&receiver, &SocketAddr::from((MULTICAST_GROUP, MULTICAST_PORT)))?;
     let receiver = UdpSocket::from(receiver);
+    widen(&receiver);
     receiver.join_multicast_v4(&MULTICAST_GROUP, &interface)?;
     let sender = UdpSocket::bind((interface, 0))?;
     sender.set_nonblocking(true)?;

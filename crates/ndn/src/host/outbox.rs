@@ -9,6 +9,9 @@ use kaido_engine::{Frame, PoolCache};
 /// Segments of packets that one call writes.
 const SLICES_MAX: usize = 128;
 
+/// What a packet counts for at least: it lies in a frame, however short it is.
+const OCTETS_MIN: usize = 1024;
+
 /// Packets that wait for one face.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
@@ -33,10 +36,12 @@ impl Outbox {
         self.frames.is_empty()
     }
 
-    /// Puts a packet behind the others; it comes back when there are more octets than may be. An empty outbox takes any.
+    /// Puts a packet behind the others; it comes back when there are more octets than may be, or more packets than would
+    /// have them at [`OCTETS_MIN`] each. An empty outbox takes any.
     pub(super) fn push(&mut self, frame: Frame, octets_max: usize) -> Result<(), Frame> {
         let len = frame.packet_len();
-        if self.octets > 0 && self.octets + len > octets_max {
+        let is_full = self.octets + len > octets_max || self.packets() >= octets_max / OCTETS_MIN;
+        if is_full && !self.is_empty() {
             return Err(frame);
         }
         self.octets += len;
@@ -169,7 +174,8 @@ mod tests {
         let mut outbox = Outbox::default();
         assert!(outbox.push(frame(500), 100).is_ok(), "one is taken whatever its length");
         assert!(outbox.push(frame(1), 100).is_err());
-        assert!(outbox.push(frame(1), 501).is_ok());
+        assert!(outbox.push(frame(1), 2047).is_err(), "short packets are few");
+        assert!(outbox.push(frame(1), 2048).is_ok());
         assert_eq!((outbox.octets(), outbox.packets()), (501, 2));
     }
 }

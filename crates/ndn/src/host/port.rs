@@ -23,6 +23,9 @@ use crate::link::{LINK_PACKET_MAX, PSEUDO_HEADER};
 /// Octets that one call reads from a connection.
 const READ_MAX: usize = 64 << 10;
 
+/// Errors of a socket for datagrams in a row that are passed over in one round: an ICMP error for what was sent is told so.
+const FAILURES_MAX: usize = 64;
+
 /// What leads to a face.
 #[derive(Debug)]
 pub(super) enum Way {
@@ -35,14 +38,6 @@ impl Way {
         match self {
             Self::Stream(connection) => connection.face.id(),
             Self::Datagrams { face, .. } => *face,
-        }
-    }
-
-    /// The face, if its connection is to be tried again now.
-    pub(super) fn due(&self, now: Instant) -> Option<FaceId> {
-        match self {
-            Self::Stream(connection) if connection.is_due(now) => Some(connection.face.id()),
-            _ => None,
         }
     }
 }
@@ -70,6 +65,10 @@ pub struct HostPort {
     pub(super) cutting: Option<Cutting>,
     /// Faces with something in their outbox that was not flushed.
     pub(super) dirty: Vec<FaceId>,
+    /// Packets in all outboxes.
+    pub(super) queued: usize,
+    /// Faces whose connections are lost.
+    pub(super) waiting: Vec<FaceId>,
     pub(super) on_demand: usize,
     pub(super) now: Instant,
     pub(super) checked: Instant,
@@ -116,6 +115,8 @@ impl HostPort {
             scratch: vec![0; READ_MAX + LINK_PACKET_MAX].into(),
             cutting: None,
             dirty: Vec::with_capacity(64),
+            queued: 0,
+            waiting: Vec::new(),
             on_demand: 0,
             now,
             checked: now,
@@ -248,12 +249,15 @@ impl HostPort {
     }
 
     fn receive_datagrams(&mut self, number: usize, pool: &mut PoolCache, batch: &mut Batch) {
-        while !batch.is_full() {
+        let mut failures = 0;
+        while !batch.is_full() && failures < FAILURES_MAX {
             let (len, remote) = match self.datagrams[number].socket.recv_from(&mut self.scratch) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // What an earlier datagram met: ICMP.
-                Err(_) => continue,
+                Err(_) => {
+                    failures += 1;
+                    continue;
+                }
             };
             if self.datagrams[number].is_ours(remote) {
                 continue;
@@ -281,7 +285,12 @@ impl HostPort {
         match way {
             Some(_) if !frame.strip(PSEUDO_HEADER) => self.lost.unknown(),
             Some(Way::Stream(connection)) => {
-                if let Err(frame) = connection.outbox.push(frame, queue_octets_max) {
+                // Slow readers together leave others half of the frames.
+                let is_crowded = self.queued >= pool.pool().frames() / 2;
+                let octets_max = if is_crowded { 0 } else { queue_octets_max };
+                self.queued += 1;
+                if let Err(frame) = connection.outbox.push(frame, octets_max) {
+                    self.queued -= 1;
                     self.lost.slow();
                     pool.release(frame);
                     return;
@@ -311,7 +320,10 @@ impl HostPort {
         };
         connection.is_dirty = false;
         let (Some(socket), Stage::Open) = (&mut connection.socket, &connection.stage) else { return };
-        if connection.outbox.flush(socket, pool).is_err() {
+        let waited = connection.outbox.packets();
+        let flushed = connection.outbox.flush(socket, pool);
+        self.queued -= waited - connection.outbox.packets();
+        if flushed.is_err() {
             return self.fail(id);
         }
         connection.face.set_backlog(connection.outbox.octets());

@@ -164,8 +164,8 @@ impl<N: Node> Manager<N> {
         if name.len() != 5 || (is_hop && module != Module::Rib) {
             return None;
         }
-        let is_local =
-            !is_hop && self.node.faces().get(from).is_some_and(|face| face.scope() == Scope::Local);
+        // By either name: an application that has come over TCP does not know that its router is on its host.
+        let is_local = self.node.faces().get(from).is_some_and(|face| face.scope() == Scope::Local);
         if let Err(refusal) = self.authority.judge(packet, interest, module, is_local, wall) {
             tracing::warn!(%name, face = from.0, %refusal, "a command is refused");
             return Some(ControlResponse::refusal(403, refusal.to_string()));

@@ -1,0 +1,206 @@
+"""The NDN router with others: python-ndn's applications, ndnd's tools, and its forwarder as a neighbour."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rig.ndn import FAR, NEAR, Hosts, Router, digest, fetch, serve
+from rig.net import Namespace, wait_until
+
+pytestmark = pytest.mark.needs("root", "ip", "ethtool")
+
+#: What is published: not a whole number of segments.
+OCTETS = 10_000_001
+
+#: ndnd as a forwarder: a Unix socket and UDP.
+NDND = """\
+core: {{log_level: INFO}}
+faces:
+  udp: {{enabled_unicast: true, enabled_multicast: false, port_unicast: 6363}}
+  tcp: {{enabled: false}}
+  unix: {{enabled: true, socket_path: {socket}}}
+  websocket: {{enabled: false}}
+  http3: {{enabled: false}}
+"""
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    """The hosts, with names of their own, so that others may run beside."""
+    with Hosts(f"kn{os.getpid()}-") as network:
+        yield network
+
+
+StartRouter = Callable[..., Router]
+
+
+@pytest.fixture
+def router(binary: Path, hosts: Hosts, tmp_path: Path) -> Iterator[StartRouter]:
+    """Starts routers; the first is on `near`, as the usual one."""
+    started: list[Router] = []
+
+    def start(space: Namespace | None = None, **settings: object) -> Router:
+        name = f"router{len(started)}"
+        node = Router(binary, space or hosts.near, tmp_path, name=name, **settings)  # type: ignore[arg-type]
+        started.append(node)
+        node.start()
+        return node
+
+    yield start
+    for node in started:
+        if not node.ended():
+            assert node.stop() == 0
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    """A file of random octets."""
+    file = tmp_path / "big"
+    file.write_bytes(os.urandom(OCTETS))
+    return file
+
+
+class Ndnd:
+    """ndnd's programs."""
+
+    def __init__(self, folder: Path, work: Path) -> None:
+        """Find them in a folder; what they say goes to another."""
+        self.program = str(folder / "ndnd")
+        self.work = work
+
+    def run(self, space: Namespace, transport: str, *arguments: str) -> bytes:
+        """Run a tool to its end; what it prints."""
+        command = space.command("env", f"NDN_CLIENT_TRANSPORT={transport}", self.program, *arguments)
+        done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def start(self, space: Namespace, transport: str, *arguments: str, given: Path | None = None) -> Path:
+        """Start a tool, which reads a file if it is given one; its log."""
+        log = self.work / f"ndnd-{arguments[0]}-{len(space.children)}.log"
+        command = space.command("env", f"NDN_CLIENT_TRANSPORT={transport}", self.program, *arguments)
+        with (given or Path(os.devnull)).open() as text, log.open("w") as out:
+            space.children.append(subprocess.Popen(command, stdin=text, stdout=out, stderr=out, text=True))
+        return log
+
+    def put(self, space: Namespace, transport: str, prefix: str, file: Path) -> None:
+        """Publish a file, and wait until its prefix is registered."""
+        log = self.start(space, transport, "put", "--expose", prefix, given=file)
+        wait_until(lambda: "Registered route" in log.read_text(), f"ndnd registers {prefix}")
+
+    def forwarder(self, space: Namespace) -> str:
+        """Start the forwarder; how applications reach it."""
+        socket, config = self.work / "ndnd.sock", self.work / "ndnd.yml"
+        config.write_text(NDND.format(socket=socket))
+        self.start(space, "", "fw", "run", str(config))
+        wait_until(socket.exists, "ndnd's forwarder")
+        return f"unix://{socket}"
+
+
+@pytest.fixture
+def ndnd(go_peer: Callable[[str], Path], tmp_path: Path) -> Ndnd:
+    """ndnd's programs, built."""
+    return Ndnd(go_peer("ndnd"), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_python_ndn_publishes_and_fetches(
+    kind: str, router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path
+) -> None:
+    """python-ndn registers a prefix by a signed command, is asked, and its Data comes with equal bytes.
+
+    Conformance: NDN management rib | python-ndn registers prefixes, and consumers of it get their Data
+    """
+    node = router()
+    serve(hosts.near, node.transport(kind), "/py/big", big, tmp_path)
+    for asked in ("unix", "tcp", "udp"):
+        assert fetch(hosts.near, node.transport(asked), "/py/big") == digest(big), f"over {asked}"
+    assert fetch(hosts.near, node.transport(kind), "/nowhere") == "nack 150"
+
+
+def test_python_ndn_over_two_routers(router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path) -> None:
+    """Over UDP between two hosts, in fragments that leave no packet to the kernel to cut.
+
+    Conformance: NDNLPv2 fragmentation | Two routers cut and join packets of 10 MB over a link of 1500 octets
+    """
+    route = f'[[ndn.face]]\nremote = "udp4://{FAR}"\n[[ndn.route]]\nprefix = "/py"\nto = "udp4://{FAR}"\n'
+    near = router(udp_mtu=1400, more=route)
+    far = router(space=hosts.far, udp_mtu=1400)
+    serve(hosts.far, far.transport("unix"), "/py/big", big, tmp_path)
+    assert fetch(hosts.near, near.transport("unix"), "/py/big") == digest(big)
+    assert fetched_in_fragments(hosts)
+
+
+def test_two_routers_over_ethernet(router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path) -> None:
+    """Without IP: frames of type 0x8624 between ports of the engine; the other router learns the station."""
+    port = '[[port]]\nname = "eth0"\ndriver = "af_packet"\ninterface = "eth0"\n'
+    station = f"ether://[{mac(hosts.far)}]"
+    face = f'[[ndn.face]]\nremote = "{station}"\nlocal = "dev://eth0"\n'
+    near = router(more=f'{port}{face}[[ndn.route]]\nprefix = "/py"\nto = "{station}"\n')
+    far = router(space=hosts.far, more=port)
+    serve(hosts.far, far.transport("unix"), "/py/big", big, tmp_path)
+    assert fetch(hosts.near, near.transport("unix"), "/py/big") == digest(big)
+    assert hosts.near.run("ping", "-c", "1", "-W", "5", FAR).returncode == 0, "IP stays the kernel's"
+
+
+def mac(space: Namespace) -> str:
+    """The address of a host's eth0."""
+    (found,) = (link["address"] for link in space.links() if link["ifname"] == "eth0")
+    return str(found)
+
+
+def fetched_in_fragments(hosts: Hosts) -> bool:
+    """Whether the kernel has cut nothing and the cable carried it."""
+    counted = hosts.far.run("cat", "/proc/net/snmp").stdout.splitlines()
+    names, values = (line.split()[1:] for line in counted if line.startswith("Ip:"))
+    return dict(zip(names, values, strict=True))["FragCreates"] == "0"
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_ndnd_tools(kind: str, router: StartRouter, hosts: Hosts, big: Path, ndnd: Ndnd) -> None:
+    """ndnd's ping, put and cat, and its commands to a forwarder.
+
+    Conformance: NDN management datasets | ndnd's tools read them all
+    """
+    node = router(cached=100)
+    transport = node.transport(kind)
+    log = ndnd.start(hosts.near, transport, "pingserver", "/ping")
+    wait_until(lambda: "Registered route" in log.read_text(), "the ping server")
+    assert b"3 received, 0% lost" in ndnd.run(hosts.near, transport, "ping", "-c", "3", "-i", "50", "/ping")
+    ndnd.put(hosts.near, transport, "/big", big)
+    assert ndnd.run(hosts.near, transport, "cat", "/big") == big.read_bytes()
+    for command, shown in (
+        ("status", b"version=Kaido"),
+        ("face-list", b"remote=internal://"),
+        ("route-list", b"prefix=/big nexthop="),
+        ("fib-list", b"/localhost/nfd nexthops="),
+        ("cs-info", b"capacity=100"),
+        ("strategy-list", b"strategy=/localhost/nfd/strategy/best-route"),
+    ):
+        assert shown in ndnd.run(hosts.near, transport, "fw", command), command
+    # Over TCP ndnd takes a router for one of another host, of which it commands the RIB alone.
+    strategy = "strategy=/localhost/nfd/strategy/multicast"
+    chosen = ndnd.run(hosts.near, node.transport("unix"), "fw", "strategy-set", "prefix=/m", strategy)
+    assert b"Status=200" in chosen
+
+
+def test_ndnd_is_a_neighbour(router: StartRouter, hosts: Hosts, big: Path, ndnd: Ndnd) -> None:
+    """ndnd's forwarder over UDP, both ways, with small packets on the link.
+
+    Conformance: NDNLPv2 PitToken | ndnd as a neighbour sends our tokens back, and we its own
+    """
+    near = router(udp_mtu=700)
+    far = ndnd.forwarder(hosts.far)
+    ndnd.put(hosts.far, far, "/far/big", big)
+    ndnd.put(hosts.near, near.transport("unix"), "/near/big", big)
+    face = f"udp4://{FAR}:6363"
+    ndnd.run(hosts.near, near.transport("unix"), "fw", "route-add", "prefix=/far", f"face={face}")
+    assert ndnd.run(hosts.near, near.transport("unix"), "cat", "/far/big") == big.read_bytes()
+    back = f"udp4://{NEAR}:6363"
+    ndnd.run(hosts.far, far, "fw", "route-add", "prefix=/near", f"face={back}")
+    assert ndnd.run(hosts.far, far, "cat", "/near/big") == big.read_bytes()
+    assert near.drops() == {} or not any("malformed" in reason for reason in near.drops())

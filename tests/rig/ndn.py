@@ -1,0 +1,175 @@
+"""Two hosts of an NDN router and its neighbour, and applications made with python-ndn.
+
+::
+
+    near: kaido ── eth0 (veth) ── far: ndnd, or a second kaido
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+
+from ndn.app import NDNApp
+from ndn.encoding import FormalName, InterestParam, MetaInfo, Name
+from ndn.encoding.name import Component
+from ndn.security import KeychainDigest
+from ndn.types import InterestNack, InterestTimeout
+
+from rig.net import Cable, Namespace, Network, run, wait_until
+from rig.node import Node
+
+NEAR, FAR = "10.7.0.1", "10.7.0.2"
+CABLES = (Cable("near", "eth0", [f"{NEAR}/24"], "far", "eth0", [f"{FAR}/24"]),)
+
+#: Octets of a segment that the applications here publish.
+SEGMENT = 7000
+
+
+class Hosts(Network):
+    """The namespaces `near` and `far`."""
+
+    def __init__(self, prefix: str = "") -> None:
+        """Name them with a prefix."""
+        super().__init__(prefix, ("near", "far"), CABLES)
+        self.near, self.far = self.spaces["near"], self.spaces["far"]
+
+
+@dataclass
+class Router(Node):
+    """`kaido run` as an NDN router."""
+
+    name: str = "router"
+    udp_mtu: int = 8800
+    cached: int = 0
+
+    @property
+    def config(self) -> str:
+        """The configuration."""
+        lines = [
+            'function = "ndn"',
+            "[node]\nframes = 16384",
+            f'[control]\nsocket = "{self.socket}"',
+            f'[ndn.listen]\nunix = "{self.unix}"\ntcp = ["0.0.0.0:6363"]',
+            f'udp = ["0.0.0.0:6363"]\nudp_mtu = {self.udp_mtu}',
+            f"[ndn.cs]\npackets = {self.cached}",
+        ]
+        return "\n".join([*lines, self.more])
+
+    @property
+    def socket(self) -> Path:
+        """The control socket."""
+        return self.folder / f"{self.name}.control"
+
+    @property
+    def unix(self) -> Path:
+        """Where applications connect."""
+        return self.folder / f"{self.name}.sock"
+
+    def transport(self, kind: str) -> str:
+        """How applications on its host reach it."""
+        return f"unix://{self.unix}" if kind == "unix" else f"{kind}://127.0.0.1:6363"
+
+
+def application(space: Namespace, transport: str, *arguments: str) -> list[str]:
+    """The command of an application of this file in a namespace."""
+    python = [sys.executable, "-m", "rig.ndn", *arguments]
+    return space.command("env", f"NDN_CLIENT_TRANSPORT={transport}", *python)
+
+
+def serve(space: Namespace, transport: str, prefix: str, file: Path, folder: Path) -> Popen[str]:
+    """Start a producer of a file's segments under a prefix; it has registered when this returns."""
+    ready = folder / f"{prefix.replace('/', '_')}.ready"
+    ready.unlink(missing_ok=True)
+    command = application(space, transport, "serve", prefix, str(file), str(ready))
+    with (folder / "producer.log").open("a") as log:
+        child = Popen(command, stdout=log, stderr=log, text=True)
+    space.children.append(child)
+    wait_until(ready.exists, f"a producer of {prefix}")
+    return child
+
+
+def fetch(space: Namespace, transport: str, prefix: str, timeout: float = 60) -> str:
+    """The SHA-256 of what a consumer fetches, or the error that it meets."""
+    return run(*application(space, transport, "fetch", prefix), timeout=timeout).stdout.strip()
+
+
+def digest(file: Path) -> str:
+    """The SHA-256 of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def produce(prefix: str, content: bytes, ready: Path) -> None:
+    """Answer Interests for the segments of some content, and say when they can come."""
+    app = NDNApp(keychain=KeychainDigest())
+    last = Component.from_segment((len(content) - 1) // SEGMENT)
+
+    def on_interest(name: FormalName, _: InterestParam, __: bytes | None) -> None:
+        number = Component.to_number(name[-1])
+        part = content[number * SEGMENT : (number + 1) * SEGMENT]
+        if part:
+            app.put_data(name, content=part, freshness_period=10_000, final_block_id=last)
+
+    async def register() -> None:
+        if await app.register(prefix, on_interest):
+            ready.touch()
+
+    app.run_forever(after_start=register())
+
+
+def consume(prefix: str, window: int = 16) -> str:
+    """Fetch all segments, some at a time; their SHA-256, or why one did not come."""
+    app = NDNApp(keychain=KeychainDigest())
+    said = "nothing"
+
+    async def one(number: int) -> tuple[bytes, MetaInfo]:
+        name = [*Name.from_str(prefix), Component.from_segment(number)]
+        for attempt in range(4):
+            try:
+                _, meta, content = await app.express_interest(name, lifetime=1000)
+                return bytes(content), meta
+            except InterestTimeout:
+                if attempt == 3:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def every() -> None:
+        nonlocal said
+        try:
+            first, meta = await one(0)
+            count = Component.to_number(meta.final_block_id) + 1
+            parts = [first]
+            for at in range(1, count, window):
+                some = [one(number) for number in range(at, min(at + window, count))]
+                parts += [part for part, _ in await asyncio.gather(*some)]
+            said = hashlib.sha256(b"".join(parts)).hexdigest()
+        except InterestNack as nack:
+            said = f"nack {nack.reason}"
+        except InterestTimeout:
+            said = "timeout"
+        app.shutdown()
+
+    app.run_forever(after_start=every())
+    return said
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`serve PREFIX FILE READY`, or `fetch PREFIX`."""
+    match arguments:
+        case ["serve", prefix, file, ready]:
+            produce(prefix, Path(file).read_bytes(), Path(ready))
+        case ["fetch", prefix]:
+            print(consume(prefix))
+        case _:
+            print(main.__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
