@@ -7,7 +7,7 @@ shows what a run has given as polars frames.
 from kaido._native import __version__
 from kaido.client import Client
 from kaido.fields import FieldError, find, offset_of
-from kaido.ports import Cables, Port, Upf, af_packet, af_xdp, memory, pcap
+from kaido.ports import L3, Cables, Port, Upf, af_packet, af_xdp, memory, pcap
 from kaido.result import Result
 from kaido.stream import (
     AddressAndPort,
@@ -25,6 +25,7 @@ from kaido.stream import (
 )
 
 __all__ = [
+    "L3",
     "AddressAndPort",
     "At",
     "Cables",

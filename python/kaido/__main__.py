@@ -9,10 +9,12 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kaido import compare, discoveries, flame, report, search, sweep
 from kaido.metrics import Exposition, serve
 from kaido.point import DIRECTIONS, MeasureError, Point, Result, find_binary, measure, pps_of
+from kaido.running import RunMeasurer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,6 +83,12 @@ def _sweep_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParse
 def _search_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     one = commands.add_parser(
         "search", help="NDR and PDR, throughput, latency under load, back-to-back, soak"
+    )
+    one.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        help="search the device that a file of `kaido bench run` leads to, instead",
     )
     one.add_argument("--direction", choices=DIRECTIONS, default="uplink")
     one.add_argument("--frame", type=int, default=128)
@@ -155,24 +163,32 @@ def _search(options: argparse.Namespace) -> int:
         clock=options.clock,
     )
     binary = find_binary()
-    fastest = measure(point, binary, options.trial)
-    sent = fastest["point"]["frame_bytes_sent"]
-    measurer = search.PointMeasurer(point, binary, _tell)
+    measurer: search.Measurer
+    about: dict[str, Any]
+    if options.config:
+        device = RunMeasurer(options.config, binary, _tell)
+        fastest, sent = device.fastest(options.trial)
+        measurer, name, about = device, options.config.stem, {"device": str(options.config)}
+    else:
+        result = measure(point, binary, options.trial)
+        fastest, sent = result["pps"], result["point"]["frame_bytes_sent"]
+        measurer, name = search.PointMeasurer(point, binary, _tell), point.key()
+        about = {"point": point.columns()}
     limits = search.Limits(
-        min_pps=1000.0,
-        max_pps=2.0 * fastest["pps"],
+        min_pps=min(1000.0, fastest / 10),
+        max_pps=2.0 * fastest,
         trial=options.trial,
         duration_sum=options.duration_sum,
         precision=options.precision,
     )
     found = search.search_all(
-        measurer, limits, pps_of(options.link, sent), max(1000, int(fastest["pps"] / 2)), options.soak
+        measurer, limits, pps_of(options.link, sent), max(1000, int(fastest / 2)), options.soak
     )
-    found["point"] = point.columns()
+    found |= about
     text = json.dumps(found, indent=1)
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
-        (options.output / f"search-{point.key()}.json").write_text(text + "\n")
+        (options.output / f"search-{name}.json").write_text(text + "\n")
     print(text)
     return 0
 

@@ -10,6 +10,9 @@ def check_traffic(traffic: str) -> str:
 def packets(traffic: str, stream: int, count: int) -> list[bytes]:
     """The first packets of a stream."""
 
+def push(gateway: str, job: str, labels: Sequence[tuple[str, str]], text: str) -> None:
+    """Replaces what a group of a Pushgateway has; an `OSError` says what went wrong."""
+
 class Run:
     """One run, under way from the moment it is made."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -14,7 +14,7 @@ from tqdm import tqdm
 from kaido import _native
 from kaido.ports import Cables, Port, Upf
 from kaido.result import Result
-from kaido.stream import Json, Rate, Replay, Stream
+from kaido.stream import Json, Rate, RateLike, Replay, Stream, Streams
 
 _TICK_S = 0.1
 _BAR = "{l_bar}{bar}| {n:.1f}/{total} s{postfix}"
@@ -36,6 +36,8 @@ class Client:
     """Key of the trailers, so that packets of another run are not taken for this one's."""
     rules: list[Json] | None = None
     """What must come out for what went in; the device's own when not given."""
+    resolve_s: float = 3.0
+    """Seconds that gateways of ports in L3 mode have to answer."""
     drain_s: float = 0.2
     """Seconds without a packet after which nothing more is waited for."""
     late_after_s: float = 1.0
@@ -53,7 +55,7 @@ class Client:
         if not self.ports and self.device is not None:
             self.ports = self.device.ports()
 
-    def traffic(self, streams: Stream | Replay | Iterable[Stream | Replay], rate: Any = None) -> Json:
+    def traffic(self, streams: Streams, rate: Any = None) -> Json:
         """Streams in the bench's model; `rate` is what all of them together send."""
         listed = [streams] if isinstance(streams, Stream | Replay) else list(streams)
         port = self.ports[0].name
@@ -71,9 +73,9 @@ class Client:
 
     def start(
         self,
-        streams: Stream | Replay | Iterable[Stream | Replay],
+        streams: Streams,
         duration: float | None = None,
-        rate: float | str | Json | None = None,
+        rate: RateLike | None = None,
     ) -> None:
         """Begins to send, for `duration` seconds or until everything is sent."""
         if self._run is not None and not self._run.wait(0):
@@ -83,6 +85,7 @@ class Client:
             "device": None if self.device is None else self.device.to_json(),
             "rules": self._rules(),
             "duration_ns": None if duration is None else round(duration * 1e9),
+            "resolve_ns": round(self.resolve_s * 1e9),
             "drain_ns": round(self.drain_s * 1e9),
             "late_after_ns": round(self.late_after_s * 1e9),
             "ordered": self.ordered,
@@ -92,9 +95,9 @@ class Client:
 
     def run(
         self,
-        streams: Stream | Replay | Iterable[Stream | Replay],
+        streams: Streams,
         duration: float | None = None,
-        rate: float | str | Json | None = None,
+        rate: RateLike | None = None,
         progress: bool | None = None,
     ) -> Result:
         """Sends, waits for the end, and gives the result.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from kaido import _native
 
 #: Metrics of a point: name, help, and where it is in the flat row.
 METRICS = {
@@ -114,16 +113,8 @@ def serve(exposition: Exposition, host: str, port: int) -> ThreadingHTTPServer:
 
 def push(gateway: str, grouping: Mapping[str, str], body: str) -> str | None:
     """Put an exposition to a Pushgateway, in the group of these labels; return what went wrong."""
-    path = "".join(f"/{name}/{urllib.parse.quote(value, safe='')}" for name, value in grouping.items())
-    url = f"{gateway.rstrip('/')}/metrics/job/kaido_bench{path}"
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        return f"{gateway} is no http address"
-    request = urllib.request.Request(url, data=body.encode(), method="PUT")
-    request.add_header("Content-Type", "text/plain; version=0.0.4")
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
-            return None
-    except urllib.error.HTTPError as error:
-        return f"{url}: {error.code} {error.reason}: {error.read(500).decode(errors='replace').strip()}"
-    except (OSError, ValueError) as error:
-        return f"{url}: {error}"
+        _native.push(gateway, "kaido_bench", list(grouping.items()), body)
+    except OSError as error:
+        return str(error)
+    return None

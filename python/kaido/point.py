@@ -155,7 +155,7 @@ def measure(point: Point, binary: Path, duration: float, extra: Sequence[str] = 
     return result
 
 
-def pps_of(l1_gbps: float, frame: int) -> float:
+def pps_of(l1_gbps: float, frame: float) -> float:
     """Return packets a second that fill so many Gbit/s of a link."""
     return l1_gbps * 1e9 / ((frame + WIRE_OVERHEAD) * 8)
 

@@ -11,6 +11,34 @@ from kaido.stream import Json
 
 
 @dataclass(frozen=True)
+class L3:
+    """How a port gets link addresses: its gateways' by ARP or neighbour discovery before each run.
+
+    The templates' own are not looked at. While it runs the port answers for its addresses.
+    """
+
+    addresses: Sequence[str]
+    """Own addresses; of the family of each gateway one at least."""
+    gateways: Sequence[str]
+    """The next router of each family that is sent."""
+    mac: str | None = None
+    """Own MAC address; the interface's when not given. A port in memory has none."""
+    vlan: int | None = None
+    """VLAN of the port's ARP and neighbour discovery."""
+
+    def to_json(self) -> Json:
+        """The mode in the bench's model."""
+        return {
+            "l3": {
+                "addresses": list(self.addresses),
+                "gateways": list(self.gateways),
+                "mac": self.mac,
+                "vlan": self.vlan,
+            }
+        }
+
+
+@dataclass(frozen=True)
 class Port:
     """A port of the bench; one in memory, unless one of the functions below made it."""
 
@@ -18,25 +46,30 @@ class Port:
     driver: Json | str = "memory"
     line_bps: float | None = None
     """Bits a second of its line, for rates in percent."""
+    l3: L3 | None = None
+    """How it gets link addresses; without it they are the templates'."""
 
     def to_json(self) -> Json:
         """The port in the bench's model."""
-        return {"name": self.name, "driver": self.driver, "line_bps": self.line_bps}
+        link = "l2" if self.l3 is None else self.l3.to_json()
+        return {"name": self.name, "driver": self.driver, "line_bps": self.line_bps, "link": link}
 
 
-def memory(name: str, line_bps: float | None = 10e9) -> Port:
+def memory(name: str, line_bps: float | None = 10e9, l3: L3 | None = None) -> Port:
     """A port in memory, joined to a device in memory."""
-    return Port(name, "memory", line_bps)
+    return Port(name, "memory", line_bps, l3)
 
 
-def af_packet(name: str, interface: str, line_bps: float | None = None) -> Port:
+def af_packet(name: str, interface: str, line_bps: float | None = None, l3: L3 | None = None) -> Port:
     """A port on an interface, by AF_PACKET; needs the right to open packet sockets."""
-    return Port(name, {"af_packet": {"interface": interface}}, line_bps)
+    return Port(name, {"af_packet": {"interface": interface}}, line_bps, l3)
 
 
-def af_xdp(name: str, interface: str, queue: int = 0, line_bps: float | None = None) -> Port:
+def af_xdp(
+    name: str, interface: str, queue: int = 0, line_bps: float | None = None, l3: L3 | None = None
+) -> Port:
     """A port on a queue of an interface, by AF_XDP; needs root."""
-    return Port(name, {"af_xdp": {"interface": interface, "queue": queue}}, line_bps)
+    return Port(name, {"af_xdp": {"interface": interface, "queue": queue}}, line_bps, l3)
 
 
 def pcap(

@@ -285,8 +285,8 @@ def _mpps(pps: float | None) -> float | None:
 
 
 def _search(page: _Page, search: Mapping[str, Any]) -> None:
-    point = Point(**search["point"])
-    page.text(f"Searched: {point.label()}.")
+    what = Point(**search["point"]).label() if "point" in search else f"the device of {search['device']}"
+    page.text(f"Searched: {what}.")
     rows: list[list[Any]] = [
         ["NDR (no loss), MLRsearch", _mpps(search["ndr"]["lower_pps"]), _mpps(search["ndr"]["upper_pps"])],
         ["PDR (0.5 % loss), MLRsearch", _mpps(search["pdr"]["lower_pps"]), _mpps(search["pdr"]["upper_pps"])],

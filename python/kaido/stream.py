@@ -17,6 +17,8 @@ from kaido.fields import Place, find
 Json: TypeAlias = dict[str, Any]
 Value: TypeAlias = int | str
 """A value of a field: a number, or what scapy takes for it, such as an address."""
+RateLike: TypeAlias = float | str | Json
+"""What `Rate.of` takes: packets a second, text, or what `Rate` gives."""
 
 DEFAULT_SOURCE = "02:00:00:00:00:01"
 """Where frames come from whose template does not say it."""
@@ -154,7 +156,7 @@ class Rate:
         return {"weight": float(value)}
 
     @staticmethod
-    def of(value: float | str | Json) -> Json | str:
+    def of(value: RateLike) -> Json | str:
         """A rate: packets a second, or text such as `1.5Mpps`, `10Gbps`, `10GbpsL1`, `40%` or `max`.
 
         Bits a second are those of layer 2 unless the text ends in `L1`.
@@ -236,7 +238,7 @@ class Stream:
     """Its name in results; `stream-N` when not given."""
     port: str | None = None
     """The port it goes out of; the client's first when not given."""
-    rate: float | str | Json = field(default_factory=lambda: Rate.weight(1))
+    rate: RateLike = field(default_factory=lambda: Rate.weight(1))
     mode: str | Json = Mode.CONTINUOUS
     lengths: int | str | Json = "template"
     """A number, or one of `Lengths`."""
@@ -279,7 +281,7 @@ class Replay:
     """Distances of packets are those of the capture divided by this; `None`: they go by rate and mode."""
     name: str | None = None
     port: str | None = None
-    rate: float | str | Json = field(default_factory=lambda: Rate.weight(1))
+    rate: RateLike = field(default_factory=lambda: Rate.weight(1))
     mode: str | Json = Mode.CONTINUOUS
     delay_s: float = 0.0
 
@@ -288,6 +290,10 @@ class Replay:
         timing: Json | str = "rate" if self.speed is None else {"captured": float(self.speed)}
         capture = {"file": fspath(self.file), "passes": self.passes, "timing": timing}
         return _stream(self, {"capture": capture}, number, port)
+
+
+Streams: TypeAlias = Stream | Replay | Iterable[Stream | Replay]
+"""What a run sends: one stream, or several."""
 
 
 def _stream(stream: Stream | Replay, source: Json, number: int, port: str) -> Json:

@@ -12,12 +12,15 @@ use pyo3::prelude::*;
 mod capture;
 mod device;
 mod ports;
+mod push;
 mod run;
 mod traffic;
 
 /// The module `kaido._native`.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::push::push;
     #[pymodule_export]
     use super::run::Run;
     #[pymodule_export]

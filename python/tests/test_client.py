@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from kaido import (
+    L3,
     At,
     Cables,
     Client,
@@ -183,6 +184,31 @@ def test_files_are_played_and_written(tmp_path: Path) -> None:
     assert not result.streams()["counted"][0]
     written = [bytes(packet) for packet in rdpcap(str(tmp_path / "out.pcap"))]
     assert written == [bytes(packet) for packet in packets] * 2
+
+
+def test_gateways_are_asked_for_in_l3_mode() -> None:
+    """Two ports on a cable, each the other's gateway: their answers are the addresses of what is sent."""
+    one = memory("a", l3=L3(["10.0.0.1", "fd00::1"], ["10.0.0.2", "fd00::2"], mac="02:00:00:00:00:0a"))
+    other = memory("b", l3=L3(["10.0.0.2", "fd00::2"], ["10.0.0.1", "fd00::1"], mac="02:00:00:00:00:0b"))
+    client = Client(
+        ports=[one, other], device=Cables([("a", "b")]), rules=[{"unchanged": {"from": "a", "to": "a"}}]
+    )
+    result = client.run(Stream(PACKET, rate="10kpps", mode=Mode.burst(100)))
+    # By a rule that is wrong on purpose the frames are kept.
+    assert result.kinds() == {"wrong_port": 100}
+    sent = Ether(result.frames[0][1])
+    assert (sent.src, sent.dst) == ("02:00:00:00:00:0a", "02:00:00:00:00:0b")
+
+
+def test_a_gateway_that_is_silent_is_named() -> None:
+    """And a port in memory has no MAC address of its own."""
+    nobody = L3(["10.0.0.1"], ["10.0.0.9"], mac="02:00:00:00:00:0a")
+    client = Client(ports=[memory("a", l3=nobody)], device=Cables([]), resolve_s=0.05)
+    with pytest.raises(OSError, match=r"port `a`: 10\.0\.0\.9 does not answer"):
+        client.start(Stream(PACKET, rate=1))
+    without = Client(ports=[memory("a", l3=L3(["10.0.0.1"], ["10.0.0.9"]))], device=Cables([]))
+    with pytest.raises(OSError, match="has no MAC address"):
+        without.start(Stream(PACKET, rate=1))
 
 
 def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:

@@ -88,6 +88,21 @@ def test_the_program_is_a_measurer() -> None:
 
 
 @needs_binary
+def test_a_search_of_the_user_plane_in_memory_finds_its_rates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Short and coarse; how fast this machine is, it says to nobody."""
+    arguments = ["--sessions", "10", "--trial", "0.02", "--duration-sum", "0.04", "--precision", "0.2"]
+    assert main(["search", *arguments, "-o", str(tmp_path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads(next(tmp_path.glob("search-*.json")).read_text())
+    assert found["ndr"]["lower_pps"] <= found["pdr"]["upper_pps"]
+    assert found["throughput_pps"] > 0 and found["back_to_back_packets"] > 0
+    assert [row["share_of_pdr"] for row in found["latency"]] == [0.1, 0.5, 0.9]
+    assert all(row["typical_latency_ns"] > 0 for row in found["latency"])
+
+
+@needs_binary
 def test_a_profile_is_taken_or_the_reason_told() -> None:
     """Where perf may sample there are stacks below the function that forwards."""
     flame = record(Point(sessions=10), find_binary(), 0.05)

@@ -1,8 +1,13 @@
 """Searches find what is known of a device that is known."""
 
+import stat
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kaido.point import MeasureError
+from kaido.running import RunMeasurer, latency_of, offered_and_lost
 from kaido.search import (
     PDR_LOSS,
     Limits,
@@ -91,3 +96,45 @@ def test_all_searches_together_are_fit_for_a_report() -> None:
     assert found["throughput_pps"] == pytest.approx(8e6, rel=0.006)
     assert len(found["latency"]) == 3 and found["soak"]["lost"] == 0
     assert found["back_to_back_packets"] > 128
+
+
+def stream(sent: int, lost: int = 0, wrong: int = 0, **latency: object) -> dict[str, object]:
+    """One stream of a result of ``kaido bench run``, as far as a search looks at it."""
+    usual = {"min_ns": 0, "max_ns": 0, "sum_ns": 0, "jitter_ns": 0.0, "histogram": []}
+    return {
+        "counted": True,
+        "sent": {"packets": sent, "bytes": 100 * sent},
+        "lost": lost,
+        "corrupted": 0,
+        "wrong": wrong,
+        "latency": usual | latency,
+    }
+
+
+def test_wrong_packets_and_those_not_offered_count_as_lost() -> None:
+    """A search ends at what device and bench can do; the last packet of a stream may be due with the end."""
+    assert offered_and_lost([stream(500), stream(499)], 1000, 1.0) == (999, 0)
+    assert offered_and_lost([stream(1000, lost=3, wrong=4)], 1000, 1.0) == (1000, 7)
+    assert offered_and_lost([stream(600, lost=1)], 1000, 1.0) == (1000, 401)
+    assert offered_and_lost([stream(600, lost=1)], None, 1.0) == (600, 1)
+    assert offered_and_lost([stream(5) | {"counted": False}], None, 1.0) == (0, 0)
+
+
+def test_latency_is_that_of_all_streams_together() -> None:
+    """Histograms are added, and streams without packets left out."""
+    one = stream(3, min_ns=10, max_ns=30, sum_ns=60, jitter_ns=2.0, histogram=[(10, 1), (20, 1), (30, 1)])
+    two = stream(1, min_ns=40, max_ns=40, sum_ns=40, jitter_ns=1.0, histogram=[(40, 1)])
+    latency = latency_of([one, two, stream(9)])
+    assert latency is not None
+    assert (latency["min_ns"], latency["mean_ns"], latency["max_ns"]) == (10, 25, 40)
+    assert (latency["p50_ns"], latency["p99_ns"], latency["jitter_ns"]) == (20, 40, 2)
+    assert latency_of([stream(9)]) is None
+
+
+def test_a_file_that_the_program_refuses_is_told(tmp_path: Path) -> None:
+    """With the program's words."""
+    program = tmp_path / "kaido"
+    program.write_text("#!/bin/sh\necho 'bench.toml:3: no such thing' >&2\nexit 1\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    with pytest.raises(MeasureError, match="no such thing"):
+        RunMeasurer(tmp_path / "bench.toml", program).fastest(0.1)

@@ -197,8 +197,8 @@ def test_results_can_be_scraped_and_are_pushed(tmp_path: Path) -> None:
 
 def test_a_gateway_that_is_not_there_is_told() -> None:
     """A sweep goes on without it."""
-    assert "127.0.0.1:9/" in (push("http://127.0.0.1:9", {"a": "b"}, "") or "")
-    assert "no http address" in (push("file:///etc", {"a": "b"}, "") or "")
+    assert "127.0.0.1:9 cannot be reached" in (push("http://127.0.0.1:9", {"a": "b"}, "") or "")
+    assert "not the address of a Pushgateway" in (push("file:///etc", {"a": "b"}, "") or "")
     assert escape('a"b\\c\n') == 'a\\"b\\\\c\\n'
 
 

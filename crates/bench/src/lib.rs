@@ -41,6 +41,7 @@ mod report;
 pub mod result;
 mod rounds;
 mod run;
+pub mod session;
 mod shared;
 mod speed;
 mod stats;

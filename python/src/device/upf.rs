@@ -4,17 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 
 use kaido_bench::oracle::{Bearers, Tag};
+use kaido_bench::session::establishment;
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{KernelPath, PortId, Route, Routes, Wanted, Worker, WorkerSettings};
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{
-    ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Interface,
-    Ipv6Prefix, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi, Seid,
-    SessionService, Teid, UeIpAddress, UeIpRole,
-};
+use kaido_upf::rules::SessionService;
 
 use crate::run::pool;
 
@@ -134,58 +131,4 @@ fn routes(bearers: &Bearers) -> std::sync::Arc<Routes> {
         routes.set_neighbour(Wanted { port: CORE, address: router }, Some(bearers.core.bench_mac.octets()));
     }
     routes
-}
-
-fn split(address: IpAddr) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
-    match address {
-        IpAddr::V4(address) => (Some(address), None),
-        IpAddr::V6(address) => (None, Some(address)),
-    }
-}
-
-/// Out of a tunnel, and into one.
-fn establishment(bearers: &Bearers, bearer: u32) -> Establishment {
-    let qers: Vec<Qer> =
-        bearers.qfi.map(|qfi| Qer { qfi: Some(Qfi(qfi)), ..Qer::open(QerId(1)) }).into_iter().collect();
-    let pdr = |id: u16, source_interface| Pdr {
-        id: PdrId(id),
-        precedence: 100,
-        pdi: Pdi { source_interface, ..Pdi::default() },
-        far_id: Some(FarId(id.into())),
-        qer_ids: qers.iter().map(|qer| qer.id).collect(),
-        ..Pdr::default()
-    };
-    let (mut uplink, mut downlink) = (pdr(1, Interface::Access), pdr(2, Interface::Core));
-    let (ipv4, ipv6) = split(bearers.local);
-    let local = FTeid { teid: Teid(bearers.teid_first.wrapping_add(bearer)), ipv4, ipv6 };
-    uplink.pdi.local_fteid = Some(LocalFTeid::Given(local));
-    uplink.outer_header_removal = Some(OuterHeaderRemoval::GtpUUdpIp);
-    let (ipv4, ipv6) = split(bearers.ue(bearer));
-    downlink.pdi.ue_ip = vec![UeIpAddress {
-        ipv4: ipv4.map(ChooseOr::Given),
-        ipv6: ipv6.map(|address| ChooseOr::Given(Ipv6Prefix::of(address, 64))),
-        role: UeIpRole::Destination,
-    }];
-    let (ipv4, ipv6) = split(bearers.peer(bearer));
-    let tunnel =
-        OuterHeaderCreation { teid: Teid(bearers.access_teid_first.wrapping_add(bearer)), ipv4, ipv6 };
-    let far = |id, destination_interface, outer_header_creation| Far {
-        id: FarId(id),
-        apply_action: ApplyAction { forward: true, ..ApplyAction::default() },
-        forwarding: Some(ForwardingParameters {
-            destination_interface,
-            network_instance: None,
-            outer_header_creation,
-            transport_level_marking: None,
-            steering: None,
-        }),
-        bar_id: None,
-    };
-    Establishment {
-        cp_fseid: FSeid { seid: Seid(u64::from(bearer) + 1), ipv4: None, ipv6: None },
-        pdrs: vec![uplink, downlink],
-        fars: vec![far(1, Interface::Core, None), far(2, Interface::Access, Some(tunnel))],
-        qers,
-        ..Establishment::default()
-    }
 }

@@ -45,6 +45,9 @@ pub(crate) struct Plan {
     /// Nanoseconds of sending; until everything is sent when not given.
     #[serde(default)]
     duration_ns: Option<u64>,
+    /// Nanoseconds that gateways have to answer.
+    #[serde(default)]
+    resolve_ns: u64,
     /// Nanoseconds without a packet after which nothing more is waited for.
     drain_ns: u64,
     late_after_ns: u64,
@@ -207,7 +210,7 @@ impl Run {
             keep: plan.keep,
             ..JudgeSettings::default()
         };
-        let turn = Turn::new(plan, &Arc::new(compiled), judge)?;
+        let turn = Turn::new(plan, compiled, judge)?;
         let ports = plan.traffic.ports.len();
         let state = State {
             live: Live {

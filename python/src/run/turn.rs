@@ -1,22 +1,22 @@
 //! The thread of a run: it sends what is due, has the device carry it, and takes in what comes back, turn by turn.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kaido_bench::generator::{Compiled, Generator};
+use kaido_bench::generator::Compiled;
 use kaido_bench::receive::{JudgeSettings, Receiver, SentBy};
 use kaido_bench::result::Volume;
-use kaido_bench::traffic::clock_costs;
+use kaido_bench::traffic::{self, addressed, addressed_rules, clock_costs, resolve};
 use kaido_engine::port::MemoryWire;
-use kaido_engine::{BATCH_MAX, Batch, PoolCache};
+use kaido_engine::{BATCH_MAX, Batch};
 use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyValueError};
 
 use super::{Ended, Plan, Shared, pool};
 use crate::device::Device;
-use crate::ports::{Opened, open};
+use crate::ports::open;
 use crate::traffic::wrong;
 
 /// Longest sleep when nothing is due, so that stopping takes no longer.
@@ -30,14 +30,9 @@ const GRACE_NS: u64 = 500_000_000;
 
 /// A port of the run.
 struct Line {
-    open: Opened,
-    cache: PoolCache,
-    generator: Generator,
-    /// Made, but not yet taken by the port.
-    waiting: Batch,
+    turn: traffic::Turn,
     sent: Volume,
     received: Volume,
-    failed: u64,
 }
 
 /// A run that is ready to begin.
@@ -52,27 +47,39 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    pub(super) fn new(plan: &Plan, compiled: &Arc<Compiled>, judge: JudgeSettings) -> Result<Self, PyErr> {
+    /// Opens the ports, and in L3 mode asks for their gateways; `compiled` is the traffic as it is described.
+    pub(super) fn new(plan: &Plan, compiled: Compiled, judge: JudgeSettings) -> Result<Self, PyErr> {
         let pool = pool().map_err(PyOSError::new_err)?;
-        let receiver = Receiver::new(compiled, &plan.rules, judge).map_err(|problems| wrong(&problems))?;
         let device = plan.device.as_ref().map(|device| Device::new(device, compiled.ports())).transpose();
-        let device = device.map_err(PyValueError::new_err)?;
+        let mut device = device.map_err(PyValueError::new_err)?;
         let wires: Vec<_> = plan.traffic.ports.iter().map(|_| MemoryWire::new()).collect();
-        let specs = plan.traffic.ports.iter().zip(&wires).enumerate();
-        let lines = specs.map(|(number, (spec, wire))| {
-            let open = open(spec, wire, pool).map_err(PyOSError::new_err)?;
-            Ok(Line {
-                generator: Generator::new(compiled, number, (0, 1), open.pool, open.memory),
-                cache: open.pool.cache(),
-                open,
-                waiting: Batch::new(),
-                sent: Volume::default(),
-                received: Volume::default(),
-                failed: 0,
+        let failed = |error: traffic::RunError| PyOSError::new_err(error.to_string());
+        let specs = plan.traffic.ports.iter().zip(&wires);
+        let mut lines = specs
+            .map(|(spec, wire)| {
+                let port = open(spec, wire, pool).map_err(PyOSError::new_err)?;
+                traffic::Line::new(spec, port).map_err(failed)
             })
+            .collect::<Result<Vec<_>, PyErr>>()?;
+        let mut carry = || device.iter_mut().for_each(|device| device.carry(&wires));
+        let within = Duration::from_nanos(plan.resolve_ns);
+        resolve(&mut lines, within, &AtomicBool::new(false), &mut carry).map_err(failed)?;
+        let described = addressed(&plan.traffic, &lines);
+        let compiled = if described == plan.traffic {
+            compiled
+        } else {
+            Compiled::new(&described).map_err(|problems| wrong(&problems))?
+        };
+        let compiled = Arc::new(compiled);
+        let rules = addressed_rules(&plan.rules, &lines);
+        let receiver = Receiver::new(&compiled, &rules, judge).map_err(|problems| wrong(&problems))?;
+        let lines = lines.into_iter().enumerate().map(|(number, line)| Line {
+            turn: traffic::Turn::new(line, &compiled, number),
+            sent: Volume::default(),
+            received: Volume::default(),
         });
         Ok(Self {
-            lines: lines.collect::<Result<_, PyErr>>()?,
+            lines: lines.collect(),
             wires,
             device,
             receiver,
@@ -116,8 +123,9 @@ impl Turn {
         }
         self.publish(shared, sent_for_ns, false);
         let sent = self.sent();
-        let failed: Vec<_> = self.lines.iter().map(|line| line.failed).collect();
+        let failed: Vec<_> = self.lines.iter().map(|line| line.turn.failed()).collect();
         let (mut result, frames) = self.receiver.finish(&sent, sent_for_ns, clock);
+        result.threads = 1;
         result.started_unix_ns = u64::try_from(started_unix_ns.as_nanos()).unwrap_or(u64::MAX);
         result.ports.iter_mut().zip(failed).for_each(|(port, failed)| port.failed = failed);
         (result, frames)
@@ -125,9 +133,9 @@ impl Turn {
 
     /// Whether all that is due within the run was sent, or there was time enough for it.
     fn is_over(&self, now_ns: u64) -> bool {
-        let due_ns = |line: &Line| line.generator.next_due_ns();
+        let due_ns = |line: &Line| line.turn.next_due_ns();
         let is_sent = |line: &Line| {
-            line.waiting.is_empty() && due_ns(line).is_none_or(|due_ns| due_ns >= self.duration_ns)
+            line.turn.waiting().is_empty() && due_ns(line).is_none_or(|due_ns| due_ns >= self.duration_ns)
         };
         let is_unpaced = |line: &Line| due_ns(line) == Some(0);
         (now_ns >= self.duration_ns && self.lines.iter().any(is_unpaced))
@@ -139,18 +147,17 @@ impl Turn {
     fn send(&mut self, make: bool, time: &Time, shared: &Shared) -> usize {
         let mut taken = 0;
         for (number, line) in self.lines.iter_mut().enumerate() {
-            if make && line.waiting.is_empty() {
+            if make {
                 // What is late is stamped with the run's last moment: waiting for its turn is part of its latency.
-                let now_ns = time.now_ns().min(self.duration_ns - 1);
-                line.generator.fill(now_ns, &mut line.cache, &mut line.waiting);
+                line.turn.make(time.now_ns().min(self.duration_ns - 1));
             }
-            let before = line.waiting.len();
-            if before == 0 {
+            if line.turn.waiting().is_empty() {
                 continue;
             }
             let frames: Vec<_> = {
                 let state = &mut *shared.state();
-                line.waiting
+                line.turn
+                    .waiting()
                     .iter()
                     .map(|frame| {
                         if !state.captures.is_empty() {
@@ -165,10 +172,8 @@ impl Turn {
                     })
                     .collect()
             };
-            let failed = line.open.port.transmit(&mut line.cache, &mut line.waiting);
-            let gone = before - line.waiting.len();
+            let gone = line.turn.push();
             frames[..gone].iter().for_each(|len| line.sent.add(*len));
-            line.failed += failed as u64;
             taken += gone;
         }
         taken
@@ -180,14 +185,13 @@ impl Turn {
         let mut count = 0;
         for (number, line) in self.lines.iter_mut().enumerate() {
             loop {
-                line.open.port.receive(&mut line.cache, &mut batch);
+                line.turn.receive(&mut batch);
                 let (came, now_ns) = (batch.len(), time.now_ns());
                 if came == 0 {
                     break;
                 }
                 count += came;
                 for frame in batch.drain(..) {
-                    line.generator.forget(&frame);
                     let whole;
                     let bytes = if frame.packet_len() == frame.data().len() {
                         frame.data()
@@ -199,7 +203,7 @@ impl Turn {
                     let captures = &mut shared.state().captures;
                     captures.iter_mut().for_each(|capture| capture.see(number, true, now_ns, bytes));
                     self.receiver.arrive(number, bytes, now_ns);
-                    line.cache.release(frame);
+                    line.turn.cache().release(frame);
                 }
                 if came < BATCH_MAX {
                     break;
@@ -211,7 +215,7 @@ impl Turn {
 
     /// Sleeps until something is due, but never long.
     fn rest(&self, sending: bool, time: &Time) {
-        let due_ns = self.lines.iter().filter_map(|line| line.generator.next_due_ns()).min();
+        let due_ns = self.lines.iter().filter_map(|line| line.turn.next_due_ns()).min();
         let left = match due_ns.filter(|_| sending && !time.is_paused()) {
             Some(due_ns) => Duration::from_nanos(due_ns.saturating_sub(time.now_ns())).min(SLEEP_MAX),
             None => SLEEP_MAX,
@@ -225,7 +229,7 @@ impl Turn {
 
     /// What each stream has sent: what was made, without what no port took.
     fn sent(&self) -> Vec<SentBy> {
-        let lines = self.lines.iter().flat_map(|line| line.generator.sent());
+        let lines = self.lines.iter().flat_map(|line| line.turn.sent());
         lines.map(|(stream, volume)| SentBy { stream, worker: 0, volume }).collect()
     }
 

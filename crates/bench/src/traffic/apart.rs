@@ -167,7 +167,7 @@ fn turn_port(
         if sent > 0 {
             own.sent_ns.store(nanoseconds(began), Ordering::Relaxed);
         }
-        let has_more = turn.is_waiting() || turn.next_due_ns().is_some();
+        let has_more = !turn.waiting().is_empty() || turn.next_due_ns().is_some();
         own.has_more.store(is_sending && has_more, Ordering::Relaxed);
         let was_held_up = came.is_some();
         if !was_held_up {

@@ -24,11 +24,16 @@ pub struct Line {
     pub(super) neighbours: Option<Neighbours>,
 }
 
-/// Asks until every gateway has answered.
+/// Asks until every gateway has answered. `carry` is called again and again meanwhile: a device in memory does its part there.
 ///
 /// # Errors
 /// [`RunError::NoGateway`] when one has not `within` the time, or the run is stopped before.
-pub fn resolve(lines: &mut [Line], within: Duration, stop: &AtomicBool) -> Result<(), RunError> {
+pub fn resolve(
+    lines: &mut [Line],
+    within: Duration,
+    stop: &AtomicBool,
+    carry: &mut dyn FnMut(),
+) -> Result<(), RunError> {
     let began = Instant::now();
     let mut asked: Option<Instant> = None;
     let mut batch = Batch::new();
@@ -37,6 +42,10 @@ pub fn resolve(lines: &mut [Line], within: Duration, stop: &AtomicBool) -> Resul
         let mut missing = None;
         for line in lines.iter_mut() {
             let Some(neighbours) = &mut line.neighbours else { continue };
+            if line.open.has_side() {
+                // Answers of neighbour discovery are IP to our MAC address, and come in at the port itself.
+                line.open.port.receive(&mut line.cache, &mut batch);
+            }
             let port = line.open.neighbours_at();
             port.receive(&mut line.cache, &mut batch);
             for frame in batch.drain(..) {
@@ -55,6 +64,7 @@ pub fn resolve(lines: &mut [Line], within: Duration, stop: &AtomicBool) -> Resul
             }
         }
         let Some(missing) = missing else { return Ok(()) };
+        carry();
         if began.elapsed() >= within || stop.load(Ordering::Relaxed) {
             return Err(missing);
         }

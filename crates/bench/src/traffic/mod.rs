@@ -162,7 +162,7 @@ pub fn run_traffic(
     }
     let specs = traffic.ports.iter().zip(ports);
     let mut lines = specs.map(|(spec, open)| Line::new(spec, open)).collect::<Result<Vec<_>, _>>()?;
-    resolve(&mut lines, settings.resolve, stop)?;
+    resolve(&mut lines, settings.resolve, stop, &mut || ())?;
     let traffic = addressed(traffic, &lines);
     let rules = addressed_rules(rules, &lines);
     let compiled = Arc::new(Compiled::new(&traffic).map_err(RunError::Wrong)?);

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 use kaido_engine::netlink::{self, NetlinkError};
 use kaido_engine::port::{
     PacketPort, PcapError, PcapPort, Port, PortError, UdpSink, XdpOptions, XdpPool, XdpPort,
 };
-use kaido_engine::{FramePool, PoolError};
+use kaido_engine::{Batch, FramePool, PoolError};
 use kaido_wire::gtpu;
 use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, Roles, Steering, SteeringConfig};
 
@@ -16,6 +17,26 @@ use crate::stream::{Driver, PortSpec};
 
 /// Frames of a port that sends and receives; several rings of 2048.
 const FRAMES: usize = 16_384;
+
+/// Pools of ports that were closed, for those to come: a pool lives as long as the process.
+static SPARE: Mutex<Vec<&'static FramePool>> = Mutex::new(Vec::new());
+
+/// A pool that goes to the next port when this one is closed.
+#[derive(Debug)]
+struct Lent(&'static FramePool);
+
+impl Lent {
+    fn new() -> Result<Self, PoolError> {
+        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.map_or_else(|| FramePool::leak(FRAMES), Ok).map(Self)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
+    }
+}
 
 /// A port could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +81,8 @@ pub struct OpenPort {
     _steering: Option<Steering>,
     /// So that the kernel refuses no tunnels.
     _sinks: Vec<UdpSink>,
+    /// The last that is dropped: the port gives its frames back before.
+    _lent: Option<Lent>,
 }
 
 impl std::fmt::Debug for OpenPort {
@@ -79,7 +102,14 @@ impl OpenPort {
             side: None,
             _steering: None,
             _sinks: Vec::new(),
+            _lent: None,
         }
+    }
+
+    /// A port with a pool of its own, whose frames nobody else writes into.
+    fn lent(port: Box<dyn Port>, lent: Lent) -> Self {
+        let pool = lent.0;
+        Self { memory: FrameMemory::Kept, _lent: Some(lent), ..Self::given(port, pool) }
     }
 
     /// Opens a port.
@@ -91,15 +121,12 @@ impl OpenPort {
             Driver::Memory => Err(OpenError::Memory),
             Driver::Pcap { input, output } => {
                 let port = PcapPort::open(input.as_deref(), output.as_deref())?;
-                Ok(Self {
-                    memory: FrameMemory::Kept,
-                    ..Self::given(Box::new(port), FramePool::leak(FRAMES)?)
-                })
+                Ok(Self::lent(Box::new(port), Lent::new()?))
             }
             Driver::AfPacket { interface } => {
                 let found = netlink::interface(interface)?;
                 let port = PacketPort::open(found.ifindex, found.mtu as usize)?;
-                let mut open = Self::given(Box::new(port), FramePool::leak(FRAMES)?);
+                let mut open = Self::lent(Box::new(port), Lent::new()?);
                 // The kernel sees tunnels too, and would answer those to its own addresses that nobody listens. Where the
                 // port is taken, somebody does.
                 let own = found
@@ -110,7 +137,6 @@ impl OpenPort {
                 open._sinks = own
                     .filter_map(|address| UdpSink::bind([SocketAddr::new(address, gtpu::UDP_PORT)]).ok())
                     .collect();
-                open.memory = FrameMemory::Kept;
                 open.mac = Some(found.mac);
                 Ok(open)
             }
@@ -120,20 +146,21 @@ impl OpenPort {
 
     fn open_xdp(interface: &str, queue: u32) -> Result<Self, OpenError> {
         let found = netlink::interface(interface)?;
-        let pool = FramePool::leak(FRAMES)?;
-        let registered = XdpPool::register(pool).map_err(|error| OpenError::Socket(error.to_string()))?;
+        let lent = Lent::new()?;
+        let registered = XdpPool::register(lent.0).map_err(|error| OpenError::Socket(error.to_string()))?;
         let multi_buffer = found.mtu > PLAIN_MTU_MAX;
         let options = XdpOptions { multi_buffer, ..XdpOptions::default() };
-        let port = XdpPort::open(&registered, found.ifindex, queue, &options)
+        let mut port = XdpPort::open(&registered, found.ifindex, queue, &options)
             .map_err(|error| OpenError::Socket(error.to_string()))?;
+        // Nothing comes yet; but what comes first must find frames to be received into.
+        port.receive(&mut lent.0.cache(), &mut Batch::new());
         // All of IP that is for our MAC address, and for no address of the kernel's.
         let roles = Roles { gtpu: false, routed: true };
         let mut steering = Steering::load(SteeringConfig { roles, mac: found.mac, multi_buffer })?;
         steering.register_socket(queue, port.as_fd())?;
         steering.attach_to(found.ifindex, AttachMode::Auto)?;
         let side = PacketPort::open(found.ifindex, found.mtu as usize)?;
-        let mut open = Self::given(Box::new(port), pool);
-        open.memory = FrameMemory::Kept;
+        let mut open = Self::lent(Box::new(port), lent);
         open.mac = Some(found.mac);
         open.side = Some(side);
         open._steering = Some(steering);

@@ -245,3 +245,17 @@ fn files_are_ports_too() {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
+
+#[test]
+fn the_frames_of_a_port_are_the_next_ones() {
+    let spec = PortSpec {
+        name: "f".to_owned(),
+        driver: Driver::Pcap { input: None, output: None },
+        line_bps: None,
+        link: LinkMode::L2,
+    };
+    // Other tests may have taken one meanwhile.
+    let pools: std::collections::BTreeSet<usize> =
+        (0..20).map(|_| std::ptr::from_ref(OpenPort::open(&spec).unwrap().pool) as usize).collect();
+    assert!(pools.len() < 10, "{} pools for ports that follow each other", pools.len());
+}

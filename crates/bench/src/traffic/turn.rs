@@ -25,12 +25,11 @@ impl Turn {
         Self { line, generator, waiting: Batch::new(), failed: 0 }
     }
 
-    /// Makes what is due, if all that was made before is gone; `now_ns` as of [`Generator::fill`]. What waits to be sent.
-    pub fn make(&mut self, now_ns: u64) -> &[Frame] {
+    /// Makes what is due, if all that was made before is gone; `now_ns` as of [`Generator::fill`].
+    pub fn make(&mut self, now_ns: u64) {
         if self.waiting.is_empty() {
             self.generator.fill(now_ns, &mut self.line.cache, &mut self.waiting);
         }
-        &self.waiting
     }
 
     /// Sends what waits; how many packets the device took.
@@ -42,9 +41,9 @@ impl Turn {
         before - self.waiting.len()
     }
 
-    /// Whether something that was made waits to be sent.
-    pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// What was made and waits to be sent.
+    pub fn waiting(&self) -> &[Frame] {
+        &self.waiting
     }
 
     /// When the next packet is due, as of [`Generator::next_due_ns`].
@@ -74,10 +73,11 @@ impl Turn {
         // They will be sent from again, and hold what came now.
         batch.iter().for_each(|frame| generator.forget(frame));
         let Some(neighbours) = &mut line.neighbours else { return };
+        // Questions to our MAC address come in at the port even where there is one beside it.
+        for answer in batch.iter().filter_map(|frame| neighbours.hear(frame.data())) {
+            send(line.open.neighbours_at(), &mut line.cache, &answer, Some(&mut *generator));
+        }
         if !line.open.has_side() {
-            for answer in batch.iter().filter_map(|frame| neighbours.hear(frame.data())) {
-                send(&mut *line.open.port, &mut line.cache, &answer, Some(&mut *generator));
-            }
             return;
         }
         // Nothing that comes in beside the port is counted.

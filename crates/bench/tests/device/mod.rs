@@ -10,6 +10,7 @@ use kaido_bench::oracle::{Bearers, Outer, Rule, Side, Tag};
 use kaido_bench::preset::{Preset, Transport};
 use kaido_bench::receive::{JudgeSettings, Receiver, SentBy};
 use kaido_bench::result::{ClockCosts, RunResult};
+use kaido_bench::session::establishment;
 use kaido_bench::stream::{
     Driver, LengthShare, Lengths, LinkMode, Mac, Mode, PortSpec, Rate, Source, Stream, Traffic,
 };
@@ -19,11 +20,7 @@ use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{
-    ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Interface,
-    Ipv6Prefix, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi, Seid,
-    SessionService, Teid, UeIpAddress, UeIpRole,
-};
+use kaido_upf::rules::SessionService;
 
 const N3: PortId = PortId(0);
 const N6: PortId = PortId(1);
@@ -166,54 +163,6 @@ impl Device {
         let wires = &self.wires;
         let out = |place: usize| std::iter::from_fn(move || wires[place].receive().map(|out| (place, out)));
         out(0).chain(out(1)).collect()
-    }
-}
-
-fn establishment(bearers: &Bearers, bearer: u32) -> Establishment {
-    let split = |address: IpAddr| match address {
-        IpAddr::V4(address) => (Some(address), None),
-        IpAddr::V6(address) => (None, Some(address)),
-    };
-    let (ipv4, ipv6) = split(bearers.local);
-    let local = FTeid { teid: Teid(bearers.teid_first + bearer), ipv4, ipv6 };
-    let (ipv4, ipv6) = split(bearers.peer(bearer));
-    let peer = OuterHeaderCreation { teid: Teid(bearers.access_teid_first + bearer), ipv4, ipv6 };
-    let (ipv4, ipv6) = split(bearers.ue(bearer));
-    let ue = UeIpAddress {
-        ipv4: ipv4.map(ChooseOr::Given),
-        ipv6: ipv6.map(|address| ChooseOr::Given(Ipv6Prefix::of(address, 64))),
-        role: UeIpRole::Destination,
-    };
-    let pdr = |id: u16, source_interface| Pdr {
-        id: PdrId(id),
-        precedence: 100,
-        pdi: Pdi { source_interface, ..Pdi::default() },
-        far_id: Some(FarId(id.into())),
-        qer_ids: vec![QerId(1)],
-        ..Pdr::default()
-    };
-    let (mut uplink, mut downlink) = (pdr(1, Interface::Access), pdr(2, Interface::Core));
-    uplink.pdi.local_fteid = Some(LocalFTeid::Given(local));
-    uplink.outer_header_removal = Some(OuterHeaderRemoval::GtpUUdpIp);
-    downlink.pdi.ue_ip = vec![ue];
-    let far = |id, destination_interface, outer_header_creation| Far {
-        id: FarId(id),
-        apply_action: ApplyAction { forward: true, ..ApplyAction::default() },
-        forwarding: Some(ForwardingParameters {
-            destination_interface,
-            network_instance: None,
-            outer_header_creation,
-            transport_level_marking: None,
-            steering: None,
-        }),
-        bar_id: None,
-    };
-    Establishment {
-        cp_fseid: FSeid { seid: Seid(u64::from(bearer) + 1), ipv4: None, ipv6: None },
-        pdrs: vec![uplink, downlink],
-        fars: vec![far(1, Interface::Core, None), far(2, Interface::Access, Some(peer))],
-        qers: vec![Qer { qfi: Some(Qfi(9)), ..Qer::open(QerId(1)) }],
-        ..Establishment::default()
     }
 }
 

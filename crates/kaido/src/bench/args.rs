@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::flame::FlameArgs;
-use super::point::PointArgs;
+use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
 use clap::{Args, Subcommand};
 use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX};
@@ -64,6 +64,12 @@ pub(super) struct RunArgs {
     /// Only read and check the file
     #[arg(long)]
     pub(super) check: bool,
+    /// What all streams send together, in place of the file's `total`: max, 2.5Mpps, 800kpps, 1000pps, or 10Gbit/s (layer 1)
+    #[arg(long, value_name = "RATE")]
+    pub(super) rate: Option<Rate>,
+    /// Seconds of sending, in place of the file's `duration_s`
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) duration: Option<f64>,
     /// Write the result as JSON; `-` is standard output, and the table then goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<PathBuf>,

@@ -126,6 +126,15 @@ impl std::str::FromStr for Rate {
 }
 
 impl Rate {
+    /// As the rate of a stream.
+    pub(super) fn of_link(self) -> kaido_bench::stream::Rate {
+        match self {
+            Self::Max => kaido_bench::stream::Rate::Max,
+            Self::Pps(pps) => kaido_bench::stream::Rate::Pps(pps),
+            Self::BitsPerSecond(bits) => kaido_bench::stream::Rate::L1Bps(bits),
+        }
+    }
+
     /// Packets a second for frames of so many bytes.
     fn pps(self, frame_bytes: usize) -> Option<f64> {
         match self {
@@ -145,7 +154,7 @@ fn workers(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("there are 1 to {WORKERS_MAX} workers"))
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.parse().ok().filter(|number| (0.001..=1e6).contains(number));
     number.ok_or_else(|| "a duration is 0.001 to 1000000 seconds".to_owned())
 }
@@ -249,6 +258,10 @@ mod tests {
         // The shortest uplink frame has 86 bytes.
         assert_eq!(plan("--frame 64 --rate 880bit/s").unwrap().rate_pps, Some(1.0));
         assert_eq!(plan("--rate max").unwrap().rate_pps, None);
+        let of_link = |text: &str| text.parse::<Rate>().unwrap().of_link();
+        assert_eq!(of_link("3kpps"), kaido_bench::stream::Rate::Pps(3000.0));
+        assert_eq!(of_link("2Gbit/s"), kaido_bench::stream::Rate::L1Bps(2e9));
+        assert_eq!(of_link("max"), kaido_bench::stream::Rate::Max);
     }
 
     #[test]

@@ -21,7 +21,13 @@ const SHOWN: usize = 5;
 
 /// Runs the file.
 pub(super) fn run(args: &RunArgs) -> miette::Result<()> {
-    let plan = read(&args.config)?;
+    let mut plan = read(&args.config)?;
+    if let Some(rate) = args.rate {
+        plan.traffic.total = Some(rate.of_link());
+    }
+    if let Some(seconds) = args.duration {
+        plan.settings.duration = Duration::from_secs_f64(seconds);
+    }
     if args.check {
         println!("{}: good", args.config.display());
         return Ok(());
