@@ -135,9 +135,15 @@ def test_python_ndn_over_two_routers(router: StartRouter, hosts: Hosts, big: Pat
     assert fetched_in_fragments(hosts)
 
 
-def test_two_routers_over_ethernet(router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("driver", ["af_xdp", "af_packet"])
+def test_two_routers_over_ethernet(
+    driver: str, router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path
+) -> None:
     """Without IP: frames of type 0x8624 between ports of the engine; the other router learns the station."""
-    port = '[[port]]\nname = "eth0"\ndriver = "af_packet"\ninterface = "eth0"\n'
+    port = f'[[port]]\nname = "eth0"\ndriver = "{driver}"\ninterface = "eth0"\n'
+    for space in (hosts.near, hosts.far):
+        # A veth takes what XDP sends it only where it gathers packets.
+        space.run("ethtool", "-K", "eth0", "gro", "on")
     station = f"ether://[{mac(hosts.far)}]"
     face = f'[[ndn.face]]\nremote = "{station}"\nlocal = "dev://eth0"\n'
     near = router(more=f'{port}{face}[[ndn.route]]\nprefix = "/py"\nto = "{station}"\n')

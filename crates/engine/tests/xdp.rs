@@ -44,7 +44,7 @@ fn pool() -> (&'static FramePool, XdpPool) {
 /// A port that takes GTP-U to 10.77.N.1, filled.
 fn open(pool: &XdpPool, link: usize, options: &XdpOptions) -> (Steering, Driven<XdpPort>) {
     let ifindex = index(&format!("ke-a{link}"));
-    let roles = Roles { gtpu: true, routed: false };
+    let roles = Roles { gtpu: true, routed: false, ndn: false };
     let config = SteeringConfig { roles, mac: [0; 6], multi_buffer: options.multi_buffer };
     let mut steering = Steering::load(config).unwrap();
     steering.set_gtpu_addresses(&[format!("10.77.{link}.1").parse().unwrap()]).unwrap();
@@ -334,7 +334,7 @@ fn two_workers_share_a_queue_and_keep_its_order() {
             let (pool, xdp) = pool();
             let ifindex = index("ke-a0");
             let config = SteeringConfig {
-                roles: Roles { gtpu: true, routed: false },
+                roles: Roles { gtpu: true, routed: false, ndn: false },
                 mac: [0; 6],
                 multi_buffer: false,
             };

@@ -6,6 +6,7 @@
  *                                address is ours alone
  *   ROUTED (N6, SGi)             unicast IP to our MAC, not to an address of the kernel's own, and inside
  *                                ue_prefixes when there are any
+ *   NDN                          frames of type 0x8624 to our MAC, or to a group; an NDN router's
  *
  * Those go to an AF_XDP socket of the receive queue; all else (ARP, ND, ping to ourselves, BGP, ssh, ...) goes to
  * the kernel. A packet that is ours while its queue has no socket is dropped and counted: the kernel would answer
@@ -232,6 +233,14 @@ static __always_inline int route(struct xdp_md *ctx, const struct steer_config *
 	return take(ctx, cfg, count, packet, packet->is_v6 ? STEER_ROUTED_V6 : STEER_ROUTED_V4);
 }
 
+static __always_inline int take_ndn(struct xdp_md *ctx, const struct steer_config *cfg, struct steer_counters *count,
+				    const struct ethernet *eth, const struct packet *packet)
+{
+	if (!(eth->destination[0] & 1) && __builtin_memcmp(eth->destination, cfg->mac, ETH_ALEN))
+		return pass(count, STEER_PASS_OTHER_MAC);
+	return take(ctx, cfg, count, packet, STEER_NDN);
+}
+
 /* Global, so that the verifier looks at it once, however many ways of the fast path lead here. */
 __noinline int steer(struct xdp_md *ctx)
 {
@@ -247,7 +256,7 @@ __noinline int steer(struct xdp_md *ctx)
 
 	if (!cfg || !count)
 		return XDP_PASS;
-	if (!(cfg->flags & (STEER_ROLE_GTPU | STEER_ROLE_ROUTED)))
+	if (!(cfg->flags & (STEER_ROLE_GTPU | STEER_ROLE_ROUTED | STEER_ROLE_NDN)))
 		return pass(count, STEER_PASS_NOT_CONFIGURED);
 	if ((const void *)(eth + 1) > end)
 		return pass(count, STEER_PASS_MALFORMED);
@@ -266,6 +275,8 @@ __noinline int steer(struct xdp_md *ctx)
 		parse_ipv4(&packet, data, offset, end);
 	else if (type == bpf_htons(ETH_P_IPV6))
 		parse_ipv6(&packet, data, offset, end);
+	else if (type == bpf_htons(ETH_P_NDN) && cfg->flags & STEER_ROLE_NDN)
+		return take_ndn(ctx, cfg, count, eth, &packet);
 	else
 		return pass(count, STEER_PASS_NOT_IP);
 	if (packet.is_malformed)

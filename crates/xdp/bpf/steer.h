@@ -13,6 +13,7 @@
 /* How a queue's packets are spread over its sockets; neither: all go to the first. */
 #define STEER_BY_UE 8u
 #define STEER_BY_TEID 16u
+#define STEER_ROLE_NDN 32u /* frames of NDN to our MAC, or to a group */
 
 /* Map capacities, in entries. Address maps have twice the room the loader fills: it adds new entries before it
  * deletes old ones. */
@@ -49,7 +50,8 @@ enum steer_class {
 	STEER_GTPU_FRAGMENT = 1, /* a fragment of UDP to one of our addresses */
 	STEER_ROUTED_V4 = 2,
 	STEER_ROUTED_V6 = 3,
-	STEER_CLASSES = 4,
+	STEER_NDN = 4,           /* a frame of NDN */
+	STEER_CLASSES = 5,
 };
 
 /* Why a packet went to the kernel: index of passed[]. */
@@ -59,7 +61,7 @@ enum steer_pass {
 	STEER_PASS_MALFORMED = 2,      /* an Ethernet or IP header cut short or of another version */
 	STEER_PASS_LOCAL = 3,          /* to an address the kernel answers for */
 	STEER_PASS_NOT_UNICAST = 4,    /* multicast, broadcast, link-local, loopback, unspecified */
-	STEER_PASS_OTHER_MAC = 5,      /* ROUTED, but not sent to our MAC */
+	STEER_PASS_OTHER_MAC = 5,      /* ROUTED or NDN, but not sent to our MAC */
 	STEER_PASS_NO_PREFIX = 6,      /* ROUTED, but outside ue_prefixes */
 	STEER_PASS_NOT_GTPU = 7,       /* only GTPU here, and it is none of ours */
 	STEER_PASSES = 8,
@@ -71,6 +73,6 @@ struct steer_counters {
 	__u64 no_socket[STEER_CLASSES]; /* ours, but no socket on the queue: dropped */
 	__u64 passed[STEER_PASSES];
 };
-_Static_assert(sizeof(struct steer_counters) == 128, "steer_counters");
+_Static_assert(sizeof(struct steer_counters) == 144, "steer_counters");
 
 #endif

@@ -14,6 +14,7 @@ pub(crate) const ROLE_ROUTED: u32 = 2;
 pub(crate) const PREFIXES: u32 = 4;
 pub(crate) const BY_UE: u32 = 8;
 pub(crate) const BY_TEID: u32 = 16;
+pub(crate) const ROLE_NDN: u32 = 32;
 
 /// `struct steer_config`.
 #[derive(Clone, Copy, Debug)]
@@ -59,11 +60,13 @@ pub enum Class {
     RoutedV4 = 2,
     /// IPv6 on an interface with the routed role.
     RoutedV6 = 3,
+    /// A frame of NDN.
+    Ndn = 4,
 }
 
 impl Class {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 4] = [Self::Gtpu, Self::GtpuFragment, Self::RoutedV4, Self::RoutedV6];
+    pub const ALL: [Self; 5] = [Self::Gtpu, Self::GtpuFragment, Self::RoutedV4, Self::RoutedV6, Self::Ndn];
 
     /// The name in metrics.
     pub const fn name(self) -> &'static str {
@@ -72,6 +75,7 @@ impl Class {
             Self::GtpuFragment => "gtpu_fragment",
             Self::RoutedV4 => "routed_v4",
             Self::RoutedV6 => "routed_v6",
+            Self::Ndn => "ndn",
         }
     }
 }
@@ -90,7 +94,7 @@ pub enum Pass {
     Local = 3,
     /// Multicast, broadcast, link-local, loopback, unspecified.
     NotUnicast = 4,
-    /// Routed role, but not sent to our MAC.
+    /// Routed role or NDN, but not sent to our MAC.
     OtherMac = 5,
     /// Routed role, but outside the UE prefixes.
     NoPrefix = 6,
@@ -135,7 +139,7 @@ pub struct Counters {
     passed: [u64; Pass::ALL.len()],
 }
 
-const _: () = assert!(size_of::<Counters>() == 128);
+const _: () = assert!(size_of::<Counters>() == 144);
 
 impl Counters {
     /// Handed to the AF_XDP socket of their queue.
@@ -198,6 +202,7 @@ pub(crate) mod tests {
             ("STEER_PREFIXES", u64::from(PREFIXES)),
             ("STEER_BY_UE", u64::from(BY_UE)),
             ("STEER_BY_TEID", u64::from(BY_TEID)),
+            ("STEER_ROLE_NDN", u64::from(ROLE_NDN)),
             ("STEER_TARGETS_MAX", u64::from(TARGETS_MAX)),
             ("STEER_QUEUES_MAX", u64::from(QUEUES_MAX)),
             ("STEER_ADDRESSES_MAX", ADDRESSES_MAX as u64),
@@ -218,13 +223,13 @@ pub(crate) mod tests {
     #[test]
     fn counters_add_up_over_cpus() {
         let mut counters = Counters::default();
-        let value: Vec<u8> = (1..=16u64).flat_map(u64::to_ne_bytes).collect();
+        let value: Vec<u8> = (1..=18u64).flat_map(u64::to_ne_bytes).collect();
         counters.add(&value);
         counters.add(&value);
         assert_eq!(counters.redirected(Class::Gtpu), 2);
-        assert_eq!(counters.no_socket(Class::Gtpu), 10);
-        assert_eq!(counters.passed(Pass::NotConfigured), 18);
-        assert_eq!(counters.passed(Pass::NotGtpu), 32);
-        assert_eq!(counters.total(), 2 * (1..=16).sum::<u64>());
+        assert_eq!(counters.no_socket(Class::Gtpu), 12);
+        assert_eq!(counters.passed(Pass::NotConfigured), 22);
+        assert_eq!(counters.passed(Pass::NotGtpu), 36);
+        assert_eq!(counters.total(), 2 * (1..=18).sum::<u64>());
     }
 }

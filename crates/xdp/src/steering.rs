@@ -28,6 +28,8 @@ pub struct Roles {
     pub gtpu: bool,
     /// N6, SGi: take what is routed through us.
     pub routed: bool,
+    /// Take frames of NDN to our MAC address, or to a group.
+    pub ndn: bool,
 }
 
 /// What a program is loaded with, and keeps.
@@ -373,15 +375,15 @@ impl Steering {
     }
 
     fn write_flags(&self, prefixes: bool) -> Result<(), Error> {
-        let Roles { gtpu, routed } = self.config.roles;
+        let Roles { gtpu, routed, ndn } = self.config.roles;
         let flag = |set, bit| if set { bit } else { 0 };
         let (by, targets) = match self.by {
             SteerBy::Queue => (0, 1),
             SteerBy::Ue { targets } => (abi::BY_UE, targets),
             SteerBy::Teid { targets } => (abi::BY_TEID, targets),
         };
-        let flags =
-            flag(gtpu, abi::ROLE_GTPU) | flag(routed, abi::ROLE_ROUTED) | flag(prefixes, abi::PREFIXES) | by;
+        let roles = flag(gtpu, abi::ROLE_GTPU) | flag(routed, abi::ROLE_ROUTED) | flag(ndn, abi::ROLE_NDN);
+        let flags = roles | flag(prefixes, abi::PREFIXES) | by;
         let instance = self.fast.as_ref().and_then(|fast| fast.instance).map_or(NO_INSTANCE, u32::from);
         let value = Config::new(flags, self.config.mac, targets, instance).to_bytes();
         self.config_map

@@ -9,8 +9,11 @@ use kaido_xdp::{AttachMode, Error, Roles, Steering, SteeringConfig};
 mod rig;
 use rig::{Pair, index, is_root, run};
 
-const CONFIG: SteeringConfig =
-    SteeringConfig { roles: Roles { gtpu: true, routed: false }, mac: [2; 6], multi_buffer: false };
+const CONFIG: SteeringConfig = SteeringConfig {
+    roles: Roles { gtpu: true, routed: false, ndn: false },
+    mac: [2; 6],
+    multi_buffer: false,
+};
 const JUMBO: SteeringConfig = SteeringConfig { multi_buffer: true, ..CONFIG };
 
 /// Whether any XDP program is on an interface, as `ip` sees it.

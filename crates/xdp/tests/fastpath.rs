@@ -125,7 +125,7 @@ impl Node {
         path.insert_or_replace(UE_KEY, &record(FastDirection::Downlink)).unwrap();
         let key = FastKey::Ipv6 { instance: 0, address: UE6 };
         path.insert_or_replace(key, &record(FastDirection::Downlink)).unwrap();
-        let roles = Roles { gtpu: true, routed: true };
+        let roles = Roles { gtpu: true, routed: true, ndn: false };
         let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
         let mut steering = Steering::load_fast(config, &path).unwrap();
         steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();

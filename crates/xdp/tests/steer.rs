@@ -10,9 +10,9 @@ use rig::frame::{self, Mac, eth, fragment_v4, tcp, udp, v4, v6, vlan};
 
 const OURS: Mac = [2, 0, 0, 0, 0, 1];
 const OTHER: Mac = [2, 0, 0, 0, 0, 9];
-const GTPU: Roles = Roles { gtpu: true, routed: false };
-const ROUTED: Roles = Roles { gtpu: false, routed: true };
-const BOTH: Roles = Roles { gtpu: true, routed: true };
+const GTPU: Roles = Roles { gtpu: true, routed: false, ndn: false };
+const ROUTED: Roles = Roles { gtpu: false, routed: true, ndn: false };
+const BOTH: Roles = Roles { gtpu: true, routed: true, ndn: false };
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -108,6 +108,26 @@ fn gtpu_leaves_the_rest_to_the_kernel() {
         ] {
             check(&steering, name, &frame, Kernel(reason));
         }
+    });
+}
+
+/// An NDN router takes its own protocol and leaves IP to the kernel; nobody else takes it.
+#[test]
+fn frames_of_ndn_are_the_routers() {
+    as_root("frames_of_ndn_are_the_routers", || {
+        let router = load(Roles { gtpu: false, routed: false, ndn: true }, false);
+        let group = [1, 0, 0x5e, 0, 0x17, 0xaa];
+        for (name, frame, want) in [
+            ("to us", eth(OURS, 0x8624, &[5, 0]), Ours(Class::Ndn)),
+            ("to a group", eth(group, 0x8624, &[5, 0]), Ours(Class::Ndn)),
+            ("behind a tag", eth(OURS, 0x8100, &vlan(7, 0x8624, &[5, 0])), Ours(Class::Ndn)),
+            ("to another", eth(OTHER, 0x8624, &[5, 0]), Kernel(Pass::OtherMac)),
+            ("ARP", eth([255; 6], 0x0806, &[0; 28]), Kernel(Pass::NotIp)),
+            ("IP", eth(OURS, 0x0800, &v4("192.0.2.1", 17, &udp(6363, b""))), Kernel(Pass::NotGtpu)),
+        ] {
+            check(&router, name, &frame, want);
+        }
+        check(&load(BOTH, false), "a user plane", &eth(OURS, 0x8624, &[5, 0]), Kernel(Pass::NotIp));
     });
 }
 

@@ -155,7 +155,7 @@ impl OpenPort {
         // Nothing comes yet; but what comes first must find frames to be received into.
         port.receive(&mut lent.0.cache(), &mut Batch::new());
         // All of IP that is for our MAC address, and for no address of the kernel's.
-        let roles = Roles { gtpu: false, routed: true };
+        let roles = Roles { gtpu: false, routed: true, ndn: false };
         let mut steering = Steering::load(SteeringConfig { roles, mac: found.mac, multi_buffer })?;
         steering.register_socket(queue, port.as_fd())?;
         steering.attach_to(found.ifindex, AttachMode::Auto)?;

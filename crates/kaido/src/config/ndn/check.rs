@@ -26,8 +26,8 @@ pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
     }
     for port in &config.base.ports {
         let driver = &port.get_ref().driver;
-        if !matches!(driver.get_ref(), Driver::AfPacket | Driver::Tap) {
-            let help = "use driver = \"af_packet\" or \"tap\"";
+        if !matches!(driver.get_ref(), Driver::AfXdp | Driver::AfPacket | Driver::Tap) {
+            let help = "use driver = \"af_xdp\", \"af_packet\" or \"tap\"";
             findings.add(driver.span(), "port.driver", "Ethernet faces are not made over it so far", help);
         }
     }
@@ -157,7 +157,7 @@ mod tests {
             ("[node]\ndatapath = \"xdp\"\n", "node.datapath: an NDN router"),
             ("[node]\nworkers = 2\n", "node.workers: an NDN router has one worker"),
             (
-                "[[port]]\nname = \"a\"\ndriver = \"af_xdp\"\ninterface = \"a\"\n",
+                "[[port]]\nname = \"a\"\ndriver = \"dpdk\"\ndevice = \"0000:00:01.0\"\n",
                 "port.driver: Ethernet faces are not made",
             ),
             ("[ndn]\npending_max = 1\n", "ndn.pending_max: 1 is out of range"),

@@ -7,7 +7,7 @@ use kaido_engine::{FramePool, KernelPath, PortId};
 use kaido_ndn::link::PortKind;
 use kaido_ndn::router::EthernetPort;
 use kaido_wire::MacAddr;
-use kaido_xdp::{Steering, SteeringConfig};
+use kaido_xdp::{Roles, Steering, SteeringConfig};
 
 use crate::config::{NdnConfig, PortConfig};
 use crate::run::StartFault;
@@ -25,7 +25,8 @@ impl Demands for Wants {
         interface: &Interface,
         multi_buffer: bool,
     ) -> Result<Steering, kaido_xdp::Error> {
-        Steering::load(SteeringConfig { mac: interface.mac, multi_buffer, ..SteeringConfig::default() })
+        let roles = Roles { gtpu: false, routed: false, ndn: true };
+        Steering::load(SteeringConfig { roles, mac: interface.mac, multi_buffer })
     }
 
     fn tunnel_addresses(&self, _port: &PortConfig) -> &[IpAddr] {

@@ -68,7 +68,11 @@ impl Demands for Wants<'_> {
     ) -> Result<Steering, kaido_xdp::Error> {
         let port = self.config.base.ports[at].get_ref();
         let load = SteeringConfig {
-            roles: Roles { gtpu: is_gtpu(port), routed: port.roles.get_ref().contains(&Role::N6) },
+            roles: Roles {
+                gtpu: is_gtpu(port),
+                routed: port.roles.get_ref().contains(&Role::N6),
+                ndn: false,
+            },
             mac: interface.mac,
             multi_buffer,
         };
