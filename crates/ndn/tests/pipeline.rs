@@ -11,7 +11,7 @@ use fixture::{
 };
 use kaido_engine::DropReason;
 use kaido_ndn::forward::{FACE_CONTENT_STORE, ForwarderSettings, StrategyChoice, Unsolicited};
-use kaido_ndn::table::{CsSettings, PitSettings};
+use kaido_ndn::table::{Admit, CsSettings, PitSettings};
 use kaido_ndn::{Annotations, FaceId, NackReason};
 use kaido_wire::ndn::{Name, implicit_digest};
 
@@ -414,4 +414,37 @@ fn the_packets_of_a_batch_see_one_another() {
     let packets = packets.map(|(face, octets)| node.packet(face, &octets, Annotations::default()));
     let sent = node.batch(packets.into());
     assert_eq!(briefs(&sent), [('I', C.0), ('D', A.0), ('D', B.0), ('D', APP.0)]);
+}
+
+/// Data is kept when a second consumer has asked for it, not when one asked again, and by the Interest's own name.
+#[test]
+fn what_is_asked_for_once_is_not_kept() {
+    let mut node = Node::with(&caching());
+    node.forwarder.cs_mut().admit(Admit::AskedAgain).unwrap();
+    node.route("/a", &[(C, 0)]);
+    let counts = |node: &Node| {
+        let counters = node.forwarder.cs().counters();
+        (counters.inserted, counters.refused, counters.octets_in, counters.octets_out)
+    };
+    node.send(A, &interest("/a/1", 1));
+    node.pass(20);
+    node.send(A, &interest("/a/1", 2));
+    node.send(C, &data("/a/1"));
+    assert_eq!(counts(&node), (0, 1, 0, 0));
+    assert_eq!(briefs(&node.send(B, &interest("/a/1", 3))), [('I', C.0)]);
+    node.send(C, &data("/a/1"));
+    let len = data("/a/1").len() as u64;
+    assert_eq!(counts(&node), (1, 1, len, 0));
+    assert_eq!(briefs(&node.send(A, &interest("/a/1", 4))), [('D', A.0)]);
+    assert_eq!(counts(&node), (1, 1, len, len));
+    // Two that wait together are two.
+    for (face, nonce) in [(A, 5), (B, 6)] {
+        node.send(face, &interest_with("/a/2", nonce, |repr| repr.can_be_prefix = true));
+    }
+    node.send(C, &data("/a/2/v1"));
+    assert_eq!(briefs(&node.send(A, &interest("/a/2/v1", 7))), [('D', A.0)]);
+    node.forwarder.cs_mut().admit(Admit::All).unwrap();
+    node.send(A, &interest("/a/3", 8));
+    node.send(C, &data("/a/3"));
+    assert_eq!(node.forwarder.cs().len(), 3);
 }

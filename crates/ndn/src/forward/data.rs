@@ -5,7 +5,7 @@ use kaido_wire::ndn::implicit_digest;
 
 use super::parse::{self, Parsed};
 use super::strategy::State;
-use super::{Act, Reach, Sink, Unsolicited, reach};
+use super::{Act, Core, Reach, Sink, Unsolicited, reach};
 use crate::packet::{Annotations, FaceId, Packet, PitToken};
 use crate::table::{NewData, Prefixes, Slot, TokenFound};
 
@@ -26,7 +26,9 @@ impl<S: Sink> Act<'_, '_, S> {
         } else if matches.is_empty() {
             self.unsolicited(packet, parsed, prefixes, ingress.is_local);
         } else {
-            let is_cached = !packet.annotations.no_cache && self.keep(&packet.frame, parsed, prefixes);
+            let is_cached = !packet.annotations.no_cache
+                && self.is_wanted(&matches)
+                && self.keep(&packet.frame, parsed, prefixes);
             self.satisfy(packet, parsed, &matches, is_cached);
         }
         self.core.matches = matches;
@@ -60,6 +62,17 @@ impl<S: Sink> Act<'_, '_, S> {
             self.keep(&packet.frame, parsed, prefixes);
         }
         self.sink.drop(packet.face, packet.frame, DropReason::NdnUnsolicited);
+    }
+
+    /// Whether Data of these Interests is to be kept.
+    #[inline]
+    fn is_wanted(&mut self, matches: &[Slot]) -> bool {
+        let Core { pit, cs, .. } = &mut *self.core;
+        let is_wanted = !cs.is_on() || matches.iter().any(|&slot| cs.is_wanted(pit.hash(slot)));
+        if !is_wanted {
+            cs.refuse();
+        }
+        is_wanted
     }
 
     /// Keeps Data; whether it was kept.

@@ -8,7 +8,7 @@ use super::parse::{self, Parsed};
 use super::strategy::{Decision, Meeting, State};
 use super::{Act, FACE_CONTENT_STORE, FaceView, Reach, Sink, reach};
 use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
-use crate::table::{HOPS_MAX, Hops, InRecord, OutRecord, PitFull, Prefixes, Slot, Sought};
+use crate::table::{HOPS_MAX, Hop, Hops, InRecord, OutRecord, PitFull, Prefixes, Slot, Sought};
 
 /// The route of an Interest: the depth of its prefix, and its next hops.
 type Route<'g> = Option<(usize, &'g Hops)>;
@@ -39,6 +39,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             return self.looped(packet, ingress);
         }
         let name = &packet.frame.data()[parsed.name()];
+        let hash = prefixes.whole();
         let (slot, was_pending) = match self.core.pit.find(name, prefixes, parsed.selectors) {
             Some(slot) => {
                 let seen = self.core.pit.nonce_seen(slot, nonce, packet.face);
@@ -50,6 +51,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
                 (slot, true)
             }
             None => {
+                self.core.cs.asked(hash);
                 if self.core.cs.is_on()
                     && let Some(found) = self.core.cs.find(name, prefixes, parsed.selectors, self.now)
                 {
@@ -68,6 +70,9 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             token: packet.annotations.pit_token,
         };
         let came_before = was_pending && self.core.pit.downstreams(slot).any(|old| old.face == packet.face);
+        if was_pending && !came_before {
+            self.core.cs.asked(hash);
+        }
         if let Err(full) = self.core.pit.wait(slot, record) {
             return self.full(packet, ingress, full);
         }
@@ -234,14 +239,18 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         packet: &Packet,
         ingress: FaceView,
     ) -> ArrayVec<FaceId, HOPS_MAX> {
+        let mut faces = ArrayVec::new();
+        let Some((_, hops)) = route else { return faces };
         let reach = reach(name);
-        let hops = route.into_iter().flat_map(|(_, hops)| hops.iter());
-        hops.map(|hop| hop.face)
-            .filter(|&face| {
-                face != packet.face
-                    && self.sink.face(face).is_some_and(|egress| may_go(reach, parsed, ingress, egress))
-            })
-            .collect()
+        hops.each(|Hop { face, .. }| {
+            if face != packet.face
+                && self.sink.face(face).is_some_and(|egress| may_go(reach, parsed, ingress, egress))
+            {
+                // A route has no more next hops than there is room for.
+                let _ = faces.try_push(face);
+            }
+        });
+        faces
     }
 
     /// The route of the first delegation of the forwarding hint that has one.

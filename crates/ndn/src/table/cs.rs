@@ -13,6 +13,7 @@ use std::time::Duration;
 use kaido_engine::Frame;
 use kaido_table::{HashIndex, RegionError, Slots, prefetch};
 
+use super::admission::Admission;
 use super::names::{DEPTH_MAX, Prefixes};
 use super::payloads::{BLOCK, Payloads, blocks_of};
 use super::pit_entry::Selectors;
@@ -34,6 +35,16 @@ pub struct CsSettings {
     pub octets: u64,
 }
 
+/// What is kept of the Data that passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admit {
+    /// All of it.
+    #[default]
+    All,
+    /// What was asked for before: Data that is asked for once touches no memory of the CS.
+    AskedAgain,
+}
+
 /// The number of a cached packet, good until the CS changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cached(u32);
@@ -49,6 +60,12 @@ pub struct CsCounters {
     pub inserted: u64,
     /// Data that went to make room.
     pub evicted: u64,
+    /// Data that was not asked for often enough to be kept.
+    pub refused: u64,
+    /// Octets of Data that were written to the memory of the CS.
+    pub octets_in: u64,
+    /// Octets of Data that were read from it.
+    pub octets_out: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +124,8 @@ pub struct Cs {
     entries: Slots<Entry>,
     free: Vec<u32>,
     payloads: Payloads,
+    /// Of what was asked for before, if that is all that is kept.
+    admission: Option<Admission>,
     /// The bounds in force, not above what there is memory for.
     bounds: CsSettings,
     admits: bool,
@@ -130,6 +149,7 @@ impl Cs {
             entries: Slots::new(packets)?,
             free: Vec::with_capacity(packets as usize),
             payloads: Payloads::new(blocks)?,
+            admission: None,
             bounds: CsSettings { packets, ..settings },
             admits: true,
             serves: true,
@@ -137,6 +157,37 @@ impl Cs {
             hand: 0,
             counters: CsCounters::default(),
         })
+    }
+
+    /// Chooses what is kept from now on. What was asked for before is known from now on, too.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the memory is not to be had.
+    pub fn admit(&mut self, admit: Admit) -> Result<(), RegionError> {
+        self.admission = match admit {
+            Admit::All => None,
+            Admit::AskedAgain => Some(Admission::new(self.entries.len_max())?),
+        };
+        Ok(())
+    }
+
+    /// Notes that a consumer asked for a name.
+    #[inline]
+    pub(crate) fn asked(&mut self, hash: u64) {
+        if let Some(admission) = &mut self.admission {
+            admission.asked(hash);
+        }
+    }
+
+    /// Whether Data that an Interest of this name asked for is to be kept.
+    #[inline]
+    pub(crate) fn is_wanted(&mut self, hash: u64) -> bool {
+        self.admission.as_mut().is_none_or(|admission| admission.is_wanted(hash))
+    }
+
+    /// Counts Data that was not kept.
+    pub(crate) fn refuse(&mut self) {
+        self.counters.refused += 1;
     }
 
     /// Packets in it.
@@ -189,6 +240,9 @@ impl Cs {
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
+        if let Some(admission) = &self.admission {
+            admission.prefetch(hash);
+        }
     }
 
     /// Asks for the entry that may have a name.
@@ -268,8 +322,9 @@ impl Cs {
     }
 
     /// A copy of a cached packet, in frames taken by `allocate`.
-    pub fn copy(&self, Cached(number): Cached, allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
+    pub fn copy(&mut self, Cached(number): Cached, allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
         let entry = &self.entries[number as usize];
+        self.counters.octets_out += u64::from(entry.len);
         self.payloads.copy(entry.first_block, entry.len.into(), allocate)
     }
 
@@ -314,6 +369,7 @@ impl Cs {
         };
         self.len += 1;
         self.counters.inserted += 1;
+        self.counters.octets_in += len as u64;
         self.note_prefixes(number, prefixes);
         true
     }

@@ -35,6 +35,15 @@ impl Hops {
         Some(Self { first, more })
     }
 
+    /// Hands each next hop over, in their order.
+    #[inline(always)]
+    pub fn each(&self, mut each: impl FnMut(Hop)) {
+        each(self.first);
+        if let Some(more) = &self.more {
+            more.iter().copied().for_each(each);
+        }
+    }
+
     /// The next hops in their order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Hop> + Clone + '_ {

@@ -1,5 +1,6 @@
 //! The tables: what is known of names.
 
+mod admission;
 mod chains;
 mod cs;
 mod dead_nonces;
@@ -11,7 +12,7 @@ mod pit;
 mod pit_entry;
 mod pit_match;
 
-pub use cs::{Cached, Cs, CsCounters, CsSettings, LEVELS, NewData};
+pub use cs::{Admit, Cached, Cs, CsCounters, CsSettings, LEVELS, NewData};
 pub use dead_nonces::DeadNonces;
 pub use fib::{Fib, FibError, HOPS_MAX, Hop, Hops};
 pub use name_table::{Lookup, NameTable, NameTableError, Sought};
