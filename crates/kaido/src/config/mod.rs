@@ -28,7 +28,7 @@ pub(crate) use base::{Base, DEFAULT_SOCKET, LogFormat};
 pub(crate) use fault::ConfigFault;
 pub(crate) use gre::GreConfig;
 pub(crate) use metrics::MetricsListen;
-pub(crate) use ndn::{FaceConfig, KeyConfig, NdnConfig, UnsolicitedName};
+pub(crate) use ndn::{AdmitName, FaceConfig, KeyConfig, NdnConfig, UnsolicitedName};
 pub(crate) use node::{Datapath, NodeConfig, SteerBy};
 pub(crate) use port::{Attach, CopyMode, Driver, PortConfig, Role};
 pub(crate) use prefix::Prefix;

@@ -28,7 +28,7 @@ struct Line {
     counters: [u64; 6],
 }
 
-const _: () = assert!(size_of::<Line>() == 64 && COUNTERS as usize == 6 * COUNTERS_A_WORD);
+const _: () = assert!(size_of::<Line>() == 64 && COUNTERS == 6 * COUNTERS_A_WORD as u64);
 const _: () = assert!(DOOR_BITS == 128 - EPOCH_BITS as u64);
 
 /// How often names were asked for, about.
@@ -122,7 +122,7 @@ fn count(line: &Line, (word, shift): (usize, u32)) -> u64 {
 #[inline(always)]
 fn bits(hash: u64) -> [(usize, u64); 2] {
     [hash & 0xffff, hash >> 16 & 0xffff].map(|part| {
-        let bit = (part * DOOR_BITS >> 16) + u64::from(EPOCH_BITS);
+        let bit = ((part * DOOR_BITS) >> 16) + u64::from(EPOCH_BITS);
         (usize::from(bit >= 64), 1 << (bit % 64))
     })
 }
@@ -131,7 +131,7 @@ fn bits(hash: u64) -> [(usize, u64); 2] {
 #[inline(always)]
 fn counters(hash: u64) -> [(usize, u32); 2] {
     [hash >> 8 & 0xffff, hash >> 24 & 0xffff].map(|part| {
-        let counter = usize::try_from(part * COUNTERS >> 16).unwrap_or(0);
+        let counter = usize::try_from((part * COUNTERS) >> 16).unwrap_or(0);
         (counter / COUNTERS_A_WORD, u32::try_from(counter % COUNTERS_A_WORD * 4).unwrap_or(0))
     })
 }

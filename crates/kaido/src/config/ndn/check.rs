@@ -117,7 +117,7 @@ mod tests {
     use miette::Diagnostic;
 
     use super::*;
-    use crate::config::Config;
+    use crate::config::{AdmitName, Config};
 
     fn read(more: &str) -> Result<NdnConfig, String> {
         match Config::parse(Path::new("kaido.toml"), format!("function = \"ndn\"\n{more}")) {
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_whole_file_is_read() {
         let config = read(
-            "[ndn]\nregions = [\"/site\"]\nunsolicited = \"cache_local\"\n[ndn.cs]\npackets = 0\n\
+            "[ndn]\nregions = [\"/site\"]\nunsolicited = \"cache_local\"\n[ndn.cs]\npackets = 0\nadmit = \"asked_again\"\n\
              [ndn.listen]\nudp = [\"0.0.0.0:6363\"]\ntcp = [\"[::]:6363\"]\n\
              [ndn.management]\nlocal = [\"rib\", \"strategy-choice\"]\n\
              [[ndn.face]]\nremote = \"udp4://192.0.2.1\"\nmtu = 1400\n\
@@ -148,6 +148,7 @@ mod tests {
         )
         .unwrap();
         let route = config.ndn.routes[0].get_ref();
+        assert_eq!(config.ndn.cs.admit, AdmitName::AskedAgain);
         assert_eq!((route.prefix.0.len(), route.cost, route.inherit, route.capture), (6, 4, true, false));
     }
 

@@ -91,11 +91,13 @@ pub(crate) struct CsConfig {
     pub(crate) packets: Spanned<u32>,
     /// Their memory, of the whole node, in MiB.
     pub(crate) memory_mib: Spanned<u32>,
+    /// Which of the Data that pass.
+    pub(crate) admit: AdmitName,
 }
 
 impl Default for CsConfig {
     fn default() -> Self {
-        Self { packets: unplaced(65_536), memory_mib: unplaced(128) }
+        Self { packets: unplaced(65_536), memory_mib: unplaced(128), admit: AdmitName::default() }
     }
 }
 
@@ -203,6 +205,15 @@ pub(crate) enum UnsolicitedName {
     Drop,
     CacheLocal,
     CacheAll,
+}
+
+/// `admit`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AdmitName {
+    #[default]
+    All,
+    AskedAgain,
 }
 
 /// `[[ndn.face]]`.

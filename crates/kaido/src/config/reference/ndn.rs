@@ -38,6 +38,13 @@ pub(super) const FIELDS: &[Field] = &[
     ("ndn.cs", "packets", "0 to 268435456", "65536", "Data that are kept, of the whole node; 0 keeps none."),
     ("ndn.cs", "memory_mib", "1 to 1048576", "128", "Memory of the Data that are kept, in MiB."),
     (
+        "ndn.cs",
+        "admit",
+        "\"all\" or \"asked_again\"",
+        "\"all\"",
+        "Which of the Data that pass are kept: all, or those that were asked for before.",
+    ),
+    (
         "ndn.listen",
         "unix",
         "path",

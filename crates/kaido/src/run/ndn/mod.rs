@@ -15,7 +15,7 @@ use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings, MULTICAST_GROUP};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
 use kaido_ndn::router::{Desk, Ndn, NodeParts, RouterNode};
-use kaido_ndn::table::{CsSettings, NameHash, PitSettings};
+use kaido_ndn::table::{Admit, CsSettings, NameHash, PitSettings};
 use kaido_wire::ndn::MULTICAST_PORT;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
@@ -27,7 +27,7 @@ use super::control::Control;
 use super::metrics::Figures;
 use super::ports::ShownPort;
 use super::{Crew, Ground, export, notify};
-use crate::config::{NdnConfig, UnsolicitedName};
+use crate::config::{AdmitName, NdnConfig, UnsolicitedName};
 
 /// How the host port is shown.
 const HOST_PORT: &str = "host";
@@ -54,9 +54,14 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         shared.add_region(&region.get_ref().0).map_err(|error| miette!("ndn.regions: {error}"))?;
     }
     let settings = forwarder(config);
+    let admit = match config.ndn.cs.admit {
+        AdmitName::All => Admit::All,
+        AdmitName::AskedAgain => Admit::AskedAgain,
+    };
     let mut desks = Vec::new();
     let crew = Crew::start(&config.base, pool, queues, || {
         let forwarder = Forwarder::new(&shared, &settings, Instant::now())
+            .and_then(|mut forwarder| forwarder.cs_mut().admit(admit).map(|()| forwarder))
             .into_diagnostic()
             .wrap_err("ndn.pending_max, ndn.cs: no memory for the tables of a worker")?;
         let desk = Arc::new(Desk::new());
