@@ -136,7 +136,7 @@ def throughput(rows: Rows) -> Figure | None:
 def energy(rows: Rows) -> Figure | None:
     """Gbit/s for a watt against frame length."""
     sources = {row["energy_source"] for _, row in _full_speed(rows)}
-    how = "measured by RAPL" if sources == {"rapl"} else "by the energy model"
+    how = "by RAPL" if sources == {"rapl"} else "energy model"
     return _line_figure(rows, "gbps_per_watt", f"Gbit/s per watt ({how})")
 
 
@@ -224,7 +224,8 @@ def _regress_onto(axis: Axes, colour: str, name: str, values: list[tuple[float, 
     grid = [min(xs) + (max(xs) - min(xs)) * step / 60 for step in range(61)]
     middle = [line.at(x) for x in grid]
     width = [line.band(x) for x in grid]
-    text = f"{name}\n{line.intercept:.1f} + {line.slope * 1000:.2f}/1000 B, r² {line.r2:.2f}"
+    slope = f"{'-' if line.slope < 0 else '+'} {abs(line.slope) * 1000:.2f}/1000 B"
+    text = f"{name}\n{line.intercept:.1f} {slope}, r² {line.r2:.2f}"
     axis.plot(grid, middle, color=colour, lw=1.4, label=text)
     low = [max(0.0, m - w) for m, w in zip(middle, width, strict=True)]
     high = [m + w for m, w in zip(middle, width, strict=True)]

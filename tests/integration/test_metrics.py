@@ -365,6 +365,8 @@ def test_the_bench_pushes_with_the_labels_of_source_c(binary: Path, pushgateway:
     assert {group["labels"]["job"] for group in groups} == {"kaido_bench"}
     assert len({group["labels"]["uid"] for group in groups}) == 2
     for group in groups:
+        about = group["kaido_bench_info"]["metrics"][0]["labels"]
+        assert about["host"] == socket.gethostname() and about["git_revision"]
         samples = group["kaido_bench_rx_pps"]["metrics"]
         found = {sample["labels"]["action"]: sample for sample in samples}
         assert {"uplink", "downlink"} <= set(found)

@@ -27,6 +27,8 @@ pub struct Machine {
     pub transparent_hugepages: String,
     /// Reserved huge pages when the memory was laid out: size in bytes and number of each kind.
     pub hugepages: Vec<HugePages>,
+    /// Its name.
+    pub host: String,
     /// Whether the CPU's performance counters can be read, and if not why.
     pub pmu: Pmu,
     /// Load average over one minute, before and after: this run is in the second.
@@ -53,6 +55,15 @@ pub struct Pmu {
     pub available: bool,
     /// Why it does not.
     pub reason: Option<String>,
+}
+
+/// The revision of the checkout that a run is started in, with `-dirty` when files differ from it; `unknown` elsewhere.
+pub(crate) fn git_revision() -> String {
+    let arguments = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"];
+    let said = std::process::Command::new("git").args(arguments).output();
+    let revision =
+        said.ok().filter(|said| said.status.success()).and_then(|said| String::from_utf8(said.stdout).ok());
+    revision.map_or_else(|| "unknown".to_owned(), |revision| revision.trim().to_owned())
 }
 
 /// The state at the beginning, to be compared with the end's.
@@ -105,6 +116,7 @@ impl Machine {
             virtual_machine: field("flags").is_some_and(|flags| flags.contains(" hypervisor")),
             transparent_hugepages: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
             hugepages,
+            host: read("/proc/sys/kernel/hostname").trim().to_owned(),
             pmu: probe_pmu(),
             load_average: [before.load, after.load],
             steal_percent: steal_percent(before.stat, after.stat),
@@ -194,6 +206,7 @@ mod tests {
     fn this_machine_is_described() {
         let machine = Machine::describe(&Before::now(), hugepages());
         assert!(machine.cores > 0 && machine.ram_bytes > 0 && !machine.kernel.is_empty());
+        assert!(!machine.host.is_empty() && !git_revision().is_empty());
         assert_eq!(machine.pmu.available, machine.pmu.reason.is_none());
         assert_eq!(chosen("always [madvise] never\n"), "madvise");
     }

@@ -11,7 +11,7 @@ use crate::report::{ChainResult, PathResult, Report};
 const INFO: Family = Family {
     name: "kaido_bench_info",
     kind: Kind::Gauge,
-    labels: &["version", "cpu", "kernel"],
+    labels: &["version", "git_revision", "host", "cpu", "kernel"],
     help: "1; what was measured, and on what.",
 };
 const RX_PPS: Family = Family {
@@ -101,7 +101,9 @@ pub fn exposition(report: &Report) -> String {
         report.results.iter().map(Case::path).chain(report.xdp_map_chain.iter().map(Case::chain)).collect();
     let mut out = Exposition::new(Format::Text);
     let machine = &report.machine;
-    out.family(&INFO).add(&[env!("CARGO_PKG_VERSION"), &machine.cpu, &machine.kernel], 1_u64);
+    let labels =
+        [env!("CARGO_PKG_VERSION"), &report.run.git_revision, &machine.host, &machine.cpu, &machine.kernel];
+    out.family(&INFO).add(&labels, 1_u64);
     let mut by_case = |family: &'static Family, value: fn(&Case) -> f64| {
         let mut samples = out.family(family);
         for case in &cases {
@@ -151,7 +153,7 @@ mod tests {
     fn every_case_is_a_sample_with_the_labels_of_source_c() {
         let text = exposition(&report());
         for line in [
-            "kaido_bench_info{version=\"0.1.0\",cpu=\"a CPU\",kernel=\"6.18\"} 1",
+            "kaido_bench_info{version=\"0.1.0\",git_revision=\"0123456789ab\",host=\"a host\",cpu=\"a CPU\",kernel=\"6.18\"} 1",
             "kaido_bench_rx_pps{action=\"uplink\",frame_size=\"128\",duration=\"30\",multiplier=\"100%\",ports=\"memory\",\
              sessions=\"1\"} 50000000.0",
             "kaido_bench_rx_bps{action=\"uplink\",frame_size=\"128\",duration=\"30\",multiplier=\"100%\",ports=\"memory\",\

@@ -73,6 +73,8 @@ pub struct RunInfo {
     pub seed: u64,
     /// Time of all, in seconds.
     pub seconds: f64,
+    /// Revision of the checkout that it was started in.
+    pub git_revision: String,
 }
 
 /// One case of the path.
@@ -282,6 +284,7 @@ pub(crate) mod tests {
                 virtual_machine: true,
                 transparent_hugepages: "madvise".into(),
                 hugepages: hugepages(),
+                host: "a host".into(),
                 pmu: Pmu { available: false, reason: Some("not there".into()) },
                 load_average: [0.1, 1.0],
                 steal_percent: Some(0.0),
@@ -297,6 +300,7 @@ pub(crate) mod tests {
                 cpu: Some(1),
                 seed: 1,
                 seconds: 30.0,
+                git_revision: "0123456789ab".into(),
             },
             results,
             sessions: vec![SessionResult {

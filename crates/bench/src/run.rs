@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::cases::{Cases, chain_results, path_results};
 use crate::BenchError;
-use crate::machine::{Before, Machine, cores, hugepages};
+use crate::machine::{Before, Machine, cores, git_revision, hugepages};
 use crate::memory::{Reservation, available, resident};
 use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
@@ -94,6 +94,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
             cpu,
             seed: plan.seed,
             seconds: began.elapsed().as_secs_f64(),
+            git_revision: git_revision(),
         },
         results,
         sessions: context.sessions,
