@@ -99,6 +99,19 @@ impl Frame {
         true
     }
 
+    /// Removes `bytes` in front, and what is behind the next `len`; `false`, and nothing has changed, when there is less of the
+    /// packet, or it lies in several frames.
+    #[inline(always)]
+    #[must_use]
+    pub fn trim(&mut self, bytes: usize, len: usize) -> bool {
+        if bytes + len > usize::from(self.len) || self.is_chained() {
+            return false;
+        }
+        self.head += bytes as u16;
+        self.len = len as u16;
+        true
+    }
+
     /// Adds `bytes` in front and returns all of the first segment; `None` when there is no room.
     #[inline]
     pub fn prepend(&mut self, bytes: usize) -> Option<&mut [u8]> {
@@ -174,6 +187,20 @@ impl Frame {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = first;
+    }
+
+    /// As [`Frame::prefetch`] with nothing ahead, and only the first line: for a function that reads no further.
+    #[inline(always)]
+    pub fn prefetch_first(&self) {
+        let line = self.pool.frame_base(self.index).as_ptr().wrapping_add(usize::from(self.head));
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which touches nothing, whatever the address.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T1>(line.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
     }
 
     /// Has the line fetched, to be written, that holds a byte of the packet: a store that misses the cache waits.
@@ -466,6 +493,20 @@ mod tests {
         assert!(frame.prepend(HEADROOM + 5).is_none());
         assert!(frame.append(FRAME_SIZE).is_none());
         assert_eq!(frame.data(), b"x:inner");
+    }
+
+    #[test]
+    fn both_ends_come_off_in_one_step() {
+        let pool = FramePool::leak(2).unwrap();
+        let mut frame = pool.allocate().unwrap();
+        assert!(frame.set(b"outer-inner-padding"));
+        frame.prefetch_first();
+        assert!(frame.trim(6, 5));
+        assert_eq!(frame.data(), b"inner");
+        assert!(!frame.trim(1, 5) && frame.trim(0, 5));
+        frame.push_segment(pool.allocate().unwrap());
+        assert!(!frame.trim(1, 1));
+        assert_eq!(frame.packet_len(), 5);
     }
 
     #[test]

@@ -27,13 +27,16 @@ impl RuleCounters {
         Arc::new(Self((0..count).map(|_| Cell::default()).collect()))
     }
 
-    #[inline(always)]
     pub(crate) fn count(&self, number: usize, octets: usize) {
+        self.add(number, 1, octets as u64);
+    }
+
+    fn add(&self, number: usize, packets: u64, octets: u64) {
         let Some(cell) = self.0.get(number) else { return };
         // One writer: nothing is lost between load and store.
         let add = |to: &AtomicU64, more| to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
-        add(&cell.packets, 1);
-        add(&cell.octets, octets as u64);
+        add(&cell.packets, packets);
+        add(&cell.octets, octets);
     }
 
     /// What one worker's rules have done so far.
@@ -59,6 +62,35 @@ impl RuleCounters {
     }
 }
 
+/// Packets of one rule after the other, before they are counted together: most batches meet one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    number: usize,
+    packets: u64,
+    octets: u64,
+}
+
+impl Tally {
+    #[inline(always)]
+    pub(crate) fn count(&mut self, number: usize, octets: usize, counters: &RuleCounters) {
+        if number != self.number {
+            self.hand_over(counters);
+            self.number = number;
+        }
+        self.packets += 1;
+        self.octets += octets as u64;
+    }
+
+    /// Counts what there is.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, counters: &RuleCounters) {
+        if self.packets > 0 {
+            counters.add(self.number, self.packets, self.octets);
+            (self.packets, self.octets) = (0, 0);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +105,18 @@ mod tests {
         let sums = RuleCounters::sum([&*first, &*second]);
         assert_eq!(sums, [RuleTotals { packets: 2, octets: 150 }, RuleTotals { packets: 1, octets: 7 }]);
         assert!(RuleCounters::sum([]).is_empty());
+    }
+
+    #[test]
+    fn tallies_are_counted_by_rule() {
+        let counters = RuleCounters::new(3);
+        let mut tally = Tally::default();
+        for (number, octets) in [(0, 10), (0, 20), (2, 5), (0, 1)] {
+            tally.count(number, octets, &counters);
+        }
+        tally.hand_over(&counters);
+        tally.hand_over(&counters);
+        let totals = |packets, octets| RuleTotals { packets, octets };
+        assert_eq!(counters.totals(), [totals(3, 31), totals(0, 0), totals(1, 5)]);
     }
 }

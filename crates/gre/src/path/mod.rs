@@ -32,6 +32,9 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// ICMP errors that one worker sends in a second: what strangers send must not make us send more.
 const ICMP_ERRORS_PER_SECOND: u32 = 100;
 
+// The frames of a batch that were done at once are bits of a word.
+const _: () = assert!(BATCH_MAX <= 32);
+
 /// What the workers of a node share.
 #[derive(Debug)]
 pub struct Shared {
@@ -215,19 +218,15 @@ impl Function for Gre {
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
-        out.incoming(port).iter().for_each(|frame| frame.prefetch(0));
-        let mut exits = [None; BATCH_MAX];
+        out.incoming(port).iter().for_each(Frame::prefetch_first);
         let quick = self.shared.quick.at(port);
-        for (exit, frame) in exits.iter_mut().zip(batch.iter_mut()) {
-            *exit = quick.pass(frame, &self.shared.matchers, port, &self.counters);
-        }
-        if let Some(exit) = exits[0]
-            && exits.iter().take(batch.len()).all(|other| *other == Some(exit))
-        {
+        let passed = quick.pass_all(batch, &self.counters);
+        let exit = quick.across.filter(|_| passed != 0);
+        if let Some(exit) = exit.filter(|_| passed.count_ones() as usize == batch.len()) {
             return out.transmit_all(exit, batch);
         }
-        for (exit, frame) in exits.into_iter().zip(batch.drain(..)) {
-            match exit {
+        for (at, frame) in batch.drain(..).enumerate() {
+            match exit.filter(|_| passed >> at & 1 == 1) {
                 Some(exit) => out.transmit(exit, frame),
                 None => self.careful(port, frame, out),
             }
