@@ -349,6 +349,30 @@ def held(maps: Sequence[Mapping[str, Any]]) -> Figure | None:
     return figure
 
 
+def platform_latency(platforms: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """How many of the packets in GRE took longer than so long, by platform."""
+    drawn = [one for one in platforms if one["latency"][0]]
+    if not drawn:
+        return None
+    with plt.rc_context(_STYLE):
+        figure, axis = plt.subplots(figsize=(9.6, 4.2))
+        for place, one in enumerate(drawn):
+            total = one["latency"][0]["packets"]
+            times, shares, left = [], [], total
+            for low, _, count in one["latency"][0]["buckets"]:
+                times.append(low / 1e3)
+                shares.append(left / total)
+                left -= count
+            style = "-" if place < len(COLOURS) else "--"
+            axis.step(times, shares, style, color=COLOURS[place % len(COLOURS)], label=one["name"])
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xlabel("latency [µs]")
+        axis.set_ylabel("share of packets that took longer")
+        axis.legend(fontsize=9)
+    return figure
+
+
 def worker_shares(rows: Sequence[tuple[Point, Row]]) -> Figure | None:
     """Share of the packets that each worker had, by what packets are spread by."""
     if not rows:

@@ -15,7 +15,7 @@ import polars as pl
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from kaido import figures
+from kaido import figures, platforms
 from kaido.compare import load
 from kaido.flame import Flame, hottest, parse_folded, stage_shares
 from kaido.limits import Rows, directions, limit_of, scaling
@@ -96,15 +96,21 @@ def _cell(value: Any) -> str:
 class Material:
     """What a report is made of."""
 
-    frame: pl.DataFrame
+    frame: pl.DataFrame | None
     flames: Sequence[Flame] = ()
     searches: Sequence[Mapping[str, Any]] = ()
     discoveries: Mapping[str, Any] | None = None
+    platforms: Sequence[Mapping[str, Any]] = ()
 
 
 def gather(paths: Sequence[Path]) -> Material:
-    """Read sweeps (folders or Parquet files), with the profiles, searches and discoveries in the folders."""
-    frames = [load(path) for path in paths]
+    """Read sweeps (folders or Parquet files), with what else is in the folders.
+
+    That is profiles, searches, discoveries, and comparisons of platforms.
+    Such a comparison may be given by itself.
+    """
+    compared = [path for path in paths if path.suffix == ".json"]
+    frames = [load(path) for path in paths if path not in compared]
     flames: list[Flame] = []
     searches: list[Mapping[str, Any]] = []
     discoveries = None
@@ -113,9 +119,11 @@ def gather(paths: Sequence[Path]) -> Material:
             continue
         flames += [read_flame(file) for file in sorted((path / "flames").glob("*.json"))]
         searches += [json.loads(file.read_text()) for file in sorted(path.glob("search*.json"))]
+        compared += sorted(path.glob("platforms*.json"))
         found = path / "discoveries.json"
         discoveries = json.loads(found.read_text()) if found.exists() else discoveries
-    return Material(pl.concat(frames, how="diagonal_relaxed"), flames, searches, discoveries)
+    frame = pl.concat(frames, how="diagonal_relaxed") if frames else None
+    return Material(frame, flames, searches, discoveries, [platforms.read(path) for path in compared])
 
 
 def write_flame(folder: Path, flame: Flame) -> None:
@@ -148,8 +156,28 @@ def write(material: Material, out: Path, command: str) -> None:
         pictures = out.with_name(out.name + "-pictures")
     out.parent.mkdir(parents=True, exist_ok=True)
     pictures.mkdir(parents=True, exist_ok=True)
-    page, rows = _Page(pictures), Rows(material.frame)
-    _header(page, material.frame, command)
+    page, title = _Page(pictures), "GRE header removal"
+    if material.frame is not None:
+        title = _actions(material.frame)
+        _sweep(page, material, material.frame, command)
+    else:
+        page.parts.append("<h1>Kaido: GRE header removal</h1>")
+        page.text(f"This report: {command}", note=True)
+    for number, found in enumerate(material.platforms):
+        platforms.chapter(page, found, number)
+    out.write_text(
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Kaido: '
+        f"{html.escape(title)}</title><style>{_STYLE}</style></head><body>\n"
+        + "\n".join(page.parts)
+        + "\n</body></html>\n",
+        encoding="utf-8",
+    )
+
+
+def _sweep(page: _Page, material: Material, frame: pl.DataFrame, command: str) -> None:
+    """The chapters of a sweep."""
+    rows = Rows(frame)
+    _header(page, frame, command)
     _throughput(page, rows)
     _cpu(page, rows)
     _latency(page, rows, material.searches)
@@ -161,14 +189,7 @@ def write(material: Material, out: Path, command: str) -> None:
         _discoveries(page, material.discoveries)
     _limits(page, rows)
     _flames(page, material.flames)
-    _commands(page, material.frame)
-    out.write_text(
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Kaido: '
-        f"{html.escape(_actions(material.frame))}</title><style>{_STYLE}</style></head><body>\n"
-        + "\n".join(page.parts)
-        + "\n</body></html>\n",
-        encoding="utf-8",
-    )
+    _commands(page, frame)
 
 
 def _actions(frame: pl.DataFrame) -> str:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import model
 import polars as pl
@@ -263,3 +264,56 @@ def test_a_change_is_told_from_noise(tmp_path: Path) -> None:
         compare(frames["before"], frames["same"].with_columns(cpu_model=pl.lit("Other")))
     with pytest.raises(CompareError, match="no results of a sweep"):
         load(tmp_path)
+
+
+def _platform(name: str, pps: float | None, skipped: str | None = None) -> dict[str, Any]:
+    latency: dict[str, Any] = {f"{part}_ns": 1000 for part in ("min", "p50", "p90", "p99", "p999", "max")}
+    latency |= {"packets": 4, "buckets": [[900, 999, 3], [1000, 1100, 1]]}
+    throughput: dict[str, Any] = {
+        "pps": pps,
+        "flood_pps": 1e6,
+        "lost": 0,
+        "byte_ratio": 20 / 23,
+        "cpu_ns": 10.0,
+    }
+    throughput |= {"watts": 1.0, "microjoules": 2.0, "energy_source": "model"}
+    return {
+        "name": name,
+        "skipped": skipped,
+        "throughput": throughput,
+        "latency": [None, None] if skipped else [latency, latency],
+        "judgement": {"good": ["rate without loss: among the best"], "bad": []},
+    }
+
+
+def test_platforms_have_a_chapter_or_a_report_of_their_own(tmp_path: Path) -> None:
+    """With what was measured, what was not and why, and what each is good for."""
+    summary = {"median": 10.0, "spread": 1.0, "min": 9.0, "max": 11.0}
+    memory: dict[str, Any] = {f"{name}_ns": summary for name in ("warm", "cold", "bare_warm", "bare_cold")}
+    found = {
+        "kind": "platforms",
+        "machine": {"cpu": "a CPU", "cores": 2, "kernel": "6.1"},
+        "frame_bytes": [92, 100],
+        "latency_pps": 2000.0,
+        "byte_ratio": 20 / 23,
+        "memory": memory | {"warm_packets": 512, "cold_packets": 32768},
+        "platforms": [_platform("engine, AF_XDP", 5e5), _platform("XDP native", None, "no driver")],
+        "added": [{"name": "engine, AF_XDP", "median_us": [{"median": 0.5}, {"median": 0.25}], "met": True}],
+        "skipped": None,
+    }
+    (tmp_path / "platforms.json").write_text(json.dumps(found))
+    out = tmp_path / "report.html"
+    report.write(report.gather([tmp_path / "platforms.json"]), out, "kaido bench report")
+    text = out.read_text()
+    for part in (
+        "0.8695652174",
+        "0.50",
+        "adds 0.50 µs",
+        "XDP native: not measured: no driver",
+        "among the best",
+    ):
+        assert part in text, part
+    assert (tmp_path / "report" / "platforms-latency-0.png").exists()
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ValueError, match="no comparison of platforms"):
+        report.gather([tmp_path / "other.json"])

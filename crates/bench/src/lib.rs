@@ -14,6 +14,8 @@
 //! [`point`] measures one point of many in memory: what a sweep varies and a search repeats. [`measure_control`] is a run of
 //! its own: session requests over a UDP socket, while packets are forwarded.
 //!
+//! [`platforms`] compares GRE header removal by the engine, by the driver and by neither.
+//!
 //! Figures of one run stand beside each other; figures of two runs do not. Method and limits: `docs/benchmarks.md`.
 
 mod chain;
@@ -31,6 +33,7 @@ mod node;
 pub mod oracle;
 mod permutation;
 mod plan;
+pub mod platforms;
 pub mod point;
 mod ports;
 pub mod preset;

@@ -33,6 +33,14 @@ pub enum Rule {
         /// Name of the bench's port at which they come out.
         to: String,
     },
+    /// A GRE header remover in the wire: what is in GRE over IPv4, without options in either, leaves without both headers, and
+    /// everything else as it came.
+    Decapsulated {
+        /// Name of the bench's port into which packets go.
+        from: String,
+        /// Name of the bench's port at which they come out.
+        to: String,
+    },
 }
 
 /// What must come of a packet, and where.
@@ -50,6 +58,7 @@ pub(crate) enum Verdict {
 enum Known {
     Bearers { access: usize, core: usize, expectations: Box<Expectations> },
     Unchanged { from: usize, to: usize },
+    Decapsulated { from: usize, to: usize },
 }
 
 /// Knows the rules of all ports.
@@ -79,6 +88,12 @@ impl Oracle {
                         to: find("unchanged.to", to),
                     });
                 }
+                Rule::Decapsulated { from, to } => {
+                    known.push(Known::Decapsulated {
+                        from: find("decapsulated.from", from),
+                        to: find("decapsulated.to", to),
+                    });
+                }
                 Rule::Bearers(bearers) => {
                     let access = find("bearers.access.port", &bearers.access.port);
                     let core = find("bearers.core.port", &bearers.core.port);
@@ -98,6 +113,9 @@ impl Oracle {
         for known in &mut self.0 {
             let expected = match known {
                 Known::Unchanged { from, to } if *from == port => return Verdict::Out(*to, sent.to_vec()),
+                Known::Decapsulated { from, to } if *from == port => {
+                    return Verdict::Out(*to, decapsulated(sent));
+                }
                 Known::Bearers { access, core, expectations } if port == *access || port == *core => {
                     let expected = expectations.of(port == *access, sent, came);
                     match expected {
@@ -121,6 +139,19 @@ impl Oracle {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// A frame without the headers of IPv4 and GRE, if it has them: IPv4 without options or fragments, and a GRE header of four
+/// octets, all of which are zero but the protocol's.
+fn decapsulated(sent: &[u8]) -> Vec<u8> {
+    const LINK: usize = 14;
+    const OUTER: usize = 20 + 4;
+    let is_tunnel = sent.len() >= LINK + OUTER
+        && sent[12..15] == [0x08, 0x00, 0x45]
+        && sent[23] == 47
+        && u16::from_be_bytes([sent[20], sent[21]]) & 0x3fff == 0
+        && sent[34..36] == [0, 0];
+    if is_tunnel { [&sent[..12], &sent[36..38], &sent[LINK + OUTER..]].concat() } else { sent.to_vec() }
 }
 
 /// What can be wrong with bearers.
@@ -167,5 +198,29 @@ pub(crate) fn check(bearers: &Bearers, wrong: &mut impl FnMut(&str, String)) {
                 wrong(&format!("bearers.{field}.tags[{place}]"), message);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_go_where_they_are_plain() {
+        let mut frame = vec![0; 14 + 24];
+        frame[..12].copy_from_slice(b"to....from..");
+        frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+        frame[23] = 47;
+        frame[36..38].copy_from_slice(&[0x86, 0xdd]);
+        frame.extend(b"inside");
+        assert_eq!(decapsulated(&frame), b"to....from..\x86\xddinside");
+        for (at, octet) in [(13, 0x06), (14, 0x46), (20, 0x20), (23, 17), (34, 0x20), (35, 1)] {
+            let mut other = frame.clone();
+            other[at] = octet;
+            assert_eq!(decapsulated(&other), other, "octet {at}");
+        }
+        let rule = Rule::Decapsulated { from: "a".to_owned(), to: "b".to_owned() };
+        let mut oracle = Oracle::new(&[rule], &["a".to_owned(), "b".to_owned()]).unwrap();
+        assert_eq!(oracle.verdict(0, &frame, &frame), Verdict::Out(1, decapsulated(&frame)));
     }
 }

@@ -21,10 +21,10 @@ pub struct CpuUse {
 
 /// Ticks since boot, by CPU: user, nice, system, idle, iowait, irq, softirq, steal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CpuTicks(Vec<(usize, [u64; 8])>);
+pub(crate) struct CpuTicks(Vec<(usize, [u64; 8])>);
 
 impl CpuTicks {
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
@@ -42,7 +42,7 @@ impl CpuTicks {
     }
 
     /// The use of every CPU since `before`; nothing of one that no tick passed on.
-    pub(super) fn since(&self, before: &Self) -> Vec<CpuUse> {
+    pub(crate) fn since(&self, before: &Self) -> Vec<CpuUse> {
         let pairs = self.0.iter().filter_map(|(cpu, after)| {
             let (_, before) = before.0.iter().find(|(other, _)| other == cpu)?;
             Some((*cpu, std::array::from_fn::<u64, 8, _>(|at| after[at].saturating_sub(before[at]))))

@@ -30,7 +30,7 @@ pub struct Energy {
 
 /// Energy counters at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Rapl {
+pub(crate) struct Rapl {
     at: Instant,
     /// Zones: folder, microjoules, and where the count begins anew.
     zones: Vec<(PathBuf, u64, u64)>,
@@ -38,7 +38,7 @@ pub(super) struct Rapl {
 
 impl Rapl {
     /// The counters; none when there are none that may be read.
-    pub(super) fn now() -> Option<Self> {
+    pub(crate) fn now() -> Option<Self> {
         Self::within(Path::new(POWERCAP))
     }
 
@@ -74,7 +74,7 @@ impl Rapl {
 
 impl Energy {
     /// By RAPL if it was there before and is now, else by the model for `workers` cores, each busy for a share of the time.
-    pub(super) fn of(before: Option<&Rapl>, gbps: f64, busy_shares: &[f64]) -> Self {
+    pub(crate) fn of(before: Option<&Rapl>, gbps: f64, busy_shares: &[f64]) -> Self {
         let now = before.and_then(|_| Rapl::now());
         let measured = before.zip(now.as_ref()).and_then(|(before, now)| now.watts_since(before));
         let (source, watts, explanation) = match measured {

@@ -26,9 +26,9 @@ use kaido_engine::FramePool;
 use kaido_upf::node::{NodeSettings, UdpChecksums};
 
 use self::course::{Course, Told, Totals, cpus};
-use self::cpu::CpuTicks;
+pub(crate) use self::cpu::CpuTicks;
 pub use self::cpu::CpuUse;
-use self::energy::Rapl;
+pub(crate) use self::energy::Rapl;
 pub use self::energy::{Energy, MODEL_BUSY_WATTS, MODEL_IDLE_WATTS};
 pub use self::plan::{Flows, PointClock, PointPlan, Spread, WORKERS_MAX};
 pub use self::pmu::PmuResult;

@@ -157,6 +157,18 @@ pub fn run_traffic(
     stop: &AtomicBool,
     progress: &dyn Fn(Duration, u64),
 ) -> Result<RunOutcome, RunError> {
+    run_again(traffic, rules, settings, ports, stop, progress).map(|(outcome, _)| outcome)
+}
+
+/// As [`run_traffic`], and gives the ports back, for another run.
+pub(crate) fn run_again(
+    traffic: &Traffic,
+    rules: &[Rule],
+    settings: &RunSettings,
+    ports: Vec<OpenPort>,
+    stop: &AtomicBool,
+    progress: &dyn Fn(Duration, u64),
+) -> Result<(RunOutcome, Vec<OpenPort>), RunError> {
     if ports.len() != traffic.ports.len() {
         return Err(RunError::Ports { given: ports.len(), named: traffic.ports.len() });
     }
@@ -186,7 +198,7 @@ pub fn run_traffic(
     for ((port, turn), held_up) in result.ports.iter_mut().zip(&ended.turns).zip(ended.held_up) {
         (port.failed, port.held_up) = (turn.failed(), held_up);
     }
-    Ok(RunOutcome { result, frames })
+    Ok((RunOutcome { result, frames }, ended.turns.into_iter().map(Turn::into_port).collect()))
 }
 
 /// A run under way.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kaido_engine::{Batch, Frame, PoolCache};
 
+use super::OpenPort;
 use super::line::{Line, send};
 use crate::generator::{Compiled, Generator};
 use crate::result::Volume;
@@ -23,6 +24,14 @@ impl Turn {
     pub fn new(line: Line, compiled: &Arc<Compiled>, port: usize) -> Self {
         let generator = Generator::new(compiled, port, (0, 1), line.open.pool, line.open.memory);
         Self { line, generator, waiting: Batch::new(), failed: 0 }
+    }
+
+    /// The port, for another run; what it has not taken is not sent.
+    pub(super) fn into_port(mut self) -> OpenPort {
+        for frame in self.waiting.drain(..) {
+            self.line.cache.release(frame);
+        }
+        self.line.open
     }
 
     /// Makes what is due, if all that was made before is gone; `now_ns` as of [`Generator::fill`].

@@ -1,11 +1,13 @@
 //! The command line of `kaido bench`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::flame::FlameArgs;
 use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
 use clap::{Args, Subcommand};
+use kaido_bench::platforms::PlatformsPlan;
 use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX};
 use kaido_metrics::PushTarget;
 
@@ -40,10 +42,42 @@ pub(super) enum Benchmark {
     Compare(PythonArgs),
     /// Three ways to lose throughput, measured: LRU maps, hashing blind for the TEID, checksums. Needs the Python package
     Discoveries(PythonArgs),
+    /// GRE header removal by the engine, in the driver and by the kernel, compared: rate, latency, CPU and energy. End to end
+    /// only as root
+    Platforms(PlatformsArgs),
     /// A flame graph of what `perf script` prints
     Flame(FlameArgs),
     /// Sessions that kernel maps of as many entries still hold once all are written, as JSON; needs root
     Lru(LruArgs),
+}
+
+/// Prints a table. The links are made in a network namespace of its own. Method and limits: docs/gre.md.
+#[derive(Args, Clone, Debug)]
+pub(super) struct PlatformsArgs {
+    /// Only the engine in memory
+    #[arg(long)]
+    memory: bool,
+    /// Shorter trials and fewer rounds: a look, no measurement
+    #[arg(long)]
+    quick: bool,
+    /// Samples in memory, and rounds of latency [default: 7, with --quick 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// Write the report as JSON; `-` is standard output, and the table then goes to stderr
+    #[arg(long, value_name = "FILE|-")]
+    pub(super) json: Option<PathBuf>,
+}
+
+impl PlatformsArgs {
+    pub(super) fn plan(&self) -> PlatformsPlan {
+        let full = PlatformsPlan::default();
+        let base = if self.quick {
+            PlatformsPlan { rounds: 2, packets: 1 << 17, trial: Duration::from_millis(150), ..full }
+        } else {
+            full
+        };
+        PlatformsPlan { rounds: self.rounds.unwrap_or(base.rounds), memory_only: self.memory, ..base }
+    }
 }
 
 /// Sessions written into maps of so many entries.

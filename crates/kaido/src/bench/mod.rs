@@ -20,7 +20,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 pub(crate) use self::args::BenchArgs;
-use self::args::{Benchmark, ControlArgs, GeneratorArgs, LruArgs, MicroArgs};
+use self::args::{Benchmark, ControlArgs, GeneratorArgs, LruArgs, MicroArgs, PlatformsArgs};
 
 /// Runs the benchmark that the arguments name.
 ///
@@ -33,6 +33,7 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
         Benchmark::Run(args) => traffic::run(args),
         Benchmark::Generator(args) => generator(args),
         Benchmark::Point(args) => point::run(args),
+        Benchmark::Platforms(args) => platforms(args),
         Benchmark::Flame(args) => flame::run(args),
         Benchmark::Lru(args) => lru(args),
         Benchmark::Sweep(args) => python::run("sweep", args),
@@ -81,6 +82,13 @@ fn generator(args: &GeneratorArgs) -> miette::Result<()> {
     let sink = Sink::new(args.json.as_deref())?;
     let progress = |line: &str| eprintln!("{line}");
     sink.put(&kaido_bench::measure_generator(&args.plan(), &stop, &progress).into_diagnostic()?)
+}
+
+fn platforms(args: &PlatformsArgs) -> miette::Result<()> {
+    let stop = stop_flag()?;
+    let sink = Sink::new(args.json.as_deref())?;
+    let progress = |line: &str| eprintln!("{line}");
+    sink.put(&kaido_bench::platforms::measure_platforms(&args.plan(), &stop, &progress).into_diagnostic()?)
 }
 
 /// Where a report goes as JSON, beside its table.
