@@ -216,3 +216,39 @@ def test_a_router_that_cannot_start_says_why(router: Router, binary: Path, tmp_p
         done = subprocess.run(command, check=False, timeout=20, text=True, capture_output=True)
         assert done.returncode != 0
         assert reason in " ".join(done.stderr.split()), done.stderr
+
+
+def test_exchanges_in_both_directions_are_judged(binary: Path, tmp_path: Path) -> None:
+    """Stations at two routers ask for each other's names, a billion of them; all comes once and right."""
+    ports = {"left": 17003, "right": 17004}
+    routers = []
+    for name, other in (("left", "right"), ("right", "left")):
+        more = f'udp = ["127.0.0.1:{ports[name]}"]\n[ndn.cs]\npackets = 1000\n'
+        more += f'[[ndn.face]]\nremote = "udp4://127.0.0.1:{ports[other]}"\n'
+        more += f'[[ndn.route]]\nprefix = "/kaido"\ncost = 9\nto = "udp4://127.0.0.1:{ports[other]}"\n'
+        routers.append(Router(binary, tmp_path, name, more).start())
+    where = ",".join(f"unix://{router.unix}" for router in routers)
+
+    def bench(*words: str) -> Any:
+        command = [str(binary), "bench", "ndn", "--duration", "1", "--json", "-", *words]
+        done = subprocess.run(command, check=False, timeout=60, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    routers[0].ndn("cs", "config", "--capacity", "0")
+    routers[1].ndn("cs", "config", "--capacity", "0")
+    once = bench("--router", where, "--window", "16")
+    for station in once["stations"]:
+        assert station["answered"] == station["asked"] > 100
+    assert sum(station["served"] for station in once["stations"]) == sum(s["asked"] for s in once["stations"])
+    assert once["saved_share"] == 0.0
+
+    # At one router, which keeps what it has seen: popular names are answered without their producer.
+    routers[0].ndn("cs", "config", "--capacity", "9999")
+    assert routers[0].json("cs", "info")["capacity"] == 1000, "as much as the file gives it"
+    popular = bench(
+        "--router", f"unix://{routers[0].unix}", "--names", "10000", "--zipf", "1.1", "--seed", "2"
+    )
+    assert popular["saved_share"] > 0.3
+    for router in routers:
+        assert set(router.stop()) == {0}, router.log.read_text()

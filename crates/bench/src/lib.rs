@@ -11,6 +11,8 @@
 //!   stream ──▶ generator ──▶ device under test ──▶ receive ◀── oracle (what must come out)
 //!                 └───────────── traffic: a run ──────────────┘──▶ result
 //! ```
+//! [`ndn`] asks and answers through NDN routers, by names instead of packets of a stream.
+//!
 //! [`point`] measures one point of many in memory: what a sweep varies and a search repeats. [`measure_control`] is a run of
 //! its own: session requests over a UDP socket, while packets are forwarded.
 //!
@@ -29,6 +31,7 @@ pub mod generator;
 mod lru;
 mod machine;
 mod memory;
+pub mod ndn;
 mod node;
 pub mod oracle;
 mod permutation;

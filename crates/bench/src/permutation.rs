@@ -42,6 +42,26 @@ impl Permutation {
         }
     }
 
+    /// The place, below the length, at which a number is.
+    pub(crate) fn place(&self, number: u32) -> u32 {
+        let mut value = number;
+        loop {
+            value = self.step_back(value);
+            if value < self.len {
+                return value;
+            }
+        }
+    }
+
+    fn step_back(&self, value: u32) -> u32 {
+        let mask = (1 << self.half_bits) - 1;
+        let (mut left, mut right) = (value >> self.half_bits, value & mask);
+        for key in self.keys.iter().rev() {
+            (left, right) = (right ^ mix(u64::from(left) << 32 | u64::from(*key)) & mask, left);
+        }
+        left << self.half_bits | right
+    }
+
     fn step(&self, value: u32) -> u32 {
         let mask = (1 << self.half_bits) - 1;
         let (mut left, mut right) = (value >> self.half_bits, value & mask);
@@ -72,9 +92,11 @@ mod tests {
             let permutation = Permutation::new(len, seed);
             let mut seen = vec![false; len as usize];
             for place in 0..u64::from(len) {
-                let number = permutation.at(place) as usize;
-                prop_assert!(!seen[number], "{number} came twice");
-                seen[number] = true;
+                let number = permutation.at(place);
+                prop_assert_eq!(u64::from(permutation.place(number)), place);
+                let seen = &mut seen[number as usize];
+                prop_assert!(!*seen, "{number} came twice");
+                *seen = true;
             }
             prop_assert_eq!(permutation.at(u64::from(len)), permutation.at(0));
         }

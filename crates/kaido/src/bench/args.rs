@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::flame::FlameArgs;
+use super::ndn::NdnArgs;
 use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
 use clap::{Args, Subcommand};
@@ -49,6 +50,8 @@ pub(super) enum Benchmark {
     Flame(FlameArgs),
     /// Sessions that kernel maps of as many entries still hold once all are written, as JSON; needs root
     Lru(LruArgs),
+    /// Interests and Data in both directions through NDN routers, every answer judged
+    Ndn(NdnArgs),
 }
 
 /// Prints a table. The links are made in a network namespace of its own. Method and limits: docs/gre.md.

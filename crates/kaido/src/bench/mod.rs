@@ -3,6 +3,7 @@
 
 mod args;
 mod flame;
+mod ndn;
 mod point;
 mod python;
 mod traffic;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
         Benchmark::Platforms(args) => platforms(args),
         Benchmark::Flame(args) => flame::run(args),
         Benchmark::Lru(args) => lru(args),
+        Benchmark::Ndn(args) => ndn::run(args),
         Benchmark::Sweep(args) => python::run("sweep", args),
         Benchmark::Search(args) => python::run("search", args),
         Benchmark::Report(args) => python::run("report", args),

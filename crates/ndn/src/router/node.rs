@@ -209,7 +209,8 @@ impl Node for RouterNode {
 
     fn configure_cs(&mut self, wish: &CsWish) {
         if let Some(capacity) = wish.capacity {
-            self.cs.packets = self.share(capacity);
+            // The memory is that of the file: what is answered is what there is.
+            self.cs.packets = self.share(capacity).min(self.parts.cs.packets);
         }
         self.admits = wish.admits.unwrap_or(self.admits);
         self.serves = wish.serves.unwrap_or(self.serves);

@@ -35,7 +35,13 @@ pub(super) const FIELDS: &[Field] = &[
         "[]",
         "Names of the region that the node is in: an Interest whose forwarding hint leads here goes by its own name.",
     ),
-    ("ndn.cs", "packets", "0 to 268435456", "65536", "Data that are kept, of the whole node; 0 keeps none."),
+    (
+        "ndn.cs",
+        "packets",
+        "0 to 268435456",
+        "65536",
+        "Data that are kept, of the whole node, and to which `kaido ndn cs config` can raise it again; 0 keeps none.",
+    ),
     ("ndn.cs", "memory_mib", "1 to 1048576", "128", "Memory of the Data that are kept, in MiB."),
     (
         "ndn.cs",
