@@ -88,11 +88,15 @@ mod tests {
 
     #[test]
     fn resident_memory_follows_use() {
-        let before = resident();
-        let held = vec![1u8; 64 << 20];
-        let with = resident();
-        assert!(with >= before + (60 << 20), "{before} then {with} bytes");
-        drop(std::hint::black_box(held));
+        // Other tests give memory back meanwhile, but not every time.
+        let grown = (0..10).any(|_| {
+            let before = resident();
+            let held = std::hint::black_box(vec![1u8; 64 << 20]);
+            let with = resident();
+            drop(held);
+            with >= before + (60 << 20)
+        });
+        assert!(grown, "64 MiB more are not seen");
         assert!(available() > 0);
     }
 }

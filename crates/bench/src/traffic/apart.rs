@@ -32,6 +32,8 @@ struct Arrivals {
 /// What the threads tell each other. Figures and flags that stand by themselves: no order between them is relied upon but
 /// that of the queue.
 struct Signs {
+    /// When sending ends, in nanoseconds of the run: ports look themselves, as the judge may be late.
+    end_ns: u64,
     /// Ports make packets.
     is_sending: AtomicBool,
     /// Ports are no longer needed.
@@ -63,6 +65,7 @@ impl Run<'_> {
             sent_ns: AtomicU64::new(0),
         };
         let signs = Signs {
+            end_ns: u64::try_from(self.settings.duration.as_nanos()).unwrap_or(u64::MAX),
             is_sending: AtomicBool::new(true),
             is_done: AtomicBool::new(false),
             ports: turns.iter().map(|_| port()).collect(),
@@ -159,9 +162,10 @@ fn turn_port(
     let mut came: Option<Arrivals> = None;
     let mut held_up = 0;
     while !signs.is_done.load(Ordering::Relaxed) {
-        let is_sending = signs.is_sending.load(Ordering::Relaxed);
+        let now_ns = nanoseconds(began);
+        let is_sending = now_ns < signs.end_ns && signs.is_sending.load(Ordering::Relaxed);
         if is_sending {
-            turn.make(nanoseconds(began));
+            turn.make(now_ns);
         }
         let sent = turn.push();
         if sent > 0 {

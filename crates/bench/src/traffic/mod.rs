@@ -224,6 +224,7 @@ impl Run<'_> {
     /// On one thread.
     fn alone(mut self, mut turns: Vec<Turn>) -> Ended {
         let mut batch = Batch::new();
+        let end_ns = u64::try_from(self.settings.duration.as_nanos()).unwrap_or(u64::MAX);
         let began = Instant::now();
         let mut told = Duration::ZERO;
         let mut quiet_since: Option<Instant> = None;
@@ -235,7 +236,7 @@ impl Run<'_> {
             let mut sent = 0;
             for turn in &mut turns {
                 if is_sending {
-                    turn.make(nanoseconds(began));
+                    turn.make(nanoseconds(began).min(end_ns));
                 }
                 sent += turn.push();
             }
