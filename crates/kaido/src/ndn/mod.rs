@@ -60,7 +60,7 @@ enum Face {
     List,
     /// Make a face.
     Create {
-        /// The other end: udp4://192.0.2.1:6363, tcp4://192.0.2.1:6363, ether://[02:00:00:00:00:01].
+        /// The other end: udp4://192.0.2.1:6363, tcp6:// and so on, or ether:// with an address in brackets.
         remote: String,
         /// This end, such as dev://eth0 for ether://.
         #[arg(long)]
