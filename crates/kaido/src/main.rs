@@ -10,6 +10,7 @@ mod doctor;
 mod ndn;
 mod run;
 mod show;
+mod signals;
 mod sim;
 
 use std::path::PathBuf;

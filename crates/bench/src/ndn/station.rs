@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_ndn::client::{Consumer, Received};
+use kaido_ndn::client::{Consumer, Received, append_answer};
 use kaido_wire::ndn::{Data, DataRepr, Interest, InterestRepr, LpHeader, Name, sha256};
 
 use super::names::Names;
@@ -48,6 +48,7 @@ pub(super) struct Station<'p> {
     out: Vec<u8>,
     name: Vec<u8>,
     content: Vec<u8>,
+    data: Vec<u8>,
     expected: Vec<u8>,
     result: StationResult,
 }
@@ -63,6 +64,7 @@ impl<'p> Station<'p> {
             out: Vec::new(),
             name: Vec::new(),
             content: vec![0; plan.content],
+            data: Vec::new(),
             expected: vec![0; plan.content],
             result: StationResult::default(),
             plan,
@@ -168,15 +170,9 @@ impl<'p> Station<'p> {
         };
         self.own.content(rank, &mut self.content);
         let data = DataRepr { name, freshness_ms: 10_000, content: &self.content, ..DataRepr::default() };
-        let len = data.len();
-        let echoed = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
-        let front = if echoed.is_empty() { 0 } else { echoed.len(len) };
-        let at = self.out.len();
-        self.out.resize(at + front + len, 0);
-        if front > 0 {
-            echoed.emit(len, &mut self.out[at..])?;
-        }
-        data.emit(&mut self.out[at + front..])?;
+        self.data.resize(data.len(), 0);
+        data.emit(&mut self.data)?;
+        append_answer(&mut self.out, header.pit_token, &self.data)?;
         self.result.served += 1;
         Ok(())
     }

@@ -11,17 +11,15 @@ mod traffic;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use kaido_bench::Report;
 use kaido_metrics::PushTarget;
 use miette::{Context, IntoDiagnostic};
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 pub(crate) use self::args::BenchArgs;
 use self::args::{Benchmark, ControlArgs, GeneratorArgs, LruArgs, MicroArgs, PlatformsArgs};
+use crate::signals::stop_flag;
 
 /// Runs the benchmark that the arguments name.
 ///
@@ -131,17 +129,6 @@ impl<'p> Sink<'p> {
 fn lru(args: &LruArgs) -> miette::Result<()> {
     let report = kaido_bench::measure_lru(args.sessions, stop_flag()?.as_ref()).into_diagnostic()?;
     write_json(&report, std::io::stdout().lock()).into_diagnostic().wrap_err("standard output")
-}
-
-/// Set by SIGINT and SIGTERM.
-fn stop_flag() -> miette::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())
-            .into_diagnostic()
-            .wrap_err("handlers of SIGINT and SIGTERM")?;
-    }
-    Ok(stop)
 }
 
 /// Before the run: nobody wants to learn after minutes that there is no such folder.

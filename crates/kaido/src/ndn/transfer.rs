@@ -7,10 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use kaido_ndn::client::{Consumer, FetchOptions, Publication, command, fetch, fetch_versioned};
+use kaido_ndn::client::{
+    Consumer, FetchOptions, Publication, append_answer, command, fetch, fetch_versioned,
+};
 use kaido_ndn::mgmt::{ControlParameters, Module};
-use kaido_wire::ndn::{Interest, InterestRepr, LpHeader, types};
+use kaido_wire::ndn::{Interest, InterestRepr, types};
 use miette::{IntoDiagnostic, miette};
+
+use crate::signals::stop_flag;
 
 use super::{NameArg, seconds, write_out};
 
@@ -154,13 +158,8 @@ pub(super) fn serve(
             continue;
         }
         let Some(data) = answer(&interest) else { continue };
-        let echoed = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
         let mut link = vec![];
-        if !echoed.is_empty() {
-            link.resize(echoed.len(data.len()), 0);
-            echoed.emit(data.len(), &mut link).into_diagnostic()?;
-        }
-        link.extend(data);
+        append_answer(&mut link, header.pit_token, &data).into_diagnostic()?;
         connection.send(&link).map_err(gone)?;
     }
     Ok(())
@@ -172,11 +171,7 @@ pub(super) struct Stop(Arc<AtomicBool>);
 impl Stop {
     /// SIGINT and SIGTERM say so.
     pub(super) fn on_signals() -> miette::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            signal_hook::flag::register(signal, stop.clone()).into_diagnostic()?;
-        }
-        Ok(Self(stop))
+        stop_flag().map(Self)
     }
 
     pub(super) fn is_set(&self) -> bool {

@@ -33,6 +33,7 @@ use self::metrics::{Exporter, Offer};
 use self::ports::{Opened, Program, Queue};
 use self::server::Server;
 use crate::config::{Base, Config, LogFormat, MetricsListen};
+use crate::signals::stop_flag;
 
 /// Why the node could not start.
 #[derive(Debug, Error, Diagnostic)]
@@ -105,10 +106,7 @@ struct Ground {
 
 impl Ground {
     fn lay(base: &Base) -> miette::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            signal_hook::flag::register(signal, stop.clone()).into_diagnostic()?;
-        }
+        let stop = stop_flag()?;
         // Before anything of the network is touched: a second node is noticed here.
         let server = Server::open(&base.control.socket).map_err(|error| {
             miette!(

@@ -71,6 +71,21 @@ enum Socket {
     Udp(UdpSocket),
 }
 
+/// Appends a Data to packets that are to be sent, with the token of the Interest that it answers; an empty one is none.
+///
+/// # Errors
+/// When the token is longer than one may be.
+pub fn append_answer(packets: &mut Vec<u8>, token: &[u8], data: &[u8]) -> Result<(), kaido_wire::Error> {
+    let header = LpHeader { pit_token: token, ..LpHeader::default() };
+    if !header.is_empty() {
+        let at = packets.len();
+        packets.resize(at + header.len(data.len()), 0);
+        header.emit(data.len(), &mut packets[at..])?;
+    }
+    packets.extend_from_slice(data);
+    Ok(())
+}
+
 /// A packet of the link that was received.
 #[derive(Debug)]
 pub struct Received {

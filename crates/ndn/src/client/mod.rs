@@ -9,7 +9,9 @@ mod fetch;
 mod publication;
 
 pub use command::{CommandError, command, command_interest, dataset};
-pub use connection::{Connection, DEFAULT_ROUTER, NotARouter, ROUTER_VARIABLE, Received, Router};
+pub use connection::{
+    Connection, DEFAULT_ROUTER, NotARouter, ROUTER_VARIABLE, Received, Router, append_answer,
+};
 pub(crate) use consumer::with_number;
 pub use consumer::{Answer, Consumer, NoData};
 pub use fetch::{FetchError, FetchOptions, fetch, fetch_versioned};

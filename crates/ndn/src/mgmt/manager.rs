@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_wire::ndn::{DataRepr, Interest, LpHeader, Name, types};
+use kaido_wire::ndn::{DataRepr, Interest, Name, types};
 
 use super::authority::{Authority, Module, Refusal, is_signed, unsigned_name};
 use super::datasets::{self, FaceFilter};
@@ -21,7 +21,7 @@ use super::parameters::{ControlParameters, ControlResponse};
 use super::rib::Rib;
 use super::{faces, routes};
 use crate::FaceId;
-use crate::client::{Connection, Publication, with_number};
+use crate::client::{Connection, Publication, append_answer, with_number};
 use crate::face::{FaceEventKind, Scope};
 
 /// `/localhost/nfd`.
@@ -274,7 +274,9 @@ impl<N: Node> Manager<N> {
                 let from =
                     header.incoming_face.and_then(|face| u32::try_from(face).ok()).map_or(FaceId(0), FaceId);
                 if let Some(answer) = self.answer(packet, from, Instant::now(), SystemTime::now()) {
-                    connection.send(&behind(header.pit_token, &answer))?;
+                    let mut packet = Vec::new();
+                    append_answer(&mut packet, header.pit_token, &answer).map_err(io::Error::other)?;
+                    connection.send(&packet)?;
                 }
             }
             for notification in self.tick(Instant::now()) {
@@ -297,20 +299,6 @@ fn data(name: Name<'_>, content: &[u8], fresh: Duration) -> Option<Vec<u8>> {
     let mut octets = vec![0; repr.len()];
     repr.emit(&mut octets).ok()?;
     Some(octets)
-}
-
-/// A Data with the token of the Interest that it is for.
-fn behind(token: &[u8], data: &[u8]) -> Vec<u8> {
-    if token.is_empty() {
-        return data.to_vec();
-    }
-    let header = LpHeader { pit_token: token, ..LpHeader::default() };
-    let mut octets = vec![0; header.len(data.len())];
-    // The room is as large as what goes in.
-    let written = header.emit(data.len(), &mut octets);
-    debug_assert!(written.is_ok());
-    octets.extend_from_slice(data);
-    octets
 }
 
 fn configure_cs(node: &mut impl Node, asked: &ControlParameters) -> ControlResponse {
