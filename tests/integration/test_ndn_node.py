@@ -98,7 +98,10 @@ def test_content_comes_through(router: Router, tmp_path: Path) -> None:
         router.ndn("cat", "/site/content", "-o", str(tmp_path / "fetched"))
         fetched = (tmp_path / "fetched").read_bytes()
         assert hashlib.sha256(fetched).digest() == hashlib.sha256(content).digest()
-    assert router.json("cs", "info")["hits"] > 0
+    info = router.json("cs", "info")
+    assert info["hits"] > 0
+    assert info["octets"] > 10_000_000
+    assert info["refused"] == 0
     router.ndn("peek", "/site/content", "--prefix", "-o", str(tmp_path / "peeked"))
     assert (tmp_path / "peeked").read_bytes() in content, "any of the segments"
 

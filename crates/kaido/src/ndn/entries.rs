@@ -1,5 +1,6 @@
 //! The datasets of a router, read.
 
+use kaido_ndn::mgmt::kinds;
 use kaido_wire::ndn::tlv::{Element, Elements, integer};
 use kaido_wire::ndn::{Name, types};
 use miette::miette;
@@ -56,6 +57,10 @@ pub(super) struct ContentStore {
     pub(super) entries: u64,
     pub(super) hits: u64,
     pub(super) misses: u64,
+    /// Data that was not kept; Kaido says it.
+    pub(super) refused: Option<u64>,
+    /// Octets of memory; Kaido says it.
+    pub(super) octets: Option<u64>,
     pub(super) admits: bool,
     pub(super) serves: bool,
 }
@@ -170,6 +175,8 @@ pub(super) fn content_store(octets: &[u8]) -> miette::Result<ContentStore> {
         entries: count(0x87),
         hits: count(0x81),
         misses: count(0x82),
+        refused: number(&fields, kinds::CS_REFUSED),
+        octets: number(&fields, kinds::CS_OCTETS),
         admits: flags & 1 != 0,
         serves: flags & 2 != 0,
     })

@@ -121,6 +121,10 @@ pub(super) fn cs(router: &mut Consumer, json: bool) -> miette::Result<()> {
     }
     let word = |on| if on { "on" } else { "off" };
     println!("{} of {} packets, {} hits, {} misses", cs.entries, cs.capacity, cs.hits, cs.misses);
+    // Other routers do not say these.
+    if let (Some(octets), Some(refused)) = (cs.octets, cs.refused) {
+        println!("{octets} octets of memory, {refused} not kept");
+    }
     println!("admit {}, serve {}", word(cs.admits), word(cs.serves));
     Ok(())
 }

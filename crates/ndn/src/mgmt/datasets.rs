@@ -180,6 +180,8 @@ pub(super) fn cs(info: &CsInfo) -> Vec<u8> {
         entry.number(0x87, Some(info.entries));
         entry.number(0x81, Some(info.hits));
         entry.number(0x82, Some(info.misses));
+        entry.number(kinds::CS_REFUSED, Some(info.refused));
+        entry.number(kinds::CS_OCTETS, Some(info.octets));
     })
 }
 

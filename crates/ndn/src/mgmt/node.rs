@@ -54,6 +54,10 @@ pub struct CsInfo {
     pub hits: u64,
     /// Interests that it was asked in vain.
     pub misses: u64,
+    /// Data that were not asked for often enough to be kept.
+    pub refused: u64,
+    /// Octets of memory in use.
+    pub octets: u64,
 }
 
 /// What is to be changed of the Content Store.

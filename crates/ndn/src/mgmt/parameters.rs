@@ -43,6 +43,10 @@ pub mod kinds {
     pub const DEFAULT_CONGESTION_THRESHOLD: u32 = 0x88;
     /// Mtu.
     pub const MTU: u32 = 0x89;
+    /// Of our own, in `cs/info`, even so that others skip it: Data that the Content Store did not keep.
+    pub const CS_REFUSED: u32 = 0xe0;
+    /// As above: octets of its memory in use.
+    pub const CS_OCTETS: u32 = 0xe2;
 }
 
 /// Why parameters could not be read.

@@ -6,13 +6,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::forward::{Forwarder, ForwarderCounters};
-use crate::table::{CsCounters, CsSettings};
+use crate::table::{CsCounters, CsSettings, Erasing};
 
 /// How long the control thread waits for a worker. One that does not answer has more to do than to report.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long it waits for an erasure: a worker looks through millions of packets a second beside its other work.
+const PATIENCE_ERASING: Duration = Duration::from_secs(10);
+
 /// Orders that wait for a worker, at most.
 const ORDERS_MAX: usize = 64;
+
+/// Packets that an erasure looks at in a round of the worker, at most: some 100 us.
+const ERASED_A_ROUND: u32 = 1024;
 
 /// What a worker is to do.
 #[derive(Clone, Debug)]
@@ -23,8 +29,8 @@ pub(super) enum Order {
     Bounds(CsSettings),
     /// To take Data in or not, and to answer Interests with it or not.
     Policy { admits: bool, serves: bool },
-    /// To erase up to so many Data of a prefix.
-    Erase { prefix: Vec<u8>, most: u32 },
+    /// To erase Data of a prefix.
+    Erase(Erasing),
 }
 
 /// How a worker is, after it has done what it was asked for.
@@ -36,6 +42,8 @@ pub struct WorkerReport {
     pub pit_entries: u32,
     /// Data that it holds.
     pub cs_entries: u32,
+    /// Octets of memory that they take.
+    pub cs_octets: u64,
     /// What became of them.
     pub cs: CsCounters,
     /// Data that the order has erased.
@@ -62,6 +70,7 @@ impl Desk {
     /// Has the worker, which `wake` wakes if it sleeps, obey an order; `None` when it does not in time.
     pub(super) fn ask(&self, order: Order, wake: impl FnOnce()) -> Option<WorkerReport> {
         let (answer, report) = sync_channel(1);
+        let patience = if matches!(order, Order::Erase(_)) { PATIENCE_ERASING } else { PATIENCE };
         {
             let mut orders = self.lock();
             if orders.len() >= ORDERS_MAX {
@@ -72,7 +81,7 @@ impl Desk {
         // Release: the worker that sees it finds the order. The lock would do for that, if it were taken each round.
         self.has_orders.store(true, Ordering::Release);
         wake();
-        report.recv_timeout(PATIENCE).ok()
+        report.recv_timeout(patience).ok()
     }
 
     /// The worker obeys what waits.
@@ -88,28 +97,40 @@ impl Desk {
         // Before they are taken: an order that comes now is seen in this round or the next.
         self.has_orders.store(false, Ordering::Relaxed);
         let orders = std::mem::take(&mut *self.lock());
-        for (order, answer) in orders {
-            let erased = obey(forwarder, order);
+        for (mut order, answer) in orders {
+            if !obey(forwarder, &mut order) {
+                // In the next round, after what has come meanwhile.
+                self.lock().push((order, answer));
+                self.has_orders.store(true, Ordering::Release);
+                continue;
+            }
             let cs = forwarder.cs();
             // Whoever asked may have lost patience.
             let _ = answer.try_send(WorkerReport {
                 forwarder: forwarder.counters(),
                 pit_entries: forwarder.pit().len(),
                 cs_entries: cs.len(),
+                cs_octets: cs.octets(),
                 cs: cs.counters(),
-                erased,
+                erased: if let Order::Erase(erasing) = &order { erasing.erased() } else { 0 },
             });
         }
     }
+
+    /// Whether the worker has more to do for the control thread.
+    pub(super) fn has_orders(&self) -> bool {
+        self.has_orders.load(Ordering::Relaxed)
+    }
 }
 
-fn obey(forwarder: &mut Forwarder, order: Order) -> u32 {
+/// Does what an order says; `false` when there is more to do of it.
+fn obey(forwarder: &mut Forwarder, order: &mut Order) -> bool {
     let cs = forwarder.cs_mut();
     match order {
         Order::Report => {}
-        Order::Bounds(bounds) => cs.set_bounds(bounds),
-        Order::Policy { admits, serves } => cs.set_policy(admits, serves),
-        Order::Erase { prefix, most } => return cs.erase(&prefix, most),
+        Order::Bounds(bounds) => cs.set_bounds(*bounds),
+        Order::Policy { admits, serves } => cs.set_policy(*admits, *serves),
+        Order::Erase(erasing) => return cs.erase(erasing, ERASED_A_ROUND),
     }
-    0
+    true
 }

@@ -13,7 +13,7 @@ pub use desk::{Desk, WorkerReport};
 pub use node::{EthernetPort, NodeParts, Observer, RouterNode};
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, Output, PortId};
@@ -63,8 +63,9 @@ impl Function for Ndn {
         self.link.tick(out);
         let now = out.now();
         self.forwarder.tick(now, &mut Ways { link: &mut self.link, out, port: PortId(0) });
-        self.due = self.forwarder.tick_due(now).map(|wait| now + wait);
         self.desk.serve(&mut self.forwarder);
+        let wait = if self.desk.has_orders() { Some(Duration::ZERO) } else { self.forwarder.tick_due(now) };
+        self.due = wait.map(|wait| now + wait);
     }
 
     fn tick_due(&self) -> Option<Instant> {

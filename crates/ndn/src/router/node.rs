@@ -14,7 +14,7 @@ use crate::face::{Face, FaceError, FaceSettings, FaceUri, Faces, LinkType, Persi
 use crate::forward::{Shared, StrategyChoice};
 use crate::host::{ConnectError, HostControl};
 use crate::mgmt::{CreateError, CsInfo, CsWish, FaceWish, Node, Totals};
-use crate::table::{CsSettings, Fib};
+use crate::table::{CsSettings, Erasing, Fib};
 
 /// What the names of strategies begin with.
 const STRATEGIES: &str = "/localhost/nfd/strategy";
@@ -203,6 +203,8 @@ impl Node for RouterNode {
             entries: sum.entries + u64::from(report.cs_entries),
             hits: sum.hits + report.cs.hits,
             misses: sum.misses + report.cs.misses,
+            refused: sum.refused + report.cs.refused,
+            octets: sum.octets + report.cs_octets,
             ..sum
         })
     }
@@ -224,7 +226,7 @@ impl Node for RouterNode {
         let mut left = u32::try_from(count).unwrap_or(u32::MAX);
         let mut erased = 0;
         for desk in &self.parts.desks {
-            let order = Order::Erase { prefix: prefix.to_vec(), most: left };
+            let order = Order::Erase(Erasing::new(prefix.to_vec(), left));
             let gone = self.ask(desk, order).map_or(0, |report| report.erased);
             left = left.saturating_sub(gone);
             erased += u64::from(gone);

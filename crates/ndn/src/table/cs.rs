@@ -8,131 +8,33 @@
 //! whose name has up to [`LEVELS`] components more; what lies deeper is forwarded, as is an Interest whose prefix's newest
 //! Data was evicted while older Data stayed.
 
-use std::time::Duration;
-
-use kaido_engine::Frame;
-use kaido_table::{HashIndex, RegionError, Slots, prefetch};
+use kaido_table::{HashIndex, RegionError, Slots};
 
 use super::admission::Admission;
+use super::cs_entry::{Admit, BELOW, CsCounters, CsSettings, Entry, LEVELS, NewData};
 use super::names::{DEPTH_MAX, Prefixes};
 use super::payloads::{BLOCK, Payloads, blocks_of};
-use super::pit_entry::Selectors;
 use crate::moment::Moment;
 
-/// Components by which the name of Data may be longer than that of an Interest it is found by.
-pub const LEVELS: usize = 3;
-/// In the index: the number is that of the newest entry below the prefix.
-const BELOW: u32 = 1 << 31;
 /// Entries that are looked at for one to evict, at most; then it is the next, whether it was asked for or not.
 const SWEEP_MAX: u32 = 64;
-
-/// How much a CS holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CsSettings {
-    /// Packets at most; 0 is no cache.
-    pub packets: u32,
-    /// Octets of memory for them at most, in blocks of 256.
-    pub octets: u64,
-}
-
-/// What is kept of the Data that passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Admit {
-    /// All of it.
-    #[default]
-    All,
-    /// What was asked for before: Data that is asked for once touches no memory of the CS.
-    AskedAgain,
-}
-
-/// The number of a cached packet, good until the CS changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cached(u32);
-
-/// What happened to a CS, in packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CsCounters {
-    /// Interests that were answered.
-    pub hits: u64,
-    /// Interests that were not.
-    pub misses: u64,
-    /// Data that came in.
-    pub inserted: u64,
-    /// Data that went to make room.
-    pub evicted: u64,
-    /// Data that was not asked for often enough to be kept.
-    pub refused: u64,
-    /// Octets of Data that were written to the memory of the CS.
-    pub octets_in: u64,
-    /// Octets of Data that were read from it.
-    pub octets_out: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Entry {
-    hash: u64,
-    fresh_until: Moment,
-    first_block: u32,
-    len: u16,
-    name_at: u16,
-    name_len: u16,
-    is_live: bool,
-    /// Asked for since the hand came by.
-    is_wanted: bool,
-    has_digest: bool,
-    /// The hashes of the prefixes under which this entry is the newest; 0 is none.
-    below: [u64; LEVELS],
-    digest: [u8; 32],
-}
-
-impl Entry {
-    const EMPTY: Self = Self {
-        hash: 0,
-        fresh_until: Moment::from_nanoseconds(0),
-        first_block: 0,
-        len: 0,
-        name_at: 0,
-        name_len: 0,
-        is_live: false,
-        is_wanted: false,
-        has_digest: false,
-        below: [0; LEVELS],
-        digest: [0; 32],
-    };
-}
-
-const _: () = assert!(size_of::<Entry>() == 128 && std::mem::offset_of!(Entry, digest) == 56);
-
-/// Data to be kept.
-#[derive(Clone, Copy, Debug)]
-pub struct NewData<'p> {
-    /// The packet.
-    pub frame: &'p Frame,
-    /// Where the octets of its name's components begin.
-    pub name_at: usize,
-    /// How many there are.
-    pub name_len: usize,
-    /// How long it is fresh, from now on.
-    pub freshness: Duration,
-}
 
 /// Cached Data.
 #[derive(Debug)]
 pub struct Cs {
-    index: HashIndex,
-    entries: Slots<Entry>,
+    pub(super) index: HashIndex,
+    pub(super) entries: Slots<Entry>,
     free: Vec<u32>,
-    payloads: Payloads,
+    pub(super) payloads: Payloads,
     /// Of what was asked for before, if that is all that is kept.
-    admission: Option<Admission>,
+    pub(super) admission: Option<Admission>,
     /// The bounds in force, not above what there is memory for.
     bounds: CsSettings,
     admits: bool,
-    serves: bool,
-    len: u32,
+    pub(super) serves: bool,
+    pub(super) len: u32,
     hand: u32,
-    counters: CsCounters,
+    pub(super) counters: CsCounters,
 }
 
 impl Cs {
@@ -236,98 +138,6 @@ impl Cs {
         (self.admits, self.serves) = (admits, serves);
     }
 
-    /// Asks for the line of the index for a name.
-    #[inline(always)]
-    pub fn prefetch(&self, hash: u64) {
-        self.index.prefetch(hash);
-        if let Some(admission) = &self.admission {
-            admission.prefetch(hash);
-        }
-    }
-
-    /// Asks for the entry that may have a name.
-    #[inline(always)]
-    pub fn prefetch_entry(&self, hash: u64) {
-        if let Some(number) = self.index.find(hash).next() {
-            prefetch(&self.entries[(number & !BELOW) as usize]);
-        }
-    }
-
-    /// Data for an Interest; of one that names a digest, `name` is with it.
-    #[inline]
-    pub fn find(
-        &mut self,
-        name: &[u8],
-        prefixes: &Prefixes,
-        selectors: Selectors,
-        now: Moment,
-    ) -> Option<Cached> {
-        let found =
-            if self.len == 0 || !self.serves { None } else { self.seek(name, prefixes, selectors, now) };
-        match found {
-            Some(number) => {
-                self.counters.hits += 1;
-                self.entries[number as usize].is_wanted = true;
-                Some(Cached(number))
-            }
-            None => {
-                self.counters.misses += 1;
-                None
-            }
-        }
-    }
-
-    fn seek(&mut self, name: &[u8], prefixes: &Prefixes, selectors: Selectors, now: Moment) -> Option<u32> {
-        let (plain, digest) = name.split_at(prefixes.plain_len());
-        let exact = self
-            .index
-            .find(prefixes.whole())
-            .find(|&number| number & BELOW == 0 && self.is_of(number, plain));
-        let fits = |entry: &Entry| !selectors.must_be_fresh || entry.fresh_until > now;
-        if let Some(number) = exact.filter(|&number| fits(&self.entries[number as usize])) {
-            if !prefixes.has_digest() {
-                return Some(number);
-            }
-            return (digest.get(2..) == Some(&self.digest(number)[..])).then_some(number);
-        }
-        if !selectors.can_be_prefix || prefixes.has_digest() {
-            return None;
-        }
-        self.index
-            .find(prefixes.whole())
-            .filter(|number| number & BELOW != 0)
-            .map(|number| number & !BELOW)
-            .find(|&number| {
-                let entry = &self.entries[number as usize];
-                fits(entry)
-                    && usize::from(entry.name_len) > plain.len()
-                    && self.payloads.is_at(entry.first_block, entry.name_at.into(), plain)
-            })
-    }
-
-    fn is_of(&self, number: u32, name: &[u8]) -> bool {
-        let entry = &self.entries[number as usize];
-        usize::from(entry.name_len) == name.len()
-            && self.payloads.is_at(entry.first_block, entry.name_at.into(), name)
-    }
-
-    /// The implicit digest of a packet, made when it is first asked for.
-    fn digest(&mut self, number: u32) -> [u8; 32] {
-        let entry = &mut self.entries[number as usize];
-        if !entry.has_digest {
-            let pieces = self.payloads.pieces(entry.first_block, entry.len.into());
-            (entry.digest, entry.has_digest) = (kaido_wire::ndn::implicit_digest(pieces), true);
-        }
-        entry.digest
-    }
-
-    /// A copy of a cached packet, in frames taken by `allocate`.
-    pub fn copy(&mut self, Cached(number): Cached, allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
-        let entry = &self.entries[number as usize];
-        self.counters.octets_out += u64::from(entry.len);
-        self.payloads.copy(entry.first_block, entry.len.into(), allocate)
-    }
-
     /// Keeps Data, in the place of what there is of its name; whether there was room.
     pub fn insert(&mut self, data: &NewData<'_>, prefixes: &Prefixes, now: Moment) -> bool {
         if !self.admits {
@@ -401,7 +211,7 @@ impl Cs {
         }
     }
 
-    fn remove(&mut self, number: u32) {
+    pub(super) fn remove(&mut self, number: u32) {
         let entry = self.entries[number as usize];
         debug_assert!(entry.is_live, "removed twice");
         self.index.remove(entry.hash, number);
@@ -433,41 +243,21 @@ impl Cs {
             return self.remove(self.hand);
         }
     }
-
-    /// Removes up to `most` packets whose names have a prefix, and says how many. Looks at all that are there.
-    pub fn erase(&mut self, prefix: &[u8], most: u32) -> u32 {
-        let mut erased = 0;
-        for number in 0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX) {
-            let entry = &self.entries[number as usize];
-            if erased < most
-                && entry.is_live
-                && usize::from(entry.name_len) >= prefix.len()
-                && self.payloads.is_at(entry.first_block, entry.name_at.into(), prefix)
-            {
-                self.remove(number);
-                erased += 1;
-            }
-        }
-        erased
-    }
-
-    /// Asks for the packet of an entry.
-    #[inline]
-    pub fn prefetch_packet(&self, Cached(number): Cached) {
-        self.payloads.prefetch(self.entries[number as usize].first_block);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
-    use kaido_engine::FramePool;
+    use kaido_engine::{Frame, FramePool};
     use kaido_wire::ndn::{Data, DataRepr, Name, implicit_digest};
     use proptest::prelude::*;
 
+    use super::super::cs_erase::Erasing;
     use super::super::names::NameHash;
     use super::super::names::build::{name, with_digest};
+    use super::super::pit_entry::Selectors;
     use super::*;
 
     const PLAIN: Selectors = Selectors { can_be_prefix: false, must_be_fresh: false };
@@ -507,6 +297,12 @@ mod tests {
             let data =
                 NewData { frame: &frame, name_at, name_len, freshness: Duration::from_secs(freshness_s) };
             self.cs.insert(&data, &prefixes, now)
+        }
+
+        fn erase(&mut self, prefix: &[u8], most: u32) -> u32 {
+            let mut erasing = Erasing::new(prefix.to_vec(), most);
+            while !self.cs.erase(&mut erasing, 3) {}
+            erasing.erased()
         }
 
         fn get(&mut self, name: &[u8], selectors: Selectors, now: Moment) -> Option<Vec<u8>> {
@@ -571,7 +367,7 @@ mod tests {
         assert!(rig.get(&name("q/r"), PREFIX, at(0)).is_some());
         assert_eq!(rig.get(&name("q"), PREFIX, at(0)), None, "four components longer");
         // With the newest goes what was found by it; the older one is still found by its own prefixes.
-        assert_eq!(rig.cs.erase(&name("a/b/2"), 9), 1);
+        assert_eq!(rig.erase(&name("a/b/2"), 9), 1);
         assert_eq!(rig.get(&name("a"), PREFIX, at(0)), None);
         assert_eq!(rig.get(&name("a/b/1"), PREFIX, at(0)), Some(old));
     }
@@ -587,6 +383,19 @@ mod tests {
         rig.put(&packet("f", b""), 0, at(0));
         assert!(rig.get(&name("b"), PLAIN, at(0)).is_some() && rig.get(&name("d"), PLAIN, at(0)).is_some());
         assert_eq!((rig.cs.len(), rig.cs.counters().evicted), (4, 2));
+    }
+
+    #[test]
+    fn erasing_goes_on_where_it_was_and_ends_with_what_was_asked_for() {
+        let mut rig = Rig::new(20, 1 << 16);
+        for number in 0..20 {
+            rig.put(&packet(&format!("{}/{number}", number % 2), b""), 0, at(0));
+        }
+        let mut erasing = Erasing::new(name("1"), 4);
+        assert!(!rig.cs.erase(&mut erasing, 5) && erasing.erased() == 2);
+        assert!(rig.cs.erase(&mut erasing, 100) && erasing.erased() == 4);
+        assert_eq!(rig.cs.len(), 16);
+        assert_eq!((rig.erase(&name("1"), u32::MAX), rig.cs.len()), (6, 10));
     }
 
     #[test]
@@ -628,7 +437,7 @@ mod tests {
                 let text = components.iter().map(ToString::to_string).collect::<Vec<_>>().join("/");
                 let data = packet(&text, &number.to_be_bytes());
                 if step == 0 {
-                    rig.cs.erase(&name(&text), 2);
+                    rig.erase(&name(&text), 2);
                 } else {
                     prop_assert!(rig.put(&data, 0, at(0)));
                     model.insert(text, data);
@@ -643,7 +452,7 @@ mod tests {
                     }
                 }
             }
-            rig.cs.erase(&[], 8);
+            rig.erase(&[], 8);
             prop_assert!(rig.cs.is_empty() && rig.cs.index.is_empty() && rig.cs.octets() == 0);
         }
     }

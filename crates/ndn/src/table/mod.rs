@@ -3,6 +3,9 @@
 mod admission;
 mod chains;
 mod cs;
+mod cs_entry;
+mod cs_erase;
+mod cs_find;
 mod dead_nonces;
 mod fib;
 mod name_table;
@@ -12,7 +15,9 @@ mod pit;
 mod pit_entry;
 mod pit_match;
 
-pub use cs::{Admit, Cached, Cs, CsCounters, CsSettings, LEVELS, NewData};
+pub use cs::Cs;
+pub use cs_entry::{Admit, Cached, CsCounters, CsSettings, LEVELS, NewData};
+pub use cs_erase::Erasing;
 pub use dead_nonces::DeadNonces;
 pub use fib::{Fib, FibError, HOPS_MAX, Hop, Hops};
 pub use name_table::{Lookup, NameTable, NameTableError, Sought};

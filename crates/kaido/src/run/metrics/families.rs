@@ -64,12 +64,13 @@ families! {
     NDN_PREFIXES = Gauge "kaido_ndn_prefixes" [] "Prefixes of names that have next hops.";
     NDN_PENDING = Gauge "kaido_ndn_pending_interests" ["worker"] "Interests that wait for Data.";
     NDN_CACHED = Gauge "kaido_ndn_cached_data" ["worker"] "Data in the Content Store.";
+    NDN_CACHE_OCTETS = Gauge "kaido_ndn_cache_octets" ["worker"] "Memory in use by the Content Store.";
     NDN_PACKETS = Counter "kaido_ndn_packets_total" ["worker", "direction", "kind"]
         "Interests, Data and Nacks that the forwarding has received and sent.";
     NDN_ENDED = Counter "kaido_ndn_interests_ended_total" ["worker", "how"]
         "Pending Interests that Data came for (satisfied), and that waited in vain (unsatisfied).";
     NDN_CACHE = Counter "kaido_ndn_cache_total" ["worker", "event"]
-        "Interests that the Content Store has answered (hit) and not (miss), Data that it took in (inserted) and gave up for others (evicted).";
+        "Interests that the Content Store has answered (hit) and not (miss), Data that it took in (inserted), gave up for others (evicted) and did not keep as it was not asked for before (refused).";
 
     WORKER_SECONDS = Counter "kaido_worker_seconds_total" ["worker", "state"]
         "Seconds that the worker turned without a pause (busy), with short pauses (adaptive), and slept until woken (interrupt).";

@@ -50,12 +50,13 @@ impl Offer for NdnOffer {
 
 fn forwarding(workers: &[(String, WorkerReport)], out: &mut Exposition) {
     for (family, value) in [
-        (&f::NDN_PENDING, (|report| report.pit_entries) as fn(&WorkerReport) -> u32),
-        (&f::NDN_CACHED, |report| report.cs_entries),
+        (&f::NDN_PENDING, (|report| report.pit_entries.into()) as fn(&WorkerReport) -> u64),
+        (&f::NDN_CACHED, |report| report.cs_entries.into()),
+        (&f::NDN_CACHE_OCTETS, |report| report.cs_octets),
     ] {
         let mut samples = out.family(family);
         for (worker, report) in workers {
-            samples.add(&[worker], u64::from(value(report)));
+            samples.add(&[worker], value(report));
         }
     }
     let mut samples = out.family(&f::NDN_PACKETS);
@@ -78,8 +79,13 @@ fn forwarding(workers: &[(String, WorkerReport)], out: &mut Exposition) {
     }
     let mut samples = out.family(&f::NDN_CACHE);
     for (worker, WorkerReport { cs, .. }) in workers {
-        let events =
-            [("hit", cs.hits), ("miss", cs.misses), ("inserted", cs.inserted), ("evicted", cs.evicted)];
+        let events = [
+            ("hit", cs.hits),
+            ("miss", cs.misses),
+            ("inserted", cs.inserted),
+            ("evicted", cs.evicted),
+            ("refused", cs.refused),
+        ];
         for (event, count) in events {
             samples.add(&[worker, event], count);
         }
