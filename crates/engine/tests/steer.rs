@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use kaido_engine::port::{MemoryWire, Port};
-use kaido_engine::steer::{SteerQueue, SteerRules, SteeredPort, steer};
+use kaido_engine::steer::{SteerQueue, SteerRules, SteeredPort, crew, relay, steer};
 use kaido_engine::{Batch, DropReason, Frame, FramePool, PoolCache};
 use kaido_wire::spread::{self, SpreadBy};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -197,4 +197,114 @@ fn a_sleeping_worker_is_woken_by_what_is_handed_over() {
         assert!(!ports[1].may_sleep(), "something waits");
         assert_eq!(received(&mut ports[1], &mut caches[1]).len(), 1);
     }
+}
+
+fn frame(pool: &'static FramePool, octets: &[u8]) -> Frame {
+    Frame::from_slice(octets, || pool.allocate()).unwrap()
+}
+
+fn is_readable(port: &dyn Port) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(port.readiness().unwrap(), PollFlags::IN)];
+    poll(&mut polled, Some(&Duration::ZERO.try_into().unwrap())).unwrap() > 0
+}
+
+#[test]
+fn a_crew_hands_frames_to_whom_they_name_in_order_and_in_bounds() {
+    let pool = FramePool::leak(4096).unwrap();
+    let mut ports = crew(3).unwrap();
+    let mut cache = pool.cache();
+    let mut batch = Batch::new();
+    for number in 0..20 {
+        for worker in [1, 2] {
+            batch.push(frame(pool, &[worker, number]));
+            if batch.is_full() {
+                assert_eq!(ports[0].transmit(&mut cache, &mut batch), 0);
+            }
+        }
+    }
+    assert_eq!(ports[0].transmit(&mut cache, &mut batch), 0);
+    batch.push(frame(pool, &[1, 99]));
+    ports[2].transmit(&mut cache, &mut batch);
+    for worker in [1, 2] {
+        let mut got = Vec::new();
+        loop {
+            ports[worker].receive(&mut cache, &mut batch);
+            if batch.is_empty() {
+                break;
+            }
+            got.extend(batch.drain(..).map(|frame| frame.to_vec()));
+        }
+        let others = got.iter().filter(|frame| **frame == [99]).count();
+        got.retain(|frame| *frame != [99]);
+        assert_eq!(others, usize::from(worker == 1));
+        assert_eq!(got, (0..20).map(|number| vec![number]).collect::<Vec<_>>());
+    }
+    // To itself, to nobody, and without a number.
+    [&[0u8, 1][..], &[7, 1], &[]].iter().for_each(|octets| batch.push(frame(pool, octets)));
+    assert_eq!(ports[0].transmit(&mut cache, &mut batch), 3);
+    for _ in 0..40 {
+        (0..32).for_each(|_| batch.push(frame(pool, &[1, 5])));
+        ports[0].transmit(&mut cache, &mut batch);
+    }
+    let mut told = Vec::new();
+    ports[0].losses(&mut |reason, count| told.push((reason, count)));
+    assert_eq!(told, [(DropReason::HandoverFull, 40 * 32 - 1024)]);
+    ports[0].losses(&mut |reason, count| panic!("{reason:?} {count} is told twice"));
+    drop((ports, cache));
+    assert_eq!(pool.free_frames(), 4096);
+}
+
+#[test]
+fn a_sleeping_worker_is_woken_by_its_crew() {
+    let pool = FramePool::leak(64).unwrap();
+    let mut ports = crew(2).unwrap();
+    let mut cache = pool.cache();
+    let mut batch = Batch::new();
+    for round in 0..3 {
+        assert!(ports[1].may_sleep() && !is_readable(&ports[1]), "round {round}");
+        batch.push(frame(pool, &[1, 7]));
+        ports[0].transmit(&mut cache, &mut batch);
+        assert!(is_readable(&ports[1]) && !ports[1].may_sleep(), "round {round}");
+        ports[1].receive(&mut cache, &mut batch);
+        assert_eq!(batch.drain(..).count(), 1);
+        assert!(!is_readable(&ports[1]));
+        assert!(ports[1].may_sleep());
+        ports[1].waker().wake();
+        assert!(is_readable(&ports[1]), "round {round}");
+        ports[1].receive(&mut cache, &mut batch);
+        assert!(batch.is_empty());
+    }
+}
+
+#[test]
+fn all_workers_send_by_the_device_of_one() {
+    let pool = FramePool::leak(4096).unwrap();
+    let wire = MemoryWire::new();
+    let mut ports = relay(Box::new(wire.port()), 3).unwrap();
+    let mut cache = pool.cache();
+    let mut batch = Batch::new();
+    assert!(wire.send(vec![1; 60]));
+    for (worker, received) in [(1, 0), (2, 0), (0, 1)] {
+        ports[worker].receive(&mut cache, &mut batch);
+        assert_eq!(batch.drain(..).count(), received);
+    }
+    for (worker, port) in (0..).zip(&mut ports) {
+        batch.push(frame(pool, &[worker; 60]));
+        assert_eq!(port.transmit(&mut cache, &mut batch), 0);
+    }
+    let sent = || std::iter::from_fn(|| wire.receive()).map(|frame| frame[0]).collect::<Vec<_>>();
+    assert_eq!(sent(), [0]);
+    assert!(!ports[0].may_sleep(), "something waits to be sent");
+    ports[0].receive(&mut cache, &mut batch);
+    assert_eq!((sent(), ports[0].handed_over(), ports[0].handed_over()), (vec![1, 2], 2, 0));
+    for _ in 0..40 {
+        (0..32).for_each(|_| batch.push(frame(pool, &[1, 5])));
+        ports[1].transmit(&mut cache, &mut batch);
+    }
+    let mut told = Vec::new();
+    ports[1].losses(&mut |reason, count| told.push((reason, count)));
+    assert_eq!(told, [(DropReason::HandoverFull, 40 * 32 - 1024)]);
+    assert!(ports[1].readiness().is_none() && ports[1].is_exhausted(), "nothing is waited for there");
+    drop((ports, cache));
+    assert_eq!(pool.free_frames(), 4096);
 }

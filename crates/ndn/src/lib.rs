@@ -4,6 +4,7 @@
 //!  port ─▶ link: face, NDNLPv2, reassembly ─▶ packets ─▶ forwarding: PIT · CS · FIB · strategy ─▶ link ─▶ port
 //! ```
 
+pub mod balance;
 pub mod client;
 pub mod face;
 pub mod forward;

@@ -9,13 +9,28 @@
 //!                                              ╰─ bell, when that worker sleeps
 //! ```
 //!
+//! Where only the function can tell whose a packet is, it sends it to the other worker by a [crew's port](crew()). A device that
+//! cannot be opened for each worker is had by one, who [relays](relay()) what the others send.
+//!
 //! The rings are for one sender and one receiver each, without locks. Packets of one hash stay in their order. What finds
 //! its ring full is dropped and counted as [`DropReason::HandoverFull`](crate::DropReason::HandoverFull).
 
+#[cfg(not(any(loom, shuttle)))]
+mod crew;
+#[cfg(not(any(loom, shuttle)))]
+mod doorbell;
 mod handover;
 #[cfg(not(any(loom, shuttle)))]
 mod port;
+#[cfg(not(any(loom, shuttle)))]
+mod relay;
 
+#[cfg(not(any(loom, shuttle)))]
+pub use crew::{CrewPort, crew};
+#[cfg(not(any(loom, shuttle)))]
+pub use doorbell::Waker;
 pub use handover::{Bell, Receiver, Sender, handover};
 #[cfg(not(any(loom, shuttle)))]
 pub use port::{SteerQueue, SteerRules, SteeredPort, steer};
+#[cfg(not(any(loom, shuttle)))]
+pub use relay::relay;

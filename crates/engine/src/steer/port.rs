@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use kaido_wire::spread::{self, SpreadBy};
-use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use super::{Bell, Receiver, Sender, handover};
+use super::doorbell::{Doorbell, watch};
+use super::{Receiver, Sender, handover};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
@@ -42,28 +42,6 @@ impl SteerRules {
     fn worker(&self, frame: &Frame, workers: u32, own: usize) -> usize {
         let hash = spread::spread(frame.data(), self.by, |to| self.endpoints.contains(&to));
         hash.map_or(own, |hash| spread::target(hash, workers) as usize)
-    }
-}
-
-/// A worker that may sleep, and how it is woken.
-#[derive(Debug)]
-struct Doorbell {
-    bell: Bell,
-    event: OwnedFd,
-}
-
-impl Doorbell {
-    fn new() -> io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { bell: Bell::new(), event })
-    }
-
-    /// Wakes the worker if it sleeps.
-    fn ring(&self) {
-        if self.bell.ring() {
-            // It fails only when 2^64 - 2 rings were not heard.
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-        }
     }
 }
 
@@ -137,7 +115,7 @@ pub fn steer(queues: Vec<SteerQueue>, rules: &SteerRules) -> io::Result<Vec<Stee
         .map(|(number, (((queue, stage), inboxes), doorbell))| {
             let device = if stage.is_some() { queue.port.readiness() } else { None };
             let watch = match device {
-                Some(device) if !inboxes.is_empty() => Some(watch(device, doorbell.event.as_fd())?),
+                Some(device) if !inboxes.is_empty() => Some(watch(device, doorbell.descriptor())?),
                 _ => None,
             };
             let port = queue.port;
@@ -153,15 +131,6 @@ pub fn steer(queues: Vec<SteerQueue>, rules: &SteerRules) -> io::Result<Vec<Stee
             })
         })
         .collect()
-}
-
-/// A descriptor that is readable when one of two is.
-fn watch(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for fd in [one, other] {
-        epoll::add(&watch, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-    }
-    Ok(watch)
 }
 
 impl Stage {
@@ -215,9 +184,7 @@ impl Port for SteeredPort {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
         if self.is_hung {
             self.is_hung = false;
-            self.doorbell.bell.take_down();
-            // Fails when nobody rang.
-            let _ = rustix::io::read(&self.doorbell.event, &mut [0; 8]);
+            self.doorbell.take_down();
         }
         if self.device_first {
             self.receive_from_device(pool, batch);
@@ -254,7 +221,7 @@ impl Port for SteeredPort {
             (Some(watch), _) => Some(watch.as_fd()),
             // Nobody hands anything over to it, or the device must be polled.
             (None, Some(_)) => self.port.readiness(),
-            (None, None) => Some(self.doorbell.event.as_fd()),
+            (None, None) => Some(self.doorbell.descriptor()),
         }
     }
 
@@ -264,7 +231,7 @@ impl Port for SteeredPort {
 
     fn may_sleep(&mut self) -> bool {
         self.is_hung = true;
-        self.doorbell.bell.hang();
+        self.doorbell.hang();
         let nothing_own = self.stage.as_ref().is_none_or(|stage| stage.own.is_empty());
         nothing_own && self.inboxes.iter_mut().all(Receiver::is_empty) && self.port.may_sleep()
     }

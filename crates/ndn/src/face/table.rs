@@ -96,7 +96,24 @@ impl Faces {
     /// # Errors
     /// [`FaceError::Full`] when there are as many as there may be.
     pub fn create(&self, settings: FaceSettings) -> Result<Arc<Face>, FaceError> {
+        self.create_in(&mut self.lock(), settings)
+    }
+
+    /// Makes a face, unless there is one of the same transport, which it gives then: for those that several workers may be about
+    /// to make at once.
+    ///
+    /// # Errors
+    /// [`FaceError::Full`] when there are as many as there may be.
+    pub fn find_or_create(&self, settings: FaceSettings) -> Result<Arc<Face>, FaceError> {
         let mut state = self.lock();
+        let known = state.slots.iter().flatten().find(|face| *face.transport() == settings.transport);
+        match known.cloned() {
+            Some(face) => Ok(face),
+            None => self.create_in(&mut state, settings),
+        }
+    }
+
+    fn create_in(&self, state: &mut State, settings: FaceSettings) -> Result<Arc<Face>, FaceError> {
         if state.count == state.slots.len() {
             return Err(FaceError::Full);
         }
@@ -112,7 +129,7 @@ impl Faces {
             let face = Arc::new(Face::new(FaceId(id), settings, sequence));
             state.slots[at] = Some(face.clone());
             state.count += 1;
-            self.changed(&mut state, FaceEventKind::Created, &face);
+            self.changed(state, FaceEventKind::Created, &face);
             return Ok(face);
         }
     }

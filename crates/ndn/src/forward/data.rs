@@ -11,7 +11,7 @@ use crate::table::{NewData, Prefixes, Slot, TokenFound};
 
 impl<S: Sink> Act<'_, '_, S> {
     pub(super) fn data(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
-        self.core.counters.data_in += 1;
+        self.core.counters.data_in += u64::from(self.sink.visit().is_first);
         let Some(ingress) = self.sink.face(packet.face) else {
             return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
         };
@@ -29,6 +29,7 @@ impl<S: Sink> Act<'_, '_, S> {
             let is_cached = !packet.annotations.no_cache
                 && self.is_wanted(&matches)
                 && self.keep(&packet.frame, parsed, prefixes);
+            self.sink.satisfies(&packet, prefixes);
             self.satisfy(packet, parsed, &matches, is_cached);
         }
         self.core.matches = matches;
@@ -53,7 +54,11 @@ impl<S: Sink> Act<'_, '_, S> {
     /// Nobody waits.
     #[cold]
     fn unsolicited(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes, is_local: bool) {
+        let visit = self.sink.visit();
         let is_kept = match self.core.unsolicited {
+            // It is that of a name for which Interests wait in turn at each worker.
+            _ if visit.was_served => self.core.cs.is_on() && self.core.cs.is_wanted(prefixes.whole()),
+            _ if !visit.is_last => false,
             Unsolicited::Drop => false,
             Unsolicited::CacheLocal => is_local,
             Unsolicited::CacheAll => true,
@@ -61,7 +66,9 @@ impl<S: Sink> Act<'_, '_, S> {
         if is_kept && !packet.annotations.no_cache {
             self.keep(&packet.frame, parsed, prefixes);
         }
-        self.sink.drop(packet.face, packet.frame, DropReason::NdnUnsolicited);
+        if let Some(packet) = self.sink.pass_on(packet, prefixes) {
+            self.sink.drop(packet.face, packet.frame, DropReason::NdnUnsolicited);
+        }
     }
 
     /// Whether Data of these Interests is to be kept.

@@ -100,7 +100,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     fn complete(&mut self, packet: &mut Packet, prefixes: &mut Prefixes) -> Option<Parsed> {
         let parsed = Parsed::read(packet, &self.core.hash, prefixes);
         if parsed.nonce.is_none() {
-            let nonce = self.core.nonce();
+            let nonce = self.core.nonce(prefixes.whole());
             if !parse::add_nonce(&mut packet.frame, nonce, &mut self.core.front) {
                 return None;
             }
@@ -315,7 +315,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     ) {
         let mut nonce = parsed.nonce.unwrap_or(0);
         if ask.is_probe {
-            nonce = self.core.nonce();
+            nonce = self.core.nonce(self.core.pit.hash(slot));
             set_nonce(&mut frame, parsed, nonce);
         }
         let record = OutRecord { sent: self.now, face: ask.face, nonce, nack: None };

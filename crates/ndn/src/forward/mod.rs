@@ -23,15 +23,19 @@ use arrayvec::ArrayVec;
 use kaido_engine::BATCH_MAX;
 use kaido_table::{Reader, RegionError, Seed};
 
+use crate::balance::Place;
 use crate::moment::Moment;
 use crate::packet::{FaceId, Packet, PitToken};
-use crate::table::{Cs, CsSettings, DeadNonces, NameHash, Pit, PitSettings, Prefixes, Slot, Sought};
+use crate::table::{
+    Cs, CsSettings, DeadNonces, NameHash, NonceSeen, Pit, PitSettings, Prefixes, Slot, Sought,
+};
 
 use measurements::Measurements;
+pub(crate) use parse::copy;
 use parse::{Parsed, What};
 pub use shared::Shared;
 use shared::Ways;
-pub use sink::{FaceView, Sink};
+pub use sink::{FaceView, Sink, Visit};
 pub use strategy::{NoStrategy, StrategyChoice};
 
 /// The node itself, as the face of packets that it makes.
@@ -103,6 +107,8 @@ struct Core {
     unsolicited: Unsolicited,
     /// Of nonces that we make.
     nonces: (Seed, u64),
+    /// Where there are several workers: the rule by which packets have one, and which this is.
+    place: Option<(Place, u8)>,
     // Scratch memory.
     matches: Vec<Slot>,
     downstreams: Vec<(FaceId, PitToken)>,
@@ -149,6 +155,7 @@ impl Forwarder {
             counters: ForwarderCounters::default(),
             unsolicited: settings.unsolicited,
             nonces: (Seed::random(), 0),
+            place: None,
             matches: Vec::with_capacity(MATCHES),
             downstreams: Vec::with_capacity(MATCHES),
             front: Vec::with_capacity(kaido_engine::FRAME_SIZE),
@@ -156,6 +163,30 @@ impl Forwarder {
         };
         let scratch = Box::new(std::array::from_fn(|_| (Parsed::NOTHING, Prefixes::default())));
         Ok(Self { shared: shared.clone(), reader, epoch: now, core, scratch })
+    }
+
+    /// Makes this one worker of several.
+    pub(crate) fn join(&mut self, place: Place, worker: u8) {
+        self.core.place = Some((place, worker));
+    }
+
+    /// Whether an Interest has to do with what is known here: its nonce was seen with the name, or its face waits for
+    /// the name already. What is no Interest has.
+    pub(crate) fn knows(&mut self, packet: &Packet, now: Instant) -> bool {
+        let now = Moment::at(self.epoch, now);
+        let Self { core, scratch, .. } = self;
+        let (parsed, prefixes) = &mut scratch[0];
+        *parsed = Parsed::read(packet, &core.hash, prefixes);
+        if parsed.what != What::Interest {
+            return true;
+        }
+        let nonce = parsed.nonce.unwrap_or(0);
+        let name = &packet.frame.data()[parsed.name()];
+        core.dead.has(prefixes.whole(), nonce, now)
+            || core.pit.find(name, prefixes, parsed.selectors).is_some_and(|slot| {
+                core.pit.nonce_seen(slot, nonce, packet.face) != NonceSeen::default()
+                    || core.pit.downstreams(slot).any(|record| record.face == packet.face)
+            })
     }
 
     /// Forwards packets that came together, and leaves none.
@@ -286,11 +317,17 @@ impl Core {
         }
     }
 
-    /// A nonce of our own.
+    /// A nonce of our own for an Interest of a name that has this hash. Where there are several workers, a copy of the Interest
+    /// that comes back is to come to this one, should the name be hot.
     #[allow(clippy::cast_possible_truncation)] // A nonce has 32 bits.
-    fn nonce(&mut self) -> u32 {
-        self.nonces.1 += 1;
-        self.nonces.0.hash(&self.nonces.1) as u32
+    fn nonce(&mut self, hash: u64) -> u32 {
+        loop {
+            self.nonces.1 += 1;
+            let nonce = self.nonces.0.hash(&self.nonces.1) as u32;
+            if self.place.is_none_or(|(place, worker)| place.of_interest(hash, nonce) == worker) {
+                return nonce;
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::table::{NackSeverity, Prefixes, Slot};
 
 impl<S: Sink> Act<'_, '_, S> {
     pub(super) fn nack(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
-        self.core.counters.nacks_in += 1;
+        self.core.counters.nacks_in += u64::from(self.sink.visit().is_first);
         let Some(ingress) = self.sink.face(packet.face) else {
             return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
         };
@@ -22,7 +22,10 @@ impl<S: Sink> Act<'_, '_, S> {
             (Some(record.nonce) == parsed.nonce).then_some((slot, record))
         });
         let Some((slot, record)) = upstream else {
-            return self.sink.drop(packet.face, packet.frame, DropReason::NdnNackUnmatched);
+            if let Some(packet) = self.sink.pass_on(packet, prefixes) {
+                self.sink.drop(packet.face, packet.frame, DropReason::NdnNackUnmatched);
+            }
+            return;
         };
         let reason = packet.annotations.nack.unwrap_or(NackReason::None);
         record.nack = Some(reason.into());

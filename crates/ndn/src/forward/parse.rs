@@ -222,7 +222,7 @@ fn exchange(frame: &mut Frame, strip: usize, front: &[u8]) -> bool {
 }
 
 /// A copy of a packet in frames taken by `allocate`.
-pub(super) fn copy(frame: &Frame, mut allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
+pub(crate) fn copy(frame: &Frame, mut allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
     let mut packet: Option<Frame> = None;
     for octets in frame.segments() {
         let segment = Frame::from_slice(octets, &mut allocate)?;

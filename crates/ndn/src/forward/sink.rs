@@ -2,7 +2,8 @@
 
 use kaido_engine::{DropReason, Frame};
 
-use crate::packet::{Annotations, FaceId};
+use crate::packet::{Annotations, FaceId, Packet};
+use crate::table::Prefixes;
 
 /// What the forwarding has to know of a face.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,22 @@ pub struct FaceView {
     pub is_multi_access: bool,
     /// It has asked to be told where packets came from.
     pub local_fields: bool,
+}
+
+/// How Data or a Nack has come to a worker, where there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// It has been to no other worker.
+    pub is_first: bool,
+    /// It goes to no other worker from here, as far as is known.
+    pub is_last: bool,
+    /// At another worker someone has waited for it.
+    pub was_served: bool,
+}
+
+impl Visit {
+    /// That of a packet which is this worker's alone.
+    pub const ONLY: Self = Self { is_first: true, is_last: true, was_served: false };
 }
 
 /// Where packets go.
@@ -28,4 +45,20 @@ pub trait Sink {
 
     /// Drops a packet that came from a face.
     fn drop(&mut self, face: FaceId, frame: Frame, reason: DropReason);
+
+    /// How the packet at hand has come.
+    #[inline]
+    fn visit(&self) -> Visit {
+        Visit::ONLY
+    }
+
+    /// Data that Interests wait for here is about to be sent to them: others may wait elsewhere.
+    #[inline]
+    fn satisfies(&mut self, _packet: &Packet, _prefixes: &Prefixes) {}
+
+    /// Takes Data or a Nack that nobody waits for here, if someone may elsewhere.
+    #[inline]
+    fn pass_on(&mut self, packet: Packet, _prefixes: &Prefixes) -> Option<Packet> {
+        Some(packet)
+    }
 }

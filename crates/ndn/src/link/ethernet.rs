@@ -86,7 +86,7 @@ impl Link {
             flags: 0,
             transport: Transport::Ethernet { port, local: mac, remote: link.src, vlan },
         };
-        let face = self.faces.table().create(settings).map_err(|_| DropReason::NdnFacesFull)?;
+        let face = self.faces.table().find_or_create(settings).map_err(|_| DropReason::NdnFacesFull)?;
         self.refresh();
         Ok((face, headers))
     }

@@ -5,6 +5,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kaido_engine::steer::Waker;
+
+use super::{Crew, CrewCounters};
 use crate::forward::{Forwarder, ForwarderCounters};
 use crate::table::{CsCounters, CsSettings, Erasing};
 
@@ -46,6 +49,8 @@ pub struct WorkerReport {
     pub cs_octets: u64,
     /// What became of them.
     pub cs: CsCounters,
+    /// What it has handed to other workers.
+    pub crew: CrewCounters,
     /// Data that the order has erased.
     pub erased: u32,
 }
@@ -55,6 +60,8 @@ pub struct WorkerReport {
 pub struct Desk {
     orders: Mutex<Vec<(Order, SyncSender<WorkerReport>)>>,
     has_orders: AtomicBool,
+    /// Wakes the worker; of the one that has the host port, that port does.
+    waker: Option<Waker>,
 }
 
 impl Desk {
@@ -63,11 +70,16 @@ impl Desk {
         Self::default()
     }
 
+    /// An empty one of a worker that `waker` wakes.
+    pub fn with_waker(waker: Waker) -> Self {
+        Self { waker: Some(waker), ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<(Order, SyncSender<WorkerReport>)>> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the worker, which `wake` wakes if it sleeps, obey an order; `None` when it does not in time.
+    /// Has the worker, which `wake` wakes if it sleeps and nothing else does, obey an order; `None` when it does not in time.
     pub(super) fn ask(&self, order: Order, wake: impl FnOnce()) -> Option<WorkerReport> {
         let (answer, report) = sync_channel(1);
         let patience = if matches!(order, Order::Erase(_)) { PATIENCE_ERASING } else { PATIENCE };
@@ -80,20 +92,23 @@ impl Desk {
         }
         // Release: the worker that sees it finds the order. The lock would do for that, if it were taken each round.
         self.has_orders.store(true, Ordering::Release);
-        wake();
+        match &self.waker {
+            Some(waker) => waker.wake(),
+            None => wake(),
+        }
         report.recv_timeout(patience).ok()
     }
 
     /// The worker obeys what waits.
     #[inline]
-    pub(super) fn serve(&self, forwarder: &mut Forwarder) {
+    pub(super) fn serve(&self, forwarder: &mut Forwarder, crew: Option<&Crew>) {
         if self.has_orders.load(Ordering::Acquire) {
-            self.serve_all(forwarder);
+            self.serve_all(forwarder, crew);
         }
     }
 
     #[cold]
-    fn serve_all(&self, forwarder: &mut Forwarder) {
+    fn serve_all(&self, forwarder: &mut Forwarder, crew: Option<&Crew>) {
         // Before they are taken: an order that comes now is seen in this round or the next.
         self.has_orders.store(false, Ordering::Relaxed);
         let orders = std::mem::take(&mut *self.lock());
@@ -112,6 +127,7 @@ impl Desk {
                 cs_entries: cs.len(),
                 cs_octets: cs.octets(),
                 cs: cs.counters(),
+                crew: crew.map(Crew::counters).unwrap_or_default(),
                 erased: if let Order::Erase(erasing) = &order { erasing.erased() } else { 0 },
             });
         }

@@ -3,12 +3,15 @@
 //! ```text
 //!  batch ─▶ Link::receive ─▶ packets ─▶ Forwarder ─▶ Link::send ─▶ ports
 //!                                          ▲
+//!                                          │  ▲ rings, where there are several workers: Crew
 //!  RouterNode ─orders, reports─▶ Desk ─────┘           RouterNode ─▶ Shared: FIB, strategies · Faces · HostControl
 //! ```
 
+mod crew;
 mod desk;
 mod node;
 
+pub use crew::{Crew, CrewCounters};
 pub use desk::{Desk, WorkerReport};
 pub use node::{EthernetPort, NodeParts, Observer, RouterNode};
 
@@ -17,6 +20,8 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, Output, PortId};
+
+use crew::Shift;
 
 use crate::face::{FLAG_LOCAL_FIELDS, FaceState, LinkType, Scope, Transport};
 use crate::forward::{FaceView, Forwarder, Sink};
@@ -32,12 +37,37 @@ pub struct Ndn {
     packets: ArrayVec<Packet, BATCH_MAX>,
     /// When the forwarding wants to be called again.
     due: Option<Instant>,
+    /// The other workers, where there are any.
+    crew: Option<Box<Crew>>,
 }
 
 impl Ndn {
     /// A router of its link and its forwarding; what management wants of this worker is put on `desk`.
     pub fn new(link: Link, forwarder: Forwarder, desk: Arc<Desk>) -> Self {
-        Self { link, forwarder, desk, packets: ArrayVec::new(), due: None }
+        Self { link, forwarder, desk, packets: ArrayVec::new(), due: None, crew: None }
+    }
+
+    /// The router as one worker of several.
+    #[must_use]
+    pub fn with_crew(mut self, crew: Crew) -> Self {
+        crew.join(&mut self.forwarder);
+        self.crew = Some(Box::new(crew));
+        self
+    }
+
+    /// As [`Function::process`], among other workers.
+    fn process_in_crew(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
+        let Self { link, forwarder, packets, crew: Some(crew), .. } = self else { return };
+        let from_crew = port == crew.port();
+        let mut shift = Shift { crew, link, forwarder, packets, out, port };
+        for frame in batch.drain(..) {
+            if from_crew {
+                shift.take_over(frame);
+            } else if let Some(packet) = shift.link.receive(port, frame, shift.out) {
+                shift.arrive(packet);
+            }
+        }
+        shift.finish();
     }
 }
 
@@ -48,6 +78,9 @@ impl Function for Ndn {
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         self.link.refresh();
+        if self.crew.is_some() {
+            return self.process_in_crew(port, batch, out);
+        }
         for frame in batch.drain(..) {
             if let Some(packet) = self.link.receive(port, frame, out) {
                 // As many as the batch had at most.
@@ -63,7 +96,10 @@ impl Function for Ndn {
         self.link.tick(out);
         let now = out.now();
         self.forwarder.tick(now, &mut Ways { link: &mut self.link, out, port: PortId(0) });
-        self.desk.serve(&mut self.forwarder);
+        if let Some(crew) = &mut self.crew {
+            crew.tick(&self.forwarder, now);
+        }
+        self.desk.serve(&mut self.forwarder, self.crew.as_deref());
         let wait = if self.desk.has_orders() { Some(Duration::ZERO) } else { self.forwarder.tick_due(now) };
         self.due = wait.map(|wait| now + wait);
     }

@@ -104,6 +104,24 @@ impl NameHash {
     pub fn name(&self, name: &[u8]) -> Result<u64, NameError> {
         components(name).try_fold(self.root, |state, component| Ok(self.extend(state, &name[component?])))
     }
+
+    /// The hash of a name of any depth, without an implicit digest: [`Prefixes::whole`] without the prefixes.
+    ///
+    /// # Errors
+    /// [`NameError::Malformed`].
+    #[inline]
+    pub(crate) fn plain(&self, name: &[u8]) -> Result<u64, NameError> {
+        let (mut state, mut at) = (self.root, 0);
+        while at < name.len() {
+            let len = component_len(&name[at..]).ok_or(NameError::Malformed)?;
+            if name[at] == IMPLICIT_DIGEST && len == IMPLICIT_DIGEST_OCTETS && at + len == name.len() {
+                break;
+            }
+            state = self.extend(state, &name[at..at + len]);
+            at += len;
+        }
+        Ok(state)
+    }
 }
 
 #[inline(always)]

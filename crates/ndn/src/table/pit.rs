@@ -287,6 +287,13 @@ impl Pit {
         <&[u8; TOKEN_LEN]>::try_from(token.octets()).ok().map(|[worker, ..]| *worker)
     }
 
+    /// The depths at which Interests wait that may be prefixes: bit n says that some have n components, the highest one that
+    /// some have more than [`DEPTH_MAX`].
+    #[inline]
+    pub fn prefix_depths(&self) -> u64 {
+        self.depths
+    }
+
     /// The entry of a token. Whether the Data has its name, [`Pit::accepts`] tells.
     #[inline]
     pub fn by_token(&self, token: &PitToken) -> TokenFound {

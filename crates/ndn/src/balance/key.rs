@@ -1,0 +1,121 @@
+//! What tells the worker of a packet: as little of it is read as will do. The worker that it goes to reads all of it, and refuses
+//! what is malformed.
+
+use kaido_wire::ndn::{tlv, types};
+
+use crate::packet::Packet;
+use crate::table::NameHash;
+
+/// What a packet is, and the hash of its name without an implicit digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// An Interest, and where its elements behind the name begin in the first segment.
+    Interest { hash: u64, behind: usize },
+    /// An Interest that came back.
+    Nack { hash: u64 },
+    /// Data, and where its name's components lie.
+    Data { at: usize, end: usize },
+}
+
+/// Reads the key of a packet; `None` when it has none, and is malformed.
+#[inline]
+pub(crate) fn key(packet: &Packet, hash: &NameHash) -> Option<Key> {
+    let first = packet.frame.data();
+    let outer = tlv::header(first).ok()?;
+    let name = tlv::header(first.get(outer.header_len..)?).ok()?;
+    let at = outer.header_len + name.header_len;
+    let end = at.checked_add(name.len)?;
+    if name.kind != types::NAME || end > first.len() {
+        return None;
+    }
+    if outer.kind == types::DATA {
+        return Some(Key::Data { at, end });
+    }
+    let hash = hash.plain(&first[at..end]).ok()?;
+    Some(match packet.annotations.nack {
+        None => Key::Interest { hash, behind: end },
+        Some(_) => Key::Nack { hash },
+    })
+}
+
+/// The nonce of an Interest, looked for from `behind` its name on.
+pub(crate) fn nonce(first: &[u8], mut behind: usize) -> Option<u32> {
+    loop {
+        let rest = first.get(behind..)?;
+        let element = tlv::header(rest).ok()?;
+        if element.kind == types::NONCE {
+            let octets = rest.get(element.header_len..)?.first_chunk()?;
+            return (element.len == 4).then(|| u32::from_be_bytes(*octets));
+        }
+        behind = behind.checked_add(element.element_len())?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kaido_engine::{Frame, FramePool};
+    use kaido_wire::ndn::{DataRepr, InterestRepr, Name};
+
+    use super::*;
+    use crate::packet::{Annotations, FaceId, NackReason};
+    use crate::table::Prefixes;
+    use crate::table::build::{name, with_digest};
+
+    fn packet(octets: &[u8]) -> Packet {
+        let pool = FramePool::leak(4).unwrap();
+        let frame = Frame::from_slice(octets, || pool.allocate()).unwrap();
+        Packet { frame, face: FaceId(300), annotations: Annotations::default() }
+    }
+
+    #[test]
+    fn keys_are_those_that_the_tables_have() {
+        let hash = NameHash::fixed(9);
+        let hint = [Name::new(b"\x08\x01r").unwrap()];
+        for octets in [name("a/b"), with_digest("a/b/c", [4; 32]), name(&"d/".repeat(40))] {
+            let of = Name::new(&octets).unwrap();
+            let mut prefixes = Prefixes::default();
+            prefixes.fill(&hash, &octets).unwrap();
+            for (can_be_prefix, forwarding_hint) in [(false, &[][..]), (true, &hint[..])] {
+                let repr = InterestRepr {
+                    name: of,
+                    nonce: Some(77),
+                    can_be_prefix,
+                    forwarding_hint,
+                    ..InterestRepr::default()
+                };
+                let mut interest = vec![0; repr.len()];
+                repr.emit(&mut interest).unwrap();
+                let mut read = packet(&interest);
+                let Some(Key::Interest { hash: found, behind }) = key(&read, &hash) else {
+                    panic!("{read:?} is an Interest")
+                };
+                assert_eq!((found, nonce(read.frame.data(), behind)), (prefixes.whole(), Some(77)));
+                read.annotations.nack = Some(NackReason::NoRoute);
+                assert_eq!(key(&read, &hash), Some(Key::Nack { hash: prefixes.whole() }));
+            }
+            let repr = DataRepr { name: of, ..DataRepr::default() };
+            let mut data = vec![0; repr.len()];
+            repr.emit(&mut data).unwrap();
+            let read = packet(&data);
+            let Some(Key::Data { at, end }) = key(&read, &hash) else { panic!("{read:?} is Data") };
+            assert_eq!(read.frame.data()[at..end], octets);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_has_no_key() {
+        let repr = InterestRepr {
+            name: Name::new(b"\x08\x03abc").unwrap(),
+            nonce: Some(5),
+            ..InterestRepr::default()
+        };
+        let mut interest = vec![0; repr.len()];
+        repr.emit(&mut interest).unwrap();
+        for len in 0..interest.len() {
+            match key(&packet(&interest[..len]), &NameHash::fixed(1)) {
+                Some(Key::Interest { behind, .. }) => assert_eq!(nonce(&interest[..len], behind), None),
+                other => assert_eq!(other, None),
+            }
+        }
+    }
+}

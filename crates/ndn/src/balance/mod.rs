@@ -1,0 +1,106 @@
+//! Several workers, one router: which of them a packet is for.
+//!
+//! ```text
+//!  link ─▶ name, token ─▶ place ─┬─▶ own forwarding
+//!            │ 1 in n            └─▶ ring ─▶ another worker's forwarding
+//!            ▼                        ▲
+//!         summary ──▶ census ──▶ hot names
+//! ```
+//! A name has a home, the worker that its hash chooses, where its Interests wait and its Data is cached. A name that is asked
+//! for so often that its home would have more to do than the others is hot: its Interests are sprayed over all workers by name
+//! and nonce, so that a copy that went round meets the Interest that it is a copy of. `docs/decisions/0020` has the rules and
+//! why they hold while names turn hot and cool.
+
+mod census;
+mod hot;
+mod key;
+mod parcel;
+mod place;
+mod summary;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::Instant;
+
+use census::Census;
+pub(crate) use census::REPORT_EVERY;
+pub use census::{BalanceSettings, WINDOW};
+pub use hot::{HotNames, Phase};
+pub(crate) use key::{Key, key, nonce};
+pub(crate) use parcel::{Errand, NOBODY, Round, pack, unpack};
+pub use place::{Place, WORKERS_MAX};
+pub use summary::Summary;
+
+/// Who has a prefix that Interests wait for, on a cache line of its own: its worker writes it, the others read it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Depths(AtomicU64);
+
+/// What the workers of a router share to find each other's packets.
+#[derive(Debug)]
+pub struct Balance {
+    settings: BalanceSettings,
+    place: Place,
+    hot: HotNames,
+    /// Of each worker: bit n says that Interests which may be prefixes wait there under names of n components.
+    depths: Box<[Depths]>,
+    /// Locked by a worker once in [`REPORT_EVERY`], never waited for.
+    census: Mutex<Census>,
+}
+
+impl Balance {
+    /// For so many workers, of which there are at least one and at most [`WORKERS_MAX`].
+    pub fn new(workers: usize, settings: BalanceSettings) -> Self {
+        let place = Place::new(workers);
+        Self {
+            settings,
+            place,
+            hot: HotNames::new(),
+            depths: (0..place.workers()).map(|_| Depths::default()).collect(),
+            census: Mutex::new(Census::new(settings, place.workers())),
+        }
+    }
+
+    /// The rule by which packets have a place.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The names that are hot.
+    pub fn hot(&self) -> &HotNames {
+        &self.hot
+    }
+
+    /// How hot names are found.
+    pub fn settings(&self) -> &BalanceSettings {
+        &self.settings
+    }
+
+    /// Says at which depths Interests of a worker wait that may be prefixes.
+    pub(crate) fn publish_depths(&self, worker: u8, depths: u64) {
+        // Relaxed: it says where to look and nothing of what is found there. The Data that comes for an Interest does so
+        // after the Interest was sent, which is after this.
+        self.depths[usize::from(worker)].0.store(depths, Ordering::Relaxed);
+    }
+
+    /// The depths at which Interests wait anywhere that may be prefixes.
+    pub(crate) fn depths(&self) -> u64 {
+        self.depths.iter().fold(0, |all, depths| all | depths.0.load(Ordering::Relaxed))
+    }
+
+    /// Tells the census what a worker has sampled; `false` when another one is telling it right now.
+    pub(crate) fn report(&self, worker: u8, summary: &Summary, now: Instant) -> bool {
+        let mut census = match self.census.try_lock() {
+            Ok(census) => census,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        census.report(worker, summary, now, &self.hot);
+        true
+    }
+
+    /// The hashes of the names that are hot now, with their shares of all Interests in parts of a million.
+    pub fn hot_names(&self) -> Vec<(u64, u32)> {
+        self.census.lock().unwrap_or_else(PoisonError::into_inner).hot_names()
+    }
+}

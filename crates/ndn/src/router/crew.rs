@@ -1,0 +1,387 @@
+//! A router as one of several workers: what comes in is handed to the worker whose it is, and what others hand over is done.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use kaido_engine::{BATCH_MAX, DropReason, Frame, Output, PortId};
+
+use super::Ways;
+use crate::balance::{
+    Balance, Errand, Key, NOBODY, Phase, Place, REPORT_EVERY, Round, Summary, key, nonce, pack, unpack,
+};
+use crate::forward::{FaceView, Forwarder, Sink, Visit, copy};
+use crate::link::Link;
+use crate::packet::{Annotations, FaceId, Packet, PitToken};
+use crate::table::{NameHash, Pit, Prefixes};
+
+/// The bit of the depths that stands for names of more components than prefixes are hashed of.
+const BEYOND: u32 = 33;
+
+/// What a worker has handed to others, in packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CrewCounters {
+    /// Interests.
+    pub interests: u64,
+    /// Data, copies of Data of hot names among them.
+    pub data: u64,
+    /// Nacks.
+    pub nacks: u64,
+    /// Interests of names that had turned, which were handed on once this worker was found not to know them.
+    pub asked: u64,
+}
+
+/// The other workers, as one sees them.
+#[derive(Debug)]
+pub struct Crew {
+    shared: Arc<Balance>,
+    place: Place,
+    hash: NameHash,
+    worker: u8,
+    port: PortId,
+    summary: Summary,
+    /// Interests until the next one that is sampled.
+    unsampled: u32,
+    reported: Option<Instant>,
+    /// The depths that the others were told last.
+    depths: u64,
+    counters: CrewCounters,
+    scratch: Prefixes,
+}
+
+/// Where a packet that has just come in goes.
+enum Destination {
+    Own(Errand),
+    Other(u8, Errand),
+}
+
+impl Crew {
+    /// Worker `worker` of those that share `shared`; its port to the others has this number.
+    pub fn new(shared: Arc<Balance>, hash: NameHash, worker: u8, port: PortId) -> Self {
+        Self {
+            place: shared.place(),
+            shared,
+            hash,
+            worker,
+            port,
+            summary: Summary::default(),
+            unsampled: 0,
+            reported: None,
+            depths: 0,
+            counters: CrewCounters::default(),
+            scratch: Prefixes::default(),
+        }
+    }
+
+    pub(super) fn port(&self) -> PortId {
+        self.port
+    }
+
+    pub(super) fn join(&self, forwarder: &mut Forwarder) {
+        forwarder.join(self.place, self.worker);
+    }
+
+    pub(super) fn counters(&self) -> CrewCounters {
+        self.counters
+    }
+
+    /// Where a packet that has come in goes. What cannot be read stays: it is refused here as anywhere.
+    #[inline]
+    fn destination(&mut self, packet: &Packet) -> Destination {
+        let by_token =
+            Pit::worker_of(&packet.annotations.pit_token).filter(|worker| *worker < self.place.workers());
+        match key(packet, &self.hash) {
+            None => Destination::Own(Errand::Here),
+            Some(Key::Interest { hash, behind }) => self.interest(packet, hash, behind),
+            Some(_) if by_token.is_some() => self.to(by_token.unwrap_or(NOBODY), Errand::Here),
+            Some(Key::Nack { hash }) => self.begin(self.round_of_nack(hash)),
+            Some(Key::Data { at, end }) => {
+                let name = &packet.frame.data()[at..end];
+                match self.scratch.fill(&self.hash, name) {
+                    Ok(()) => self.begin(self.round_of_data(&self.scratch)),
+                    Err(_) => Destination::Own(Errand::Here),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn to(&self, worker: u8, errand: Errand) -> Destination {
+        if worker == self.worker { Destination::Own(errand) } else { Destination::Other(worker, errand) }
+    }
+
+    #[inline]
+    fn interest(&mut self, packet: &Packet, hash: u64, behind: usize) -> Destination {
+        self.sample(hash);
+        let home = self.place.of_name(hash);
+        let Some(phase) = self.shared.hot().phase(hash) else { return self.to(home, Errand::Here) };
+        // One without a nonce is given one at home, by which a copy of it comes home too.
+        let sprayed =
+            nonce(packet.frame.data(), behind).map_or(home, |nonce| self.place.of_interest(hash, nonce));
+        let (first, then) = match phase {
+            Phase::Hot => (sprayed, sprayed),
+            Phase::Warming => (home, sprayed),
+            Phase::Cooling => (sprayed, home),
+        };
+        if first == then { self.to(first, Errand::Here) } else { self.to(first, Errand::Ask { then }) }
+    }
+
+    #[inline]
+    fn sample(&mut self, hash: u64) {
+        if self.unsampled > 0 {
+            self.unsampled -= 1;
+            return;
+        }
+        self.unsampled = self.shared.settings().sample.saturating_sub(1);
+        self.summary.add(hash);
+    }
+
+    /// The workers at which Interests may wait for Data that has no token of ours.
+    fn round_of_data(&self, prefixes: &Prefixes) -> Round {
+        let home = self.place.of_name(prefixes.whole());
+        let mut rest = 0;
+        let mut depths = self.shared.depths();
+        if self.shared.hot().phase(prefixes.whole()).is_some()
+            || depths >> BEYOND != 0 && prefixes.components() > prefixes.depth()
+        {
+            rest = self.place.all();
+        }
+        while depths != 0 {
+            let depth = depths.trailing_zeros() as usize;
+            depths &= depths - 1;
+            if depth <= prefixes.depth() {
+                rest |= 1 << self.place.of_name(prefixes.prefix(depth).0);
+            }
+        }
+        round(rest, home)
+    }
+
+    /// The workers at which the Interest may wait that a Nack without our token is of.
+    fn round_of_nack(&self, hash: u64) -> Round {
+        let is_hot = self.shared.hot().phase(hash).is_some();
+        round(if is_hot { self.place.all() } else { 0 }, self.place.of_name(hash))
+    }
+
+    /// The first stop of a round is here if this worker is one of its stops.
+    fn begin(&self, mut round: Round) -> Destination {
+        let own = 1 << self.worker;
+        if round.rest & own != 0 {
+            round.rest &= !own;
+            return Destination::Own(Errand::Round(round));
+        }
+        match round.next() {
+            Some((worker, next)) => self.to(worker, Errand::Round(Round { is_first: true, ..next })),
+            None => Destination::Own(Errand::Here),
+        }
+    }
+
+    /// Hands a packet to another worker.
+    #[inline]
+    fn hand(&mut self, worker: u8, errand: Errand, packet: Packet, out: &mut Output<'_>) {
+        let counter = match (packet.frame.data().first(), packet.annotations.nack) {
+            (Some(6), _) => &mut self.counters.data,
+            (_, Some(_)) => &mut self.counters.nacks,
+            _ => &mut self.counters.interests,
+        };
+        *counter += 1;
+        match pack(worker, errand, packet) {
+            Ok(frame) => out.transmit(self.port, frame),
+            Err(packet) => out.drop(self.port, packet.frame, DropReason::NoHeadroom),
+        }
+    }
+
+    /// Tells the others what has changed: to be called after Interests were forwarded.
+    #[inline]
+    fn publish(&mut self, forwarder: &Forwarder) {
+        let depths = forwarder.pit().prefix_depths();
+        if depths != self.depths {
+            self.depths = depths;
+            self.shared.publish_depths(self.worker, depths);
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn tick(&mut self, forwarder: &Forwarder, now: Instant) {
+        self.publish(forwarder);
+        let is_due =
+            self.reported.is_none_or(|reported| now.saturating_duration_since(reported) >= REPORT_EVERY);
+        if is_due && self.shared.report(self.worker, &self.summary, now) {
+            self.reported = Some(now);
+            self.summary.fade();
+        }
+    }
+}
+
+/// A round by a set of workers, the home last: what nobody waits for may be kept there.
+fn round(stops: u64, home: u8) -> Round {
+    Round { rest: stops & !(1 << home), last: home, is_first: true, was_served: false }
+}
+
+/// A worker at work among others.
+pub(super) struct Shift<'a, 'w> {
+    pub(super) crew: &'a mut Crew,
+    pub(super) link: &'a mut Link,
+    pub(super) forwarder: &'a mut Forwarder,
+    pub(super) packets: &'a mut arrayvec::ArrayVec<Packet, BATCH_MAX>,
+    pub(super) out: &'a mut Output<'w>,
+    pub(super) port: PortId,
+}
+
+impl Shift<'_, '_> {
+    /// Takes a packet that the link has received.
+    #[inline]
+    pub(super) fn arrive(&mut self, packet: Packet) {
+        match self.crew.destination(&packet) {
+            Destination::Own(errand) => self.take(errand, packet),
+            Destination::Other(worker, errand) => self.crew.hand(worker, errand, packet, self.out),
+        }
+    }
+
+    /// Takes a packet that another worker has handed over.
+    #[inline]
+    pub(super) fn take_over(&mut self, frame: Frame) {
+        match unpack(frame) {
+            Ok((errand, packet)) => self.take(errand, packet),
+            // Nothing but workers sends by the port.
+            Err(frame) => self.out.drop(self.port, frame, DropReason::NdnMalformed),
+        }
+    }
+
+    fn take(&mut self, errand: Errand, packet: Packet) {
+        match errand {
+            Errand::Here => self.add(packet),
+            Errand::Ask { then } => {
+                // What came before it may be its own first copy.
+                self.forward(Errand::Here);
+                if self.forwarder.knows(&packet, self.out.now()) {
+                    return self.add(packet);
+                }
+                self.crew.counters.asked += 1;
+                self.crew.hand(then, Errand::Here, packet, self.out);
+            }
+            Errand::Round(_) => {
+                self.forward(Errand::Here);
+                self.add(packet);
+                self.forward(errand);
+            }
+        }
+    }
+
+    fn add(&mut self, packet: Packet) {
+        if self.packets.is_full() {
+            self.forward(Errand::Here);
+        }
+        self.packets.push(packet);
+    }
+
+    /// Forwards what is left of a batch.
+    pub(super) fn finish(mut self) {
+        self.forward(Errand::Here);
+    }
+
+    /// Forwards what has come together.
+    fn forward(&mut self, errand: Errand) {
+        if self.packets.is_empty() {
+            return;
+        }
+        let ways = Ways { link: &mut *self.link, out: &mut *self.out, port: self.port };
+        let now = ways.out.now();
+        let mut ways = CrewWays { ways, crew: &mut *self.crew, errand };
+        self.forwarder.process(self.packets, now, &mut ways);
+        self.crew.publish(self.forwarder);
+    }
+}
+
+/// The ways out of the forwarding of one worker among others.
+struct CrewWays<'a, 'w> {
+    ways: Ways<'a, 'w>,
+    crew: &'a mut Crew,
+    /// Of the packets at hand.
+    errand: Errand,
+}
+
+impl Sink for CrewWays<'_, '_> {
+    #[inline]
+    fn face(&self, id: FaceId) -> Option<FaceView> {
+        self.ways.face(id)
+    }
+
+    #[inline]
+    fn send(&mut self, face: FaceId, frame: Frame, annotations: &Annotations) {
+        self.ways.send(face, frame, annotations);
+    }
+
+    #[inline]
+    fn allocate(&mut self) -> Option<Frame> {
+        self.ways.allocate()
+    }
+
+    fn drop(&mut self, face: FaceId, frame: Frame, reason: DropReason) {
+        self.ways.drop(face, frame, reason);
+    }
+
+    #[inline]
+    fn visit(&self) -> Visit {
+        match self.errand {
+            Errand::Round(round) => {
+                let Round { is_first, was_served, .. } = round;
+                Visit { is_first, is_last: round.next().is_none(), was_served }
+            }
+            Errand::Here | Errand::Ask { .. } => Visit::ONLY,
+        }
+    }
+
+    #[inline]
+    fn satisfies(&mut self, packet: &Packet, prefixes: &Prefixes) {
+        match self.errand {
+            Errand::Round(round) => self.send_round(round, packet),
+            _ if self.crew.shared.hot().phase(prefixes.whole()).is_some() => {
+                let rest = self.crew.place.all() & !(1 << self.crew.worker);
+                self.send_round(Round { rest, last: NOBODY, is_first: true, was_served: true }, packet);
+            }
+            _ => {}
+        }
+    }
+
+    fn pass_on(&mut self, mut packet: Packet, prefixes: &Prefixes) -> Option<Packet> {
+        let round = match self.errand {
+            Errand::Round(round) => round,
+            // Its token led here, and its Interest is gone or was another router's: by name, as if it had none.
+            _ => {
+                packet.annotations.pit_token = PitToken::NONE;
+                let mut round = match packet.annotations.nack {
+                    None => self.crew.round_of_data(prefixes),
+                    Some(_) => self.crew.round_of_nack(prefixes.whole()),
+                };
+                round.rest &= !(1 << self.crew.worker);
+                round.last = if round.last == self.crew.worker { NOBODY } else { round.last };
+                round
+            }
+        };
+        match round.next() {
+            Some((worker, next)) => {
+                self.crew.hand(worker, Errand::Round(next), packet, self.ways.out);
+                None
+            }
+            None if round.was_served => {
+                self.ways.out.release(packet.frame);
+                None
+            }
+            None => Some(packet),
+        }
+    }
+}
+
+impl CrewWays<'_, '_> {
+    /// Sends a copy of Data that is served here on its round.
+    #[cold]
+    fn send_round(&mut self, round: Round, packet: &Packet) {
+        let Some((worker, next)) = round.next() else { return };
+        let Some(frame) = copy(&packet.frame, || self.ways.out.allocate()) else {
+            return self.ways.out.count_drop(self.crew.port, DropReason::NoFrame);
+        };
+        // The token was for this worker.
+        let annotations = Annotations { pit_token: PitToken::NONE, ..packet.annotations };
+        let packet = Packet { frame, face: packet.face, annotations };
+        self.crew.hand(worker, Errand::Round(Round { was_served: true, ..next }), packet, self.ways.out);
+    }
+}
