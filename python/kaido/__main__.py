@@ -13,7 +13,7 @@ from typing import Any
 
 from kaido import compare, discoveries, flame, report, search, sweep
 from kaido.metrics import Exposition, serve
-from kaido.point import DIRECTIONS, MeasureError, Point, Result, find_binary, measure, pps_of
+from kaido.point import DATAPATHS, DIRECTIONS, MeasureError, Point, Result, find_binary, measure, pps_of
 from kaido.running import RunMeasurer
 
 
@@ -95,6 +95,8 @@ def _search_arguments(commands: argparse._SubParsersAction[argparse.ArgumentPars
     one.add_argument("--workers", type=int, default=1)
     one.add_argument("--sessions", type=int, default=65536)
     one.add_argument("--udp-checksum", action="store_true")
+    one.add_argument("--ip", type=int, choices=(4, 6), default=4)
+    one.add_argument("--datapath", choices=DATAPATHS, default="memory")
     one.add_argument("--ring", type=int, default=4096)
     one.add_argument("--clock", choices=("cpu", "wall"), default="cpu")
     one.add_argument(
@@ -161,6 +163,8 @@ def _search(options: argparse.Namespace) -> int:
         udp_checksum=options.udp_checksum,
         ring=options.ring,
         clock=options.clock,
+        ip=options.ip,
+        datapath=options.datapath,
     )
     binary = find_binary()
     measurer: search.Measurer

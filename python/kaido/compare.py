@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from kaido.point import Point
+from kaido.point import LATER, Point
 from kaido.statistic import mann_whitney, median
 
 #: Differences smaller than this are not worth a word, whatever the ranks say: two runs on one machine differ
@@ -56,6 +56,8 @@ def load(path: Path) -> pl.DataFrame:
         frame = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise CompareError(f"{file}: these are no results of a sweep: {error}") from error
+    older = {name: usual for name, usual in LATER.items() if name not in frame.columns}
+    frame = frame.with_columns(**{name: pl.lit(usual) for name, usual in older.items()})
     missing = [name for name in [*IDENTITY, "samples_ns"] if name not in frame.columns]
     if missing:
         raise CompareError(f"{file}: these are no results of a sweep: there is no {', '.join(missing)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
@@ -30,6 +31,8 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
+#: Names of datapaths for people.
+DATAPATHS = {"memory": "in memory", "af_packet": "AF_PACKET on veth", "af_xdp": "AF_XDP on veth"}
 #: Percentiles of the latency picture.
 PERCENTILES = [
     ("50", "p50"),
@@ -64,9 +67,17 @@ def _space(figure: Figure) -> None:
         engine.set(h_pad=0.12)  # type: ignore[call-arg] # Of the constrained layout.
 
 
-def _order(item: tuple[Point, Row]) -> tuple[bool, Point]:
-    """Uplink first."""
-    return item[0].direction == "downlink", item[0]
+def _order(item: tuple[Point, Row]) -> tuple[bool, int, Point]:
+    """Uplink first, and IPv4 before IPv6."""
+    return item[0].direction == "downlink", item[0].ip, item[0]
+
+
+def _bars(height: float) -> tuple[Figure, Axes]:
+    """Make room for bars that lie; their names are on the left, so that only figures need lines."""
+    figure, axis = plt.subplots(figsize=(9.6, height))
+    axis.grid(visible=False, axis="y")
+    axis.set_axisbelow(True)
+    return figure, axis
 
 
 def _frame_axis(axis: Axes, frames: Sequence[int]) -> None:
@@ -81,21 +92,27 @@ def _frame_axis(axis: Axes, frames: Sequence[int]) -> None:
 
 
 def _full_speed(rows: Rows) -> list[tuple[Point, Row]]:
-    usual = [(point, row) for point, row in rows.points() if point.rate == "max"]
+    usual = [(point, row) for point, row in _in_memory(rows) if point.rate == "max"]
     return [(point, row) for point, row in usual if point.queue == "rss" and point.spread == "ue"]
+
+
+def _in_memory(rows: Rows) -> list[tuple[Point, Row]]:
+    return [(point, row) for point, row in rows.points() if point.datapath == "memory"]
 
 
 def _curves(rows: Rows, column: str) -> dict[str, dict[str, list[tuple[int, float]]]]:
     """Values over frame lengths: by panel (direction and flows) and curve (workers, checksum, sessions)."""
     chosen = _full_speed(rows)
     many = len({point.sessions for point, _ in chosen}) > 1
+    versions = len({point.ip for point, _ in chosen})
     curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for point, row in sorted(chosen, key=_order):
         flows = "one session" if point.flows == "single" else "all sessions"
         name = f"{point.workers} worker{'s' if point.workers > 1 else ''}"
         name += ", UDP checksum" if point.udp_checksum else ""
         name += f", {point.sessions} sessions" if many else ""
-        panel = curves.setdefault(f"{point.direction.capitalize()}, packets of {flows}", {})
+        version = f"IPv{point.ip}, " if versions > 1 else ""
+        panel = curves.setdefault(f"{point.direction.capitalize()}, {version}packets of {flows}", {})
         panel.setdefault(name, []).append((point.frame, row[column]))
     return curves
 
@@ -150,6 +167,7 @@ def heat_map(rows: Rows) -> Figure | None:
     for point, row in sorted(chosen, key=_order):
         words = [point.direction, f"{point.workers} w", point.flows]
         words += ["checksum"] if point.udp_checksum else []
+        words += [f"IPv{point.ip}"] if point.ip != 4 else []
         words += [f"{point.sessions} s"] if len({other.sessions for other, _ in chosen}) > 1 else []
         cells.setdefault(", ".join(words), {})[point.frame] = row["l2_gbps"]
     values = [[line.get(frame, math.nan) for frame in frames] for line in cells.values()]
@@ -166,6 +184,40 @@ def heat_map(rows: Rows) -> Figure | None:
                     colour = "black" if value > 0.6 * most else "white"
                     axis.text(x, y, f"{value:.1f}", ha="center", va="center", color=colour, fontsize=9)
         figure.colorbar(image, ax=axis, label="throughput [Gbit/s, layer 2]")
+    return figure
+
+
+def datapaths(rows: Rows) -> Figure | None:
+    """Packets a second against frame length by datapath, on a logarithmic scale."""
+    over_links = [point for point, _ in rows.points() if point.datapath != "memory"]
+    twins = {replace(point, datapath="memory") for point in over_links}
+    chosen = [
+        (point, row)
+        for point, row in rows.points()
+        if point.rate == "max" and (point in over_links or point in twins)
+    ]
+    if not chosen:
+        return None
+    curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for point, row in sorted(chosen, key=_order):
+        name = DATAPATHS[point.datapath]
+        name += ", one session" if point.flows == "single" else ""
+        name += ", UDP checksum" if point.udp_checksum else ""
+        panel = curves.setdefault(f"{point.direction.capitalize()}, IPv{point.ip}", {})
+        panel.setdefault(name, []).append((point.frame, row["pps"] / 1e6))
+    figure, axes = _panels(list(curves), 4.0)
+    names = sorted({name for panel in curves.values() for name in panel})
+    for axis, panel in zip(axes, curves.values(), strict=False):
+        for name, values in panel.items():
+            colour = COLOURS[names.index(name) % len(COLOURS)]
+            axis.plot(*zip(*values, strict=True), marker="o", ms=4, color=colour, label=name)
+        _frame_axis(axis, [frame for values in panel.values() for frame, _ in values])
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.yaxis.set_minor_formatter(NullFormatter())
+        axis.set_ylabel("throughput [Mpps]")
+        axis.tick_params(labelleft=True)
+        axis.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=2)
     return figure
 
 
@@ -202,10 +254,11 @@ _Series = dict[str, list[tuple[float, float]]]
 def _regression_data(rows: Rows) -> tuple[_Series, dict[str, _Series]]:
     timed: _Series = {}
     loaded: dict[str, _Series] = {}
-    for point, row in sorted(rows.points(), key=lambda item: item[0]):
+    for point, row in sorted(_in_memory(rows), key=lambda item: item[0]):
         if point.workers != 1 or point.queue != "rss":
             continue
         name = f"{point.direction}, {point.flows}" + (", checksum" if point.udp_checksum else "")
+        name += f", IPv{point.ip}" if point.ip != 4 else ""
         x = float(row["frame_bytes_sent"])
         if point.rate == "max":
             timed.setdefault(name, []).append((x, row["ns_per_packet"]))
@@ -249,6 +302,8 @@ def latency(rows: Rows) -> Figure | None:
             label = f"{point.frame} B, {point.workers} w, {point.rate}" + (
                 ", checksum" if point.udp_checksum else ""
             )
+            label += f", IPv{point.ip}" if point.ip != 4 else ""
+            label += f", {point.datapath}" if point.datapath != "memory" else ""
             values = [row[f"latency_{key}_ns"] / 1000 for _, key in PERCENTILES]
             style = ["-", "--", ":", "-."][mine.index((point, row)) // len(COLOURS) % 4]
             axis.plot(range(len(values)), values, style, marker="o", ms=3.5, color=colour, label=label)
@@ -265,7 +320,7 @@ def latency(rows: Rows) -> Figure | None:
 
 def reordering(rows: Rows) -> Figure | None:
     """Share of packets behind a later one, of the points with several workers."""
-    chosen = [(point, row) for point, row in rows.points() if point.workers > 1 and row["forwarded"]]
+    chosen = [(point, row) for point, row in _in_memory(rows) if point.workers > 1 and row["forwarded"]]
     groups: dict[str, list[float]] = {}
     for point, row in sorted(chosen, key=lambda item: item[0]):
         name = f"{point.queue}, {point.workers} workers"
@@ -273,7 +328,7 @@ def reordering(rows: Rows) -> Figure | None:
     if not groups:
         return None
     with plt.rc_context(_STYLE):
-        figure, axis = plt.subplots(figsize=(9.6, 1.4 + 0.45 * len(groups)))
+        figure, axis = _bars(1.4 + 0.45 * len(groups))
         most = [max(values) for values in groups.values()]
         axis.barh(list(groups), most, color=COLOURS[0], height=0.6)
         for y, value in enumerate(most):
@@ -293,7 +348,7 @@ def stages(shares: Mapping[str, Mapping[str, float]], totals: Mapping[str, float
         names |= dict.fromkeys(own)
     palette = plt.get_cmap("tab10")
     with plt.rc_context(_STYLE):
-        figure, axis = plt.subplots(figsize=(9.6, 2.2 + 0.5 * len(shares)))
+        figure, axis = _bars(2.2 + 0.5 * len(shares))
         left = [0.0] * len(shares)
         for number, stage in enumerate(names):
             widths = [own.get(stage, 0.0) * totals[label] for label, own in shares.items()]
@@ -312,12 +367,7 @@ def stages(shares: Mapping[str, Mapping[str, float]], totals: Mapping[str, float
             left = [start + width for start, width in zip(left, widths, strict=True)]
         axis.invert_yaxis()
         axis.set_xlabel("worker time [ns/packet]")
-        axis.legend(
-            fontsize=8.5,
-            ncols=3,
-            loc="upper center",
-            bbox_to_anchor=(0.4, -0.22 if len(shares) > 3 else -0.35),
-        )
+        axis.legend(fontsize=8.5, ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0))
     return figure
 
 
@@ -327,7 +377,7 @@ def held(maps: Sequence[Mapping[str, Any]]) -> Figure | None:
     if not drawn:
         return None
     with plt.rc_context(_STYLE):
-        figure, axis = plt.subplots(figsize=(9.6, 1.6 + 0.7 * len(drawn)))
+        figure, axis = _bars(1.6 + 0.7 * len(drawn))
         filled = [one["held"][-1]["written"] - one["held"][-1]["found"] for one in drawn]
         again = [one["held"][-1]["written"] - (one["found_after_rewriting"] or 0) for one in drawn]
         places = range(len(drawn))
@@ -378,7 +428,7 @@ def worker_shares(rows: Sequence[tuple[Point, Row]]) -> Figure | None:
     if not rows:
         return None
     with plt.rc_context(_STYLE):
-        figure, axis = plt.subplots(figsize=(9.6, 1.4 + 0.45 * len(rows)))
+        figure, axis = _bars(1.4 + 0.45 * len(rows))
         labels = [f"{point.direction}, spread by {point.spread}" for point, _ in rows]
         workers = max(len(row["worker_packets"]) for _, row in rows)
         left = [0.0] * len(rows)

@@ -13,6 +13,12 @@ from kaido.statistic import Regression, median, regress
 SESSION_BYTES = 192
 #: Share of a packet's time from which something is named as what limits.
 TELLING = 0.2
+#: Share of the variance below which a line says nothing.
+_TOLD = 0.3
+#: Packets of a full batch.
+_BATCH = 32
+#: Percent of the time from which a worker counts as busy all of it.
+BUSY = 90.0
 
 Row = dict[str, Any]
 
@@ -38,6 +44,7 @@ class Rows:
 
     def line(self, **fixed: Any) -> Regression | None:
         """Fit nanoseconds a packet against bytes sent, of the points at full speed with these fields."""
+        fixed = {"datapath": "memory", "ip": 4} | fixed
         chosen = [row for point, row in self._rows.items() if point.rate == "max" and _has(point, fixed)]
         xs = [float(row["frame_bytes_sent"]) for row in chosen]
         if len(set(xs)) < 3:
@@ -61,19 +68,55 @@ def limit_of(point: Point, rows: Rows) -> str:
     if row is None:
         return "not measured"
     if point.rate != "max":
-        return _limit_at_rate(row)
+        return _limit_at_rate(point, row, rows)
+    if point.datapath != "memory":
+        return _limit_of_links(point, row, rows)
     reasons = _uneven(point, row) or _costs(point, row, rows)
     if row["load_average"] > row["cores"]:
         reasons.append(f"others ran on the machine too (load average {row['load_average']:.1f})")
     return "; ".join(reasons)
 
 
-def _limit_at_rate(row: Row) -> str:
+def _limit_at_rate(point: Point, row: Row, rows: Rows) -> str:
+    """Say whether the load is too much, and what a packet takes when few come at a time."""
+    full = rows.twin(point, rate="max")
+    load = row["offered"] / row["seconds"]
+    share = load / full["pps"] if full else None
     busy = f"workers have a packet in hand {row['busy_percent']:.0f} % of the time"
     if row["lost"]:
-        lost = f"{row['loss_ratio']:.2%} is lost in the ring"
+        lost = f"{row['loss_ratio']:.2%} is lost"
+        if share is not None and share < 0.9:
+            worst = (row["latency_max_ns"] or 0) / 1e6
+            return (
+                f"the machine: the load is {share:.0%} of what the workers take at full speed, but {lost}, "
+                f"for they stood still (longest wait {worst:.1f} ms); {busy}"
+            )
         return f"the workers: more is offered than they take, {lost}; {busy}"
-    return f"nothing: the load is below what the workers take; {busy}"
+    text = "nothing: the load is below what the workers take"
+    if full and share is not None:
+        text = f"nothing: the load is {share:.0%} of what the workers take at full speed"
+        if row["ns_per_packet"] > 1.5 * full["ns_per_packet"]:
+            return (
+                f"{text}; {busy}, {row['ns_per_packet']:.0f} ns a packet, for few come at a time: a batch of "
+                f"{_BATCH} waits for memory together, a packet by itself alone "
+                f"({full['ns_per_packet']:.0f} ns at full speed)"
+            )
+    return f"{text}; {busy}"
+
+
+def _limit_of_links(point: Point, row: Row, rows: Rows) -> str:
+    """Say where the time goes between memory and a link."""
+    memory = rows.twin(point, datapath="memory")
+    busy = row["busy_percent"]
+    text = f"the worker has a packet in hand {busy:.0f} % of the time, {row['ns_per_packet']:.0f} ns each"
+    if memory:
+        text += (
+            f", of which the user plane takes {memory['ns_per_packet']:.0f} in memory; the rest is the socket"
+        )
+    lost = f"; {row['loss_ratio']:.1%} of what the bench sent is lost" if row["lost"] else ""
+    if busy > BUSY:
+        return f"the sockets of the node: {text}{lost}"
+    return f"the bench's own thread, which sends, receives and judges: {text}{lost}"
 
 
 def _uneven(point: Point, row: Row) -> list[str]:
@@ -109,6 +152,11 @@ def _costs(point: Point, row: Row, rows: Rows) -> list[str]:
             f"memory: {waits:.0f} of {total:.0f} ns are for the session's lines, {size:.0f} MiB of them "
             f"beside {cache:.0f} MiB of last-level cache"
         )
+    over_ipv4 = rows.twin(point, ip=4) if point.ip == 6 else None
+    if over_ipv4 and total - over_ipv4["ns_per_packet"] > TELLING * total:
+        reasons.append(
+            f"IPv6: {total - over_ipv4['ns_per_packet']:.0f} of {total:.0f} ns more than over IPv4"
+        )
     one = rows.twin(point, workers=1)
     if point.workers > 1 and one and row["pps"] < 0.8 * point.workers * one["pps"]:
         reasons.append(
@@ -131,9 +179,11 @@ def directions(rows: Rows) -> list[str]:
     words = []
     for name, line in lines.items():
         if line:
+            more = "more" if line.slope >= 0 else "less"
+            told = "" if line.r2 > _TOLD else ": its length tells next to nothing of it"
             words.append(
-                f"{name}: {line.intercept:.0f} ns a packet and {line.slope * 1000:.1f} ns more for each "
-                f"1000 bytes (r² {line.r2:.2f})."
+                f"{name}: {line.intercept:.0f} ns a packet and {abs(line.slope) * 1000:.1f} ns {more} for "
+                f"each 1000 bytes (r² {line.r2:.2f}{told})."
             )
     plain, summed = lines["Downlink without UDP checksum"], lines["Downlink with UDP checksum"]
     up = lines["Uplink"]
@@ -160,6 +210,7 @@ def scaling(rows: Rows) -> dict[tuple[str, int], float]:
     gains: dict[tuple[str, int], list[float]] = {}
     for point, row in rows.points():
         one = rows.twin(point, workers=1)
-        if point.workers > 1 and point.flows == "multi" and point.rate == "max" and one:
+        is_usual = point.queue == "rss" and point.spread == "ue" and point.ip == 4
+        if point.workers > 1 and point.flows == "multi" and point.rate == "max" and is_usual and one:
             gains.setdefault((point.direction, point.workers), []).append(row["pps"] / one["pps"])
     return {key: median(values) for key, values in gains.items()}

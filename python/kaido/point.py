@@ -20,6 +20,7 @@ Result = dict[str, Any]
 #: Frame lengths of the usual sweep, in bytes without FCS.
 FRAMES = (64, 128, 256, 512, 1024, 1424, 3024)
 DIRECTIONS = ("uplink", "downlink")
+DATAPATHS = ("memory", "af_packet", "af_xdp")
 #: Bytes that a frame takes on a link beside those counted: FCS, preamble, start of frame and gap.
 WIRE_OVERHEAD = 24
 
@@ -44,6 +45,10 @@ class Point:
     rate: str = "max"
     ring: int = 4096
     clock: str = "cpu"
+    #: IP version, in the tunnel and outside: 4 or 6.
+    ip: int = 4
+    #: What packets come and leave by: ``memory``, or sockets on veth: ``af_packet``, ``af_xdp``.
+    datapath: str = "memory"
 
     def key(self) -> str:
         """Return a name that no other point has, fit for a file."""
@@ -63,6 +68,10 @@ class Point:
             parts.append(f"ring{self.ring}")
         if self.clock != usual.clock:
             parts.append(self.clock)
+        if self.ip != usual.ip:
+            parts.append(f"ip{self.ip}")
+        if self.datapath != usual.datapath:
+            parts.append(self.datapath)
         return "-".join(parts)
 
     def label(self) -> str:
@@ -79,7 +88,11 @@ class Point:
             words.append(f"spread by {self.spread}")
         if self.udp_checksum:
             words.append("checksum")
-        words.append(f"{self.sessions} sessions")
+        words.append(f"{self.sessions} session{'s' if self.sessions > 1 else ''}")
+        if self.ip != 4:
+            words.append(f"IPv{self.ip}")
+        if self.datapath != "memory":
+            words.append(f"over {self.datapath}")
         if self.rate != "max":
             words.append(f"at {self.rate}")
         return ", ".join(words)
@@ -103,6 +116,10 @@ class Point:
     def at(self, pps: float) -> Point:
         """Return the same point with packets at a rate, in packets a second."""
         return replace(self, rate=f"{pps:.3f}pps")
+
+
+#: Fields that points have had not always, and what they were before.
+LATER = {"ip": 4, "datapath": "memory"}
 
 
 def find_binary() -> Path:

@@ -179,6 +179,7 @@ def _sweep(page: _Page, material: Material, frame: pl.DataFrame, command: str) -
     rows = Rows(frame)
     _header(page, frame, command)
     _throughput(page, rows)
+    _datapaths(page, rows)
     _cpu(page, rows)
     _latency(page, rows, material.searches)
     _order(page, rows)
@@ -207,10 +208,16 @@ def _range(frame: pl.DataFrame, name: str, unit: str) -> str:
 
 def _header(page: _Page, frame: pl.DataFrame, command: str) -> None:
     page.parts.append(f"<h1>Kaido: {html.escape(_actions(frame))}</h1>")
+    over_links = frame.filter(pl.col("datapath") != "memory")["key"].n_unique()
+    text = f"{len(frame)} results of {frame['key'].n_unique()} points"
+    if over_links:
+        text += f", {over_links} of them over veth. All others were measured"
+    else:
+        text += ", measured"
     page.text(
-        f"{len(frame)} results of {frame['key'].n_unique()} points, measured in memory: packets lie "
-        "ready in the frame pool, no NIC and no kernel takes part. Each packet goes through the whole "
-        "path of a worker and is accounted for."
+        f"{text} in memory: packets lie ready in the frame pool, no NIC and no kernel takes part. Each "
+        f"packet goes "
+        "through the whole path of a worker and is accounted for."
     )
     pmu = "read"
     if not frame["pmu_available"].all():
@@ -252,6 +259,37 @@ def _throughput(page: _Page, rows: Rows) -> None:
             f"{direction.capitalize()}, {workers} workers forward {gain:.2f} times what one does (median "
             f"of the points)."
         )
+
+
+def _datapaths(page: _Page, rows: Rows) -> None:
+    """Say what sockets leave of what memory gives; nothing where no point is over links."""
+    links = [
+        (point, row) for point, row in rows.points() if point.datapath != "memory" and point.rate == "max"
+    ]
+    if not links:
+        return
+    page.heading("Datapaths")
+    caption = (
+        "Packets a second by datapath, on a logarithmic scale. Over veth the bench's one thread sends, "
+        "receives and "
+        "judges every packet, and the kernel copies each twice: that is the rig's ceiling and no NIC's. "
+        "Frames end with "
+        "a trailer of 16 bytes there, so that the shortest are longer."
+    )
+    page.picture("datapaths", figures.datapaths(rows), caption)
+    header = ["point", "Mpps", "lost %", "worker ns a packet", "in memory", "worker busy %"]
+    table = []
+    for point, row in sorted(links, key=lambda item: item[0]):
+        memory = rows.twin(point, datapath="memory")
+        own = [row["pps"] / 1e6, 100 * row["loss_ratio"], row["ns_per_packet"]]
+        table.append([point.label(), *own, memory["ns_per_packet"] if memory else None, row["busy_percent"]])
+    page.table(header, table)
+    page.text(
+        "Lost is what the bench sent and the node, or the bench itself, had no room for: at full speed "
+        "more is sent "
+        "than comes through. `kaido bench search --datapath` finds the rate at which nothing is lost.",
+        note=True,
+    )
 
 
 def _cpu(page: _Page, rows: Rows) -> None:
@@ -343,6 +381,13 @@ def _search(page: _Page, search: Mapping[str, Any]) -> None:
                 for row in search["latency"]
             ],
         )
+    if any(row["lost"] for row in search["latency"]):
+        page.text(
+            "What is lost below PDR is lost while the worker stands still, for about as long as the "
+            "longest waits: "
+            "the hypervisor, or work of the kernel on its CPU, is not told from the worker's own time.",
+            note=True,
+        )
     soak = search.get("soak")
     if soak:
         page.text(
@@ -377,7 +422,10 @@ def _differences(page: _Page, rows: Rows, flames: Sequence[Flame]) -> None:
     chosen = [
         flame
         for flame in flames
-        if not flame.reason and flame.point.workers == 1 and flame.point.rate == "max"
+        if not flame.reason
+        and flame.point.workers == 1
+        and flame.point.rate == "max"
+        and (flame.point.datapath, flame.point.ip) == ("memory", 4)
     ]
     frames = sorted({flame.point.frame for flame in chosen}, key=lambda frame: abs(frame - 1424))
     chosen = [flame for flame in chosen if flame.point.frame in frames[:1]]

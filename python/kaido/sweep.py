@@ -28,7 +28,7 @@ from typing import Any, TextIO
 import polars as pl
 
 from kaido.metrics import Exposition, push
-from kaido.point import FRAMES, MeasureError, Point, Result, flatten
+from kaido.point import DATAPATHS, FRAMES, MeasureError, Point, Result, flatten
 
 #: Axes of a grid: the name in the file, the field of a point, what a value must be, and the usual values.
 AXES: dict[str, tuple[str, str, list[Any]]] = {
@@ -41,6 +41,8 @@ AXES: dict[str, tuple[str, str, list[Any]]] = {
     "udp_checksums": ("udp_checksum", "true or false", [False]),
     "sessions": ("sessions", "1 to 16777000", [65536]),
     "rates": ("rate", "max, or a rate such as 2Mpps or 10Gbit/s", ["max"]),
+    "ips": ("ip", "4 or 6", [4]),
+    "datapaths": ("datapath", "memory, af_packet or af_xdp", ["memory"]),
 }
 
 _CHOICES = {
@@ -48,6 +50,7 @@ _CHOICES = {
     "queue": {"rss", "shared", "shared-ordered"},
     "spread": {"ue", "teid", "five-tuple"},
     "flows": {"single", "multi"},
+    "datapath": set(DATAPATHS),
 }
 _RANGES = {"frame": (64, 3600), "workers": (1, 64), "sessions": (1, 16_777_000)}
 _RATE = re.compile(r"max|[0-9]+(\.[0-9]+)?([kM]?pps|[GM]?bit/s)")
@@ -125,6 +128,8 @@ class _Reader:
 def _is_good(name: str, value: Any) -> bool:
     if name == "udp_checksum":
         return isinstance(value, bool)
+    if name == "ip":
+        return value in (4, 6) and not isinstance(value, bool)
     if name in _RANGES:
         least, most = _RANGES[name]
         return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
@@ -347,6 +352,8 @@ class Sweep:
             "queue": point.queue,
             "spread": point.spread,
             "rate": point.rate,
+            "ip": str(point.ip),
+            "datapath": point.datapath,
         }
         values = self.exposition.point(names, flatten(result))
         if self.pushgateway:

@@ -14,7 +14,8 @@ def nanoseconds(point: Point) -> float:
     base = 45.0 if point.direction == "uplink" else 42.0
     memory = 25.0 if point.flows == "multi" else 0.0
     checksum = 5.0 + point.frame * 0.05 if point.udp_checksum else 0.0
-    return base + memory + checksum
+    socket = {"memory": 0.0, "af_packet": 900.0, "af_xdp": 600.0}[point.datapath]
+    return base + memory + checksum + socket + (5.0 if point.ip == 6 else 0.0)
 
 
 def result(point: Point, duration: float, factor: float = 1.0, noise: float = 0.01) -> Result:
@@ -38,7 +39,7 @@ def result(point: Point, duration: float, factor: float = 1.0, noise: float = 0.
     l2 = pps * (sent + 4) * 8 / 1e9
     busy = 100.0 * pps * ns / 1e9 / (1 if uneven else point.workers)
     return {
-        "point": point.columns() | {"frame_bytes_sent": sent, "rate_pps": rate, "datapath": "memory"},
+        "point": point.columns() | {"frame_bytes_sent": sent, "rate_pps": rate},
         "seconds": duration,
         "offered": packets,
         "forwarded": packets,

@@ -16,7 +16,7 @@ from kaido import discoveries, report, search
 from kaido.compare import CompareError, compare, load, table
 from kaido.flame import Flame, hottest, parse_folded, stage_of, stage_shares
 from kaido.limits import Rows, directions, limit_of, scaling
-from kaido.point import Point, Result
+from kaido.point import Point, Result, flatten
 from kaido.sweep import Plan, Sweep, parse_plan
 
 FRAMES = (64, 128, 512, 1424)
@@ -38,6 +38,11 @@ rates = ["4Gbit/s"]
 frames = [128]
 workers = [2]
 spreads = ["five-tuple"]
+[[grid]]
+ips = [6]
+[[grid]]
+datapaths = ["af_packet", "af_xdp"]
+ips = [4, 6]
 [[skip]]
 direction = "uplink"
 udp_checksum = true
@@ -219,9 +224,39 @@ def test_what_limits_a_point_is_said_of_its_own_figures(results: Path) -> None:
     assert "one worker: it has 100% of all packets" in said[Point("uplink", 128, 2, spread="five-tuple")]
     assert "tells them not apart" in said[Point("uplink", 128, 2, spread="five-tuple")]
     assert "order must hold" in said[Point("uplink", 128, 2, flows="single")]
-    assert said[Point("uplink", 128, rate="4Gbit/s")].startswith("nothing: the load is below")
+    assert said[Point("uplink", 128, rate="4Gbit/s")].startswith("nothing: the load is 23% of what")
+    links = said[Point("uplink", 128, datapath="af_xdp")]
+    assert re.match(
+        r"the sockets of the node: the worker has a packet in hand 100 % of the time, 6\d\d ns each, of "
+        r"which the "
+        r"user plane takes \d\d in memory",
+        links,
+    )
     assert limit_of(Point(frame=3600), rows) == "not measured"
     assert scaling(rows)[("uplink", 2)] == pytest.approx(2.0, rel=0.03)
+
+
+def test_a_load_that_is_low_is_not_called_too_high() -> None:
+    """What is lost far below full speed is lost while the worker stands still."""
+    point = Point(rate="4Gbit/s")
+    full, load = flatten(model.result(replace(point, rate="max"), 0.1)), flatten(model.result(point, 0.1))
+    load |= {"lost": 7, "loss_ratio": 0.01, "latency_max_ns": 3.4e6}
+    frame = pl.DataFrame(
+        [row | own.columns() for row, own in ((full, replace(point, rate="max")), (load, point))],
+        infer_schema_length=None,
+    )
+    said = limit_of(point, Rows(frame))
+    assert "the machine: the load is 23% of" in said and "longest wait 3.4 ms" in said
+    many = frame.with_columns(offered=pl.col("offered") * 10)
+    assert limit_of(point, Rows(many)).startswith("the workers: more is offered than they take")
+
+
+def test_results_from_before_there_were_axes_are_read(results: Path, tmp_path: Path) -> None:
+    """They were measured over IPv4, in memory."""
+    old = tmp_path / "old.parquet"
+    pl.read_parquet(results / "sweep.parquet").drop("ip", "datapath").write_parquet(old)
+    frame = load(old)
+    assert frame["ip"].unique().to_list() == [4] and frame["datapath"].unique().to_list() == ["memory"]
 
 
 def test_the_difference_of_directions_is_put_in_words(results: Path) -> None:

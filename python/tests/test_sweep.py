@@ -58,6 +58,8 @@ def test_the_sweeps_of_the_repository_are_good() -> None:
         ('frames = [64, 63, "big"]', [":1: frames: 63 is not 64 to 3600", ':1: frames: "big" is not']),
         ("\nframs = [64]", [":2: frams: there is no such field; there are"]),
         ("[[grid]]\nworkers = [1]\n[[grid]]\n\nworkers = [0]", [":5: grid[1].workers: 0 is not 1 to 64"]),
+        ("ips = [4, 5, true]", [":1: ips: 5 is not 4 or 6", ":1: ips: true is not 4 or 6"]),
+        ('datapaths = "dpdk"', [':1: datapaths: "dpdk" is not memory, af_packet or af_xdp']),
         ("workers = [true]", [":1: workers: true is not 1 to 64"]),
         ("udp_checksums = [1]", [":1: udp_checksums: 1 is not true or false"]),
         ('rates = ["fast"]', [':1: rates: "fast" is not max, or a rate']),

@@ -1,10 +1,14 @@
 //! The packets of a run: what goes in, and what must come out.
 //!
 //! ```text
-//!   uplink    Ethernet · IPv4 gNB▶N3 · UDP · GTP-U TEID n+1, PDU session container · IPv4 UE n▶server · UDP · payload
-//!   downlink  Ethernet · IPv4 server▶UE n · UDP · payload
+//!   uplink    Ethernet · IP gNB▶N3 · UDP · GTP-U TEID n+1, PDU session container · IP UE n▶server · UDP · payload
+//!   downlink  Ethernet · IP server▶UE n · UDP · payload
 //! ```
-//! A template is written once; a session's number changes only its TEID, its UE's address and that header's checksum.
+//! Both IP headers are of one family. A template is written once; a session's number changes only its TEID, its UE's address
+//! and, over IPv4, that header's checksum.
+
+mod bearers;
+mod family;
 
 use std::net::Ipv4Addr;
 
@@ -12,6 +16,8 @@ use kaido_engine::Frame;
 use kaido_wire::{checksum, gtpu};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::bearers::bearers;
+pub use self::family::Family;
 use crate::BenchError;
 
 /// Our GTP-U address, and the gNB's.
@@ -38,10 +44,9 @@ pub const SESSIONS_MAX: u32 = 16_777_000;
 pub const FRAME_BYTES_MAX: usize = 3600;
 
 const ETHERNET: usize = 14;
-const IPV4: usize = 20;
 const UDP: usize = 8;
-/// Outer IPv4, UDP, and a GTP-U header with a PDU session container.
-const TUNNEL: usize = IPV4 + UDP + 16;
+/// A GTP-U header with a PDU session container.
+const GTPU: usize = 16;
 const TTL: u8 = 64;
 
 /// Which way a packet goes, as seen by the UE.
@@ -76,71 +81,96 @@ pub(crate) fn teid(session: u32) -> u32 {
     session.wrapping_add(1)
 }
 
-/// Frames of one direction and length.
+/// Frames of one direction, family and length.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     pub(crate) direction: Direction,
+    pub(crate) family: Family,
     /// All headers; TEID, UE address and the checksum over that are zero.
     pub(crate) headers: Vec<u8>,
     /// Bytes of the frame, without FCS.
     pub(crate) len: usize,
-    /// One's complement sum of the IPv4 header that has the UE's address.
+    /// One's complement sum of the IPv4 header that has the UE's address; IPv6 has none.
     pub(crate) sum: u16,
 }
 
 impl Template {
-    /// Frames of `frame_bytes`, or of the fewest that hold the headers.
+    /// Frames over IPv4 of `frame_bytes`, or of the fewest that hold the headers.
     pub(crate) fn new(direction: Direction, frame_bytes: usize) -> Self {
-        let mut headers = Vec::new();
-        let len = frame_bytes.max(match direction {
-            Direction::Uplink => ETHERNET + TUNNEL + IPV4 + UDP,
-            Direction::Downlink => ETHERNET + IPV4 + UDP,
-        });
-        match direction {
-            Direction::Uplink => {
-                ethernet(&mut headers, N3_MAC, GNB_MAC);
-                ipv4(&mut headers, GNB, N3, len - ETHERNET);
-                udp(&mut headers, (gtpu::UDP_PORT, gtpu::UDP_PORT), len - ETHERNET - IPV4);
-                headers.extend([0x34, 255]);
-                headers.extend(field(len - ETHERNET - IPV4 - UDP - 8));
-                headers.extend([0, 0, 0, 0, 0, 0, 0, 0x85, 1, 0x10, QFI, 0]);
-                ipv4(&mut headers, Ipv4Addr::UNSPECIFIED, SERVER, len - ETHERNET - TUNNEL);
-                udp(&mut headers, (40_000, 443), len - ETHERNET - TUNNEL - IPV4);
-            }
-            Direction::Downlink => {
-                ethernet(&mut headers, N6_MAC, ROUTER_MAC);
-                ipv4(&mut headers, SERVER, Ipv4Addr::UNSPECIFIED, len - ETHERNET);
-                udp(&mut headers, (443, 40_000), len - ETHERNET - IPV4);
-            }
-        }
-        let inner = Self::inner(direction);
-        headers[inner + 10..inner + 12].fill(0);
-        let sum = checksum::sum(&headers[inner..inner + IPV4]);
-        Self { direction, headers, len, sum }
+        Self::of(Family::V4, direction, frame_bytes)
     }
 
-    /// Octets before the IPv4 header that has the UE's address.
-    fn inner(direction: Direction) -> usize {
+    /// Frames of a family.
+    pub(crate) fn of(family: Family, direction: Direction, frame_bytes: usize) -> Self {
+        let mut headers = Vec::new();
+        let (header, tunnel) = (family.header_len(), family.tunnel_len());
+        let len = frame_bytes.max(match direction {
+            Direction::Uplink => ETHERNET + tunnel + header + UDP,
+            Direction::Downlink => ETHERNET + header + UDP,
+        });
+        let inner = Self::inner(family, direction);
         match direction {
-            Direction::Uplink => ETHERNET + TUNNEL,
+            Direction::Uplink => {
+                ethernet(&mut headers, N3_MAC, GNB_MAC, family);
+                family.header(&mut headers, family.gnb(), family.n3(), len - ETHERNET - header);
+                udp(&mut headers, (gtpu::UDP_PORT, gtpu::UDP_PORT), len - ETHERNET - header);
+                headers.extend([0x34, 255]);
+                headers.extend(field(len - ETHERNET - header - UDP - gtpu::HEADER_LEN));
+                headers.extend([0, 0, 0, 0, 0, 0, 0, 0x85, 1, 0x10, QFI, 0]);
+                family.header(&mut headers, family.unspecified(), family.server(), len - inner - header);
+                udp(&mut headers, (40_000, 443), len - inner - header);
+            }
+            Direction::Downlink => {
+                ethernet(&mut headers, N6_MAC, ROUTER_MAC, family);
+                family.header(&mut headers, family.server(), family.unspecified(), len - inner - header);
+                udp(&mut headers, (443, 40_000), len - inner - header);
+            }
+        }
+        let mut sum = 0;
+        if family == Family::V4 {
+            headers[inner + 10..inner + 12].fill(0);
+            sum = checksum::sum(&headers[inner..inner + header]);
+        }
+        Self { direction, family, headers, len, sum }
+    }
+
+    /// Octets before the IP header that has the UE's address.
+    fn inner(family: Family, direction: Direction) -> usize {
+        match direction {
+            Direction::Uplink => ETHERNET + family.tunnel_len(),
             Direction::Downlink => ETHERNET,
+        }
+    }
+
+    /// The same in a packet that came out.
+    fn inner_out(&self) -> usize {
+        match self.direction {
+            Direction::Uplink => ETHERNET,
+            Direction::Downlink => ETHERNET + self.family.tunnel_len(),
         }
     }
 
     /// Makes headers, equal to the template's before, those of a session.
     fn address(&self, session: u32, headers: &mut [u8]) {
-        let inner = Self::inner(self.direction);
-        let octets = ue(session).octets();
+        let inner = Self::inner(self.family, self.direction);
+        let [src, dst] = self.family.address_offsets();
         let at = match self.direction {
             Direction::Uplink => {
-                headers[46..50].copy_from_slice(&teid(session).to_be_bytes());
-                inner + 12
+                let at = ETHERNET + self.family.header_len() + UDP + 4;
+                headers[at..at + 4].copy_from_slice(&teid(session).to_be_bytes());
+                inner + src
             }
-            Direction::Downlink => inner + 16,
+            Direction::Downlink => inner + dst,
         };
-        headers[at..at + 4].copy_from_slice(&octets);
-        let sum = !checksum::combine(&[self.sum, checksum::sum(&octets)]);
-        headers[inner + 10..inner + 12].copy_from_slice(&sum.to_be_bytes());
+        match self.family {
+            Family::V4 => {
+                let octets = ue(session).octets();
+                headers[at..at + 4].copy_from_slice(&octets);
+                let sum = !checksum::combine(&[self.sum, checksum::sum(&octets)]);
+                headers[inner + 10..inner + 12].copy_from_slice(&sum.to_be_bytes());
+            }
+            Family::V6 => headers[at..at + 16].copy_from_slice(&family::ue_v6(session).octets()),
+        }
     }
 
     /// Makes a frame a session's packet; payload stays what the memory holds. `false` when it is too long.
@@ -170,7 +200,7 @@ impl Template {
 
     /// Gives a packet a number, where the inner datagram has its checksum: no user plane looks at that.
     pub(crate) fn number(&self, number: u16, packet: &mut [u8]) {
-        let at = Self::inner(self.direction) + IPV4 + 6;
+        let at = Self::inner(self.family, self.direction) + self.family.header_len() + 6;
         if let Some(field) = packet.get_mut(at..at + 2) {
             field.copy_from_slice(&number.to_be_bytes());
         }
@@ -178,36 +208,33 @@ impl Template {
 
     /// The number of a packet that came out.
     pub(crate) fn number_of(&self, out: &[u8]) -> u16 {
-        let inner = match self.direction {
-            Direction::Uplink => ETHERNET,
-            Direction::Downlink => ETHERNET + TUNNEL,
-        };
-        let field = out.get(inner + IPV4 + 6..).and_then(|rest| rest.first_chunk::<2>());
+        let at = self.inner_out() + self.family.header_len() + 6;
+        let field = out.get(at..).and_then(|rest| rest.first_chunk::<2>());
         field.map_or(0, |field| u16::from_be_bytes(*field))
     }
 
     /// Whether a downlink packet that came out has the UDP checksum that it should: the right one, or zero.
-    pub(crate) fn outer_checksum_is_right(out: &[u8], computed: bool) -> bool {
-        let Some((header, datagram)) = out.get(ETHERNET..).and_then(|packet| packet.split_at_checked(IPV4))
+    pub(crate) fn outer_checksum_is_right(&self, out: &[u8], computed: bool) -> bool {
+        let header_len = self.family.header_len();
+        let Some((header, datagram)) =
+            out.get(ETHERNET..).and_then(|packet| packet.split_at_checked(header_len))
         else {
             return false;
         };
         if !computed {
             return datagram.get(6..8) == Some(&[0, 0]);
         }
+        let [addresses, _] = self.family.address_offsets();
         let pseudo = [&[0, 17], &field(datagram.len())[..]].concat();
-        let sums = [checksum::sum(&header[12..20]), checksum::sum(&pseudo), checksum::sum(datagram)];
+        let sums = [checksum::sum(&header[addresses..]), checksum::sum(&pseudo), checksum::sum(datagram)];
         datagram.get(6..8) != Some(&[0, 0]) && checksum::combine(&sums) == 0xffff
     }
 
     /// The session whose UE's address is where it must be in a packet that came out; any number when there is none.
     pub(crate) fn session_of(&self, out: &[u8]) -> u32 {
-        let at = match self.direction {
-            Direction::Uplink => ETHERNET + 12,
-            Direction::Downlink => ETHERNET + TUNNEL + 16,
-        };
-        let address = out.get(at..).and_then(|rest| rest.first_chunk::<4>()).copied().unwrap_or_default();
-        u32::from_be_bytes(address).wrapping_sub(FIRST_UE.to_bits())
+        let [src, dst] = self.family.address_offsets();
+        let at = self.inner_out() + if self.direction == Direction::Uplink { src } else { dst };
+        self.family.session_of(out.get(at..).unwrap_or_default())
     }
 
     /// Judges what a session's packet became.
@@ -218,39 +245,27 @@ impl Template {
     }
 
     fn difference(&self, session: u32, out: &[u8]) -> Option<String> {
+        let family = self.family;
+        let (tunnel, header) = (family.tunnel_len(), family.header_len());
         let (len, macs) = match self.direction {
-            Direction::Uplink => (self.len - TUNNEL, [ROUTER_MAC, N6_MAC]),
-            Direction::Downlink => (self.len + TUNNEL, [GNB_MAC, N3_MAC]),
+            Direction::Uplink => (self.len - tunnel, [ROUTER_MAC, N6_MAC]),
+            Direction::Downlink => (self.len + tunnel, [GNB_MAC, N3_MAC]),
         };
         if out.len() != len {
             return Some(format!("it has {} bytes, not {len}", out.len()));
         }
-        if out[..12] != *macs.as_flattened() || out[12..14] != [8, 0] {
+        if out[..12] != *macs.as_flattened() || out[12..14] != family.ethertype() {
             return Some(format!("its Ethernet header is {:02x?}", &out[..ETHERNET]));
         }
+        let (ue, server) = (family.ue(session), family.server());
         match self.direction {
-            Direction::Uplink => header_fault(&out[ETHERNET..], ue(session), SERVER, TTL - 1),
-            Direction::Downlink => header_fault(&out[ETHERNET..], N3, GNB, TTL)
-                .or_else(|| tunnel_fault(&out[ETHERNET + IPV4..], session))
-                .or_else(|| header_fault(&out[ETHERNET + TUNNEL..], SERVER, ue(session), TTL - 1)),
+            Direction::Uplink => family.fault(&out[ETHERNET..], ue, server, TTL - 1),
+            Direction::Downlink => family
+                .fault(&out[ETHERNET..], family.n3(), family.gnb(), TTL)
+                .or_else(|| tunnel_fault(&out[ETHERNET + header..], session))
+                .or_else(|| family.fault(&out[ETHERNET + tunnel..], server, ue, TTL - 1)),
         }
     }
-}
-
-fn header_fault(packet: &[u8], src: Ipv4Addr, dst: Ipv4Addr, ttl: u8) -> Option<String> {
-    let header = &packet[..IPV4];
-    let good = header[0] == 0x45
-        && header[2..4] == field(packet.len())
-        && header[8] == ttl
-        && header[9] == 17
-        && header[12..16] == src.octets()
-        && header[16..20] == dst.octets()
-        && checksum::checksum(header) == 0;
-    (!good).then(|| {
-        format!(
-            "an IPv4 header is {header:02x?}, expected from {src} to {dst} with TTL {ttl}, whole and summed"
-        )
-    })
 }
 
 fn tunnel_fault(datagram: &[u8], session: u32) -> Option<String> {
@@ -262,26 +277,15 @@ fn tunnel_fault(datagram: &[u8], session: u32) -> Option<String> {
             header.teid == teid(session)
                 && header.qfi == Some(QFI)
                 && header.pdu_type == Some(0)
-                && usize::from(header.payload_len) == gtpu.len() - 16
+                && usize::from(header.payload_len) == gtpu.len() - GTPU
         });
-    (!good).then(|| format!("its tunnel is {:02x?} for TEID {}", &datagram[..UDP + 16], teid(session)))
+    (!good).then(|| format!("its tunnel is {:02x?} for TEID {}", &datagram[..UDP + GTPU], teid(session)))
 }
 
-fn ethernet(out: &mut Vec<u8>, dst: [u8; 6], src: [u8; 6]) {
+fn ethernet(out: &mut Vec<u8>, dst: [u8; 6], src: [u8; 6], family: Family) {
     out.extend(dst);
     out.extend(src);
-    out.extend([8, 0]);
-}
-
-fn ipv4(out: &mut Vec<u8>, src: Ipv4Addr, dst: Ipv4Addr, len: usize) {
-    let at = out.len();
-    out.extend([0x45, 0]);
-    out.extend(field(len));
-    out.extend([0, 0, 0x40, 0, TTL, 17, 0, 0]);
-    out.extend(src.octets());
-    out.extend(dst.octets());
-    let sum = checksum::checksum(&out[at..]).to_be_bytes();
-    out[at + 10..at + 12].copy_from_slice(&sum);
+    out.extend(family.ethertype());
 }
 
 fn udp(out: &mut Vec<u8>, (src, dst): (u16, u16), len: usize) {
@@ -301,48 +305,83 @@ fn field(len: usize) -> [u8; 2] {
 mod tests {
     use super::*;
 
+    fn template(family: Family, direction: Direction) -> Template {
+        Template::of(family, direction, 128)
+    }
+
     #[test]
     fn templates_are_whole_packets_of_the_wanted_length() {
-        for direction in Direction::ALL {
-            for wanted in [64, 128, 1424, 3024] {
-                let template = Template::new(direction, wanted);
-                let packet = template.packet(70_000);
-                let least = if direction == Direction::Uplink { 86 } else { 42 };
-                assert_eq!((packet.len(), template.len), (wanted.max(least), wanted.max(least)));
-                let inner = &packet[Template::inner(direction)..];
-                let (src, dst) = match direction {
-                    Direction::Uplink => (ue(70_000), SERVER),
-                    Direction::Downlink => (SERVER, ue(70_000)),
-                };
-                assert_eq!(header_fault(inner, src, dst, TTL), None);
+        for (family, least) in [(Family::V4, [86, 42]), (Family::V6, [126, 62])] {
+            for (direction, least) in Direction::ALL.into_iter().zip(least) {
+                for wanted in [64, 128, 1424, 3024] {
+                    let template = Template::of(family, direction, wanted);
+                    let packet = template.packet(70_000);
+                    assert_eq!((packet.len(), template.len), (wanted.max(least), wanted.max(least)));
+                    let inner = &packet[Template::inner(family, direction)..];
+                    let (src, dst) = match direction {
+                        Direction::Uplink => (family.ue(70_000), family.server()),
+                        Direction::Downlink => (family.server(), family.ue(70_000)),
+                    };
+                    assert_eq!(family.fault(inner, src, dst, TTL), None);
+                }
             }
+            let uplink = template(family, Direction::Uplink).packet(70_000);
+            let message = ETHERNET + family.header_len() + UDP;
+            let header = gtpu::header(&uplink[message..]).unwrap();
+            assert_eq!((header.teid, header.qfi, header.pdu_type), (70_001, Some(QFI), Some(1)));
+            assert_eq!(usize::from(header.payload_offset + header.payload_len), 128 - message);
+            assert_eq!(family.fault(&uplink[14..], family.gnb(), family.n3(), TTL), None);
         }
-        let uplink = Template::new(Direction::Uplink, 128).packet(70_000);
-        let header = gtpu::header(&uplink[42..]).unwrap();
-        assert_eq!((header.teid, header.qfi, header.pdu_type), (70_001, Some(QFI), Some(1)));
-        assert_eq!(usize::from(header.payload_offset + header.payload_len), 128 - 42);
-        assert_eq!(header_fault(&uplink[14..], GNB, N3, TTL), None);
     }
 
     #[test]
     fn a_wrong_packet_is_found() {
-        let template = Template::new(Direction::Uplink, 128);
-        let mut out = template.packet(5).split_off(TUNNEL);
-        out[..6].copy_from_slice(&ROUTER_MAC);
-        out[6..12].copy_from_slice(&N6_MAC);
-        out[12..14].copy_from_slice(&[8, 0]);
-        out[ETHERNET + 8] -= 1;
-        out[ETHERNET + 10..ETHERNET + 12].fill(0);
-        let sum = checksum::checksum(&out[ETHERNET..ETHERNET + IPV4]).to_be_bytes();
-        out[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&sum);
-        template.judge(5, &out).unwrap();
-        assert!(template.judge(6, &out).unwrap_err().to_string().contains("10.0.0.7"));
-        for at in [0, ETHERNET + 8, ETHERNET + 10, ETHERNET + 15] {
-            let mut broken = out.clone();
-            broken[at] ^= 1;
-            assert!(template.judge(5, &broken).is_err(), "octet {at}");
+        for (family, hops) in [(Family::V4, 8), (Family::V6, 7)] {
+            let template = template(family, Direction::Uplink);
+            let mut out = template.packet(5).split_off(family.tunnel_len());
+            out[..6].copy_from_slice(&ROUTER_MAC);
+            out[6..12].copy_from_slice(&N6_MAC);
+            out[12..14].copy_from_slice(&family.ethertype());
+            out[ETHERNET + hops] -= 1;
+            if family == Family::V4 {
+                out[ETHERNET + 10..ETHERNET + 12].fill(0);
+                let sum = checksum::checksum(&out[ETHERNET..ETHERNET + 20]).to_be_bytes();
+                out[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&sum);
+            }
+            template.judge(5, &out).unwrap();
+            assert_eq!(template.session_of(&out), 5);
+            let other = template.judge(6, &out).unwrap_err().to_string();
+            assert!(other.contains(&family.ue(6).to_string()), "{other}");
+            for at in [0, ETHERNET, ETHERNET + 4, ETHERNET + hops, ETHERNET + 12, ETHERNET + 15] {
+                let mut broken = out.clone();
+                broken[at] ^= 0x11;
+                assert!(template.judge(5, &broken).is_err(), "octet {at}");
+            }
+            assert!(template.judge(5, &out[..out.len() - 1]).is_err());
         }
-        assert!(template.judge(5, &out[..out.len() - 1]).is_err());
+    }
+
+    #[test]
+    fn an_outer_checksum_is_right_or_none() {
+        for family in [Family::V4, Family::V6] {
+            let template = template(family, Direction::Downlink);
+            // What comes in from the other side is a tunnel too, without checksum.
+            let mut tunnel = Template::of(family, Direction::Uplink, 200).packet(3);
+            assert!(template.outer_checksum_is_right(&tunnel, false));
+            assert!(!template.outer_checksum_is_right(&tunnel, true));
+            let header_end = ETHERNET + family.header_len();
+            let [addresses, _] = family.address_offsets();
+            let datagram = &tunnel[header_end..];
+            let pseudo = [&[0, 17], &field(datagram.len())[..]].concat();
+            let addresses = &tunnel[ETHERNET + addresses..header_end];
+            let sums = [checksum::sum(addresses), checksum::sum(&pseudo), checksum::sum(datagram)];
+            let sum = !checksum::combine(&sums);
+            tunnel[header_end + 6..header_end + 8].copy_from_slice(&sum.to_be_bytes());
+            assert!(template.outer_checksum_is_right(&tunnel, true));
+            assert!(!template.outer_checksum_is_right(&tunnel, false));
+            *tunnel.last_mut().unwrap() ^= 1;
+            assert!(!template.outer_checksum_is_right(&tunnel, true));
+        }
     }
 
     #[test]

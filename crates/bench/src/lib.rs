@@ -13,7 +13,7 @@
 //! ```
 //! [`ndn`] asks and answers through NDN routers, by names instead of packets of a stream.
 //!
-//! [`point`] measures one point of many in memory: what a sweep varies and a search repeats. [`measure_control`] is a run of
+//! [`point`] measures one point of many, in memory or over links: what a sweep varies and a search repeats. [`measure_control`] is a run of
 //! its own: session requests over a UDP socket, while packets are forwarded.
 //!
 //! [`platforms`] compares GRE header removal by the engine, by the driver and by neither.
@@ -45,6 +45,7 @@ pub mod receive;
 mod render;
 mod report;
 pub mod result;
+mod rig;
 mod rounds;
 mod run;
 pub mod session;
@@ -58,7 +59,7 @@ pub mod trailer;
 
 pub use control::{ControlPlan, ControlReport, PhaseResult, TrafficResult, measure_control};
 pub use error::BenchError;
-pub use frames::{Direction, FRAME_BYTES_MAX, SESSIONS_MAX};
+pub use frames::{Direction, FRAME_BYTES_MAX, Family, SESSIONS_MAX};
 pub use lru::{Held, LruMap, LruReport, measure_lru};
 pub use machine::{HugePages, Machine, Pmu};
 pub use plan::Plan;

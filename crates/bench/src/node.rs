@@ -1,6 +1,6 @@
 //! A UPF in memory: all that this crate asks of the engine and of the session service.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,16 +15,14 @@ use kaido_upf::path::Path;
 use kaido_upf::record::{InstanceId, Record, SessionKey};
 use kaido_upf::rules::{
     ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Interface,
-    LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, OuterHeaderCreation,
+    Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, OuterHeaderCreation,
     OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi, ReportingTriggers, Seid, SessionService, Teid,
     UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, Urr, UrrId,
 };
 
 use crate::BenchError;
 use crate::floor::LINE;
-use crate::frames::{
-    Direction, GNB, GNB_MAC, MTU, N3, N3_MAC, N6, N6_MAC, QFI, ROUTER, ROUTER_MAC, teid, ue,
-};
+use crate::frames::{Direction, Family, GNB_MAC, MTU, N3_MAC, N6_MAC, QFI, ROUTER_MAC, teid};
 use crate::ports::Feed;
 
 /// The N3 port and the N6 port.
@@ -45,6 +43,7 @@ pub(crate) fn cold_line_names() -> Vec<String> {
 
 /// A node with its sessions, and a worker that is turned by hand.
 pub(crate) struct UpfNode {
+    family: Family,
     node: Arc<Node>,
     upf: Upf,
     pub(crate) forwarder: Forwarder,
@@ -61,11 +60,12 @@ pub(crate) struct Forwarder {
 impl UpfNode {
     /// An empty node for so many sessions, whose ports take up to `frames` frames at once.
     pub(crate) fn new(sessions: u32, pool: &'static FramePool, frames: usize) -> Result<Self, BenchError> {
-        Self::with(settings(sessions), pool, frames)
+        Self::with(Family::V4, settings(Family::V4, sessions), pool, frames)
     }
 
-    /// As [`UpfNode::new`], set up otherwise.
+    /// As [`UpfNode::new`], set up otherwise, for sessions of a family.
     pub(crate) fn with(
+        family: Family,
         settings: NodeSettings,
         pool: &'static FramePool,
         frames: usize,
@@ -74,7 +74,7 @@ impl UpfNode {
         let (node, events) = Node::new(settings)?;
         let upf = Upf::new(node.clone(), events, Vec::new())?;
         let forwarder = Forwarder::new(&node, pool, frames)?;
-        Ok(Self { node, upf, forwarder, seids: Vec::with_capacity(sessions as usize) })
+        Ok(Self { family, node, upf, forwarder, seids: Vec::with_capacity(sessions as usize) })
     }
 
     /// Establishes the sessions from the last one there up to `sessions`; the time that took.
@@ -93,7 +93,7 @@ impl UpfNode {
             }
             let established = self
                 .upf
-                .establish(&establishment(session), SystemTime::now())
+                .establish(&establishment(self.family, session), SystemTime::now())
                 .map_err(|rejection| BenchError::Session { session, rejection })?;
             self.seids.push(established.seid);
         }
@@ -109,7 +109,7 @@ impl UpfNode {
                     stopped(stop)?;
                 }
                 self.upf
-                    .modify(seid, &handover(session, moved), SystemTime::now())
+                    .modify(seid, &handover(self.family, session, moved), SystemTime::now())
                     .map_err(|rejection| BenchError::Session { session, rejection })?;
             }
         }
@@ -196,10 +196,10 @@ pub(crate) fn drops(worker: &Worker) -> Vec<(DropReason, u64)> {
 }
 
 /// The node that all measurements are about.
-pub(crate) fn settings(sessions: u32) -> NodeSettings {
+pub(crate) fn settings(family: Family, sessions: u32) -> NodeSettings {
     NodeSettings {
-        endpoints: vec![N3.into()],
-        ports: vec![role(N3_MAC, N3, None), role(N6_MAC, N6, Some(InstanceId(0)))],
+        endpoints: vec![family.n3()],
+        ports: vec![role(N3_MAC, family.n3(), None), role(N6_MAC, family.n6(), Some(InstanceId(0)))],
         sessions_max: sessions,
         ..NodeSettings::default()
     }
@@ -210,28 +210,46 @@ pub(crate) fn stopped(stop: &AtomicBool) -> Result<(), BenchError> {
     if stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
 }
 
-fn role(mac: [u8; 6], address: Ipv4Addr, instance: Option<InstanceId>) -> PortRole {
+fn role(mac: [u8; 6], address: IpAddr, instance: Option<InstanceId>) -> PortRole {
     let gtpu = instance.is_none();
-    PortRole { mac, mtu: MTU.into(), addresses: vec![address.into()], gtpu, instance }
+    PortRole { mac, mtu: MTU.into(), addresses: vec![address], gtpu, instance }
 }
 
 /// The gNB on the link of N3, everything else behind the router of N6, both resolved.
 fn routes() -> Arc<Routes> {
     let (routes, _wanted) = Routes::new();
-    let via = |port, gateway: Ipv4Addr| Route { port: Some(port), gateway: Some(gateway.into()), metric: 0 };
-    routes.set_routes([(GNB.into(), 32, via(N3_PORT, GNB)), (IpAddr::from([0; 4]), 0, via(N6_PORT, ROUTER))]);
-    for (port, address, mac) in [(N3_PORT, GNB, GNB_MAC), (N6_PORT, ROUTER, ROUTER_MAC)] {
-        routes.set_neighbour(Wanted { port, address: address.into() }, Some(mac));
+    let via = |port, gateway| Route { port: Some(port), gateway: Some(gateway), metric: 0 };
+    routes.set_routes(Family::ALL.into_iter().flat_map(|family| {
+        let host = if family == Family::V4 { 32 } else { 128 };
+        let (gnb, router) = (family.gnb(), family.router());
+        [(gnb, host, via(N3_PORT, gnb)), (family.unspecified(), 0, via(N6_PORT, router))]
+    }));
+    for family in Family::ALL {
+        for (port, address, mac) in [(N3_PORT, family.gnb(), GNB_MAC), (N6_PORT, family.router(), ROUTER_MAC)]
+        {
+            routes.set_neighbour(Wanted { port, address }, Some(mac));
+        }
     }
     routes
 }
 
+/// An address as one of either family.
+fn split(address: IpAddr) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+    match address {
+        IpAddr::V4(address) => (Some(address), None),
+        IpAddr::V6(address) => (None, Some(address)),
+    }
+}
+
 /// Two PDRs, two FARs, one QER that marks a QoS flow, one URR that counts volume and packets.
-fn establishment(session: u32) -> Establishment {
+fn establishment(family: Family, session: u32) -> Establishment {
     Establishment {
         cp_fseid: FSeid { seid: Seid(u64::from(session) + 1), ipv4: None, ipv6: None },
-        pdrs: vec![uplink_pdr(session), downlink_pdr(session)],
-        fars: vec![far(1, Interface::Core, None), far(2, Interface::Access, Some(tunnel(teid(session))))],
+        pdrs: vec![uplink_pdr(family, session), downlink_pdr(family, session)],
+        fars: vec![
+            far(1, Interface::Core, None),
+            far(2, Interface::Access, Some(tunnel(family, teid(session)))),
+        ],
         qers: vec![Qer { qfi: Some(Qfi(QFI)), ..Qer::open(QerId(1)) }],
         urrs: vec![Urr {
             id: UrrId(1),
@@ -244,18 +262,21 @@ fn establishment(session: u32) -> Establishment {
     }
 }
 
-fn uplink_pdr(session: u32) -> Pdr {
-    let fteid = FTeid { teid: Teid(teid(session)), ipv4: Some(N3), ipv6: None };
+fn uplink_pdr(family: Family, session: u32) -> Pdr {
+    let (ipv4, ipv6) = split(family.n3());
+    let fteid = FTeid { teid: Teid(teid(session)), ipv4, ipv6 };
     let mut rule = pdr(1, Interface::Access);
     rule.pdi.local_fteid = Some(LocalFTeid::Given(fteid));
     rule.outer_header_removal = Some(OuterHeaderRemoval::GtpUUdpIp);
     rule
 }
 
-fn downlink_pdr(session: u32) -> Pdr {
-    let ipv4 = Some(ChooseOr::Given(ue(session)));
+fn downlink_pdr(family: Family, session: u32) -> Pdr {
+    let (ipv4, ipv6) = split(family.ue(session));
+    let ipv4 = ipv4.map(ChooseOr::Given);
+    let ipv6 = ipv6.map(|address| ChooseOr::Given(Ipv6Prefix::of(address, 64)));
     let mut rule = pdr(2, Interface::Core);
-    rule.pdi.ue_ip = vec![UeIpAddress { ipv4, ipv6: None, role: UeIpRole::Destination }];
+    rule.pdi.ue_ip = vec![UeIpAddress { ipv4, ipv6, role: UeIpRole::Destination }];
     rule
 }
 
@@ -286,15 +307,16 @@ fn far(id: u32, interface: Interface, tunnel: Option<OuterHeaderCreation>) -> Fa
     }
 }
 
-fn tunnel(teid: u32) -> OuterHeaderCreation {
-    OuterHeaderCreation { teid: Teid(teid), ipv4: Some(GNB), ipv6: None }
+fn tunnel(family: Family, teid: u32) -> OuterHeaderCreation {
+    let (ipv4, ipv6) = split(family.gnb());
+    OuterHeaderCreation { teid: Teid(teid), ipv4, ipv6 }
 }
 
 /// The downlink goes into another tunnel, or back into the first.
-fn handover(session: u32, moved: bool) -> Modification {
+fn handover(family: Family, session: u32, moved: bool) -> Modification {
     let teid = teid(session) | u32::from(moved) << 31;
     let forwarding = UpdateForwardingParameters {
-        outer_header_creation: Some(tunnel(teid)),
+        outer_header_creation: Some(tunnel(family, teid)),
         ..UpdateForwardingParameters::default()
     };
     let far = UpdateFar { id: FarId(2), forwarding: Some(forwarding), ..UpdateFar::default() };

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::hint::black_box;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -15,15 +14,14 @@ use serde::Serialize;
 
 use crate::BenchError;
 use crate::clock::timed;
-use crate::frames::{self, Direction, Template};
+use crate::frames::{Direction, Family, Template, bearers};
 use crate::generator::{Compiled, FrameMemory, Generator};
 use crate::machine::{Before, Machine, hugepages};
 use crate::node::UpfNode;
-use crate::oracle::{Bearers, Outer, Side};
 use crate::preset::Preset;
 use crate::rounds::{Frames, Order, round};
 use crate::stats::Summary;
-use crate::stream::{Driver, Lengths, LinkMode, Mac, Mode, PortSpec, Rate, Source, Stream, Traffic};
+use crate::stream::{Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Stream, Traffic};
 
 /// Batches that are under way, as in the rings of a device.
 const BATCHES: usize = 32;
@@ -171,26 +169,7 @@ pub fn measure_generator(
 
 /// The packets of the path's own measurement as a stream.
 fn compiled(sessions: u32, direction: Direction, bytes: u16) -> Result<Arc<Compiled>, BenchError> {
-    let side = |port: &str, device, bench| Side {
-        port: port.to_owned(),
-        device_mac: Mac::from(device),
-        bench_mac: Mac::from(bench),
-        tags: Vec::new(),
-    };
-    let bearers = Bearers {
-        count: sessions,
-        teid_first: frames::teid(0),
-        access_teid_first: frames::teid(0),
-        ue_first: IpAddr::V4(frames::FIRST_UE),
-        local: IpAddr::V4(frames::N3),
-        peer_first: IpAddr::V4(frames::GNB),
-        peers: 1,
-        qfi: Some(frames::QFI),
-        server: IpAddr::V4(frames::SERVER),
-        access: side("p", frames::N3_MAC, frames::GNB_MAC),
-        core: side("p", frames::N6_MAC, frames::ROUTER_MAC),
-        outer: Outer::default(),
-    };
+    let bearers = bearers(Family::V4, sessions, ["p", "p"]);
     let wrong = |problems: Vec<crate::generator::Problem>| {
         BenchError::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     };

@@ -25,6 +25,7 @@ use self::server::Server;
 use self::traffic::{BURST, Traffic};
 use self::wire::Request;
 use crate::BenchError;
+use crate::frames::Family;
 use crate::machine::{Before, Machine};
 
 /// Sessions whose packets are forwarded.
@@ -105,7 +106,7 @@ pub fn measure_control(
     let sessions = plan.sessions.min(SESSIONS_MAX);
     let all = sessions + FORWARDED;
     let pool = FramePool::leak(4 * BURST)?;
-    let (node, events) = Node::new(crate::node::settings(all))?;
+    let (node, events) = Node::new(crate::node::settings(Family::V4, all))?;
     let upf = Upf::new(node.clone(), events, Vec::new())?;
     let cpus = two_cpus();
     let server = Server::start(upf, cpus.map(|[first, _]| first))?;

@@ -277,8 +277,10 @@ impl Expectations {
                 header.emit(&mut head).ok()?;
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let pseudo = checksum::pseudo_v6(src, dst, IpProtocol::UDP, length.into());
-                fill(&mut datagram, pseudo);
+                if outer.checksum_over_ipv6 {
+                    let pseudo = checksum::pseudo_v6(src, dst, IpProtocol::UDP, length.into());
+                    fill(&mut datagram, pseudo);
+                }
                 let header = Ipv6Repr {
                     src,
                     dst,

@@ -98,13 +98,21 @@ pub struct Outer {
     pub dscp: Option<u8>,
     /// UDP source port.
     pub source_port: SourcePort,
-    /// Whether there is a UDP checksum over IPv4. Over IPv6 there always is.
+    /// Whether there is a UDP checksum over IPv4.
     pub checksum_over_ipv4: bool,
+    /// Whether there is one over IPv6, where a tunnel may do without it (RFC 6935).
+    pub checksum_over_ipv6: bool,
 }
 
 impl Default for Outer {
     fn default() -> Self {
-        Self { hops: Some(64), dscp: Some(0), source_port: SourcePort::Entropy, checksum_over_ipv4: false }
+        Self {
+            hops: Some(64),
+            dscp: Some(0),
+            source_port: SourcePort::Entropy,
+            checksum_over_ipv4: false,
+            checksum_over_ipv6: true,
+        }
     }
 }
 

@@ -10,12 +10,12 @@ use kaido_engine::{FramePool, Function, KernelPath, PortId, Worker, WorkerSettin
 use kaido_gre::Settings;
 use kaido_xdp::AttachMode;
 use kaido_xdp::gre::{GreProgram, GreWork};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use std::os::fd::AsFd;
 
+use super::PLATFORM;
 use super::memory::{Bare, function, settings};
 use super::report::Kind;
-use super::rig::{self, PLATFORM, interfaces};
+use crate::rig::{self, interfaces};
 
 /// Frames of the engine: the rings of two AF_XDP ports, several times.
 const FRAMES: usize = 32_768;
@@ -157,14 +157,5 @@ impl Drop for Running {
         {
             eprintln!("{error}");
         }
-    }
-}
-
-/// Keeps this thread on one CPU.
-pub(super) fn stay_on(cpu: usize) {
-    let mut one = CpuSet::new();
-    one.set(cpu);
-    if let Err(error) = sched_setaffinity(None, &one) {
-        eprintln!("the bench's thread is not on CPU {cpu}: {error}");
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   in memory    frames that lie ready ─▶ worker, function ─▶ judged
-//!   end to end   bench ── veth ── platform ── veth ── bench      in a namespace of its own; a cable beside it
+//!   end to end   bench ── in0 (veth) ── k0 ── platform ── k1 ── (veth) out0 ── bench    in a namespace of its own
+//!                bench ── cable0 (veth) ── cable1 ── bench
 //! ```
 //! Method and limits: `docs/gre.md`.
 
@@ -13,26 +14,29 @@ mod judge;
 mod memory;
 mod render;
 mod report;
-mod rig;
 mod trial;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustix::thread::{CpuSet, sched_getaffinity};
-
-use self::device::{Workshop, stay_on};
+use self::device::Workshop;
 use self::judge::judge;
 use self::report::{byte_ratio, is_right};
 use self::trial::{Ends, Shape, Single};
 use crate::BenchError;
 use crate::machine::{Before, Machine, hugepages};
 use crate::node::stopped;
+use crate::rig::{self, RigError};
 
 pub use self::judge::Judgement;
 pub use self::report::{
     Added, Kind, LatencyFigures, MemoryResult, PlatformResult, PlatformsReport, Throughput, goal,
 };
+
+/// Names of the interfaces: the bench's, the platform's, and both ends of a cable without anything in it.
+const BENCH: [&str; 2] = ["in0", "out0"];
+const PLATFORM: [&str; 2] = ["k0", "k1"];
+const CABLE: [&str; 2] = ["cable0", "cable1"];
 
 /// What is measured, and for how long.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +109,12 @@ pub fn measure_platforms(
     })
 }
 
+/// A namespace with the links of the comparison.
+fn links() -> Result<(), RigError> {
+    rig::enter()?;
+    [[BENCH[0], PLATFORM[0]], [BENCH[1], PLATFORM[1]], CABLE].into_iter().try_for_each(rig::link)
+}
+
 /// Every platform, and what the engine adds to a port; or why there are no links.
 type Compared = Result<(Vec<PlatformResult>, Vec<Added>), String>;
 
@@ -113,16 +123,11 @@ fn end_to_end(
     stop: &AtomicBool,
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Compared, BenchError> {
-    if let Err(error) = rig::make() {
+    if let Err(error) = links() {
         return Ok(Err(error.to_string()));
     }
-    let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
-    // The engine has the last CPU for itself, the bench the one before it.
-    let engine = cpus.last().copied().filter(|_| cpus.len() > 1);
-    if let Some(&bench) = cpus.iter().rev().nth(1) {
-        stay_on(bench);
-    }
+    let [engine, bench] = rig::apart();
+    bench.into_iter().for_each(rig::stay_on);
     let mut bench = Bench {
         plan,
         stop,
@@ -130,8 +135,8 @@ fn end_to_end(
             Ok(workshop) => workshop,
             Err(reason) => return Ok(Err(reason)),
         },
-        through: Ends::open(rig::BENCH)?,
-        cable: Ends::open(rig::CABLE)?,
+        through: Ends::open(BENCH)?,
+        cable: Ends::open(CABLE)?,
     };
     let mut results = Vec::new();
     for kind in Kind::ALL {

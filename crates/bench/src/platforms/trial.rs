@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::frames::{GRE, INTO, OUT_OF, TCP, frames, traffic};
 use super::report::{LatencyFigures, Throughput};
-use super::rig::interfaces;
 use crate::BenchError;
 use crate::oracle::Rule;
 use crate::point::{CpuTicks, Energy, Rapl};
 use crate::receive::JudgeSettings;
 use crate::result::{Latency, RunResult};
+use crate::rig::interfaces;
 use crate::stats::Summary;
 use crate::stream::Driver;
 use crate::traffic::{OpenPort, RunError, RunSettings, Threads, run_again};

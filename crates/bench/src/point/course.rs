@@ -65,7 +65,6 @@ enum Runner<'p> {
 
 impl<'p> Course<'p> {
     pub(super) fn new(plan: &'p PointPlan, pool: &'static FramePool, stop: &'p AtomicBool) -> Self {
-        let totals = Totals { workers: vec![(0, 0.0); plan.workers], ..Totals::default() };
         Self {
             plan,
             stop,
@@ -75,7 +74,7 @@ impl<'p> Course<'p> {
             warm: AtomicBool::new(false),
             rounds: (0..plan.workers).map(|_| Mutex::default()).collect(),
             failed: Mutex::new(None),
-            totals: Mutex::new(totals),
+            totals: Mutex::new(Totals::new(plan.workers)),
             commons: plan.shared_order().map(|order| Commons::new(plan, order, pool)),
         }
     }
@@ -234,6 +233,28 @@ impl Runner<'_> {
 }
 
 impl Totals {
+    /// Nothing yet of so many workers.
+    pub(super) fn new(workers: usize) -> Self {
+        Self { workers: vec![(0, 0.0); workers], ..Self::default() }
+    }
+
+    /// Adds a run of one worker, which is a sample: nanoseconds that it took, and of these with a packet in hand; packets that
+    /// were offered, and those of them that were lost.
+    pub(super) fn add_run(&mut self, elapsed_ns: f64, busy_ns: f64, [offered, lost]: [u64; 2]) {
+        let forwarded = offered.saturating_sub(lost);
+        self.elapsed_ns += elapsed_ns;
+        self.offered += offered;
+        self.forwarded += forwarded;
+        self.lost += lost;
+        if forwarded > 0 {
+            self.samples_ns.push(busy_ns / forwarded as f64);
+        }
+        if let Some((packets, busy)) = self.workers.first_mut() {
+            *packets += forwarded;
+            *busy += busy_ns;
+        }
+    }
+
     fn add(&mut self, plan: &PointPlan, rounds: &[Round], offered: u64) {
         let elapsed = match plan.rate_pps {
             Some(rate) => offered as f64 * 1e9 / rate,

@@ -3,7 +3,7 @@
 use kaido_wire::spread::{self, SpreadBy};
 
 use super::plan::{Flows, PointPlan, Spread};
-use crate::frames::{N3, Template};
+use crate::frames::{Family, Template};
 use crate::permutation::Permutation;
 
 /// Packets of a run in their order: each has a place, and a session.
@@ -42,12 +42,12 @@ impl Dealing {
             return 0;
         }
         let packet = self.template.addressed(session);
-        let ours = |to: std::net::IpAddr| to == N3;
+        let ours = |to: std::net::IpAddr| to == self.template.family.n3();
         let hash = match self.spread {
             Spread::Ue => spread::spread(&packet, SpreadBy::Ue, ours),
             Spread::Teid => spread::spread(&packet, SpreadBy::Teid, ours),
             // The indirection table of a NIC takes the low bits; here the workers need not be a power of two.
-            Spread::FiveTuple => toeplitz_of(&packet).map(u32::reverse_bits),
+            Spread::FiveTuple => toeplitz_of(self.template.family, &packet).map(u32::reverse_bits),
         };
         hash.map_or(0, |hash| spread::target(hash, self.workers))
     }
@@ -89,9 +89,13 @@ fn toeplitz(input: &[u8]) -> u32 {
     hash
 }
 
-/// Of the outermost IPv4 addresses and UDP ports of a frame without VLAN tags and IPv4 options.
-fn toeplitz_of(frame: &[u8]) -> Option<u32> {
-    Some(toeplitz(frame.get(26..38)?))
+/// Of the outermost addresses and UDP ports of a frame without VLAN tags, IPv4 options and IPv6 extension headers.
+fn toeplitz_of(family: Family, frame: &[u8]) -> Option<u32> {
+    let tuple = match family {
+        Family::V4 => 26..38,
+        Family::V6 => 22..58,
+    };
+    Some(toeplitz(frame.get(tuple)?))
 }
 
 #[cfg(test)]
@@ -109,11 +113,15 @@ mod tests {
         assert_eq!(hash([66, 9, 149, 187], [161, 142, 100, 80], [2794, 1766]), 0x51cc_c178);
         assert_eq!(hash([199, 92, 111, 2], [65, 69, 140, 83], [14230, 4739]), 0xc626_b0ea);
         assert_eq!(hash([24, 19, 198, 95], [12, 22, 207, 184], [12898, 38024]), 0x5c2b_394a);
+        let src: std::net::Ipv6Addr = "3ffe:2501:200:1fff::7".parse().unwrap();
+        let dst: std::net::Ipv6Addr = "3ffe:2501:200:3::1".parse().unwrap();
+        let ports = [2794, 1766].map(u16::to_be_bytes);
+        assert_eq!(toeplitz(&[&src.octets()[..], &dst.octets(), ports.as_flattened()].concat()), 0x4020_7d3d);
     }
 
-    fn shares(direction: Direction, spread: Spread, flows: Flows) -> Vec<usize> {
+    fn shares(family: Family, direction: Direction, spread: Spread, flows: Flows) -> Vec<usize> {
         let plan = PointPlan { direction, spread, flows, workers: 4, sessions: 4096, ..PointPlan::default() };
-        let dealing = Dealing::new(&plan, &Template::new(direction, 128));
+        let dealing = Dealing::new(&plan, &Template::of(family, direction, 128));
         let mut mine = Vec::new();
         (0..4)
             .map(|worker| {
@@ -125,15 +133,21 @@ mod tests {
 
     #[test]
     fn every_packet_is_dealt_once_and_the_tunnel_is_one_flow_to_plain_scaling() {
-        for direction in Direction::ALL {
+        for (family, direction) in
+            Family::ALL.into_iter().flat_map(|family| Direction::ALL.map(|direction| (family, direction)))
+        {
             for spread in Spread::ALL {
-                let shares = shares(direction, spread, Flows::Multi);
+                let shares = shares(family, direction, spread, Flows::Multi);
                 assert_eq!(shares.iter().sum::<usize>(), 4096);
                 let busy = shares.iter().filter(|&&share| share > 900).count();
                 let blind = direction == Direction::Uplink && spread == Spread::FiveTuple;
-                assert_eq!(busy, if blind { 1 } else { 4 }, "{direction:?} {spread:?}: {shares:?}");
+                assert_eq!(
+                    busy,
+                    if blind { 1 } else { 4 },
+                    "{family:?} {direction:?} {spread:?}: {shares:?}"
+                );
             }
-            let single = shares(direction, Spread::Ue, Flows::Single);
+            let single = shares(family, direction, Spread::Ue, Flows::Single);
             assert_eq!(single.iter().filter(|&&share| share == 4096).count(), 1, "{single:?}");
         }
     }

@@ -62,10 +62,10 @@ pub(super) struct Lane<'p> {
     passed: u64,
 }
 
-/// Steps until nothing has come for a while and, asked with the packets received, `is_done` agrees. Never inlined: the
-/// flame graph keeps what is below it.
+/// Steps until nothing has come for a while and, asked with the packets received, `is_done` agrees; how many were. Never
+/// inlined: the flame graph keeps what is below it.
 #[inline(never)]
-pub(super) fn drive(worker: &mut Worker, mut is_done: impl FnMut(usize) -> bool) {
+pub(super) fn drive(worker: &mut Worker, mut is_done: impl FnMut(usize) -> bool) -> usize {
     let (mut received, mut empty) = (0, 0);
     while empty < EMPTY_STEPS_MAX {
         let step = worker.step();
@@ -73,6 +73,7 @@ pub(super) fn drive(worker: &mut Worker, mut is_done: impl FnMut(usize) -> bool)
         let over = step == 0 && is_done(received);
         empty = if over { empty + 1 } else { 0 };
     }
+    received
 }
 
 impl<'p> Lane<'p> {
@@ -96,7 +97,7 @@ impl<'p> Lane<'p> {
                 (worker(node, pool, [Box::new(n3_port), Box::new(n6_port)])?, way)
             }
         };
-        let template = Template::new(plan.direction, plan.frame_bytes);
+        let template = Template::of(plan.family, plan.direction, plan.frame_bytes);
         Ok(Self {
             plan,
             number,
@@ -286,7 +287,7 @@ pub(super) fn judge_one(
 ) -> Result<(), BenchError> {
     let out = frame.data();
     template.judge(session, out)?;
-    if plan.direction == Direction::Downlink && !Template::outer_checksum_is_right(out, plan.udp_checksum) {
+    if plan.direction == Direction::Downlink && !template.outer_checksum_is_right(out, plan.udp_checksum) {
         return Err(wrong(
             plan,
             session,

@@ -1,4 +1,4 @@
-//! One measured point of the user plane in memory: what a sweep varies and a search repeats.
+//! One measured point of the user plane: what a sweep varies and a search repeats.
 //!
 //! ```text
 //!   PointPlan ─▶ a node with its sessions
@@ -7,13 +7,15 @@
 //! ```
 //! With a queue for each worker the packets are dealt by the hash that a NIC would take; with a shared queue the workers
 //! take blocks. Packets either lie ready, and the rate is what the workers take them at; or they come at a rate, wait in a
-//! ring, are lost when that is full, and have a latency.
+//! ring, are lost when that is full, and have a latency. All that is in memory; [`Datapath`] puts links between bench and node
+//! instead.
 
 mod course;
 mod cpu;
 mod dealing;
 mod energy;
 mod lane;
+mod links;
 mod paced;
 mod plan;
 pub(crate) mod pmu;
@@ -30,13 +32,13 @@ pub(crate) use self::cpu::CpuTicks;
 pub use self::cpu::CpuUse;
 pub(crate) use self::energy::Rapl;
 pub use self::energy::{Energy, MODEL_BUSY_WATTS, MODEL_IDLE_WATTS};
-pub use self::plan::{Flows, PointClock, PointPlan, Spread, WORKERS_MAX};
+pub use self::plan::{Datapath, Flows, LINK_FRAME_BYTES_MAX, PointClock, PointPlan, Spread, WORKERS_MAX};
 pub use self::pmu::PmuResult;
 pub use self::result::{
     FCS_BYTES, LatencyResult, PREAMBLE_AND_GAP_BYTES, PointEcho, PointResult, ReorderingResult, WorkerResult,
 };
 use crate::BenchError;
-use crate::frames::{Direction, Template};
+use crate::frames::{Direction, Family, Template};
 use crate::machine::{Before, Machine, hugepages};
 use crate::node::{UpfNode, settings};
 use crate::result::Latency;
@@ -55,14 +57,28 @@ const WINDOW_FRAMES: usize = 2048;
 pub fn measure_point(
     plan: &PointPlan,
     stop: &AtomicBool,
-    progress: &dyn Fn(&str),
+    progress: &(dyn Fn(&str) + Sync),
 ) -> Result<PointResult, BenchError> {
     plan.check()?;
+    if plan.datapath != Datapath::Memory {
+        // The thread that moves into another namespace ends with the point.
+        return std::thread::scope(|scope| {
+            scope.spawn(|| links::measure(plan, stop, progress)).join().map_err(|_| BenchError::Thread)?
+        });
+    }
+    in_memory(plan, stop, progress)
+}
+
+fn in_memory(
+    plan: &PointPlan,
+    stop: &AtomicBool,
+    progress: &dyn Fn(&str),
+) -> Result<PointResult, BenchError> {
     let before = Before::now();
     let frames = plan.packets_per_round + plan.workers * FRAMES_PER_WORKER + WINDOW_FRAMES;
     let pool = FramePool::leak(frames)?;
     progress(&format!("{} sessions: establishing", plan.sessions));
-    let mut node = UpfNode::with(point_settings(plan), pool, 0)?;
+    let mut node = UpfNode::with(plan.family, point_settings(plan), pool, 0)?;
     node.establish(plan.sessions, stop, &|_| ())?;
     progress("forwarding");
     let course = Course::new(plan, pool, stop);
@@ -81,31 +97,37 @@ pub fn measure_point(
     let totals = course.into_totals()?;
     let told = told.into_iter().collect::<Option<Vec<_>>>().ok_or(BenchError::Thread)?;
     let machine = Machine::describe(&before, hugepages());
-    Ok(report(plan, &totals, &told, &cpus, (uses, rapl), machine))
+    let sent = frame_bytes_sent(plan.family, plan.direction, plan.frame_bytes);
+    Ok(report(plan, sent, &totals, &told, &cpus, (uses, rapl), machine))
 }
 
-/// Bytes of the frames that are sent where so many are asked for: the fewest that hold the headers.
-pub fn frame_bytes_sent(direction: Direction, frame_bytes: usize) -> usize {
-    Template::new(direction, frame_bytes).len
+/// Bytes of the frames that are sent in memory where so many are asked for: the fewest that hold the headers. Over links they
+/// hold a trailer of 16 bytes too.
+pub fn frame_bytes_sent(family: Family, direction: Direction, frame_bytes: usize) -> usize {
+    Template::of(family, direction, frame_bytes).len
 }
 
 fn point_settings(plan: &PointPlan) -> NodeSettings {
     NodeSettings {
-        udp_checksums: UdpChecksums { ipv4: plan.udp_checksum, ..UdpChecksums::default() },
+        udp_checksums: UdpChecksums {
+            ipv4: plan.udp_checksum,
+            ipv6: plan.udp_checksum,
+            ..UdpChecksums::default()
+        },
         workers_share_sessions: plan.workers > 1,
-        ..settings(plan.sessions)
+        ..settings(plan.family, plan.sessions)
     }
 }
 
 fn report(
     plan: &PointPlan,
+    sent: usize,
     totals: &Totals,
     told: &[Told],
     cpus: &[Option<usize>],
     (uses, rapl): (Vec<CpuUse>, Option<Rapl>),
     machine: Machine,
 ) -> PointResult {
-    let sent = frame_bytes_sent(plan.direction, plan.frame_bytes);
     let seconds = totals.elapsed_ns / 1e9;
     let pps = totals.forwarded as f64 / seconds;
     let gbps = |extra: usize| pps * ((sent + extra) * 8) as f64 / 1e9;
@@ -188,6 +210,23 @@ mod tests {
                 }
                 assert!(result.latency.is_none());
             }
+        }
+    }
+
+    #[test]
+    fn ipv6_is_forwarded_in_both_directions_with_and_without_outer_checksum() {
+        for (direction, udp_checksum, rate_pps) in [
+            (Direction::Uplink, false, None),
+            (Direction::Downlink, false, None),
+            (Direction::Downlink, true, Some(50_000.0)),
+        ] {
+            let family = Family::V6;
+            let result =
+                measure(&PointPlan { family, direction, udp_checksum, rate_pps, workers: 2, ..short() });
+            assert_eq!((result.forwarded, result.lost), (result.offered, 0), "{direction:?}");
+            assert_eq!(result.point.ip, family);
+            let least = if direction == Direction::Uplink { 126 } else { 62 };
+            assert_eq!(frame_bytes_sent(family, direction, 40), least);
         }
     }
 

@@ -9,6 +9,7 @@
 //! device was slow.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -102,14 +103,19 @@ impl LineClock {
 /// What a port has in a round: packets to come, those that left, and when.
 #[derive(Debug, Default)]
 pub(super) struct Leg {
-    /// To be received.
+    /// To be received; the lost ones among them go when their turn comes.
     pub(super) incoming: VecDeque<Frame>,
-    /// When each of them comes, in nanoseconds.
+    /// When each packet of the round comes, in nanoseconds.
     dues: Vec<u64>,
-    /// The first of `dues` that has neither been received nor lost.
+    /// The first of `dues` that is in `incoming`.
     next: usize,
     /// Packets that may wait.
     ring: usize,
+    /// Places in `dues` of those in `incoming` that found the ring full, ascending. They stay where they are: to close up
+    /// behind each of them would slow an overloaded worker down further.
+    gaps: VecDeque<Range<usize>>,
+    /// How many these are.
+    missing: usize,
     /// Lost, for want of room in the ring.
     pub(super) lost: Vec<Frame>,
     /// What was received at a time: when, the first of `dues`, and how many.
@@ -124,7 +130,8 @@ impl Leg {
     /// A leg on which frames come when they are due.
     pub(super) fn coming(incoming: VecDeque<Frame>, dues: Vec<u64>, ring: usize) -> Self {
         let received = Vec::with_capacity(incoming.len());
-        Self { incoming, dues, ring, received, ..Self::default() }
+        let lost = Vec::with_capacity(incoming.len());
+        Self { incoming, dues, ring, received, lost, ..Self::default() }
     }
 
     /// A leg on which so many frames leave.
@@ -133,25 +140,41 @@ impl Leg {
     }
 
     fn receive(&mut self, now: u64, batch: &mut Batch) {
+        let arrived = self.next + self.arrived(now);
+        let waiting = arrived - self.next - self.missing;
+        if waiting > self.ring {
+            // The latest to come found the ring full.
+            let excess = waiting - self.ring;
+            self.missing += excess;
+            self.gaps.push_back(arrived - excess..arrived);
+        }
+        loop {
+            while let Some(gap) = self.gaps.front().filter(|gap| gap.start == self.next).cloned() {
+                self.gaps.pop_front();
+                self.next = gap.end;
+                self.missing -= gap.len();
+                self.lost.extend(self.incoming.drain(..gap.len()));
+            }
+            let end = self.gaps.front().map_or(arrived, |gap| gap.start);
+            let count = (end - self.next).min(BATCH_MAX - batch.len());
+            if count == 0 {
+                return;
+            }
+            self.incoming.drain(..count).for_each(|frame| batch.push(frame));
+            self.received.push((now, self.next, count));
+            self.next += count;
+        }
+    }
+
+    /// How many of those in `incoming` have come by now.
+    fn arrived(&self, now: u64) -> usize {
         // Few have come since the last look: a search of all would cost more than they do.
         let rest = &self.dues[self.next..];
         let mut within = rest.len().min(BATCH_MAX);
         while within < rest.len() && rest[within - 1] <= now {
             within = rest.len().min(2 * within);
         }
-        let waiting = rest[..within].partition_point(|&due| due <= now);
-        if waiting > self.ring {
-            // The latest to come found the ring full.
-            let excess = waiting - self.ring;
-            self.lost.extend(self.incoming.drain(self.ring..waiting));
-            self.dues.drain(self.next + self.ring..self.next + self.ring + excess);
-        }
-        let count = waiting.min(self.ring).min(BATCH_MAX - batch.len());
-        if count > 0 {
-            self.incoming.drain(..count).for_each(|frame| batch.push(frame));
-            self.received.push((now, self.next, count));
-            self.next += count;
-        }
+        rest[..within].partition_point(|&due| due <= now)
     }
 }
 
@@ -295,8 +318,29 @@ mod tests {
         batch.clear();
         leg.receive(100, &mut batch);
         assert_eq!((batch.len(), leg.lost.len(), leg.incoming.len()), (1, 1, 0));
-        assert_eq!(leg.received, [(20, 0, 2), (55, 2, 2), (100, 4, 1)]);
-        assert_eq!(leg.dues, [10, 20, 30, 40, 60]);
+        assert_eq!(leg.received, [(20, 0, 2), (55, 2, 2), (100, 5, 1)]);
+    }
+
+    #[test]
+    fn an_overloaded_ring_has_the_earliest_and_all_packets_are_received_or_lost() {
+        let pool = FramePool::leak(256).unwrap();
+        let dues: Vec<u64> = (0..200).collect();
+        let mut leg = leg(pool, &dues, 40);
+        let mut batch = Batch::new();
+        // A hundred come in the time in which a batch is taken.
+        for now in [99, 199, 299] {
+            leg.receive(now, &mut batch);
+            batch.clear();
+        }
+        assert_eq!(leg.received, [(99, 0, 32), (199, 32, 8), (199, 100, 24), (299, 124, 8)]);
+        assert_eq!((leg.lost.len(), leg.incoming.len(), leg.missing), (128, 0, 0));
+        // A burst that does not fit: its first stay.
+        let mut leg = self::leg(pool, &[0; 100], 40);
+        leg.receive(0, &mut batch);
+        assert_eq!((batch.len(), leg.missing, leg.lost.len()), (32, 60, 0));
+        batch.clear();
+        leg.receive(0, &mut batch);
+        assert_eq!((batch.len(), leg.missing, leg.lost.len(), leg.incoming.len()), (8, 0, 60, 0));
     }
 
     #[test]

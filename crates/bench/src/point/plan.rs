@@ -6,10 +6,39 @@ use kaido_engine::shared::{Order, QueueMode};
 use serde::Serialize;
 
 use crate::BenchError;
-use crate::frames::{Direction, FRAME_BYTES_MAX, SESSIONS_MAX};
+use crate::frames::{Direction, FRAME_BYTES_MAX, Family, SESSIONS_MAX};
 
 /// Most workers of a point.
 pub const WORKERS_MAX: usize = 64;
+
+/// Longest frame over links, in bytes: with a tunnel over IPv6 it still fits the longest that a plain XDP program takes on veth.
+pub const LINK_FRAME_BYTES_MAX: usize = 3400;
+
+/// What packets come in by, and leave by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Datapath {
+    /// They lie in the frame pool: no device and no kernel takes part.
+    #[default]
+    Memory,
+    /// Packet sockets on veth.
+    AfPacket,
+    /// AF_XDP sockets on veth, in copy mode, which is all that veth has.
+    AfXdp,
+}
+
+impl Datapath {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Memory, Self::AfPacket, Self::AfXdp];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::AfPacket => "af_packet",
+            Self::AfXdp => "af_xdp",
+        }
+    }
+}
 
 /// By what a NIC would choose the queue, and so the worker, of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -74,8 +103,12 @@ pub enum PointClock {
 /// One point to be measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointPlan {
+    /// By what they come and leave.
+    pub datapath: Datapath,
     /// Which way the packets go.
     pub direction: Direction,
+    /// IPv4 or IPv6, in the tunnel and outside.
+    pub family: Family,
     /// Bytes of a frame, without FCS.
     pub frame_bytes: usize,
     /// Workers, each with a thread.
@@ -111,7 +144,9 @@ pub struct PointPlan {
 impl Default for PointPlan {
     fn default() -> Self {
         Self {
+            datapath: Datapath::default(),
             direction: Direction::Uplink,
+            family: Family::default(),
             frame_bytes: 128,
             workers: 1,
             queue: QueueMode::Rss,
@@ -173,6 +208,20 @@ impl PointPlan {
         }
         if self.ring == 0 || self.samples == 0 || self.duration.is_zero() || self.packets == Some(0) {
             return refuse("ring, samples, packets and duration are more than nothing".to_owned());
+        }
+        if self.datapath != Datapath::Memory {
+            let name = self.datapath.name();
+            if self.workers != 1 || self.queue != QueueMode::Rss {
+                return refuse(format!(
+                    "the links of datapath {name} have one queue: take 1 worker and queue mode rss"
+                ));
+            }
+            if self.frame_bytes > LINK_FRAME_BYTES_MAX {
+                return refuse(format!(
+                    "over links a frame has at most {LINK_FRAME_BYTES_MAX} bytes, to have room for a tunnel: not {}",
+                    self.frame_bytes
+                ));
+            }
         }
         Ok(())
     }

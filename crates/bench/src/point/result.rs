@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::cpu::CpuUse;
 use super::energy::Energy;
-use super::plan::{PointClock, PointPlan};
+use super::plan::{Datapath, PointClock, PointPlan};
 use super::pmu::PmuResult;
-use crate::frames::Direction;
+use crate::frames::{Direction, Family};
 use crate::machine::Machine;
 use crate::result::Latency;
 
@@ -26,9 +26,9 @@ pub struct PointResult {
     pub seconds: f64,
     /// Packets offered.
     pub offered: u64,
-    /// Packets that came out. Each is accounted for; those of a sample are judged byte by byte.
+    /// Packets that came out. Each is accounted for; those of a sample are judged byte by byte, over links each one.
     pub forwarded: u64,
-    /// Offered and not come out: the ring was full.
+    /// Offered and not come out: a ring was full.
     pub lost: u64,
     /// That as a share of those offered.
     pub loss_ratio: f64,
@@ -88,10 +88,13 @@ impl fmt::Display for PointResult {
 /// What was asked, with its names in text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PointEcho {
-    /// `memory`: packets lie ready in the frame pool, no device and no kernel takes part.
+    /// `memory`: packets lie ready in the frame pool, no device and no kernel takes part. `af_packet`, `af_xdp`: sockets on
+    /// veth.
     pub datapath: &'static str,
     /// Which way.
     pub direction: Direction,
+    /// 4 or 6.
+    pub ip: Family,
     /// Bytes of a frame asked for, without FCS.
     pub frame_bytes: usize,
     /// Bytes of the frames that came in: the shortest that hold their headers where those asked for do not.
@@ -110,7 +113,7 @@ pub struct PointEcho {
     pub udp_checksum: bool,
     /// Packets offered a second; none when as fast as they were taken.
     pub rate_pps: Option<f64>,
-    /// Descriptors of each worker's receive ring, where packets come at a rate.
+    /// Descriptors of each worker's receive ring, where packets come at a rate in memory.
     pub ring: usize,
     /// What time counted where packets come at a rate.
     pub clock: PointClock,
@@ -123,8 +126,9 @@ pub struct PointEcho {
 impl PointEcho {
     pub(super) fn of(plan: &PointPlan, frame_bytes_sent: usize) -> Self {
         Self {
-            datapath: "memory",
+            datapath: plan.datapath.name(),
             direction: plan.direction,
+            ip: plan.family,
             frame_bytes: plan.frame_bytes,
             frame_bytes_sent,
             workers: plan.workers,
@@ -135,7 +139,7 @@ impl PointEcho {
             udp_checksum: plan.udp_checksum,
             rate_pps: plan.rate_pps,
             ring: plan.ring,
-            clock: plan.clock,
+            clock: if plan.datapath == Datapath::Memory { plan.clock } else { PointClock::Wall },
             duration_s: plan.duration.as_secs_f64(),
             seed: plan.seed,
         }

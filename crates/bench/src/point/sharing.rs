@@ -113,7 +113,7 @@ pub(super) struct Feeder<'p> {
 
 impl<'p> Feeder<'p> {
     pub(super) fn new(plan: &'p PointPlan, commons: &'p Commons, pool: &'static FramePool) -> Self {
-        let template = Template::new(plan.direction, plan.frame_bytes);
+        let template = Template::of(plan.family, plan.direction, plan.frame_bytes);
         let dealing = Dealing::new(plan, &template);
         Self { plan, commons, dealing, template, pool, first: 0, reordering: ReorderMeter::new(), passed: 0 }
     }

@@ -26,6 +26,7 @@ use crate::receive::{JudgeSettings, Receiver, SentBy};
 use crate::result::{ClockCosts, RunResult};
 use crate::stream::Traffic;
 pub use line::{Line, addressed, addressed_rules, resolve};
+pub(crate) use ports::steered;
 pub use ports::{OpenError, OpenPort};
 pub use turn::Turn;
 

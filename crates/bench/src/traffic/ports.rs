@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
-use kaido_engine::netlink::{self, NetlinkError};
+use kaido_engine::netlink::{self, Interface, NetlinkError};
 use kaido_engine::port::{
     PacketPort, PcapError, PcapPort, Port, PortError, UdpSink, XdpOptions, XdpPool, XdpPort,
 };
-use kaido_engine::{Batch, FramePool, PoolError};
+use kaido_engine::{Batch, FramePool, PoolCache, PoolError};
 use kaido_wire::gtpu;
 use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, Roles, Steering, SteeringConfig};
 
@@ -148,17 +148,7 @@ impl OpenPort {
         let found = netlink::interface(interface)?;
         let lent = Lent::new()?;
         let registered = XdpPool::register(lent.0).map_err(|error| OpenError::Socket(error.to_string()))?;
-        let multi_buffer = found.mtu > PLAIN_MTU_MAX;
-        let options = XdpOptions { multi_buffer, ..XdpOptions::default() };
-        let mut port = XdpPort::open(&registered, found.ifindex, queue, &options)
-            .map_err(|error| OpenError::Socket(error.to_string()))?;
-        // Nothing comes yet; but what comes first must find frames to be received into.
-        port.receive(&mut lent.0.cache(), &mut Batch::new());
-        // All of IP that is for our MAC address, and for no address of the kernel's.
-        let roles = Roles { gtpu: false, routed: true, ndn: false };
-        let mut steering = Steering::load(SteeringConfig { roles, mac: found.mac, multi_buffer })?;
-        steering.register_socket(queue, port.as_fd())?;
-        steering.attach_to(found.ifindex, AttachMode::Auto)?;
+        let (port, steering) = steered(&registered, &mut lent.0.cache(), &found, queue)?;
         let side = PacketPort::open(found.ifindex, found.mtu as usize)?;
         let mut open = Self::lent(Box::new(port), lent);
         open.mac = Some(found.mac);
@@ -179,4 +169,25 @@ impl OpenPort {
     pub(super) fn has_side(&self) -> bool {
         self.side.is_some()
     }
+}
+
+/// A port with frames of a registered pool, and the program that hands all of IP to it which is for the interface's MAC
+/// address, and for no address of the kernel's. `cache` is of that pool.
+pub(crate) fn steered(
+    registered: &XdpPool,
+    cache: &mut PoolCache,
+    found: &Interface,
+    queue: u32,
+) -> Result<(XdpPort, Steering), OpenError> {
+    let multi_buffer = found.mtu > PLAIN_MTU_MAX;
+    let options = XdpOptions { multi_buffer, ..XdpOptions::default() };
+    let mut port = XdpPort::open(registered, found.ifindex, queue, &options)
+        .map_err(|error| OpenError::Socket(error.to_string()))?;
+    // Nothing comes yet; but what comes first must find frames to be received into.
+    port.receive(cache, &mut Batch::new());
+    let roles = Roles { gtpu: false, routed: true, ndn: false };
+    let mut steering = Steering::load(SteeringConfig { roles, mac: found.mac, multi_buffer })?;
+    steering.register_socket(queue, port.as_fd())?;
+    steering.attach_to(found.ifindex, AttachMode::Auto)?;
+    Ok((port, steering))
 }

@@ -31,9 +31,9 @@ pub(super) enum Benchmark {
     Run(RunArgs),
     /// The packet generator's own speed, beside that of the user plane in memory
     Generator(GeneratorArgs),
-    /// One measured point of the user plane in memory: what `sweep` varies and `search` repeats
+    /// One measured point of the user plane, in memory or over veth: what `sweep` varies and `search` repeats
     Point(PointArgs),
-    /// Many points: frames, workers, directions, flows, checksums, sessions; resumable. Needs the Python package
+    /// Many points: datapaths, IP versions, frames, workers, directions, flows, checksums, sessions; resumable. Needs the Python package
     Sweep(PythonArgs),
     /// The rate up to which nothing is lost (NDR), and little (PDR); throughput, latency, bursts, soak. Needs the Python package
     Search(PythonArgs),

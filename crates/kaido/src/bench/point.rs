@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use kaido_bench::point::{
-    FCS_BYTES, Flows, PREAMBLE_AND_GAP_BYTES, PointClock, PointPlan, Spread, WORKERS_MAX,
+    Datapath, FCS_BYTES, Flows, PREAMBLE_AND_GAP_BYTES, PointClock, PointPlan, Spread, WORKERS_MAX,
 };
-use kaido_bench::{Direction, SESSIONS_MAX};
+use kaido_bench::{Direction, Family, SESSIONS_MAX};
 use kaido_engine::shared::QueueMode;
 use miette::IntoDiagnostic;
 
@@ -16,9 +16,15 @@ use super::{Sink, stop_flag};
 /// Prints one line; sweeps and searches take the JSON. Method and limits: docs/sweep.md.
 #[derive(Args, Clone, Debug)]
 pub(super) struct PointArgs {
+    /// What packets come and leave by: memory, or sockets on veth in a namespace of its own, which needs root
+    #[arg(long, value_enum, default_value = "memory")]
+    datapath: Link,
     /// Which way packets go, as seen by the UE
     #[arg(long, value_enum, default_value = "uplink")]
     direction: Way,
+    /// IP version of the packets, in the tunnel and outside
+    #[arg(long, value_name = "4|6", default_value = "4", value_parser = family)]
+    ip: Family,
     /// Length of frames in bytes, without FCS
     #[arg(long, value_name = "BYTES", default_value_t = 128)]
     frame: usize,
@@ -43,10 +49,10 @@ pub(super) struct PointArgs {
     /// Packets offered: max, 2.5Mpps, 800kpps, 1000pps, or 10Gbit/s of the link (layer 1)
     #[arg(long, value_name = "RATE", default_value = "max")]
     rate: Rate,
-    /// Descriptors of each worker's receive ring, where packets come at a rate
+    /// Descriptors of each worker's receive ring, where packets come at a rate in memory
     #[arg(long, value_name = "N", default_value_t = 4096)]
     ring: usize,
-    /// What time counts where packets come at a rate: cpu leaves out what the system gave to others
+    /// What time counts where packets come at a rate in memory: cpu leaves out what the system gave to others
     #[arg(long, value_enum, default_value = "cpu")]
     clock: Time,
     /// Seconds of user plane time; making packets comes on top
@@ -64,6 +70,18 @@ pub(super) struct PointArgs {
     /// Write the result as JSON; `-` is standard output, and the line then goes to stderr
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Link {
+    /// Packets lie ready; no device and no kernel takes part
+    Memory,
+    /// Packet sockets
+    #[value(name = "af_packet")]
+    AfPacket,
+    /// AF_XDP sockets, in copy mode
+    #[value(name = "af_xdp")]
+    AfXdp,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -149,6 +167,11 @@ impl Rate {
     }
 }
 
+fn family(text: &str) -> Result<Family, String> {
+    let found = Family::ALL.into_iter().find(|family| family.number().to_string() == text);
+    found.ok_or_else(|| "the IP version is 4 or 6".to_owned())
+}
+
 fn workers(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=WORKERS_MAX).contains(number));
     number.ok_or_else(|| format!("there are 1 to {WORKERS_MAX} workers"))
@@ -167,7 +190,13 @@ impl PointArgs {
             Way::Downlink => Direction::Downlink,
         };
         PointPlan {
+            datapath: match self.datapath {
+                Link::Memory => Datapath::Memory,
+                Link::AfPacket => Datapath::AfPacket,
+                Link::AfXdp => Datapath::AfXdp,
+            },
             direction,
+            family: self.ip,
             frame_bytes: self.frame,
             workers: self.workers,
             queue: self.queue,
@@ -182,7 +211,7 @@ impl PointArgs {
                 Kind::Multi => Flows::Multi,
             },
             udp_checksum: self.udp_checksum,
-            rate_pps: self.rate.pps(kaido_bench::point::frame_bytes_sent(direction, self.frame)),
+            rate_pps: self.rate.pps(kaido_bench::point::frame_bytes_sent(self.ip, direction, self.frame)),
             ring: self.ring,
             clock: match self.clock {
                 Time::Cpu => PointClock::Cpu,
@@ -226,10 +255,12 @@ mod tests {
     fn a_point_is_what_was_asked() {
         assert_eq!(plan("").unwrap(), PointPlan::default());
         let asked = plan(
-            "--direction downlink --frame 1424 --workers 2 --queue shared-ordered --spread five-tuple --sessions 7 \
+            "--datapath af_xdp --ip 6 --direction downlink --frame 1424 --workers 2 --queue shared-ordered --spread five-tuple --sessions 7 \
              --flows single --udp-checksum --ring 64 --clock wall --duration 0.5 --packets 9 --samples 3 --seed 4",
         );
         let expected = PointPlan {
+            datapath: Datapath::AfXdp,
+            family: Family::V6,
             direction: Direction::Downlink,
             frame_bytes: 1424,
             workers: 2,
@@ -273,6 +304,8 @@ mod tests {
             ("--queue fifo", "no queue mode"),
             ("--duration 0", "0.001"),
             ("--direction sideways", "uplink"),
+            ("--ip 5", "the IP version is 4 or 6"),
+            ("--datapath dpdk", "af_xdp"),
             ("--sessions 0", "1..="),
         ] {
             let error = plan(text).unwrap_err();

@@ -1,0 +1,351 @@
+//! A point over links: the node between two of them, in a network namespace of its own, and the bench at their far ends.
+//!
+//! ```text
+//!   bench: generator, receiver, oracle ── gnb0 (veth) n3 ── worker ── n6 (veth) dn0 ── bench
+//! ```
+//! The worker has a CPU for itself where there are two, and polls; the bench's one thread sends, receives and judges on
+//! another. What the kernel does to bring a packet over a link is done on the sender's CPU: it is in the rate, and where the
+//! node sends in its time, but not where the bench does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use kaido_engine::port::{PacketPort, Port, XdpPool};
+use kaido_engine::reorder::Reordering;
+use kaido_engine::{FramePool, Worker};
+use kaido_upf::node::Node;
+
+use super::course::{Told, Totals};
+use super::lane::drive;
+use super::plan::{Datapath, Flows, PointPlan};
+use super::{CpuTicks, PointResult, Rapl, point_settings, report};
+use crate::BenchError;
+use crate::frames::{Direction, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, bearers};
+use crate::generator::Problem;
+use crate::machine::{Before, Machine, hugepages};
+use crate::node::{UpfNode, stopped, worker};
+use crate::oracle::{Bearers, Rule};
+use crate::preset::{BearerOrder, Preset};
+use crate::receive::JudgeSettings;
+use crate::result::{FindingKind, Latency, RunResult};
+use crate::rig::{self, RigError};
+use crate::stream::{Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Stream, Traffic};
+use crate::traffic::{OpenPort, RunSettings, Threads, open_ports, run_again, steered};
+
+/// The node's ends of the links, and the bench's.
+const NODE: [&str; 2] = ["n3", "n6"];
+const BENCH: [&str; 2] = ["gnb0", "dn0"];
+/// What ends of links have that carry no longer packet than a plain XDP program takes on veth.
+const MTU: usize = 3498;
+/// Frames of the node: the rings of two AF_XDP ports, several times.
+const FRAMES: usize = 32_768;
+/// Shortest sample: a run has a beginning and an end.
+const SAMPLE_MIN: Duration = Duration::from_millis(20);
+/// The run before the first sample.
+const WARM_UP: Duration = Duration::from_millis(30);
+/// How long packets may still come when nothing is sent any more.
+const DRAIN: Duration = Duration::from_millis(50);
+/// Packets that take longer are none of this point's.
+const LATE: Duration = Duration::from_secs(10);
+
+/// Measures on a thread that lives no longer: it moves into another network namespace.
+pub(super) fn measure(
+    plan: &PointPlan,
+    stop: &AtomicBool,
+    progress: &dyn Fn(&str),
+) -> Result<PointResult, BenchError> {
+    let before = Before::now();
+    links().map_err(|error| {
+        let name = plan.datapath.name();
+        BenchError::Point(format!(
+            "datapath {name} makes links of its own: {error}; datapath memory needs none"
+        ))
+    })?;
+    let [cpu, bench_cpu] = rig::apart();
+    let pool = FramePool::leak(FRAMES)?;
+    progress(&format!("{} sessions: establishing", plan.sessions));
+    let mut node = UpfNode::with(plan.family, point_settings(plan), pool, 0)?;
+    node.establish(plan.sessions, stop, &|_| ())?;
+    progress("forwarding");
+    let signs = Signs::default();
+    std::thread::scope(|scope| {
+        // However this ends, the worker's thread does too.
+        let _ended = Ended(&signs.is_over);
+        start(scope, plan.datapath, node.node(), pool, cpu, &signs)?;
+        bench_cpu.into_iter().for_each(rig::stay_on);
+        let mut bench = Bench::new(plan, &signs)?;
+        bench.run(WARM_UP, stop)?;
+        bench.forget();
+        let (ticks, rapl) = (CpuTicks::now(), Rapl::now());
+        let sample = (plan.duration / u32::try_from(plan.samples).unwrap_or(u32::MAX)).max(SAMPLE_MIN);
+        while !bench.is_done() {
+            stopped(stop)?;
+            bench.run(sample, stop)?;
+        }
+        let uses = CpuTicks::now().since(&ticks);
+        let (sent, totals, told) = bench.into_parts();
+        let machine = Machine::describe(&before, hugepages());
+        Ok(report(plan, sent, &totals, &[told], &[cpu], (uses, rapl), machine))
+    })
+}
+
+/// A namespace with both links.
+fn links() -> Result<(), RigError> {
+    rig::enter()?;
+    let macs = [[N3_MAC, N6_MAC], [GNB_MAC, ROUTER_MAC]];
+    for at in 0..2 {
+        rig::link([NODE[at], BENCH[at]])?;
+        for (name, mac) in [(NODE[at], macs[0][at]), (BENCH[at], macs[1][at])] {
+            let mac = mac.map(|octet| format!("{octet:02x}")).join(":");
+            rig::ip(&format!("link set {name} address {mac} mtu {MTU}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What the worker's thread and the bench tell each other.
+#[derive(Debug, Default)]
+struct Signs {
+    is_over: AtomicBool,
+    /// Nanoseconds in which the worker had a packet in hand. It alone writes, and the bench reads when nothing is under way.
+    busy_ns: AtomicU64,
+}
+
+/// Ends the worker's thread when dropped.
+struct Ended<'s>(&'s AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn fault(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Traffic(error.to_string())
+}
+
+/// Starts the node's worker on its ports.
+fn start<'s>(
+    scope: &'s Scope<'s, '_>,
+    datapath: Datapath,
+    node: &Arc<Node>,
+    pool: &'static FramePool,
+    cpu: Option<usize>,
+    signs: &'s Signs,
+) -> Result<(), BenchError> {
+    let found = rig::interfaces(NODE).map_err(fault)?;
+    let (mut ports, mut programs): (Vec<Box<dyn Port>>, _) = (Vec::new(), Vec::new());
+    if datapath == Datapath::AfXdp {
+        let registered = XdpPool::register(pool).map_err(fault)?;
+        for interface in &found {
+            let (port, steering) = steered(&registered, &mut pool.cache(), interface, 0).map_err(fault)?;
+            ports.push(Box::new(port));
+            programs.push(steering);
+        }
+    } else {
+        for interface in &found {
+            ports.push(Box::new(PacketPort::open(interface.ifindex, interface.mtu as usize).map_err(fault)?));
+        }
+    }
+    let Ok(ports) = <[Box<dyn Port>; 2]>::try_from(ports) else { return Err(BenchError::Thread) };
+    let mut worker = worker(node, pool, ports)?;
+    let turn = move || {
+        cpu.into_iter().for_each(rig::stay_on);
+        turn(&mut worker, cpu.is_some(), signs);
+        // Sockets go before the programs that feed them.
+        drop((worker, programs));
+    };
+    std::thread::Builder::new().name("point-node".to_owned()).spawn_scoped(scope, turn)?;
+    Ok(())
+}
+
+/// Turns the worker until all is over.
+fn turn(worker: &mut Worker, has_cpu: bool, signs: &Signs) {
+    while !signs.is_over.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        if drive(worker, |_| true) > 0 {
+            let busy_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            signs.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+        } else if has_cpu {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The bench at the far ends.
+struct Bench<'p> {
+    plan: &'p PointPlan,
+    signs: &'p Signs,
+    traffic: Traffic,
+    rules: [Rule; 1],
+    ports: Vec<OpenPort>,
+    totals: Totals,
+    latency: Latency,
+    reordering: Reordering,
+    sent_bytes: u64,
+}
+
+impl<'p> Bench<'p> {
+    fn new(plan: &'p PointPlan, signs: &'p Signs) -> Result<Self, BenchError> {
+        let bearers = described(plan);
+        let traffic = traffic(plan, &bearers).map_err(|problems| {
+            fault(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        })?;
+        Ok(Self {
+            plan,
+            signs,
+            ports: open_ports(&traffic).map_err(fault)?,
+            traffic,
+            rules: [Rule::Bearers(bearers)],
+            totals: Totals::new(1),
+            latency: Latency::default(),
+            reordering: Reordering::default(),
+            sent_bytes: 0,
+        })
+    }
+
+    /// Sends for a while, has what comes back judged, and adds it up: a sample.
+    fn run(&mut self, duration: Duration, stop: &AtomicBool) -> Result<(), BenchError> {
+        // Packets of one run are not taken for those of the next.
+        self.traffic.key += 1;
+        let left = self.plan.packets.map(|packets| packets.saturating_sub(self.totals.offered).max(1));
+        self.traffic.streams[0].mode = left.map_or(Mode::Continuous, |packets| Mode::Burst { packets });
+        let late_after_ns = u64::try_from(LATE.as_nanos()).unwrap_or(u64::MAX);
+        let settings = RunSettings {
+            duration,
+            drain: DRAIN,
+            threads: Threads::One,
+            judge: JudgeSettings { ordered: false, late_after_ns, ..JudgeSettings::default() },
+            ..RunSettings::default()
+        };
+        let ports = std::mem::take(&mut self.ports);
+        let busy_before = self.signs.busy_ns.load(Ordering::Relaxed);
+        let (outcome, ports) =
+            run_again(&self.traffic, &self.rules, &settings, ports, stop, &|_, _| ()).map_err(fault)?;
+        self.ports = ports;
+        let busy_ns = self.signs.busy_ns.load(Ordering::Relaxed) - busy_before;
+        self.add(&outcome.result, busy_ns as f64)
+    }
+
+    fn add(&mut self, result: &RunResult, busy_ns: f64) -> Result<(), BenchError> {
+        if let Some(wrong) = result.findings.kept.iter().find(|finding| finding.kind != FindingKind::Lost) {
+            return Err(fault(wrong));
+        }
+        let stream = &result.streams[0];
+        self.totals.add_run(result.duration_ns as f64, busy_ns, [stream.sent.packets, stream.lost]);
+        self.sent_bytes += stream.sent.bytes;
+        self.latency.merge(&stream.latency);
+        let (sum, own) = (&mut self.reordering, &stream.reordering);
+        sum.reordered += own.packets;
+        sum.extent_max = sum.extent_max.max(own.extent_max);
+        sum.runs += own.blocks;
+        Ok(())
+    }
+
+    /// Forgets what warmed up.
+    fn forget(&mut self) {
+        self.totals = Totals::new(1);
+        self.latency = Latency::default();
+        self.reordering = Reordering::default();
+        self.sent_bytes = 0;
+    }
+
+    fn is_done(&self) -> bool {
+        let is_sent = self.plan.packets.is_some_and(|packets| self.totals.offered >= packets);
+        let is_told = self.totals.samples_ns.len() >= self.plan.samples.min(2);
+        is_sent || (is_told && self.totals.elapsed_ns >= self.plan.duration.as_nanos() as f64)
+    }
+
+    /// Mean bytes of the frames that were sent, and all sums.
+    fn into_parts(self) -> (usize, Totals, Told) {
+        let sent = self.sent_bytes.checked_div(self.totals.offered).unwrap_or(0);
+        let told = Told {
+            // Without a rate it is the time in a queue that is always full.
+            latency: self.plan.rate_pps.map(|_| self.latency).unwrap_or_default(),
+            reordering: self.reordering,
+            off_cpu_ns: 0,
+            counts: Err("not read over links, where the worker polls between packets".to_owned()),
+        };
+        (usize::try_from(sent).unwrap_or(usize::MAX), self.totals, told)
+    }
+}
+
+/// The sessions as the oracle knows them.
+fn described(plan: &PointPlan) -> Bearers {
+    let sessions = if plan.flows == Flows::Single { 1 } else { plan.sessions };
+    let mut bearers = bearers(plan.family, sessions, BENCH);
+    bearers.outer.checksum_over_ipv4 = plan.udp_checksum;
+    bearers.outer.checksum_over_ipv6 = plan.udp_checksum;
+    bearers
+}
+
+fn traffic(plan: &PointPlan, bearers: &Bearers) -> Result<Traffic, Vec<Problem>> {
+    let lengths = Lengths::Fixed(u16::try_from(plan.frame_bytes).unwrap_or(u16::MAX));
+    let preset = Preset { order: BearerOrder::Random, ..Preset::new(plan.direction, lengths) };
+    let port = |name: &str| PortSpec {
+        name: name.to_owned(),
+        driver: match plan.datapath {
+            Datapath::AfPacket => Driver::AfPacket { interface: name.to_owned() },
+            _ => Driver::AfXdp { interface: name.to_owned(), queue: 0 },
+        },
+        line_bps: None,
+        link: LinkMode::L2,
+    };
+    let from = if plan.direction == Direction::Uplink { BENCH[0] } else { BENCH[1] };
+    let stream = Stream {
+        name: plan.direction.name().to_owned(),
+        port: from.to_owned(),
+        source: Source::Template(preset.template(bearers)?),
+        rate: plan.rate_pps.map_or(Rate::Max, Rate::Pps),
+        mode: Mode::Continuous,
+        delay_ns: 0,
+        trailer: true,
+    };
+    Ok(Traffic { seed: plan.seed, key: 1, total: None, ports: BENCH.map(port).into(), streams: vec![stream] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::Family;
+    use crate::generator::Compiled;
+
+    #[test]
+    fn the_traffic_of_every_point_compiles_and_its_frames_fit_the_links() {
+        for datapath in [Datapath::AfPacket, Datapath::AfXdp] {
+            for family in Family::ALL {
+                for direction in Direction::ALL {
+                    for (flows, frame_bytes) in [(Flows::Single, 64), (Flows::Multi, 3400)] {
+                        let usual = PointPlan::default();
+                        let plan = PointPlan { datapath, direction, family, frame_bytes, flows, ..usual };
+                        plan.check().unwrap();
+                        let bearers = described(&plan);
+                        assert_eq!(bearers.count, if flows == Flows::Single { 1 } else { 65_536 });
+                        let compiled = Compiled::new(&traffic(&plan, &bearers).unwrap()).unwrap();
+                        let packet = compiled.packet(0, 7, 0).unwrap();
+                        assert!(
+                            packet.len() >= frame_bytes && packet.len() + family.tunnel_len() <= MTU + 14
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_links_do_not_have_is_refused() {
+        let plan = |workers, frame_bytes| PointPlan {
+            datapath: Datapath::AfXdp,
+            workers,
+            frame_bytes,
+            ..PointPlan::default()
+        };
+        let why = |plan: PointPlan| plan.check().unwrap_err().to_string();
+        assert!(why(plan(2, 128)).contains("datapath af_xdp have one queue"));
+        assert!(why(plan(1, 3401)).contains("at most 3400 bytes"));
+    }
+}
