@@ -63,6 +63,19 @@ impl Frame {
         }
     }
 
+    /// As [`Frame::data`], and `bytes` behind it, as they were left by whoever used the frame last: for who reads whole words.
+    /// `None` when the frame ends before.
+    #[inline]
+    pub fn data_and_behind(&self, bytes: usize) -> Option<&[u8]> {
+        if bytes > self.tailroom() {
+            return None;
+        }
+        let base = self.pool.frame_base(self.index);
+        let len = usize::from(self.len) + bytes;
+        // SAFETY: head + len ≤ FRAME_SIZE by the test above; the rest as in `data`.
+        Some(unsafe { std::slice::from_raw_parts(base.as_ptr().add(usize::from(self.head)), len) })
+    }
+
     /// Bytes of the packet, all segments together.
     #[inline]
     pub fn packet_len(&self) -> usize {
@@ -547,6 +560,18 @@ mod tests {
         assert_eq!(chain.packet_len(), 9000);
         *chain.exchange_front::<3>(1000, 8000).unwrap().0 = [1; 3];
         assert_eq!(chain.to_vec(), [&[1; 3][..], &[7; 8000]].concat());
+    }
+
+    #[test]
+    fn what_lies_behind_is_read_within_the_frame() {
+        let pool = FramePool::leak(1).unwrap();
+        let mut frame = pool.allocate().unwrap();
+        assert!(frame.set(b"packet-behind"));
+        frame.truncate(6);
+        assert_eq!(frame.data_and_behind(7), Some(&b"packet-behind"[..]));
+        let room = frame.tailroom();
+        assert_eq!(frame.data_and_behind(room).map(<[u8]>::len), Some(6 + room));
+        assert_eq!(frame.data_and_behind(room + 1), None);
     }
 
     #[test]

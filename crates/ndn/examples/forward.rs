@@ -1,4 +1,6 @@
-//! What forwarding costs in memory, on one core: `cargo run --release -p kaido-ndn --example forward [prefixes ...]`.
+//! What forwarding costs in memory, on one core: `cargo run --release -p kaido-ndn --example forward [prefixes ...]`;
+//! `--pending N` and `--rounds N` for others than the usual numbers of waiting Interests and of rounds, `--wall` for the
+//! clock on the wall, where a simulator has no other.
 //!
 //! Interests for random names below random routes, each answered by its Data a round trip later, so that as many Interests
 //! wait as a router of that rate has: round-trip time × rate. Routes have two to five components, names two more. Packets
@@ -6,6 +8,7 @@
 //! size cost, asked for a batch ahead. Times are those that the thread had the processor.
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
@@ -27,12 +30,22 @@ const ROUNDS: usize = 400;
 const CONSUMERS: FaceId = FaceId(301);
 const PRODUCERS: FaceId = FaceId(302);
 
+/// When the clock on the wall began, if that is what is looked at.
+static WALL: OnceLock<Instant> = OnceLock::new();
+
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Failure> {
-    let mut sizes = Vec::new();
-    for size in std::env::args().skip(1) {
-        sizes.push(size.parse()?);
+    let (mut sizes, mut pending, mut rounds) = (Vec::new(), PENDING.to_vec(), ROUNDS);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut number = || arguments.next().ok_or("a number is missing");
+        match argument.as_str() {
+            "--pending" => pending = vec![number()?.parse()?],
+            "--rounds" => rounds = number()?.parse()?,
+            "--wall" => _ = WALL.set(Instant::now()),
+            size => sizes.push(size.parse()?),
+        }
     }
     if sizes.is_empty() {
         sizes = vec![10_000, 1_000_000, 10_000_000];
@@ -42,7 +55,7 @@ fn main() -> Result<(), Failure> {
         "prefixes", "pending", "ns/Interest", "ns/Data", "ns/packet", "floor ns", "B/prefix", "routes/s"
     );
     for size in sizes {
-        measure(size)?;
+        measure(size, &pending, rounds)?;
     }
     Ok(())
 }
@@ -130,6 +143,18 @@ impl Sink for Network {
     }
 }
 
+type Batch = ArrayVec<Packet, BATCH_MAX>;
+
+/// Adds a packet to the last batch, or as the first of another.
+fn push(batches: &mut Vec<Batch>, packet: Packet) {
+    if batches.last().is_none_or(ArrayVec::is_full) {
+        batches.push(Batch::new());
+    }
+    if let Some(batch) = batches.last_mut() {
+        batch.push(packet);
+    }
+}
+
 struct Bench {
     names: Names,
     forwarder: Forwarder,
@@ -138,7 +163,7 @@ struct Bench {
     next: u64,
     /// Packets that wait for their Data, with our token.
     waiting: VecDeque<(u64, PitToken)>,
-    packets: Vec<Packet>,
+    batches: Vec<Batch>,
     name: Vec<u8>,
 }
 
@@ -157,7 +182,7 @@ impl Bench {
             repr.emit(frame.append(repr.len()).ok_or("too long")?)?;
             let pit_token = PitToken::new(&number.to_be_bytes()).unwrap_or_default();
             let annotations = Annotations { pit_token, ..Annotations::default() };
-            self.packets.push(Packet { frame, face: CONSUMERS, annotations });
+            push(&mut self.batches, Packet { frame, face: CONSUMERS, annotations });
         }
         Ok(())
     }
@@ -170,34 +195,29 @@ impl Bench {
             let mut frame = self.network.cache.allocate().ok_or("no frame")?;
             repr.emit(frame.append(repr.len()).ok_or("too long")?)?;
             let annotations = Annotations { pit_token, ..Annotations::default() };
-            self.packets.push(Packet { frame, face: PRODUCERS, annotations });
+            push(&mut self.batches, Packet { frame, face: PRODUCERS, annotations });
         }
         Ok(())
     }
 
-    /// Has the packets forwarded, and says how long it took.
+    /// Has the packets forwarded, and says how long it took. A function of its own, for who counts instructions.
+    #[inline(never)]
     fn forward(&mut self) -> Duration {
-        let mut packets = std::mem::take(&mut self.packets);
-        let mut batch: ArrayVec<Packet, BATCH_MAX> = ArrayVec::new();
         let began = thread_time();
-        while !packets.is_empty() {
-            batch.extend(packets.drain(packets.len().saturating_sub(BATCH_MAX)..));
+        for batch in &mut self.batches {
             self.now += Duration::from_nanos(500_000_000 / RATE * BATCH_MAX as u64);
-            self.forwarder.process(&mut batch, self.now, &mut self.network);
+            self.forwarder.process(batch, self.now, &mut self.network);
             self.forwarder.tick(self.now, &mut self.network);
         }
         let took = thread_time() - began;
-        self.packets = packets;
+        self.batches.clear();
         took
     }
 
     fn round(&mut self, pending: usize) -> Result<(Duration, Duration), Failure> {
         self.interests()?;
-        // The frames are taken from the end: so are the numbers.
-        let numbers = (self.next..self.next + ROUND as u64).collect::<Vec<_>>();
         let interests = self.forward();
-        let batches = numbers.chunks(BATCH_MAX).rev().flatten().copied();
-        self.waiting.extend(batches.zip(self.network.tokens.drain(..)));
+        self.waiting.extend((self.next..).zip(self.network.tokens.drain(..)));
         self.next += ROUND as u64;
         if self.waiting.len() < pending {
             return Ok((interests, Duration::ZERO));
@@ -207,7 +227,7 @@ impl Bench {
     }
 }
 
-fn measure(prefixes: u32) -> Result<(), Failure> {
+fn measure(prefixes: u32, pending: &[usize], rounds: usize) -> Result<(), Failure> {
     let shared = Shared::new(NameHash::random(), prefixes + prefixes / 8)?;
     let names = Names { seed: Seed::random(), prefixes };
     let mut name = Vec::new();
@@ -236,15 +256,15 @@ fn measure(prefixes: u32) -> Result<(), Failure> {
         now,
         next: 0,
         waiting: VecDeque::new(),
-        packets: Vec::new(),
+        batches: Vec::new(),
         name,
     };
-    for pending in PENDING {
+    for &pending in pending {
         while bench.waiting.len() < pending {
             bench.round(usize::MAX)?;
         }
         let (mut interests, mut data) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let (interest, answer) = bench.round(pending)?;
             interests.push(interest);
             data.push(answer);
@@ -299,6 +319,9 @@ fn floor(octets: usize) -> Result<f64, Failure> {
 }
 
 fn thread_time() -> Duration {
+    if let Some(began) = WALL.get() {
+        return began.elapsed();
+    }
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanoseconds)

@@ -27,6 +27,12 @@ impl Moment {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// So many milliseconds later.
+    #[inline]
+    pub(crate) const fn plus_ms(self, milliseconds: u32) -> Self {
+        Self(self.0.saturating_add(milliseconds as u64 * 1_000_000))
+    }
+
     /// Its nanoseconds.
     #[inline]
     pub const fn nanoseconds(self) -> u64 {
@@ -79,6 +85,7 @@ mod tests {
         }
         let epoch = Instant::now();
         assert_eq!(Moment::at(epoch, epoch + Duration::from_secs(2)), Moment(2_000_000_000));
+        assert_eq!(Moment(5).plus_ms(120_000), Moment(5) + Duration::from_secs(120));
         assert_eq!(Moment(5) + Duration::MAX, Moment(u64::MAX));
     }
 }

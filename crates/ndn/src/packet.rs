@@ -16,10 +16,13 @@ pub struct PitToken {
 impl PitToken {
     /// Octets of a token, at most.
     pub const MAX: usize = 32;
+    /// Octets of the tokens that routers give.
+    pub(crate) const SHORT: usize = 8;
     /// That there is no token.
     pub const NONE: Self = Self { octets: [0; Self::MAX], len: 0 };
 
     /// A token; `None` when it is longer than one may be.
+    #[inline]
     pub fn new(token: &[u8]) -> Option<Self> {
         let mut octets = [0; Self::MAX];
         octets.get_mut(..token.len())?.copy_from_slice(token);
@@ -27,12 +30,29 @@ impl PitToken {
         Some(Self { octets, len })
     }
 
+    /// A token of the first octets of a few, at most [`PitToken::SHORT`].
+    #[inline(always)]
+    pub(crate) fn short(short: [u8; Self::SHORT], len: usize) -> Self {
+        let mut octets = [0; Self::MAX];
+        octets[..Self::SHORT].copy_from_slice(&short);
+        #[allow(clippy::cast_possible_truncation)] // Eight at most.
+        Self { octets, len: len.min(Self::SHORT) as u8 }
+    }
+
+    /// Its octets in front of others, and their number.
+    #[inline(always)]
+    pub(crate) fn padded(&self) -> (&[u8; Self::MAX], u8) {
+        (&self.octets, self.len)
+    }
+
     /// Its octets; none when there is no token.
+    #[inline]
     pub fn octets(&self) -> &[u8] {
         &self.octets[..usize::from(self.len)]
     }
 
     /// Whether there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fixture::{A, APP, B, C, Node, briefs, data, interest_with, name, settings, token};
 use kaido_ndn::forward::{ForwarderSettings, StrategyChoice};
 use kaido_ndn::table::{CsSettings, PitSettings};
-use kaido_ndn::{FaceId, NackReason};
+use kaido_ndn::{Annotations, FaceId, NackReason};
 use proptest::prelude::*;
 
 const FACES: [FaceId; 4] = [A, B, C, APP];
@@ -29,8 +29,18 @@ fn uri(path: &Path) -> String {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Interest { face: usize, path: Path, can_be_prefix: bool, lifetime: u64 },
-    Data { face: usize, path: Path },
+    Interest {
+        face: usize,
+        path: Path,
+        can_be_prefix: bool,
+        lifetime: u64,
+    },
+    /// With the token of the last Interest of the name, or without.
+    Data {
+        face: usize,
+        path: Path,
+        with_token: bool,
+    },
     Pass(u64),
 }
 
@@ -42,7 +52,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..4usize, path(), any::<bool>(), 0..20u64)
             .prop_map(|(face, path, can_be_prefix, lifetime)| Step::Interest { face, path, can_be_prefix, lifetime }),
-        3 => (0..4usize, path()).prop_map(|(face, path)| Step::Data { face, path }),
+        3 => (0..4usize, path(), any::<bool>())
+            .prop_map(|(face, path, with_token)| Step::Data { face, path, with_token }),
         1 => (0..20u64).prop_map(Step::Pass),
     ]
 }
@@ -86,6 +97,8 @@ struct Pair {
     model: Model,
     caches: bool,
     nonce: u32,
+    /// What Interests of a name were last sent with.
+    tokens: BTreeMap<Path, Annotations>,
 }
 
 impl Pair {
@@ -99,7 +112,8 @@ impl Pair {
             node.route(&uri(prefix), &hops);
         }
         node.shared.strategies().update(&[], |_| Some(strategy)).unwrap();
-        Self { node, model: Model { routes, ..Model::default() }, caches, nonce: 0 }
+        let model = Model { routes, ..Model::default() };
+        Self { node, model, caches, nonce: 0, tokens: BTreeMap::new() }
     }
 
     fn interest(&mut self, face: FaceId, path: &Path, can_be_prefix: bool, lifetime: u64) {
@@ -130,13 +144,18 @@ impl Pair {
             let faces: Vec<_> = sent.iter().map(|sent| sent.face).collect();
             assert!(faces.iter().all(|face| hops.contains(face)), "{faces:?} of {hops:?}");
             assert!(sent.iter().all(|sent| !sent.is_data() && sent.nack().is_none()));
+            if let Some(sent) = sent.first() {
+                let pit_token = sent.annotations.pit_token;
+                self.tokens.insert(path.clone(), Annotations { pit_token, ..Annotations::default() });
+            }
             let expires = self.node.now + Duration::from_millis(lifetime_ms);
             self.model.pending.entry(key).or_default().insert(face, expires);
         }
     }
 
-    fn data(&mut self, face: FaceId, path: &Path) {
-        let sent = self.node.send(face, &data(&uri(path)));
+    fn data(&mut self, face: FaceId, path: &Path, with_token: bool) {
+        let annotations = self.tokens.get(path).copied().filter(|_| with_token).unwrap_or_default();
+        let sent = self.node.annotated(face, &data(&uri(path)), annotations);
         let expected = self.model.satisfy(path, face, self.node.now);
         if expected.is_some() && self.caches {
             self.model.cached.insert(path.clone());
@@ -155,7 +174,7 @@ impl Pair {
             Step::Interest { face, path, can_be_prefix, lifetime } => {
                 self.interest(FACES[face], &path, can_be_prefix, lifetime);
             }
-            Step::Data { face, path } => self.data(FACES[face], &path),
+            Step::Data { face, path, with_token } => self.data(FACES[face], &path, with_token),
             Step::Pass(steps) => self.pass(steps),
         }
         assert_eq!(self.node.frames_out(), 0);

@@ -100,6 +100,7 @@ impl Bucket {
     }
 
     /// A slot that is free.
+    #[inline]
     pub(crate) fn vacant(&self) -> Option<usize> {
         self.scan(EMPTY).first()
     }
@@ -112,18 +113,21 @@ impl Bucket {
     }
 
     /// Puts a complete record into a free slot.
+    #[inline]
     pub(crate) fn fill(&self, slot: usize, tag: u16, record: u32) {
         self.set_record(slot, record);
         self.set_tag(slot, tag);
     }
 
     /// Exchanges the record of a slot: one store, so that a reader finds the old one or the new one.
+    #[inline]
     pub(crate) fn set_record(&self, slot: usize, record: u32) {
         // Release shows readers the complete record.
         self.records[slot].store(record, Ordering::Release);
     }
 
     /// Frees a slot. Its index stays until the slot is filled again, for readers that saw the tag.
+    #[inline]
     pub(crate) fn clear(&self, slot: usize) {
         self.set_tag(slot, EMPTY);
     }
@@ -152,6 +156,7 @@ impl Bucket {
         }
     }
 
+    #[inline]
     fn set_tag(&self, slot: usize, tag: u16) {
         let word = &self.words[slot / TAGS_PER_WORD];
         let shift = slot % TAGS_PER_WORD * 16;

@@ -61,14 +61,32 @@ impl HashIndex {
         Matches { index: self, bucket, scan: bucket.scan(tag_of(hash)), home, passed: 0, tag: tag_of(hash) }
     }
 
+    /// Whether it is seen at once that there is no number of a hash. `false` says nothing.
+    #[inline(always)]
+    pub fn is_absent(&self, hash: u64) -> bool {
+        let scan = self.bucket(self.home(hash)).scan(tag_of(hash));
+        scan.first().is_none() && !scan.overflowed
+    }
+
     /// Adds a number, which may be there for the hash already; `false` when there is no room.
+    #[inline(always)]
     #[must_use]
     pub fn insert(&mut self, hash: u64, number: u32) -> bool {
         if self.len == self.len_max {
             return false;
         }
+        let home = self.bucket(self.home(hash));
+        let Some(slot) = home.vacant() else { return self.insert_further(hash, number) };
+        home.fill(slot, tag_of(hash), number);
+        self.len += 1;
+        true
+    }
+
+    /// Adds a number whose home is full.
+    #[cold]
+    fn insert_further(&mut self, hash: u64, number: u32) -> bool {
         let home = self.home(hash);
-        for passed in 0..self.window() {
+        for passed in 1..self.window() {
             let bucket = self.bucket(self.after(home, passed));
             if let Some(slot) = bucket.vacant() {
                 (0..passed).for_each(|before| self.bucket(self.after(home, before)).pass());
@@ -81,7 +99,22 @@ impl HashIndex {
     }
 
     /// Removes a number of a hash; `false` when it is not there.
+    #[inline(always)]
     pub fn remove(&mut self, hash: u64, number: u32) -> bool {
+        let home = self.bucket(self.home(hash));
+        if let Some(slot) = home.scan(tag_of(hash)).first()
+            && home.record(slot) == number
+        {
+            home.clear(slot);
+            self.len -= 1;
+            return true;
+        }
+        self.remove_further(hash, number)
+    }
+
+    /// Removes a number that is not the first of its tag at home.
+    #[cold]
+    fn remove_further(&mut self, hash: u64, number: u32) -> bool {
         let home = self.home(hash);
         for passed in 0..self.window() {
             let bucket = self.bucket(self.after(home, passed));

@@ -99,6 +99,24 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
         }
     }
 
+    /// As [`Stages::hash`] and [`Stages::probe`] in one: for a key whose bucket has been asked for.
+    #[inline(always)]
+    #[must_use]
+    pub fn probe_now(self, key: &K) -> Probe<'g, K, V> {
+        let hash = self.table.seed.hash(key);
+        let home = self.table.index.home(hash);
+        let scan = home.scan(tag_of(hash));
+        let mut probe = Probe { hash, home: Some(home), record: None };
+        if let Some(slot) = scan.first() {
+            probe.record = Some(self.ask(home.record(slot)));
+        } else if scan.overflowed {
+            self.probe_further(&mut probe);
+        } else {
+            probe.home = None;
+        }
+        probe
+    }
+
     /// The value of the key that `probe` was made for.
     #[inline(always)]
     #[must_use]

@@ -30,6 +30,8 @@ pub struct Wheel {
     links: Box<[Link]>,
     /// Ticks before this one have been emptied.
     now: u64,
+    /// No tick before this one has items.
+    soonest: u64,
     armed: u32,
 }
 
@@ -47,6 +49,7 @@ impl Wheel {
             busy: vec![0; ticks / 64].into(),
             links: vec![Link { before: NONE, after: NONE }; items as usize].into(),
             now,
+            soonest: now,
             armed: 0,
         }
     }
@@ -74,6 +77,7 @@ impl Wheel {
         self.disarm(item);
         let round = self.ticks.len() as u64;
         let tick = tick.clamp(self.now, self.now + round - 1);
+        self.soonest = self.soonest.min(tick);
         let place = self.place(tick);
         let after = std::mem::replace(&mut self.ticks[place], item);
         if after != NONE {
@@ -110,7 +114,12 @@ impl Wheel {
 
     /// Takes an item off whose tick is not later than `now`; `None` when there is no more.
     pub fn due(&mut self, now: u64) -> Option<u32> {
+        if now < self.soonest {
+            self.now = self.now.max(now);
+            return None;
+        }
         let next = self.next();
+        self.soonest = next.unwrap_or(u64::MAX);
         match next {
             Some(tick) if tick <= now => {
                 self.now = self.now.max(tick);

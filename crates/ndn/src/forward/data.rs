@@ -5,11 +5,34 @@ use kaido_wire::ndn::implicit_digest;
 
 use super::parse::{self, Parsed};
 use super::strategy::State;
-use super::{Act, Core, Reach, Sink, Unsolicited, reach};
+use super::{Act, Core, FaceView, Reach, Sink, Unsolicited, reach};
 use crate::packet::{Annotations, FaceId, Packet, PitToken};
 use crate::table::{NewData, Prefixes, Slot, TokenFound};
 
 impl<S: Sink> Act<'_, '_, S> {
+    /// Forwards Data by its token alone to the one that waits for it.
+    ///
+    /// # Errors
+    /// The packet, and nothing has been done, when it is not so simple.
+    #[inline(always)]
+    pub(super) fn data_by_token(&mut self, packet: Packet, parsed: &Parsed) -> Result<(), Packet> {
+        let name = &packet.frame.data()[parsed.name()];
+        let pit = &self.core.pit;
+        let Some(slot) = pit.sole(&packet.annotations.pit_token, name) else { return Err(packet) };
+        let Some(waits) = pit.only_downstream(slot) else { return Err(packet) };
+        let is_usual = waits.expires > self.now && waits.face != packet.face && reach(name) != Reach::Host;
+        let Some(egress) = self.sink.face(waits.face).filter(|_| is_usual) else { return Err(packet) };
+        if self.sink.face(packet.face).is_none() {
+            return Err(packet);
+        }
+        self.core.counters.data_in += u64::from(self.sink.visit().is_first);
+        self.sink.satisfies(&packet, self.core.pit.hash(slot));
+        self.close(slot, packet.face, false);
+        let Packet { frame, face, annotations } = packet;
+        self.send_one(frame, (waits.face, egress), waits.token, face, annotations.congestion_mark);
+        Ok(())
+    }
+
     pub(super) fn data(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
         self.core.counters.data_in += u64::from(self.sink.visit().is_first);
         let Some(ingress) = self.sink.face(packet.face) else {
@@ -29,7 +52,7 @@ impl<S: Sink> Act<'_, '_, S> {
             let is_cached = !packet.annotations.no_cache
                 && self.is_wanted(&matches)
                 && self.keep(&packet.frame, parsed, prefixes);
-            self.sink.satisfies(&packet, prefixes);
+            self.sink.satisfies(&packet, prefixes.whole());
             self.satisfy(packet, parsed, &matches, is_cached);
         }
         self.core.matches = matches;
@@ -99,16 +122,22 @@ impl<S: Sink> Act<'_, '_, S> {
         downstreams.clear();
         for &slot in matches {
             self.gather(slot, packet.face, &mut downstreams);
-            self.core.counters.satisfied += 1;
-            self.note_answer(slot, packet.face);
-            // A copy of the Interest that still goes round finds the cached Data, if that is fresh enough for it.
-            if !is_cached || self.core.pit.selectors(slot).must_be_fresh {
-                self.core.bury(slot, self.now);
-            }
-            self.core.pit.remove(slot);
+            self.close(slot, packet.face, is_cached);
         }
         self.send_data(packet, parsed, &downstreams);
         self.core.downstreams = downstreams;
+    }
+
+    /// Ends an entry whose Data came from a face.
+    #[inline(always)]
+    fn close(&mut self, slot: Slot, from: FaceId, is_cached: bool) {
+        self.core.counters.satisfied += 1;
+        self.note_answer(slot, from);
+        // A copy of the Interest that still goes round finds the cached Data, if that is fresh enough for it.
+        if !is_cached || self.core.pit.selectors(slot).must_be_fresh {
+            self.core.bury(slot, self.now);
+        }
+        self.core.pit.remove(slot);
     }
 
     /// Adds who waits for an entry: each face once, or once for each token that it gave.
@@ -125,7 +154,7 @@ impl<S: Sink> Act<'_, '_, S> {
     /// Tells the measurements how long it took, if the strategy asked for that.
     #[inline]
     fn note_answer(&mut self, slot: Slot, from: FaceId) {
-        if let Some(measured) = State::from_bits(*self.core.pit.strategy_mut(slot)).measured
+        if let Some(measured) = State::from_bits(self.core.pit.strategy(slot)).measured
             && let Some(record) = self.core.pit.upstreams(slot).find(|record| record.face == from)
         {
             self.core.measurements.answered(measured, from, self.now.since(record.sent));
@@ -138,33 +167,38 @@ impl<S: Sink> Act<'_, '_, S> {
         let Packet { frame, face: from, annotations } = packet;
         let is_local = reach(&frame.data()[parsed.name()]) == Reach::Host;
         let sink = &*self.sink;
-        let may_go = |&&(face, _): &&(FaceId, PitToken)| {
-            sink.face(face).is_some_and(|egress| egress.is_local || !is_local)
-        };
-        let Some(last) = downstreams.iter().rposition(|downstream| may_go(&downstream)) else {
+        let may_go = |face| sink.face(face).filter(|egress| egress.is_local || !is_local);
+        let Some(last) = downstreams.iter().rposition(|&(face, _)| may_go(face).is_some()) else {
             return self.sink.drop(from, frame, DropReason::NdnNoDownstream);
         };
         let mark = annotations.congestion_mark;
         for &(face, token) in &downstreams[..last] {
-            if !self.sink.face(face).is_some_and(|egress| egress.is_local || !is_local) {
+            let Some(egress) = self.sink.face(face).filter(|egress| egress.is_local || !is_local) else {
                 continue;
-            }
+            };
             match parse::copy(&frame, || self.sink.allocate()) {
-                Some(copy) => self.send_one(copy, face, token, from, mark),
+                Some(copy) => self.send_one(copy, (face, egress), token, from, mark),
                 None => return self.sink.drop(from, frame, DropReason::NoFrame),
             }
         }
         let (face, token) = downstreams[last];
-        self.send_one(frame, face, token, from, mark);
+        let egress = self.sink.face(face).unwrap_or_default();
+        self.send_one(frame, (face, egress), token, from, mark);
     }
 
-    #[inline]
-    fn send_one(&mut self, frame: Frame, face: FaceId, token: PitToken, from: FaceId, mark: u64) {
-        let local_fields = self.sink.face(face).is_some_and(|egress| egress.local_fields);
+    #[inline(always)]
+    fn send_one(
+        &mut self,
+        frame: Frame,
+        (face, egress): (FaceId, FaceView),
+        token: PitToken,
+        from: FaceId,
+        mark: u64,
+    ) {
         let annotations = Annotations {
             pit_token: token,
             congestion_mark: mark,
-            incoming_face: local_fields.then_some(from),
+            incoming_face: egress.local_fields.then_some(from),
             ..Annotations::default()
         };
         self.core.counters.data_out += 1;

@@ -5,7 +5,7 @@ use kaido_engine::{DropReason, Frame};
 use kaido_wire::ndn::Interest;
 
 use super::parse::{self, Parsed};
-use super::strategy::{Decision, Meeting, State};
+use super::strategy::{Ask, Decision, Meeting, State};
 use super::{Act, FACE_CONTENT_STORE, FaceView, Reach, Sink, reach};
 use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
 use crate::table::{HOPS_MAX, Hop, Hops, InRecord, OutRecord, PitFull, Prefixes, Slot, Sought};
@@ -17,7 +17,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     pub(super) fn interest(
         &mut self,
         mut packet: Packet,
-        mut parsed: Parsed,
+        parsed: &mut Parsed,
         prefixes: &mut Prefixes,
         sought: Sought<'g, Hops>,
     ) {
@@ -25,14 +25,12 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         let Some(ingress) = self.sink.face(packet.face) else {
             return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
         };
-        if let Some(reason) = self.refused(&mut packet.frame, &parsed, ingress) {
+        if let Some(reason) = self.refused(&mut packet.frame, parsed, ingress) {
             return self.sink.drop(packet.face, packet.frame, reason);
         }
-        if parsed.nonce.is_none() || parsed.has_hint {
-            match self.complete(&mut packet, prefixes) {
-                Some(complete) => parsed = complete,
-                None => return self.sink.drop(packet.face, packet.frame, DropReason::NoHeadroom),
-            }
+        let is_complete = parsed.nonce.is_some() && !parsed.has_hint;
+        if !is_complete && !self.complete(&mut packet, parsed, prefixes) {
+            return self.sink.drop(packet.face, packet.frame, DropReason::NoHeadroom);
         }
         let nonce = parsed.nonce.unwrap_or(0);
         if self.core.dead.has(prefixes.whole(), nonce, self.now) {
@@ -40,8 +38,8 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         }
         let name = &packet.frame.data()[parsed.name()];
         let hash = prefixes.whole();
-        let (slot, was_pending) = match self.core.pit.find(name, prefixes, parsed.selectors) {
-            Some(slot) => {
+        let (slot, was_pending) = match self.core.pit.seek(name, prefixes, parsed.selectors) {
+            Ok(slot) => {
                 let seen = self.core.pit.nonce_seen(slot, nonce, packet.face);
                 // From the other end of a link the same Interest twice is no loop.
                 let is_repeated = !ingress.is_multi_access && seen.in_same;
@@ -50,21 +48,21 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
                 }
                 (slot, true)
             }
-            None => {
+            Err(siblings) => {
                 self.core.cs.asked(hash);
                 if self.core.cs.is_on()
                     && let Some(found) = self.core.cs.find(name, prefixes, parsed.selectors, self.now)
                 {
                     return self.answer(packet, ingress, found);
                 }
-                match self.core.pit.insert(name, prefixes, parsed.selectors) {
+                match self.core.pit.insert(name, prefixes, parsed.selectors, siblings) {
                     Ok(slot) => (slot, false),
                     Err(full) => return self.full(packet, ingress, full),
                 }
             }
         };
         let record = InRecord {
-            expires: self.now + parsed.lifetime(),
+            expires: parsed.expires(self.now),
             face: packet.face,
             nonce,
             token: packet.annotations.pit_token,
@@ -73,10 +71,10 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         if was_pending && !came_before {
             self.core.cs.asked(hash);
         }
-        if let Err(full) = self.core.pit.wait(slot, record) {
+        if let Err(full) = self.core.pit.wait(slot, &record) {
             return self.full(packet, ingress, full);
         }
-        self.forward(packet, &parsed, prefixes, sought, ingress, Pending { slot, was_pending, came_before });
+        self.forward(packet, parsed, prefixes, sought, ingress, Pending { slot, was_pending, came_before });
     }
 
     /// Whether an Interest goes no further; otherwise one hop is counted.
@@ -95,20 +93,22 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         }
     }
 
-    /// Gives an Interest a nonce that has none, and takes the forwarding hint off one that has reached its region.
+    /// Gives an Interest a nonce that has none, and takes the forwarding hint off one that has reached its region; `false`
+    /// when there is no room for a nonce.
     #[cold]
-    fn complete(&mut self, packet: &mut Packet, prefixes: &mut Prefixes) -> Option<Parsed> {
-        let parsed = Parsed::read(packet, &self.core.hash, prefixes);
+    fn complete(&mut self, packet: &mut Packet, parsed: &mut Parsed, prefixes: &mut Prefixes) -> bool {
+        parsed.read(packet, false, &self.core.hash, prefixes);
         if parsed.nonce.is_none() {
             let nonce = self.core.nonce(prefixes.whole());
             if !parse::add_nonce(&mut packet.frame, nonce, &mut self.core.front) {
-                return None;
+                return false;
             }
         }
         if parsed.has_hint && self.is_in_region(&packet.frame) {
             let _ = parse::strip_hint(&mut packet.frame, &mut self.core.front);
         }
-        Some(Parsed::read(packet, &self.core.hash, prefixes))
+        parsed.read(packet, false, &self.core.hash, prefixes);
+        true
     }
 
     /// Whether a delegation of the forwarding hint leads into our region.
@@ -188,7 +188,14 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             self.ways.fib.take(sought, name, prefixes)
         };
         let strategy = self.ways.strategy(name, prefixes);
-        let mut state = State::from_bits(*self.core.pit.strategy_mut(pending.slot));
+        if !pending.was_pending && strategy.begins_with_cheapest() {
+            let first = self.eligible(route, name, parsed, &packet, ingress).next();
+            return match first {
+                Some((face, egress)) => self.send_cheapest(packet, parsed, pending.slot, face, egress),
+                None => self.no_route(packet, ingress, pending),
+            };
+        }
+        let mut state = State::from_bits(self.core.pit.strategy(pending.slot));
         if strategy.measures()
             && state.measured.is_none()
             && !parsed.has_hint
@@ -198,6 +205,8 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             state.measured = self.core.measurements.of(&name[..end], hash, self.now);
         }
         let hops = self.eligible(route, name, parsed, &packet, ingress);
+        // A route has no more next hops than there is room for.
+        let hops: ArrayVec<FaceId, HOPS_MAX> = hops.map(|(face, _)| face).take(HOPS_MAX).collect();
         let decision = strategy.decide(&mut Meeting {
             hops: &hops,
             pit: &self.core.pit,
@@ -206,7 +215,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             measurements: &mut self.core.measurements,
             now: self.now,
         });
-        *self.core.pit.strategy_mut(pending.slot) = state.to_bits();
+        self.core.pit.set_strategy(pending.slot, state.to_bits());
         match decision {
             Decision::Forward(asks) => self.send_interests(packet, parsed, pending.slot, &asks),
             Decision::Suppress if pending.came_before => {
@@ -230,27 +239,20 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     }
 
     /// The faces of a route that the Interest may go to, the cheapest first.
-    #[inline]
-    fn eligible(
-        &self,
-        route: Route<'g>,
+    #[inline(always)]
+    fn eligible<'a>(
+        &'a self,
+        route: Route<'a>,
         name: &[u8],
-        parsed: &Parsed,
+        parsed: &'a Parsed,
         packet: &Packet,
         ingress: FaceView,
-    ) -> ArrayVec<FaceId, HOPS_MAX> {
-        let mut faces = ArrayVec::new();
-        let Some((_, hops)) = route else { return faces };
-        let reach = reach(name);
-        hops.each(|Hop { face, .. }| {
-            if face != packet.face
-                && self.sink.face(face).is_some_and(|egress| may_go(reach, parsed, ingress, egress))
-            {
-                // A route has no more next hops than there is room for.
-                let _ = faces.try_push(face);
-            }
-        });
-        faces
+    ) -> impl Iterator<Item = (FaceId, FaceView)> + 'a {
+        let (reach, from) = (reach(name), packet.face);
+        let hops = route.into_iter().flat_map(|(_, hops)| hops.iter());
+        hops.filter(move |hop| hop.face != from)
+            .filter_map(|Hop { face, .. }| self.sink.face(face).map(|egress| (face, egress)))
+            .filter(move |(_, egress)| may_go(reach, parsed, ingress, *egress))
     }
 
     /// The route of the first delegation of the forwarding hint that has one.
@@ -276,57 +278,84 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         let name = &packet.frame.data()[parsed.name()];
         let egress = self.sink.face(face);
         if egress.is_some_and(|egress| may_go(reach(name), parsed, ingress, egress)) {
-            let ask = super::strategy::Ask { face, is_probe: false };
+            let ask = Ask { face, is_probe: false };
             return self.send_interests(packet, parsed, pending.slot, &[ask]);
         }
         self.no_route(packet, ingress, pending);
     }
 
+    /// Sends an Interest to the one face that a strategy begins with.
+    #[inline(always)]
+    fn send_cheapest(&mut self, packet: Packet, parsed: &Parsed, slot: Slot, face: FaceId, egress: FaceView) {
+        let nonce = parsed.nonce.unwrap_or(0);
+        let Packet { frame, face: from, annotations } = packet;
+        let annotations = self.onwards(slot, &annotations);
+        self.send_interest(frame, from, slot, nonce, (face, egress), annotations);
+    }
+
+    /// What is said of an Interest that goes on.
+    #[inline(always)]
+    fn onwards(&self, slot: Slot, received: &Annotations) -> Annotations {
+        Annotations {
+            pit_token: self.core.pit.token(slot),
+            congestion_mark: received.congestion_mark,
+            non_discovery: received.non_discovery,
+            ..Annotations::default()
+        }
+    }
+
     /// Sends an Interest to several faces: the frame itself to the last, copies to the others.
-    #[inline]
-    fn send_interests(&mut self, packet: Packet, parsed: &Parsed, slot: Slot, asks: &[super::strategy::Ask]) {
+    fn send_interests(&mut self, packet: Packet, parsed: &Parsed, slot: Slot, asks: &[Ask]) {
         let Packet { frame, face: from, annotations } = packet;
         let Some((last, others)) = asks.split_last() else { return };
-        let annotations = Annotations {
-            pit_token: self.core.pit.token(slot),
-            congestion_mark: annotations.congestion_mark,
-            non_discovery: annotations.non_discovery,
-            ..Annotations::default()
-        };
+        let annotations = self.onwards(slot, &annotations);
         for ask in others {
             match parse::copy(&frame, || self.sink.allocate()) {
-                Some(copy) => self.send_interest(copy, from, parsed, slot, *ask, annotations),
+                Some(copy) => self.send_asked(copy, from, parsed, slot, *ask, annotations),
                 // The others get theirs; who waits sends again.
                 None => return self.sink.drop(from, frame, DropReason::NoFrame),
             }
         }
-        self.send_interest(frame, from, parsed, slot, *last, annotations);
+        self.send_asked(frame, from, parsed, slot, *last, annotations);
     }
 
-    #[inline]
-    fn send_interest(
+    fn send_asked(
         &mut self,
         mut frame: Frame,
         from: FaceId,
         parsed: &Parsed,
         slot: Slot,
-        ask: super::strategy::Ask,
-        mut annotations: Annotations,
+        ask: Ask,
+        annotations: Annotations,
     ) {
         let mut nonce = parsed.nonce.unwrap_or(0);
         if ask.is_probe {
             nonce = self.core.nonce(self.core.pit.hash(slot));
             set_nonce(&mut frame, parsed, nonce);
         }
-        let record = OutRecord { sent: self.now, face: ask.face, nonce, nack: None };
-        if self.core.pit.ask(slot, record).is_err() {
+        let egress = self.sink.face(ask.face).unwrap_or_default();
+        self.send_interest(frame, from, slot, nonce, (ask.face, egress), annotations);
+    }
+
+    #[inline(always)]
+    fn send_interest(
+        &mut self,
+        frame: Frame,
+        from: FaceId,
+        slot: Slot,
+        nonce: u32,
+        (face, egress): (FaceId, FaceView),
+        mut annotations: Annotations,
+    ) {
+        let record = OutRecord { sent: self.now, face, nonce, nack: None };
+        if self.core.pit.ask(slot, &record).is_err() {
             return self.sink.drop(from, frame, DropReason::NdnPitFull);
         }
-        if self.sink.face(ask.face).is_some_and(|egress| egress.local_fields) {
+        if egress.local_fields {
             annotations.incoming_face = Some(from);
         }
         self.core.counters.interests_out += 1;
-        self.sink.send(ask.face, frame, &annotations);
+        self.sink.send(face, frame, &annotations);
     }
 }
 

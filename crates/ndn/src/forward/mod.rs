@@ -176,7 +176,7 @@ impl Forwarder {
         let now = Moment::at(self.epoch, now);
         let Self { core, scratch, .. } = self;
         let (parsed, prefixes) = &mut scratch[0];
-        *parsed = Parsed::read(packet, &core.hash, prefixes);
+        parsed.read(packet, false, &core.hash, prefixes);
         if parsed.what != What::Interest {
             return true;
         }
@@ -202,18 +202,17 @@ impl Forwarder {
         let core = &mut self.core;
         packets.iter().for_each(|packet| packet.frame.prefetch(0));
         for (packet, (parsed, prefixes)) in packets.iter().zip(self.scratch.iter_mut()) {
-            *parsed = Parsed::read(packet, &core.hash, prefixes);
+            core.read(packet, parsed, prefixes);
             core.ask(packet, parsed, prefixes, ways);
         }
-        let mut sought = [Sought::default(); BATCH_MAX];
-        for ((packet, (parsed, prefixes)), sought) in packets.iter().zip(self.scratch.iter()).zip(&mut sought)
-        {
-            *sought = core.approach(packet, parsed, prefixes, ways);
+        let mut sought: ArrayVec<_, BATCH_MAX> = ArrayVec::new();
+        for (packet, (parsed, prefixes)) in packets.iter().zip(self.scratch.iter()) {
+            sought.push(core.approach(packet, parsed, prefixes, sought.len(), ways));
         }
-        for (packet, ((parsed, prefixes), sought)) in
-            packets.drain(..).zip(self.scratch.iter_mut().zip(sought))
-        {
-            Act { core, ways, now, sink }.packet(packet, *parsed, prefixes, sought);
+        let mut act = Act { core, ways, now, sink };
+        for (at, packet) in packets.drain(..).enumerate() {
+            let (parsed, prefixes) = &mut self.scratch[at];
+            act.packet(packet, parsed, prefixes, sought[at]);
         }
     }
 
@@ -255,6 +254,13 @@ impl Forwarder {
 }
 
 impl Core {
+    /// Reads a packet. The name of Data with a token of ours is only compared with its entry's, unless it is to be cached.
+    #[inline(always)]
+    fn read(&self, packet: &Packet, parsed: &mut Parsed, prefixes: &mut Prefixes) {
+        let has_entry = self.pit.is_own(&packet.annotations.pit_token) && !self.cs.is_on();
+        parsed.read(packet, has_entry, &self.hash, prefixes);
+    }
+
     /// Asks for the first lines of memory that a packet's tables are looked up in.
     #[inline(always)]
     fn ask(&self, packet: &Packet, parsed: &Parsed, prefixes: &Prefixes, ways: Ways<'_>) {
@@ -268,8 +274,10 @@ impl Core {
                 ways.fib.ask(prefixes);
             }
             What::Data | What::Nack => {
-                self.pit.prefetch_token(&packet.annotations.pit_token);
-                self.pit.prefetch(prefixes.whole());
+                self.pit.prefetch_token(&packet.annotations.pit_token, parsed.name().len());
+                if parsed.is_hashed {
+                    self.pit.prefetch(prefixes.whole());
+                }
                 if self.cs.is_on() {
                     self.cs.prefetch(prefixes.whole());
                 }
@@ -278,27 +286,33 @@ impl Core {
         }
     }
 
-    /// Compares what has come, and asks for what it leads to.
+    /// Compares what has come, and asks for what it leads to, after `before` others of the batch.
     #[inline(always)]
     fn approach<'g>(
         &self,
         packet: &Packet,
         parsed: &Parsed,
         prefixes: &Prefixes,
+        before: usize,
         ways: Ways<'g>,
     ) -> Sought<'g, crate::table::Hops> {
         match parsed.what {
             What::Interest => {
-                self.pit.prefetch_entry(prefixes.whole());
+                self.pit.prefetch_entry(prefixes.whole(), parsed.name().len(), before);
                 if self.cs.is_on() {
                     self.cs.prefetch_entry(prefixes.whole());
                 }
                 ways.fib.sift(prefixes)
             }
             What::Data | What::Nack => {
-                self.pit.prefetch_entry(prefixes.whole());
                 if let Some((hash, nonce)) = self.pit.nonce_of(&packet.annotations.pit_token) {
                     self.dead.prefetch(hash, nonce);
+                    if !parsed.is_hashed {
+                        self.pit.prefetch(hash);
+                    }
+                }
+                if parsed.is_hashed {
+                    self.pit.prefetch_entry(prefixes.whole(), parsed.name().len(), before);
                 }
                 if self.cs.is_on() {
                     self.cs.prefetch_entry(prefixes.whole());
@@ -340,19 +354,32 @@ struct Act<'a, 'g, S> {
 }
 
 impl<'g, S: Sink> Act<'_, 'g, S> {
-    #[inline]
+    #[inline(always)]
     fn packet(
         &mut self,
         packet: Packet,
-        parsed: Parsed,
+        parsed: &mut Parsed,
         prefixes: &mut Prefixes,
         sought: Sought<'g, crate::table::Hops>,
     ) {
         match parsed.what {
             What::Interest => self.interest(packet, parsed, prefixes, sought),
-            What::Data => self.data(packet, &parsed, prefixes),
-            What::Nack => self.nack(packet, &parsed, prefixes),
+            What::Data if !parsed.is_hashed => {
+                if let Err(packet) = self.data_by_token(packet, parsed) {
+                    parsed.read(&packet, false, &self.core.hash, prefixes);
+                    self.other(packet, parsed, prefixes);
+                }
+            }
+            _ => self.other(packet, parsed, prefixes),
+        }
+    }
+
+    fn other(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
+        match parsed.what {
+            What::Data => self.data(packet, parsed, prefixes),
+            What::Nack => self.nack(packet, parsed, prefixes),
             What::Refused(reason) => self.sink.drop(packet.face, packet.frame, reason),
+            What::Interest => {}
         }
     }
 }
@@ -370,14 +397,12 @@ enum Reach {
     Any,
 }
 
-#[inline]
+#[inline(always)]
 fn reach(name: &[u8]) -> Reach {
-    // Most names begin otherwise, and their first component tells in one comparison.
-    if name.starts_with(b"\x08\x09local") && name.starts_with(LOCALHOST) {
-        Reach::Host
-    } else if name.starts_with(b"\x08\x08local") && name.starts_with(LOCALHOP) {
-        Reach::Hop
-    } else {
-        Reach::Any
+    // Most names begin otherwise, and their first eight octets tell in one comparison.
+    match name.first_chunk() {
+        Some(b"\x08\x09localh") if name.starts_with(LOCALHOST) => Reach::Host,
+        Some(b"\x08\x08localh") if name.starts_with(LOCALHOP) => Reach::Hop,
+        _ => Reach::Any,
     }
 }

@@ -17,19 +17,16 @@ impl<S: Sink> Act<'_, '_, S> {
         };
         let name = &packet.frame.data()[parsed.name()];
         let slot = self.core.pit.find(name, prefixes, parsed.selectors).filter(|_| !ingress.is_multi_access);
-        let upstream = slot.and_then(|slot| {
-            let record = self.core.pit.upstream_mut(slot, packet.face)?;
-            (Some(record.nonce) == parsed.nonce).then_some((slot, record))
-        });
-        let Some((slot, record)) = upstream else {
+        let reason = packet.annotations.nack.unwrap_or(NackReason::None);
+        let upstream =
+            slot.filter(|&slot| self.core.pit.note_nack(slot, packet.face, parsed.nonce, reason.into()));
+        let Some(slot) = upstream else {
             if let Some(packet) = self.sink.pass_on(packet, prefixes) {
                 self.sink.drop(packet.face, packet.frame, DropReason::NdnNackUnmatched);
             }
             return;
         };
-        let reason = packet.annotations.nack.unwrap_or(NackReason::None);
-        record.nack = Some(reason.into());
-        if let Some(measured) = State::from_bits(*self.core.pit.strategy_mut(slot)).measured {
+        if let Some(measured) = State::from_bits(self.core.pit.strategy(slot)).measured {
             self.core.measurements.failed(measured, packet.face);
         }
         match self.verdict(slot) {

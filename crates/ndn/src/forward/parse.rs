@@ -7,11 +7,12 @@ use kaido_engine::{DropReason, Frame};
 use kaido_wire::ndn::{Data, Interest, tlv, types};
 
 use super::quick;
+use crate::moment::Moment;
 use crate::packet::Packet;
-use crate::table::{NameError, NameHash, Prefixes, Selectors};
+use crate::table::{NameError, NameHash, Prefixes, STEP, Selectors};
 
 /// Milliseconds that an Interest waits at most, whatever it asks for.
-const LIFETIME_MAX_MS: u32 = 120_000;
+pub(super) const LIFETIME_MAX_MS: u32 = 120_000;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +29,10 @@ pub(super) enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parsed {
     pub(super) what: What,
-    name_at: u16,
-    name_end: u16,
+    /// Whether the name has been looked into: its prefixes are hashed.
+    pub(super) is_hashed: bool,
+    pub(super) name_at: u16,
+    pub(super) name_end: u16,
     pub(super) selectors: Selectors,
     pub(super) nonce: Option<u32>,
     /// Where the Nonce element is, or belongs.
@@ -37,13 +40,14 @@ pub(super) struct Parsed {
     pub(super) hop_limit: Option<u8>,
     pub(super) hop_limit_at: u16,
     pub(super) has_hint: bool,
-    lifetime_ms: u32,
-    freshness_ms: u64,
+    pub(super) lifetime_ms: u32,
+    pub(super) freshness_ms: u64,
 }
 
 impl Parsed {
     pub(super) const NOTHING: Self = Self {
         what: What::Refused(DropReason::NdnMalformed),
+        is_hashed: true,
         name_at: 0,
         name_end: 0,
         selectors: Selectors { can_be_prefix: false, must_be_fresh: false },
@@ -56,50 +60,24 @@ impl Parsed {
         freshness_ms: 0,
     };
 
-    /// Reads a packet and hashes its name.
-    #[inline]
-    pub(super) fn read(packet: &Packet, hash: &NameHash, prefixes: &mut Prefixes) -> Self {
+    /// Reads a packet and hashes its name; not that of Data, if it `has_entry` by its token.
+    #[inline(always)]
+    pub(super) fn read(
+        &mut self,
+        packet: &Packet,
+        has_entry: bool,
+        hash: &NameHash,
+        prefixes: &mut Prefixes,
+    ) {
         let (first, total) = (packet.frame.data(), packet.frame.packet_len());
         let is_nack = packet.annotations.nack.is_some();
-        match quick::read(first, total, hash, prefixes) {
-            Some(parsed) if !is_nack => parsed,
-            _ => carefully(first, total, is_nack, hash, prefixes),
+        if !is_nack
+            && let Some(octets) = packet.frame.data_and_behind(STEP)
+            && quick::read(octets, (first.len(), total), has_entry, hash, self, prefixes)
+        {
+            return;
         }
-    }
-
-    /// An Interest of this name.
-    #[inline(always)]
-    pub(super) fn interest(
-        self,
-        selectors: Selectors,
-        nonce: Option<u32>,
-        nonce_at: usize,
-        lifetime_ms: u64,
-        hop_limit: Option<u8>,
-        hop_limit_at: usize,
-    ) -> Self {
-        Self {
-            what: What::Interest,
-            selectors,
-            nonce,
-            nonce_at: short(nonce_at),
-            hop_limit,
-            hop_limit_at: short(hop_limit_at),
-            lifetime_ms: u32::try_from(lifetime_ms).unwrap_or(u32::MAX).min(LIFETIME_MAX_MS),
-            ..self
-        }
-    }
-
-    /// Data of this name.
-    #[inline(always)]
-    pub(super) fn data(self, freshness_ms: u64) -> Self {
-        Self { what: What::Data, freshness_ms, ..self }
-    }
-
-    /// Something whose name's components lie there.
-    #[inline(always)]
-    pub(super) fn named(name_at: usize, name_end: usize) -> Self {
-        Self { name_at: short(name_at), name_end: short(name_end), ..Self::NOTHING }
+        *self = carefully(first, total, is_nack, hash, prefixes);
     }
 
     /// Where the octets of the name's components are.
@@ -108,10 +86,10 @@ impl Parsed {
         self.name_at.into()..self.name_end.into()
     }
 
-    /// How long an Interest waits.
-    #[inline]
-    pub(super) fn lifetime(&self) -> Duration {
-        Duration::from_millis(self.lifetime_ms.into())
+    /// Until when an Interest waits that comes now.
+    #[inline(always)]
+    pub(super) fn expires(&self, now: Moment) -> Moment {
+        now.plus_ms(self.lifetime_ms)
     }
 
     /// How long Data is fresh.
@@ -149,27 +127,30 @@ fn any_interest(first: &[u8], total: usize, is_nack: bool) -> Parsed {
     let Ok(interest) = Interest::parse(first, total) else { return Parsed::NOTHING };
     let selectors =
         Selectors { can_be_prefix: interest.can_be_prefix, must_be_fresh: interest.must_be_fresh };
-    let parsed = named(first, interest.name_at, interest.name.value().len()).interest(
+    let lifetime_ms = interest.lifetime_or_default_ms().min(LIFETIME_MAX_MS.into());
+    Parsed {
+        what: if is_nack { What::Nack } else { What::Interest },
         selectors,
-        interest.nonce,
-        interest.nonce_at,
-        interest.lifetime_or_default_ms(),
-        interest.hop_limit,
-        interest.hop_limit_at,
-    );
-    let what = if is_nack { What::Nack } else { What::Interest };
-    Parsed { what, has_hint: interest.forwarding_hint.is_some(), ..parsed }
+        nonce: interest.nonce,
+        nonce_at: short(interest.nonce_at),
+        hop_limit: interest.hop_limit,
+        hop_limit_at: short(interest.hop_limit_at),
+        has_hint: interest.forwarding_hint.is_some(),
+        lifetime_ms: u32::try_from(lifetime_ms).unwrap_or(LIFETIME_MAX_MS),
+        ..named(first, interest.name_at, interest.name.value().len())
+    }
 }
 
 fn any_data(first: &[u8], total: usize) -> Parsed {
     let Ok(data) = Data::parse(first, total) else { return Parsed::NOTHING };
-    named(first, data.name_at, data.name.value().len()).data(data.meta.freshness_ms)
+    let named = named(first, data.name_at, data.name.value().len());
+    Parsed { what: What::Data, freshness_ms: data.meta.freshness_ms, ..named }
 }
 
 /// With a name whose element is at `at`.
 fn named(first: &[u8], at: usize, len: usize) -> Parsed {
-    let header = tlv::header(&first[at..]).map_or(0, |header| header.header_len);
-    Parsed::named(at + header, at + header + len)
+    let at = at + tlv::header(&first[at..]).map_or(0, |header| header.header_len);
+    Parsed { name_at: short(at), name_end: short(at + len), ..Parsed::NOTHING }
 }
 
 /// An offset into a frame.

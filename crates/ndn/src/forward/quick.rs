@@ -2,87 +2,157 @@
 //! digests. Everything else takes the careful way, which reads all that the format knows; what both read they read alike,
 //! except that the inside of Data's SignatureInfo is the consumer's and is not looked at here.
 
-use super::parse::Parsed;
+use kaido_wire::ndn::LIFETIME_DEFAULT_MS;
+
+use super::parse::{LIFETIME_MAX_MS, Parsed, What};
 use crate::table::{NameHash, Prefixes, Selectors};
 
-/// Reads a packet; `None` when it is not a usual one.
-#[inline]
-pub(super) fn read(packet: &[u8], total: usize, hash: &NameHash, prefixes: &mut Prefixes) -> Option<Parsed> {
-    if packet.len() != total {
-        return None;
+/// Milliseconds that an Interest waits that does not say how long.
+#[allow(clippy::cast_possible_truncation)] // As said below.
+const LIFETIME_MS: u32 = LIFETIME_DEFAULT_MS as u32;
+const _: () = assert!(LIFETIME_DEFAULT_MS < LIFETIME_MAX_MS as u64 && LIFETIME_MAX_MS > u16::MAX as u32);
+
+/// Reads a packet; `false` when it is not a usual one. `octets` begin with its first segment and have
+/// [`STEP`](crate::table::STEP) more; the lengths are of the segment and of the packet. The name of Data that `has_entry` is
+/// left to be compared with that.
+#[inline(always)]
+pub(super) fn read(
+    octets: &[u8],
+    (len, total): (usize, usize),
+    has_entry: bool,
+    hash: &NameHash,
+    parsed: &mut Parsed,
+    prefixes: &mut Prefixes,
+) -> bool {
+    let Some(&kind) = octets.first() else { return false };
+    let Some((at, end)) = value(octets, 0) else { return false };
+    let Some((name_at, name_end)) = value(octets, at) else { return false };
+    if octets[at] != 7 || len != total || end != total || name_end > len {
+        return false;
     }
-    let (at, end) = value(packet, 0)?;
-    let (name_at, name_end) = value(packet, at)?;
-    if end != total || packet[at] != 7 || !prefixes.fill_plain(hash, packet.get(name_at..name_end)?) {
-        return None;
+    let is_hashed = kind == 5 || !has_entry;
+    if is_hashed && !prefixes.fill_plain(hash, &octets[name_at..], name_end - name_at) {
+        return false;
     }
-    let named = Parsed::named(name_at, name_end);
-    match packet[0] {
-        5 if name_at < name_end => interest(packet, named, name_end),
-        6 => data(packet, named, name_end),
-        _ => None,
+    let name = (name_at, name_end);
+    match kind {
+        5 if name_at < name_end => interest(octets, len, name, parsed),
+        6 => data(octets, len, name, is_hashed, parsed),
+        _ => false,
     }
 }
 
 /// Where the value of the element at `at` begins and ends, if its type has one octet and its length one or three.
 #[inline(always)]
-fn value(packet: &[u8], at: usize) -> Option<(usize, usize)> {
-    match *packet.get(at..)? {
-        [1..=252, len @ 0..=252, ..] => Some((at + 2, at + 2 + usize::from(len))),
-        [1..=252, 253, high, low, ..] => {
-            let len = usize::from(u16::from_be_bytes([high, low]));
-            (len >= 253).then_some((at + 4, at + 4 + len))
-        }
-        _ => None,
+#[allow(clippy::cast_possible_truncation)] // Octets of a number of four.
+fn value(octets: &[u8], at: usize) -> Option<(usize, usize)> {
+    let header = u32::from_le_bytes(*octets.get(at..)?.first_chunk()?);
+    let len = usize::from((header >> 8) as u8);
+    if len < 253 {
+        return Some((at + 2, at + 2 + len));
     }
+    let long = usize::from(((header >> 16) as u16).swap_bytes());
+    (len == 253 && long >= 253).then_some((at + 4, at + 4 + long))
 }
 
-#[inline]
-fn interest(packet: &[u8], named: Parsed, mut at: usize) -> Option<Parsed> {
+/// Eight octets as a number, the first in the lowest bits.
+#[inline(always)]
+fn word(octets: &[u8], at: usize) -> Option<u64> {
+    octets.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+}
+
+/// Reads what follows an Interest's name. Type and length of an element are compared as one number, the type in the lower
+/// bits.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // Some of the eight octets are wanted, and offsets lie within a frame.
+fn interest(octets: &[u8], len: usize, (name_at, name_end): (usize, usize), parsed: &mut Parsed) -> bool {
+    let mut at = name_end;
+    let Some(mut next) = word(octets, at) else { return false };
     let mut selectors = Selectors::default();
-    if let [0x21, 0, ..] = packet[at..] {
+    if next as u16 == 0x0021 {
         selectors.can_be_prefix = true;
-        at += 2;
+        (next, at) = (next >> 16, at + 2);
     }
-    if let [0x12, 0, ..] = packet[at..] {
+    if next as u16 == 0x0012 {
         selectors.must_be_fresh = true;
         at += 2;
     }
-    let [0x0a, 4, n0, n1, n2, n3, ..] = packet[at..] else { return None };
     let nonce_at = at;
+    let Some(mut next) = word(octets, at).filter(|next| *next as u16 == 0x040a) else { return false };
+    let nonce = ((next >> 16) as u32).swap_bytes();
     at += 6;
-    let mut lifetime_ms = kaido_wire::ndn::LIFETIME_DEFAULT_MS;
-    match packet[at..] {
-        [0x0c, 1, ms, ..] => (lifetime_ms, at) = (ms.into(), at + 3),
-        [0x0c, 2, high, low, ..] => (lifetime_ms, at) = (u16::from_be_bytes([high, low]).into(), at + 4),
-        _ => {}
+    next = word(octets, at).unwrap_or(0);
+    let mut lifetime_ms = LIFETIME_MS;
+    if next as u16 == 0x020c {
+        lifetime_ms = ((next >> 16) as u16).swap_bytes().into();
+        (next, at) = (next >> 32, at + 4);
+    } else if next as u16 == 0x010c {
+        lifetime_ms = ((next >> 16) as u8).into();
+        (next, at) = (next >> 24, at + 3);
     }
     let (mut hop_limit, mut hop_limit_at) = (None, 0);
-    if let [0x22, 1, hops, ..] = packet[at..] {
-        (hop_limit, hop_limit_at, at) = (Some(hops), at + 2, at + 3);
+    if next as u16 == 0x0122 {
+        (hop_limit, hop_limit_at, at) = (Some((next >> 16) as u8), at + 2, at + 3);
     }
-    let nonce = Some(u32::from_be_bytes([n0, n1, n2, n3]));
-    let parsed = named.interest(selectors, nonce, nonce_at, lifetime_ms, hop_limit, hop_limit_at);
-    (at == packet.len()).then_some(parsed)
+    *parsed = Parsed {
+        what: What::Interest,
+        is_hashed: true,
+        name_at: name_at as u16,
+        name_end: name_end as u16,
+        selectors,
+        nonce: Some(nonce),
+        nonce_at: nonce_at as u16,
+        hop_limit,
+        hop_limit_at: hop_limit_at as u16,
+        has_hint: false,
+        lifetime_ms,
+        freshness_ms: 0,
+    };
+    at == len
 }
 
-#[inline]
-fn data(packet: &[u8], named: Parsed, mut at: usize) -> Option<Parsed> {
+/// Reads what follows Data's name.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // Offsets lie within a frame.
+fn data(
+    octets: &[u8],
+    len: usize,
+    (name_at, name_end): (usize, usize),
+    is_hashed: bool,
+    parsed: &mut Parsed,
+) -> bool {
+    let Some((freshness_ms, end)) = tail(octets, name_end) else { return false };
+    *parsed = Parsed {
+        what: What::Data,
+        is_hashed,
+        name_at: name_at as u16,
+        name_end: name_end as u16,
+        freshness_ms,
+        ..Parsed::NOTHING
+    };
+    end == len
+}
+
+/// FreshnessPeriod of Data, and where what follows its name ends.
+#[inline(always)]
+fn tail(octets: &[u8], mut at: usize) -> Option<(u64, usize)> {
+    let is = |at: usize, kind: u8| octets.get(at) == Some(&kind);
     let mut freshness_ms = 0;
-    if let Some(&0x14) = packet.get(at) {
-        let (begin, end) = value(packet, at)?;
-        freshness_ms = freshness(packet.get(begin..end)?)?;
+    if is(at, 0x14) {
+        let (begin, end) = value(octets, at)?;
+        freshness_ms = freshness(octets.get(begin..end)?)?;
         at = end;
     }
-    for kind in [0x15, 0x16, 0x17] {
-        let is_there = packet.get(at) == Some(&kind);
-        if is_there {
-            at = value(packet, at)?.1;
-        } else if kind != 0x15 {
+    if is(at, 0x15) {
+        at = value(octets, at)?.1;
+    }
+    for kind in [0x16, 0x17] {
+        if !is(at, kind) {
             return None;
         }
+        at = value(octets, at)?.1;
     }
-    (at == packet.len()).then(|| named.data(freshness_ms))
+    Some((freshness_ms, at))
 }
 
 /// FreshnessPeriod of MetaInfo that holds usual elements in their order.
@@ -118,12 +188,16 @@ mod tests {
 
     use super::super::parse::{self, What};
     use super::*;
+    use crate::table::STEP;
     use crate::table::build::name;
 
     fn both(packet: &[u8]) -> (Option<Parsed>, Parsed) {
         let hash = NameHash::fixed(1);
         let (mut quick, mut careful) = (Prefixes::default(), Prefixes::default());
-        let read = read(packet, packet.len(), &hash, &mut quick);
+        let padded = [packet, &[0xa5; STEP]].concat();
+        let lens = (packet.len(), packet.len());
+        let mut parsed = Parsed::NOTHING;
+        let read = read(&padded, lens, false, &hash, &mut parsed, &mut quick).then_some(parsed);
         let expected = parse::carefully(packet, packet.len(), false, &hash, &mut careful);
         if read.is_some() && !matches!(expected.what, What::Refused(_)) {
             assert_eq!(quick, careful);

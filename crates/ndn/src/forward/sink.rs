@@ -52,9 +52,9 @@ pub trait Sink {
         Visit::ONLY
     }
 
-    /// Data that Interests wait for here is about to be sent to them: others may wait elsewhere.
+    /// Data that Interests wait for here, and whose name has this hash, is about to be sent to them: others may wait elsewhere.
     #[inline]
-    fn satisfies(&mut self, _packet: &Packet, _prefixes: &Prefixes) {}
+    fn satisfies(&mut self, _packet: &Packet, _name: u64) {}
 
     /// Takes Data or a Nack that nobody waits for here, if someone may elsewhere.
     #[inline]

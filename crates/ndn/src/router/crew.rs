@@ -331,10 +331,10 @@ impl Sink for CrewWays<'_, '_> {
     }
 
     #[inline]
-    fn satisfies(&mut self, packet: &Packet, prefixes: &Prefixes) {
+    fn satisfies(&mut self, packet: &Packet, name: u64) {
         match self.errand {
             Errand::Round(round) => self.send_round(round, packet),
-            _ if self.crew.shared.hot().phase(prefixes.whole()).is_some() => {
+            _ if self.crew.shared.hot().phase(name).is_some() => {
                 let rest = self.crew.place.all() & !(1 << self.crew.worker);
                 self.send_round(Round { rest, last: NOBODY, is_first: true, was_served: true }, packet);
             }

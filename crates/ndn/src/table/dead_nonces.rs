@@ -64,20 +64,19 @@ impl DeadNonces {
     #[inline]
     pub fn has(&self, name: u64, nonce: u32, now: Moment) -> bool {
         let (place, print) = self.place(name, nonce);
-        let line = &self.lines[place];
-        // By chance one print in 3 × 10^8 equals one of a full line.
-        (0..RING).any(|at| line.prints[at] == print && age(line, at, now) < AGE_MAX)
+        self.lines[place].has(print, now)
     }
 
     /// Remembers a nonce with a name that has this hash.
+    #[inline]
     pub fn add(&mut self, name: u64, nonce: u32, now: Moment) {
-        if self.has(name, nonce, now) {
-            return;
-        }
         let (place, print) = self.place(name, nonce);
         let line = &mut self.lines[place];
+        if line.has(print, now) {
+            return;
+        }
         let at = (line.ages >> NEXT_SHIFT) as usize % RING;
-        if line.prints[at] != 0 && age(line, at, now) < AGE_MAX - 1 {
+        if line.prints[at] != 0 && line.age(at, now) < AGE_MAX - 1 {
             self.early += 1;
         }
         line.prints[at] = print;
@@ -103,11 +102,26 @@ fn time(now: Moment) -> u64 {
     now.nanoseconds() / AGE_NS
 }
 
-/// How old the print at a place is. What lay untouched for 48 s seems young again; it does no harm, as the same name would
-/// have to come with the same nonce.
-#[inline(always)]
-fn age(line: &Line, at: usize, now: Moment) -> u64 {
-    time(now).wrapping_sub(line.ages >> (4 * at)) & 0xf
+impl Line {
+    /// Whether a print is here that is not too old. By chance one print in 3 × 10^8 equals one of a full line.
+    #[inline(always)]
+    fn has(&self, print: u32, now: Moment) -> bool {
+        // Without an end on the way: mostly there is none, and all are compared at once.
+        let alike = self.prints.iter().fold(0, |alike, other| alike | u32::from(*other == print));
+        alike != 0 && self.has_young(print, now)
+    }
+
+    #[cold]
+    fn has_young(&self, print: u32, now: Moment) -> bool {
+        (0..RING).any(|at| self.prints[at] == print && self.age(at, now) < AGE_MAX)
+    }
+
+    /// How old the print at a place is. What lay untouched for 48 s seems young again; it does no harm, as the same name
+    /// would have to come with the same nonce.
+    #[inline(always)]
+    fn age(&self, at: usize, now: Moment) -> u64 {
+        time(now).wrapping_sub(self.ages >> (4 * at)) & 0xf
+    }
 }
 
 #[cfg(test)]

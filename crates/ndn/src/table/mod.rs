@@ -23,10 +23,11 @@ pub use fib::{Fib, FibError, HOPS_MAX, Hop, Hops};
 pub use name_table::{Lookup, NameTable, NameTableError, Sought};
 pub use names::{COMPONENTS_MAX, DEPTH_MAX, NAME_OCTETS_MAX, NameError, NameHash, Prefixes, components};
 pub use pit::{
-    DOWNSTREAMS_MAX, NonceSeen, Pit, PitFull, PitSettings, SIBLINGS_MAX, Slot, TOKEN_LEN, TokenFound,
-    UPSTREAMS_MAX,
+    DOWNSTREAMS_MAX, NonceSeen, Pit, PitFull, PitSettings, SIBLINGS_MAX, Siblings, Slot, TOKEN_LEN,
+    TokenFound, UPSTREAMS_MAX,
 };
 pub use pit_entry::{InRecord, NackSeverity, OutRecord, Selectors};
 
+pub(crate) use names::STEP;
 #[cfg(test)]
 pub(crate) use names::build;

@@ -299,8 +299,7 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
     pub fn sift(self, prefixes: &Prefixes) -> Sought<'g, T> {
         let mut depths = self.plausible(prefixes);
         while let Some(depth) = deepest(depths) {
-            let mut probe = self.stages.hash(&NameKey(prefixes.prefix(depth).0));
-            self.stages.probe(&mut probe);
+            let probe = self.stages.probe_now(&NameKey(prefixes.prefix(depth).0));
             if probe.is_plausible() {
                 return Sought { probe, depths };
             }
@@ -329,8 +328,7 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
         while let Some(depth) = deepest(depths) {
             let (hash, end) = prefixes.prefix(depth);
             let key = NameKey(hash);
-            let mut probe = self.stages.hash(&key);
-            self.stages.probe(&mut probe);
+            let probe = self.stages.probe_now(&key);
             if let Some(held) =
                 self.stages.resolve(probe, &key).filter(|held| held.name.get() == &name[..end])
             {

@@ -17,6 +17,9 @@ pub const COMPONENTS_MAX: usize = 256;
 /// Octets of a name that is forwarded: that of a packet of the usual limit.
 pub const NAME_OCTETS_MAX: usize = 8800;
 
+/// Octets that are hashed in one step.
+pub(crate) const STEP: usize = 16;
+
 /// TLV type of ImplicitSha256DigestComponent.
 const IMPLICIT_DIGEST: u8 = 1;
 /// Octets of such a component, type and length included.
@@ -63,35 +66,21 @@ impl NameHash {
         self.root
     }
 
-    /// The hash of a prefix and one more component (type, length and value), given the hash of the prefix: 16 octets a
-    /// step, each a folded multiplication of secrets and octets. The type and length among them say how many there are,
-    /// so pieces may overlap.
-    #[inline(always)]
+    /// The hash of a prefix and one more component (type, length and value), given the hash of the prefix: [`STEP`] octets
+    /// a step, the last with zeros behind, each a folded multiplication of secrets and octets. The type and length among
+    /// them say where they end.
+    #[inline(never)]
     pub fn extend(&self, prefix: u64, component: &[u8]) -> u64 {
-        let len = component.len();
-        if let (Some(low), Some(high)) = (component.first_chunk::<8>(), component.last_chunk::<8>()) {
-            let mut state = prefix;
-            if len > 16 {
-                // The last 16 octets are left to the last step.
-                for step in component[..len - 1].chunks_exact(16) {
-                    state = self.step(state, half(step, 0), half(step, 8));
-                }
-                let last = &component[len - 16..];
-                return self.step(state, half(last, 0), half(last, 8));
-            }
-            return self.step(state, u64::from_le_bytes(*low), u64::from_le_bytes(*high));
-        }
-        if let (Some(low), Some(high)) = (component.first_chunk::<4>(), component.last_chunk::<4>()) {
-            let octets = u64::from(u32::from_le_bytes(*low)) | u64::from(u32::from_le_bytes(*high)) << 32;
-            return self.step(prefix, octets, 0);
-        }
-        let octets = component.iter().fold(1, |octets, &octet| octets << 8 | u64::from(octet));
-        self.step(prefix, octets, 0)
+        component.chunks(STEP).fold(prefix, |state, chunk| {
+            let mut block = [0; STEP];
+            block[..chunk.len()].copy_from_slice(chunk);
+            self.step(state, halves(&block))
+        })
     }
 
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // The halves of the product.
-    fn step(&self, state: u64, low: u64, high: u64) -> u64 {
+    fn step(&self, state: u64, [low, high]: [u64; 2]) -> u64 {
         let product = u128::from(low ^ self.first) * u128::from(high ^ state ^ self.second);
         // The state goes in once more, so that a factor that is zero by chance does not erase what was before.
         (product as u64) ^ ((product >> 64) as u64) ^ state.rotate_left(23)
@@ -125,8 +114,30 @@ impl NameHash {
 }
 
 #[inline(always)]
-fn half(octets: &[u8], at: usize) -> u64 {
-    octets.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |half| u64::from_le_bytes(*half))
+fn halves(block: &[u8; STEP]) -> [u64; 2] {
+    let whole = u128::from_le_bytes(*block);
+    #[allow(clippy::cast_possible_truncation)] // The halves are wanted.
+    [whole as u64, (whole >> 64) as u64]
+}
+
+/// The first octets of a block, by their number; the others as zeros.
+#[inline(always)]
+fn first_of(block: &[u8; STEP], octets: usize) -> [u64; 2] {
+    const KEPT: [[u64; 2]; STEP + 1] = {
+        let mut kept = [[0; 2]; STEP + 1];
+        let mut octet = 0;
+        while octet < STEP {
+            let mut more = octet + 1;
+            while more <= STEP {
+                kept[more][octet / 8] |= 0xff << (octet % 8 * 8);
+                more += 1;
+            }
+            octet += 1;
+        }
+        kept
+    };
+    let ([low, high], kept) = (halves(block), KEPT[octets.min(STEP)]);
+    [low & kept[0], high & kept[1]]
 }
 
 /// Octets of the component that a name begins with, type and length included; `None` when it runs past the end.
@@ -236,27 +247,33 @@ impl Prefixes {
     }
 
     /// As [`Prefixes::fill`], of a name of generic and typed components alone, each of up to 252 octets, and no more of them
-    /// than there are hashes for; `false` when it is another.
-    #[inline(always)]
+    /// than there are hashes for; `false` when it is another. `octets` begin with the `len` octets of the name, and have
+    /// [`STEP`] more: they are read in whole steps.
+    // A function of its own, so that the loop has all registers.
+    #[inline(never)]
     #[allow(clippy::cast_possible_truncation)] // Ends within 8800 octets, at most 32 components.
-    pub(crate) fn fill_plain(&mut self, hash: &NameHash, name: &[u8]) -> bool {
-        if name.len() > NAME_OCTETS_MAX {
-            return false;
+    pub(crate) fn fill_plain(&mut self, hash: &NameHash, octets: &[u8], len: usize) -> bool {
+        let hash = *hash;
+        let (mut state, mut at, mut count) = (hash.root, 0, 0);
+        self.hashes[0] = state;
+        while at < len {
+            let Some(block) = octets.get(at..).and_then(<[u8]>::first_chunk::<STEP>) else { return false };
+            let [typ, rest, ..] = *block;
+            let component = 2 + usize::from(rest);
+            if !(3..=252).contains(&typ) || component > 254 || count == DEPTH_MAX {
+                return false;
+            }
+            state = if component <= STEP {
+                hash.step(state, first_of(block, component))
+            } else {
+                let Some(component) = octets.get(at..at + component) else { return false };
+                hash.extend(state, component)
+            };
+            (at, count) = (at + component, count + 1);
+            (self.ends[count], self.hashes[count]) = (at as u16, state);
         }
-        let (mut state, mut at, mut count) = (hash.root(), 0, 0);
-        let mut rest = name;
-        let [first, hashes @ ..] = &mut self.hashes;
-        let mut places = hashes.iter_mut().zip(&mut self.ends[1..]);
-        *first = state;
-        while let [3..=252, len @ 0..=252, ..] = *rest {
-            let Some((component, after)) = rest.split_at_checked(2 + usize::from(len)) else { return false };
-            let Some((place, end)) = places.next() else { return false };
-            state = hash.extend(state, component);
-            (at, count, rest) = (at + component.len(), count + 1, after);
-            (*place, *end) = (state, at as u16);
-        }
-        (self.components, self.plain, self.whole, self.has_digest) = (count, at as u16, state, false);
-        at == name.len()
+        (self.components, self.plain, self.whole, self.has_digest) = (count as u16, at as u16, state, false);
+        at == len && len <= NAME_OCTETS_MAX
     }
 
     /// Components, an implicit digest not counted.

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use kaido_table::{HashIndex, RegionError, Slots, Wheel, prefetch};
 
-use super::chains::{Chains, NONE};
+use super::chains::Chains;
 use super::names::{DEPTH_MAX, Prefixes};
-use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, Selectors, flag};
+use super::pit_entry::{Entry, InRecord, NAME_INLINE, NackSeverity, OutRecord, Selectors, flag};
 use crate::moment::Moment;
 use crate::packet::{FaceId, PitToken};
 
@@ -28,6 +28,8 @@ pub const TOKEN_LEN: usize = 6;
 
 /// Ticks in which the timers go round: over 8 s, and so more than the usual Interest waits.
 const TICKS: u32 = 8192;
+/// Timers that are looked at for an entry that has expired, at most.
+const TIMERS_MAX: usize = 1024;
 /// Octets of a name in a link of the chain that goes on where its entry ends.
 pub(super) const NAME_CHUNK: usize = 252;
 /// The depth under which Interests of more than [`DEPTH_MAX`] components are counted.
@@ -59,6 +61,10 @@ impl PitSettings {
 /// The number of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub(super) u32);
+
+/// How many entries of other selectors a name has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Siblings(usize);
 
 /// A bound of the PIT was met; it is as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -154,23 +160,35 @@ impl Pit {
         self.index.prefetch(hash);
     }
 
-    /// Asks for the lines of the first entry that may have a name.
+    /// Asks for the lines of the first entry that may have a name of so many octets; if there is none, for those of the
+    /// entry that it is given if `before` others are given one before.
     #[inline(always)]
-    pub fn prefetch_entry(&self, hash: u64) {
-        if let Some(slot) = self.index.find(hash).next() {
-            prefetch(&self.entries[slot as usize]);
-            self.timers.prefetch(slot);
+    pub fn prefetch_entry(&self, hash: u64, name_len: usize, before: usize) {
+        let found = if self.index.is_absent(hash) { None } else { self.index.find(hash).next() };
+        let given = || self.free.len().checked_sub(before + 1).map(|at| self.free[at]);
+        let slot = found.or_else(given);
+        if let Some(entry) = slot.and_then(|slot| self.entries.get(slot as usize)) {
+            Self::prefetch_lines(entry, name_len);
         }
     }
 
-    /// Asks for the lines of the entry that a token is for.
+    /// Asks for the lines of the entry that a token is for, whose name may have so many octets.
     #[inline(always)]
-    pub fn prefetch_token(&self, token: &PitToken) {
+    pub fn prefetch_token(&self, token: &PitToken, name_len: usize) {
         if let Some((_, slot)) = self.read_token(token)
             && let Some(entry) = self.entries.get(slot as usize)
         {
-            prefetch(entry);
-            self.timers.prefetch(slot);
+            Self::prefetch_lines(entry, name_len);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_lines(entry: &Entry, name_len: usize) {
+        prefetch(&entry.hash);
+        let (first, second) = entry.name.split_at(NAME_INLINE / 2);
+        prefetch(&first[0]);
+        if name_len > first.len() {
+            prefetch(&second[0]);
         }
     }
 
@@ -178,64 +196,88 @@ impl Pit {
     #[inline(always)]
     pub(crate) fn nonce_of(&self, token: &PitToken) -> Option<(u64, u32)> {
         let (_, slot) = self.read_token(token)?;
-        self.entries.get(slot as usize).map(|entry| (entry.hash, entry.out.nonce))
+        self.entries.get(slot as usize).map(|entry| (entry.hash, entry.out().map_or(0, |out| out.nonce)))
     }
 
     /// The entry of a name and its selectors.
     #[inline]
     pub fn find(&self, name: &[u8], prefixes: &Prefixes, selectors: Selectors) -> Option<Slot> {
-        let kind = kind_of(prefixes, selectors);
-        let is = |&slot: &u32| {
-            let entry = &self.entries[slot as usize];
-            entry.flags & flag::KIND == kind && entry.hash == prefixes.whole() && self.has_name(entry, name)
-        };
-        self.index.find(prefixes.whole()).find(is).map(Slot)
+        self.seek(name, prefixes, selectors).ok()
     }
 
-    /// Makes an entry for a name and its selectors, which has none.
+    /// As [`Pit::find`]; if there is no entry, what there is instead.
+    ///
+    /// # Errors
+    /// The entries of the name with other selectors.
+    #[inline(always)]
+    pub fn seek(&self, name: &[u8], prefixes: &Prefixes, selectors: Selectors) -> Result<Slot, Siblings> {
+        if self.index.is_absent(prefixes.whole()) {
+            return Err(Siblings(0));
+        }
+        self.seek_among(name, prefixes, selectors)
+    }
+
+    fn seek_among(&self, name: &[u8], prefixes: &Prefixes, selectors: Selectors) -> Result<Slot, Siblings> {
+        let kind = kind_of(prefixes, selectors);
+        let mut siblings = 0;
+        for slot in self.index.find(prefixes.whole()) {
+            let entry = &self.entries[slot as usize];
+            if entry.hash != prefixes.whole() {
+                continue;
+            }
+            if entry.flags & flag::KIND == kind && self.has_name(entry, name) {
+                return Ok(Slot(slot));
+            }
+            siblings += 1;
+        }
+        Err(Siblings(siblings))
+    }
+
+    /// Makes an entry for a name and its selectors, of which [`Pit::seek`] has just said that there is none.
     ///
     /// # Errors
     /// [`PitFull`].
+    #[inline]
     pub fn insert(
         &mut self,
         name: &[u8],
         prefixes: &Prefixes,
         selectors: Selectors,
+        Siblings(siblings): Siblings,
     ) -> Result<Slot, PitFull> {
-        let hash = prefixes.whole();
-        if self.index.find(hash).filter(|&slot| self.entries[slot as usize].hash == hash).count()
-            >= SIBLINGS_MAX
-        {
+        if siblings >= SIBLINGS_MAX {
             return Err(PitFull::Siblings);
         }
+        let hash = prefixes.whole();
         let slot = self.free.pop().or_else(|| self.entries.push(Entry::EMPTY)).ok_or(PitFull::Entries)?;
-        let mut name_more = NONE;
-        let inline = name.len().min(NAME_INLINE);
-        if !self.put_rest(&mut name_more, &name[inline..]) || !self.index.insert(hash, slot) {
-            self.names.free(&mut name_more);
+        if !self.index.insert(hash, slot) {
             self.free.push(slot);
             return Err(PitFull::Entries);
         }
         let entry = &mut self.entries[slot as usize];
         entry.hash = hash;
-        entry.expires = Moment::default();
-        entry.strategy = 0;
-        entry.name_more = name_more;
         // Both are bounded by what a name may be.
         entry.name_len = u16::try_from(name.len()).unwrap_or(u16::MAX);
         entry.depth = u8::try_from(prefixes.components().min(BEYOND)).unwrap_or(u8::MAX);
-        entry.flags = flag::LIVE | kind_of(prefixes, selectors);
+        entry.flags = entry.flags & flag::ARMED | flag::LIVE | kind_of(prefixes, selectors);
+        let inline = name.len().min(NAME_INLINE);
         entry.name[..inline].copy_from_slice(&name[..inline]);
         if selectors.can_be_prefix {
             let depth = usize::from(entry.depth);
             self.prefixes[depth] += 1;
             self.depths |= 1 << depth;
         }
+        if name.len() > NAME_INLINE && !self.put_rest(slot, &name[NAME_INLINE..]) {
+            self.remove(Slot(slot));
+            return Err(PitFull::Entries);
+        }
         Ok(Slot(slot))
     }
 
     /// Keeps what of a name does not fit into its entry.
-    fn put_rest(&mut self, chain: &mut u32, rest: &[u8]) -> bool {
+    #[cold]
+    fn put_rest(&mut self, slot: u32, rest: &[u8]) -> bool {
+        let chain = &mut self.entries[slot as usize].rest_mut().name_more;
         // The last piece first, so that the chain begins with the first.
         rest.chunks(NAME_CHUNK).rev().all(|piece| {
             let mut chunk = NameChunk([0; NAME_CHUNK]);
@@ -245,9 +287,10 @@ impl Pit {
     }
 
     /// Removes an entry and all that belongs to it.
+    #[inline]
     pub fn remove(&mut self, Slot(slot): Slot) {
         let entry = &mut self.entries[slot as usize];
-        debug_assert!(entry.flags & flag::LIVE != 0, "removed twice");
+        debug_assert!(entry.is_live(), "removed twice");
         if entry.flags & flag::CAN_BE_PREFIX != 0 {
             let depth = usize::from(entry.depth);
             self.prefixes[depth] -= 1;
@@ -255,13 +298,16 @@ impl Pit {
                 self.depths &= !(1 << depth);
             }
         }
-        self.ins.free(&mut entry.ins_more);
-        self.outs.free(&mut entry.outs_more);
-        self.names.free(&mut entry.name_more);
-        (entry.flags, entry.ins, entry.outs) = (0, 0, 0);
+        if entry.has_rest() {
+            let rest = entry.rest_mut();
+            self.ins.free(&mut rest.ins_more);
+            self.outs.free(&mut rest.outs_more);
+            self.names.free(&mut rest.name_more);
+        }
+        // The timer stays as it is: the next that gets the entry mostly waits longer.
+        (entry.flags, entry.ins, entry.outs) = (entry.flags & flag::ARMED, 0, 0);
         entry.generation = (entry.generation + 1) & ((1 << GENERATION_BITS) - 1);
         self.index.remove(entry.hash, slot);
-        self.timers.disarm(slot);
         self.free.push(slot);
     }
 
@@ -275,7 +321,7 @@ impl Pit {
     }
 
     /// The generation and the slot of a token that may be ours.
-    #[inline]
+    #[inline(always)]
     fn read_token(&self, token: &PitToken) -> Option<(u32, u32)> {
         let [worker, g0, g1, s0, s1, s2] = *<&[u8; TOKEN_LEN]>::try_from(token.octets()).ok()?;
         let generation = u32::from(g0) << 4 | u32::from(g1 >> 4);
@@ -294,17 +340,49 @@ impl Pit {
         self.depths
     }
 
+    /// Whether a token may be one of ours.
+    #[inline(always)]
+    pub fn is_own(&self, token: &PitToken) -> bool {
+        self.read_token(token).is_some()
+    }
+
     /// The entry of a token. Whether the Data has its name, [`Pit::accepts`] tells.
     #[inline]
     pub fn by_token(&self, token: &PitToken) -> TokenFound {
         let Some((generation, slot)) = self.read_token(token) else { return TokenFound::Foreign };
         match self.entries.get(slot as usize) {
-            Some(entry) if entry.generation == generation && entry.flags & flag::LIVE != 0 => {
+            Some(entry) if u32::from(entry.generation) == generation && entry.is_live() => {
                 TokenFound::Entry(Slot(slot))
             }
             Some(_) => TokenFound::Gone,
             None => TokenFound::Foreign,
         }
+    }
+
+    /// The entry of a token, if Data of this name satisfies it and no other: an Interest of the very name, no other
+    /// Interest of it, and none that may be a prefix of it. `None` says nothing.
+    #[inline(always)]
+    pub fn sole(&self, token: &PitToken, name: &[u8]) -> Option<Slot> {
+        let TokenFound::Entry(Slot(slot)) = self.by_token(token) else { return None };
+        let entry = &self.entries[slot as usize];
+        let others = flag::DIGEST | flag::CAN_BE_PREFIX;
+        if entry.flags & others != 0 || name.len() > NAME_INLINE || !self.has_name(entry, name) {
+            return None;
+        }
+        // Prefixes that are longer than those whose depths are told apart count as of the whole name's depth.
+        let shorter = (2 << entry.depth) - 1;
+        if self.depths & shorter != 0 {
+            return None;
+        }
+        let is_other = |&other: &u32| other != slot && self.entries[other as usize].hash == entry.hash;
+        (!self.index.find(entry.hash).any(|other| is_other(&other))).then_some(Slot(slot))
+    }
+
+    /// The only downstream of an entry, if it has no other.
+    #[inline(always)]
+    pub fn only_downstream(&self, Slot(slot): Slot) -> Option<InRecord> {
+        let entry = &self.entries[slot as usize];
+        entry.input().filter(|_| entry.ins == 1)
     }
 
     /// The name of an entry.
@@ -339,33 +417,44 @@ impl Pit {
 
     /// The downstreams that wait.
     #[inline]
-    pub fn downstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = &InRecord> {
+    pub fn downstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = InRecord> {
         let entry = &self.entries[slot as usize];
-        (entry.ins > 0).then_some(&entry.input).into_iter().chain(self.ins.iter(entry.ins_more))
+        entry.input().into_iter().chain(self.ins.iter(entry.rest().ins_more).copied())
     }
 
     /// The upstreams that were asked.
     #[inline]
-    pub fn upstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = &OutRecord> {
+    pub fn upstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = OutRecord> {
         let entry = &self.entries[slot as usize];
-        (entry.outs > 0).then_some(&entry.out).into_iter().chain(self.outs.iter(entry.outs_more))
+        entry.out().into_iter().chain(self.outs.iter(entry.rest().outs_more).copied())
     }
 
     /// Notes that a downstream waits, whether or not it did before; the entry lasts as long as any does.
     ///
     /// # Errors
     /// [`PitFull::Records`].
-    pub fn wait(&mut self, Slot(slot): Slot, record: InRecord) -> Result<(), PitFull> {
+    #[inline]
+    pub fn wait(&mut self, Slot(slot): Slot, record: &InRecord) -> Result<(), PitFull> {
+        let entry = &mut self.entries[slot as usize];
+        if entry.ins == 0 || entry.ins == 1 && entry.is_input(record.face) {
+            entry.set_input(record);
+            entry.expires = record.expires;
+            self.arm(slot);
+            return Ok(());
+        }
+        self.wait_with_others(slot, record)
+    }
+
+    fn wait_with_others(&mut self, slot: u32, record: &InRecord) -> Result<(), PitFull> {
         let entry = &mut self.entries[slot as usize];
         let mut before = None;
-        if entry.ins == 0 {
-            (entry.input, entry.ins) = (record, 1);
-        } else if entry.input.face == record.face {
-            before = Some(std::mem::replace(&mut entry.input, record));
-        } else if let Some(old) = self.ins.find_mut(entry.ins_more, |old| old.face == record.face) {
-            before = Some(std::mem::replace(old, record));
-        } else if entry.ins < DOWNSTREAMS_MAX && self.ins.push(&mut entry.ins_more, record) {
-            entry.ins += 1;
+        if entry.is_input(record.face) {
+            before = entry.input();
+            entry.set_input(record);
+        } else if let Some(old) = self.ins.find_mut(entry.rest().ins_more, |old| old.face == record.face) {
+            before = Some(std::mem::replace(old, *record));
+        } else if entry.ins < DOWNSTREAMS_MAX && self.ins.push(&mut entry.rest_mut().ins_more, *record) {
+            entry.add_input();
         } else {
             return Err(PitFull::Records);
         }
@@ -374,26 +463,37 @@ impl Pit {
             // The one that waited longest may wait less long from now on.
             expires = self.downstreams(Slot(slot)).map(|record| record.expires).max().unwrap_or(expires);
         }
-        if expires != self.entries[slot as usize].expires {
-            self.entries[slot as usize].expires = expires;
-            self.timers.arm(slot, expires.tick_after());
-        }
+        self.entries[slot as usize].expires = expires;
+        self.arm(slot);
         Ok(())
+    }
+
+    /// Has the timer of an entry come when it expires, or before: one that comes too early is armed again, so that an
+    /// entry that is given to one Interest after the other is armed once in a lifetime of an Interest.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // Lifetimes are far less than 2^31 ticks.
+    fn arm(&mut self, slot: u32) {
+        let entry = &mut self.entries[slot as usize];
+        let tick = entry.expires.tick_after();
+        if entry.flags & flag::ARMED == 0 || (entry.timer.wrapping_sub(tick as u32) as i32) > 0 {
+            entry.flags |= flag::ARMED;
+            entry.timer = tick as u32;
+            self.timers.arm(slot, tick);
+        }
     }
 
     /// Notes that an upstream was asked, whether or not it was before.
     ///
     /// # Errors
     /// [`PitFull::Records`].
-    pub fn ask(&mut self, Slot(slot): Slot, record: OutRecord) -> Result<(), PitFull> {
+    #[inline]
+    pub fn ask(&mut self, Slot(slot): Slot, record: &OutRecord) -> Result<(), PitFull> {
         let entry = &mut self.entries[slot as usize];
-        if entry.outs == 0 {
-            (entry.out, entry.outs) = (record, 1);
-        } else if entry.out.face == record.face {
-            entry.out = record;
-        } else if let Some(old) = self.outs.find_mut(entry.outs_more, |old| old.face == record.face) {
-            *old = record;
-        } else if entry.outs < UPSTREAMS_MAX && self.outs.push(&mut entry.outs_more, record) {
+        if entry.out().is_none_or(|out| out.face == record.face) {
+            entry.set_out(record);
+        } else if let Some(old) = self.outs.find_mut(entry.rest().outs_more, |old| old.face == record.face) {
+            *old = *record;
+        } else if entry.outs < UPSTREAMS_MAX && self.outs.push(&mut entry.rest_mut().outs_more, *record) {
             entry.outs += 1;
         } else {
             return Err(PitFull::Records);
@@ -401,37 +501,60 @@ impl Pit {
         Ok(())
     }
 
-    /// The record of an upstream, to change.
-    pub fn upstream_mut(&mut self, Slot(slot): Slot, face: FaceId) -> Option<&mut OutRecord> {
+    /// Notes that an Interest of this nonce came back from an upstream; `false` when none was asked there.
+    pub fn note_nack(
+        &mut self,
+        Slot(slot): Slot,
+        face: FaceId,
+        nonce: Option<u32>,
+        severity: NackSeverity,
+    ) -> bool {
+        let is = |record: &OutRecord| record.face == face && Some(record.nonce) == nonce;
         let entry = &mut self.entries[slot as usize];
-        if entry.outs > 0 && entry.out.face == face {
-            return Some(&mut entry.out);
+        if let Some(out) = entry.out().filter(is) {
+            entry.set_out(&OutRecord { nack: Some(severity), ..out });
+            return true;
         }
-        self.outs.find_mut(entry.outs_more, |record| record.face == face)
+        let record = self.outs.find_mut(entry.rest().outs_more, is);
+        record.map(|record| record.nack = Some(severity)).is_some()
     }
 
     /// The strategy's own word of an entry, zero at first.
     #[inline]
-    pub fn strategy_mut(&mut self, Slot(slot): Slot) -> &mut u64 {
-        &mut self.entries[slot as usize].strategy
+    pub fn strategy(&self, Slot(slot): Slot) -> u64 {
+        self.entries[slot as usize].rest().strategy
     }
 
-    /// Takes an entry whose Interests have all waited long enough; `None` when there is none by now. It is to be
-    /// [removed](Self::remove).
+    /// Keeps the strategy's own word of an entry.
+    #[inline]
+    pub fn set_strategy(&mut self, Slot(slot): Slot, word: u64) {
+        let entry = &mut self.entries[slot as usize];
+        if word != entry.rest().strategy {
+            entry.rest_mut().strategy = word;
+        }
+    }
+
+    /// Takes an entry whose Interests have all waited long enough; `None` when there is none by now, or after many timers
+    /// of entries that need none any more. It is to be [removed](Self::remove).
     pub fn expired(&mut self, now: Moment) -> Option<Slot> {
-        loop {
+        for _ in 0..TIMERS_MAX {
             let slot = self.timers.due(now.tick())?;
-            let expires = self.entries[slot as usize].expires;
-            if expires <= now {
+            let entry = &mut self.entries[slot as usize];
+            entry.flags &= !flag::ARMED;
+            if entry.is_live() && entry.expires <= now {
                 return Some(Slot(slot));
             }
-            self.timers.arm(slot, expires.tick_after());
+            if entry.is_live() {
+                self.arm(slot);
+            }
         }
+        None
     }
 
     /// How long after `now` [`Pit::expired`] may have something to do.
     pub fn next_expiry(&self, now: Moment) -> Option<Duration> {
-        self.timers.next().map(|tick| Moment::of_tick(tick).since(now))
+        let next = if self.is_empty() { None } else { self.timers.next() };
+        next.map(|tick| Moment::of_tick(tick).since(now))
     }
 }
 
@@ -470,8 +593,8 @@ pub(super) mod tests {
         name: &[u8],
         selectors: Selectors,
     ) -> Result<Slot, PitFull> {
-        assert_eq!(pit.find(name, &hashed(name), selectors), None);
-        pit.insert(name, &hashed(name), selectors)
+        let siblings = pit.seek(name, &hashed(name), selectors).unwrap_err();
+        pit.insert(name, &hashed(name), selectors, siblings)
     }
 
     fn downstream(face: u32, nonce: u32, expires_ms: u64) -> InRecord {
@@ -511,6 +634,38 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn data_is_for_one_alone_by_its_token_and_name() {
+        let mut pit = pit(20);
+        let slot = insert(&mut pit, &name("a/b"), PLAIN).unwrap();
+        let token = pit.token(slot);
+        assert_eq!(pit.sole(&token, &name("a/b")), Some(slot));
+        assert_eq!(pit.sole(&token, &name("a/c")), None);
+        assert_eq!(pit.sole(&PitToken::NONE, &name("a/b")), None);
+        // Whatever else the Data may satisfy: of a shorter prefix, of a digest, of other selectors.
+        let fresh = Selectors { must_be_fresh: true, ..PLAIN };
+        for (other, selectors) in [
+            (name("a"), PREFIX),
+            (with_digest("a/b", [1; 32]), PLAIN),
+            (name("a/b"), fresh),
+            (name("a/b"), PREFIX),
+        ] {
+            let other = insert(&mut pit, &other, selectors).unwrap();
+            assert_eq!(pit.sole(&token, &name("a/b")), None);
+            assert_eq!(pit.sole(&pit.token(other), &pit.name(other)), None);
+            pit.remove(other);
+            assert_eq!(pit.sole(&token, &name("a/b")), Some(slot));
+        }
+        for longer in [name("a/b/c"), name(&"x/".repeat(40))] {
+            insert(&mut pit, &longer, PREFIX).unwrap();
+            assert_eq!(pit.sole(&token, &name("a/b")), Some(slot));
+        }
+        pit.remove(slot);
+        assert_eq!(pit.sole(&token, &name("a/b")), None);
+        let deep = insert(&mut pit, &name(&"x/".repeat(41)), PLAIN).unwrap();
+        assert_eq!(pit.sole(&pit.token(deep), &pit.name(deep)), None, "a prefix of it waits");
+    }
+
+    #[test]
     fn names_of_one_hash_are_bounded() {
         let mut pit = pit(20);
         for digest in 0..8 {
@@ -529,10 +684,10 @@ pub(super) mod tests {
         let second = insert(&mut pit, &name(&"y".repeat(1000)), PLAIN).unwrap();
         assert_eq!(insert(&mut pit, &name("c"), PLAIN), Err(PitFull::Entries));
         for face in 0..5 {
-            assert_eq!(pit.wait(first, downstream(face, 1, 10)), Ok(()));
+            assert_eq!(pit.wait(first, &downstream(face, 1, 10)), Ok(()));
         }
-        assert_eq!(pit.wait(first, downstream(5, 1, 10)), Err(PitFull::Records));
-        assert_eq!(pit.wait(second, downstream(5, 1, 10)), Ok(()));
+        assert_eq!(pit.wait(first, &downstream(5, 1, 10)), Err(PitFull::Records));
+        assert_eq!(pit.wait(second, &downstream(5, 1, 10)), Ok(()));
         assert_eq!((pit.downstreams(first).count(), pit.downstreams(second).count()), (5, 1));
         pit.remove(second);
         pit.remove(first);
@@ -544,35 +699,39 @@ pub(super) mod tests {
     fn nonces_are_known_by_where_they_were_met() {
         let mut pit = pit(2);
         let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
-        pit.wait(slot, downstream(1, 100, 10)).unwrap();
-        pit.wait(slot, downstream(2, 200, 10)).unwrap();
+        pit.wait(slot, &downstream(1, 100, 10)).unwrap();
+        pit.wait(slot, &downstream(2, 200, 10)).unwrap();
         let sent = OutRecord { sent: Moment::default(), face: FaceId(9), nonce: 100, nack: None };
-        pit.ask(slot, sent).unwrap();
+        pit.ask(slot, &sent).unwrap();
         let seen = |in_same, in_other, out| NonceSeen { in_same, in_other, out };
         assert_eq!(pit.nonce_seen(slot, 100, FaceId(1)), seen(true, false, true));
         assert_eq!(pit.nonce_seen(slot, 200, FaceId(1)), seen(false, true, false));
         assert_eq!(pit.nonce_seen(slot, 300, FaceId(1)), seen(false, false, false));
-        pit.wait(slot, downstream(1, 101, 10)).unwrap();
+        pit.wait(slot, &downstream(1, 101, 10)).unwrap();
         assert_eq!((pit.downstreams(slot).count(), pit.nonce_seen(slot, 101, FaceId(1)).in_same), (2, true));
     }
 
     proptest! {
         /// Entries live until their Interest has waited long enough, also beyond a round of the timers, or comes again
-        /// and waits less long.
+        /// and waits less long, or is answered and its entry given to another.
         #[test]
         fn entries_expire_when_no_one_waits(
-            steps in prop::collection::vec((0u8..6, 1u64..20_000, 0u64..3000), 1..60),
+            steps in prop::collection::vec((0u8..6, 1u64..20_000, 0u64..3000, any::<bool>()), 1..60),
         ) {
             let mut pit = pit(6);
             let mut model = BTreeMap::new();
             let mut now = Moment::default();
-            for (number, lifetime, passes) in steps {
+            for (number, lifetime, passes, is_answered) in steps {
                 let octets = name(&number.to_string());
                 let slot = pit.find(&octets, &hashed(&octets), PLAIN)
-                    .unwrap_or_else(|| pit.insert(&octets, &hashed(&octets), PLAIN).unwrap());
+                    .unwrap_or_else(|| insert(&mut pit, &octets, PLAIN).unwrap());
                 let expires = now + Duration::from_millis(lifetime);
-                pit.wait(slot, InRecord { expires, ..downstream(number.into(), 1, 0) }).unwrap();
+                pit.wait(slot, &InRecord { expires, ..downstream(number.into(), 1, 0) }).unwrap();
                 model.insert(slot, expires);
+                if is_answered {
+                    pit.remove(slot);
+                    model.remove(&slot);
+                }
                 now = now + Duration::from_millis(passes);
                 while let Some(slot) = pit.expired(now) {
                     prop_assert!(model.remove(&slot).is_some_and(|expires| expires <= now));

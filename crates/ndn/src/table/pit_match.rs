@@ -76,7 +76,7 @@ impl Pit {
     ) -> Pieces<impl Iterator<Item = &'p [u8]>> {
         let inline = &entry.name[..len.min(NAME_INLINE)];
         let mut left = len - inline.len();
-        let more = self.names.iter(entry.name_more).map(move |chunk| {
+        let more = self.names.iter(entry.rest().name_more).map(move |chunk| {
             let piece = &chunk.0[..left.min(NAME_CHUNK)];
             left -= piece.len();
             piece

@@ -7,6 +7,7 @@ pub(super) struct BestRoute;
 
 impl Strategy for BestRoute {
     const MEASURES: bool = false;
+    const BEGINS_WITH_CHEAPEST: bool = true;
 
     #[inline]
     fn decide(&self, meeting: &mut Meeting<'_>) -> Decision {

@@ -92,7 +92,9 @@ impl State {
     }
 
     pub(super) fn to_bits(self) -> u64 {
-        self.measured.map_or(0, Measured::to_bits) << 16 | u64::from(self.suppression_ms)
+        // Zero of an Interest that came once: nothing needs to be kept of it then.
+        let longer_ms = if self.suppression_ms > SUPPRESSION_INITIAL_MS { self.suppression_ms } else { 0 };
+        self.measured.map_or(0, Measured::to_bits) << 16 | u64::from(longer_ms)
     }
 
     fn suppression(self) -> Duration {
@@ -143,7 +145,7 @@ pub(super) struct Meeting<'m> {
 
 impl Meeting<'_> {
     /// The upstreams that were asked before.
-    fn upstreams(&self) -> impl Iterator<Item = &OutRecord> {
+    fn upstreams(&self) -> impl Iterator<Item = OutRecord> {
         self.pit.upstreams(self.slot)
     }
 
@@ -179,6 +181,9 @@ pub(super) trait Strategy {
     /// Whether it wants to know how next hops answer; then the route's measurements are in [`State::measured`].
     const MEASURES: bool;
 
+    /// Whether an Interest that comes for the first time goes to the cheapest next hop, whatever else.
+    const BEGINS_WITH_CHEAPEST: bool = false;
+
     /// Decides where an Interest goes that came, for the first time or again.
     fn decide(&self, meeting: &mut Meeting<'_>) -> Decision;
 }
@@ -191,6 +196,18 @@ impl StrategyChoice {
             Self::Multicast => multicast::Multicast::MEASURES,
             Self::Asf => asf::Asf::MEASURES,
             Self::RoundRobin => round_robin::RoundRobin::MEASURES,
+        }
+    }
+
+    /// Whether an Interest that comes for the first time goes to the cheapest next hop, whatever else: the others need not
+    /// be looked at.
+    #[inline]
+    pub(super) fn begins_with_cheapest(self) -> bool {
+        match self {
+            Self::BestRoute => best_route::BestRoute::BEGINS_WITH_CHEAPEST,
+            Self::Multicast => multicast::Multicast::BEGINS_WITH_CHEAPEST,
+            Self::Asf => asf::Asf::BEGINS_WITH_CHEAPEST,
+            Self::RoundRobin => round_robin::RoundRobin::BEGINS_WITH_CHEAPEST,
         }
     }
 
@@ -237,7 +254,8 @@ pub(super) mod tests {
         fn interest(pit: &mut Pit, number: u8) -> Slot {
             let (name, mut prefixes) = ([8, 1, number], Prefixes::default());
             prefixes.fill(&NameHash::fixed(1), &name).unwrap();
-            pit.insert(&name, &prefixes, Selectors::default()).unwrap()
+            let siblings = pit.seek(&name, &prefixes, Selectors::default()).unwrap_err();
+            pit.insert(&name, &prefixes, Selectors::default(), siblings).unwrap()
         }
 
         /// Another Interest of the route.
@@ -261,7 +279,7 @@ pub(super) mod tests {
             if let Decision::Forward(asks) = &decision {
                 for ask in asks {
                     let record = OutRecord { sent: at(millis), face: ask.face, nonce: 1, nack: None };
-                    self.pit.ask(self.slot, record).unwrap();
+                    self.pit.ask(self.slot, &record).unwrap();
                 }
             }
             decision
@@ -286,6 +304,18 @@ pub(super) mod tests {
         assert!(state.measured.is_some());
         assert_eq!(State::from_bits(state.to_bits()), state);
         assert_eq!(State::from_bits(0), State { suppression_ms: 10, measured: None });
+        assert_eq!(State::from_bits(0).to_bits(), 0);
+    }
+
+    #[test]
+    fn who_begins_with_the_cheapest_does() {
+        for choice in StrategyChoice::ALL.into_iter().filter(|choice| choice.begins_with_cheapest()) {
+            let mut rig = Rig::new(choice);
+            for hops in [&[4, 5, 6][..], &[7], &[5, 4]] {
+                assert_eq!(rig.faces(hops, 0), hops[..1]);
+                rig.renew();
+            }
+        }
     }
 
     #[test]
