@@ -201,6 +201,8 @@ pub(crate) fn settings(family: Family, sessions: u32) -> NodeSettings {
         endpoints: vec![family.n3()],
         ports: vec![role(N3_MAC, family.n3(), None), role(N6_MAC, family.n6(), Some(InstanceId(0)))],
         sessions_max: sessions,
+        // One worker forwards, unless a measurement says otherwise.
+        workers_share_sessions: false,
         ..NodeSettings::default()
     }
 }

@@ -24,6 +24,8 @@ struct Held {
     incoming: Vec<Batch>,
     /// What was sent.
     sent: Vec<Batch>,
+    /// Empty.
+    spare: Vec<Batch>,
 }
 
 /// One queue, owned by a worker.
@@ -32,6 +34,10 @@ pub(crate) struct FeedPort {
     exchange: Arc<Exchange>,
     incoming: Vec<Batch>,
     sent: Vec<Batch>,
+    /// Empty ones, for what will be sent.
+    spare: Vec<Batch>,
+    /// How many a round may take.
+    batches: usize,
 }
 
 impl Feed {
@@ -40,20 +46,27 @@ impl Feed {
         let exchange = Arc::new(Exchange::default());
         // A worker sends a whole batch at a time, or at the end of a round less.
         let batches = 2 * frames.div_ceil(BATCH_MAX);
-        exchange.held().sent = touched(batches);
-        let sent = touched(batches);
-        let port = FeedPort { exchange: exchange.clone(), incoming: Vec::new(), sent };
+        let room = || Vec::with_capacity(batches);
+        exchange.held().sent = room();
+        let spare = std::iter::repeat_with(Batch::new).take(batches).collect();
+        let port = FeedPort { exchange: exchange.clone(), incoming: room(), sent: room(), spare, batches };
         (Self(exchange), port)
     }
 
     /// Has the port receive `frames` in their order; it takes them at its next empty receive, and hands over what it
     /// sent before.
     pub(crate) fn load(&self, frames: Vec<Frame>) {
-        let mut frames = frames.into_iter();
-        let batches = std::iter::repeat_with(|| frames.by_ref().take(BATCH_MAX).collect::<Batch>());
-        let mut incoming: Vec<_> = batches.take_while(|batch| !batch.is_empty()).collect();
+        let mut held = self.0.held();
+        let mut frames = frames.into_iter().peekable();
+        let mut incoming = Vec::new();
+        while frames.peek().is_some() {
+            let mut batch = held.spare.pop().unwrap_or_default();
+            batch.extend(frames.by_ref().take(BATCH_MAX));
+            incoming.push(batch);
+        }
         incoming.reverse();
-        self.0.held().incoming = incoming;
+        held.incoming = incoming;
+        drop(held);
         self.want();
     }
 
@@ -64,16 +77,12 @@ impl Feed {
 
     /// Moves what the port handed over to the end of `frames`, in the order in which it was sent.
     pub(crate) fn collect(&self, frames: &mut Vec<Frame>) {
-        frames.extend(self.0.held().sent.drain(..).flatten());
+        let Held { sent, spare, .. } = &mut *self.0.held();
+        for mut batch in sent.drain(..) {
+            frames.extend(batch.drain(..));
+            spare.push(batch);
+        }
     }
-}
-
-/// Room for so many batches, whose pages are there already: a round must not wait for them.
-fn touched(batches: usize) -> Vec<Batch> {
-    let mut room = Vec::new();
-    room.resize_with(batches, Batch::new);
-    room.clear();
-    room
 }
 
 impl Exchange {
@@ -83,18 +92,25 @@ impl Exchange {
 }
 
 impl FeedPort {
+    /// Hands over what was sent and takes what is to be received; has as many empty batches afterwards as a round may take.
     #[cold]
     fn trade(&mut self) {
         let mut held = self.exchange.held();
         std::mem::swap(&mut self.incoming, &mut held.incoming);
         std::mem::swap(&mut self.sent, &mut held.sent);
+        self.spare.append(&mut held.spare);
+        held.spare.extend(self.spare.drain(self.batches.min(self.spare.len())..));
+        self.spare.resize_with(self.batches, Batch::new);
     }
 }
 
 impl Port for FeedPort {
     fn receive(&mut self, _pool: &mut PoolCache, batch: &mut Batch) {
         match self.incoming.pop() {
-            Some(next) if batch.is_empty() => *batch = next,
+            Some(mut next) if batch.is_empty() => {
+                std::mem::swap(batch, &mut next);
+                self.spare.push(next);
+            }
             // The worker has taken from another port into the same batch: these come in its next round.
             Some(next) => self.incoming.push(next),
             None => {
@@ -106,7 +122,8 @@ impl Port for FeedPort {
     }
 
     fn transmit(&mut self, _pool: &mut PoolCache, batch: &mut Batch) -> usize {
-        self.sent.push(std::mem::take(batch));
+        let empty = self.spare.pop().unwrap_or_default();
+        self.sent.push(std::mem::replace(batch, empty));
         0
     }
 }

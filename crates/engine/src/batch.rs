@@ -1,5 +1,7 @@
 //! A batch: the unit in which packets go through the engine.
 
+use std::ops::{Deref, DerefMut};
+
 use arrayvec::ArrayVec;
 
 use crate::frame::Frame;
@@ -8,4 +10,40 @@ use crate::frame::Frame;
 pub const BATCH_MAX: usize = 32;
 
 /// Up to [`BATCH_MAX`] frames, in the order in which they arrived.
-pub type Batch = ArrayVec<Frame, BATCH_MAX>;
+///
+/// They lie behind a pointer, so that batches change hands by an exchange of two pointers, whatever is in them. Making one
+/// allocates: the fast path keeps those it has.
+#[derive(Debug, Default)]
+pub struct Batch(Box<ArrayVec<Frame, BATCH_MAX>>);
+
+impl Batch {
+    /// A batch without frames.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Deref for Batch {
+    type Target = ArrayVec<Frame, BATCH_MAX>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Batch {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+/// # Panics
+/// With more than [`BATCH_MAX`] frames.
+impl FromIterator<Frame> for Batch {
+    fn from_iter<I: IntoIterator<Item = Frame>>(frames: I) -> Self {
+        Self(Box::new(frames.into_iter().collect()))
+    }
+}

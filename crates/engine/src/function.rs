@@ -45,6 +45,8 @@ pub(crate) struct Attached {
     pub(crate) incoming: Batch,
     /// Frames on their way out, sent together.
     pub(crate) outgoing: Batch,
+    /// Empty; preferred frames go to the device in it.
+    pub(crate) spare: Batch,
     /// Of what waits in `incoming`, if it is to be timed.
     pub(crate) incoming_sample: Option<Sample>,
     /// Frames that leave before those, and wait where the device has no room.
@@ -255,10 +257,11 @@ impl<'w> Output<'w> {
         let counters = self.counters.port(port);
         while !attached.preferred.is_empty() {
             let some = attached.preferred.len().min(BATCH_MAX);
-            let mut batch: Batch = attached.preferred.drain(..some).collect();
-            let (packets, bytes) = sum(&batch);
-            let failed = attached.queue.transmit(self.pool, &mut batch);
-            let (left, left_bytes) = sum(&batch);
+            let batch = &mut attached.spare;
+            batch.extend(attached.preferred.drain(..some));
+            let (packets, bytes) = sum(batch);
+            let failed = attached.queue.transmit(self.pool, batch);
+            let (left, left_bytes) = sum(batch);
             counters.sent(packets - left - failed, bytes - left_bytes);
             if failed > 0 {
                 counters.lost(DropReason::TxError, failed as u64);
@@ -298,6 +301,10 @@ impl<'w> Output<'w> {
 }
 
 /// Packets and bytes of a batch.
+#[inline(always)]
 pub(crate) fn sum(batch: &Batch) -> (usize, usize) {
-    (batch.len(), batch.iter().map(Frame::packet_len).sum())
+    // Four at a time: two instructions of a loop for every packet cost as much as the sum.
+    let (fours, rest) = batch.as_chunks::<4>();
+    let bytes = |frames: &[Frame]| frames.iter().map(Frame::packet_len).sum::<usize>();
+    (batch.len(), fours.iter().map(|four| bytes(four)).sum::<usize>() + bytes(rest))
 }

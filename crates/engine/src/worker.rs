@@ -10,8 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
-use crate::frame::Frame;
-use crate::function::{Attached, Function, Output, PREFERRED_MAX};
+use crate::function::{Attached, Function, Output, PREFERRED_MAX, sum};
 use crate::polling::{Pause, PollClock, PollState, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
@@ -62,6 +61,7 @@ impl Worker {
                     kernel,
                     incoming: Batch::new(),
                     outgoing: Batch::new(),
+                    spare: Batch::new(),
                     incoming_sample: None,
                     preferred: VecDeque::with_capacity(PREFERRED_MAX),
                     shared,
@@ -163,9 +163,9 @@ impl Worker {
     fn process(&mut self, index: usize, now: Instant, times: Option<&mut StageCycles>) {
         #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
         let port = PortId(index as u8);
-        let bytes = self.batch.iter().map(Frame::packet_len).sum();
-        self.counters.port(port).received(self.batch.len(), bytes);
-        self.counters.timing().processed(self.batch.len());
+        let (packets, bytes) = sum(&self.batch);
+        self.counters.port(port).received(packets, bytes);
+        self.counters.timing().processed(packets);
         let in_turn = self.ports[index].shared.as_ref().is_some_and(|shared| shared.commit.is_some());
         let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
         out.departures = in_turn.then_some(&mut self.departures);

@@ -60,6 +60,20 @@ pub fn checksum(octets: &[u8]) -> u16 {
     !sum(octets)
 }
 
+/// Whether the checksum of an IPv4 header without options is right (RFC 791 section 3.1). Of twenty zeros it says so too; a
+/// header is not that.
+///
+/// One's-complement sums are sums modulo 0xffff, in whatever order the octets of a word lie (RFC 1071 section 2 (B)), and of
+/// however long words. So the sum must be divisible by 0xffff, which a multiplication by the inverse of that tells.
+#[inline(always)]
+pub fn is_sound_ipv4(header: &[u8; 20]) -> bool {
+    const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+    const { assert!(INVERSE.wrapping_mul(0xffff) == 1) };
+    let words = header.as_chunks::<4>().0;
+    let sum: u64 = words.iter().map(|&word| u64::from(u32::from_ne_bytes(word))).sum();
+    sum.wrapping_mul(INVERSE) <= u64::MAX / 0xffff
+}
+
 /// Sum of the IPv4 pseudo-header (RFC 768, RFC 9293 section 3.1); `length` is the upper layer's, in octets.
 #[inline]
 pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: IpProtocol, length: u16) -> u16 {
@@ -119,6 +133,8 @@ pub fn update_udp(checksum: u16, change: impl FnOnce(u16) -> u16) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Conformance: RFC 1071 3 | The Internet checksum
@@ -162,5 +178,23 @@ mod tests {
     fn carries_survive_long_runs_of_ones() {
         assert_eq!(sum(&vec![0xff; 65536]), 0xffff);
         assert_eq!(fold(u64::MAX), 0xffff);
+    }
+
+    proptest! {
+        #[test]
+        fn a_header_is_judged_as_by_adding_up(
+            mut header: [u8; 20],
+            wrong in prop::option::of((0..20usize, 1u8..)),
+        ) {
+            header[0] = 0x45;
+            header[10..12].fill(0);
+            let sum = checksum(&header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            prop_assert!(is_sound_ipv4(&header));
+            if let Some((at, change)) = wrong {
+                header[at] ^= change;
+            }
+            prop_assert_eq!(is_sound_ipv4(&header), checksum(&header) == 0);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kaido_engine::reorder::{ReorderMeter, Reordering};
-use kaido_engine::{Batch, Frame, FramePool, PoolCache, Worker};
+use kaido_engine::{Frame, FramePool, PoolCache, Worker};
 use kaido_upf::node::Node;
 
 use super::dealing::Dealing;
@@ -202,7 +202,7 @@ impl<'p> Lane<'p> {
         let (came, left) = (come.back(), leave.back());
         let busy = account(&came, &left, &mut self.latency);
         let lost = came.lost.len() as u64;
-        let out: Vec<_> = left.sent.into_iter().flat_map(Batch::into_iter).collect();
+        let out = left.sent;
         let round = Round {
             ns: (*at - began) as f64,
             busy_ns: busy as f64,

@@ -121,7 +121,7 @@ pub(super) struct Leg {
     /// What was received at a time: when, the first of `dues`, and how many.
     received: Vec<(u64, usize, usize)>,
     /// What was sent.
-    pub(super) sent: Vec<Batch>,
+    pub(super) sent: Vec<Frame>,
     /// When, and how many.
     sent_at: Vec<(u64, usize)>,
 }
@@ -286,7 +286,7 @@ impl Port for PacedPort {
     fn transmit(&mut self, _pool: &mut PoolCache, batch: &mut Batch) -> usize {
         if let Some(leg) = &mut self.leg {
             leg.sent_at.push((self.clock.now(), batch.len()));
-            leg.sent.push(std::mem::take(batch));
+            leg.sent.extend(batch.drain(..));
         }
         0
     }

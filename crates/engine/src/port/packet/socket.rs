@@ -156,7 +156,7 @@ impl PacketSocket {
         let header = [0u8; VNET_HEADER];
         let mut buffers = ArrayVec::<libc::iovec, BUFFERS_MAX>::new();
         let mut messages = ArrayVec::<libc::mmsghdr, BATCH_MAX>::new();
-        for frame in batch {
+        for frame in batch.iter() {
             let first = buffers.len();
             let mut parts = frame.segments().filter(|part| !part.is_empty()).map(read_only);
             if buffers.try_push(read_only(&header)).is_err()
