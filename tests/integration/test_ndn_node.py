@@ -26,6 +26,7 @@ class Router:
     folder: Path
     name: str = "a"
     more: str = ""
+    workers: int = 1
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
@@ -43,7 +44,7 @@ class Router:
         config = self.folder / f"{self.name}.toml"
         control = self.folder / f"{self.name}-control.sock"
         config.write_text(
-            f'function = "ndn"\n[control]\nsocket = "{control}"\n'
+            f'function = "ndn"\n[node]\nworkers = {self.workers}\n[control]\nsocket = "{control}"\n'
             f'[ndn.listen]\nunix = "{self.unix}"\n{self.more}'
         )
         with self.log.open("w") as log:
@@ -104,6 +105,48 @@ def test_content_comes_through(router: Router, tmp_path: Path) -> None:
     assert info["refused"] == 0
     router.ndn("peek", "/site/content", "--prefix", "-o", str(tmp_path / "peeked"))
     assert (tmp_path / "peeked").read_bytes() in content, "any of the segments"
+
+
+def test_workers_share_the_names(binary: Path, tmp_path: Path) -> None:
+    """Ten megabytes through two workers, over Unix and UDP: both have their part, and nothing is lost."""
+    port = 17011
+    router = Router(
+        binary,
+        tmp_path,
+        more=f'udp = ["127.0.0.1:{port}"]\n[metrics]\nlisten = "127.0.0.1:17106"\n',
+        workers=2,
+    ).start()
+    content = os.urandom(10_000_000)
+    (tmp_path / "content").write_bytes(content)
+    router.background("put", "/site/content", str(tmp_path / "content"))
+    for uri in (f"udp4://127.0.0.1:{port}", f"unix://{router.unix}"):
+        command = [
+            str(binary),
+            "ndn",
+            "--router",
+            uri,
+            "cat",
+            "/site/content",
+            "-o",
+            str(tmp_path / "fetched"),
+        ]
+        subprocess.run(command, check=True, timeout=60)
+        assert (tmp_path / "fetched").read_bytes() == content, uri
+    with urllib.request.urlopen("http://127.0.0.1:17106/metrics", timeout=10) as answer:
+        lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[:1] != "#")
+    satisfied = [
+        float(lines[f'kaido_ndn_interests_ended_total{{worker="{worker}",how="satisfied"}}'])
+        for worker in (0, 1)
+    ]
+    assert min(satisfied) > 0.35 * sum(satisfied) > 400
+    assert float(lines['kaido_ndn_handed_over_packets_total{worker="0",kind="interest"}']) > 0
+    assert float(lines['kaido_port_drops_total{port="workers",reason="handover_full"}']) == 0
+    assert float(lines["kaido_ndn_hot_names"]) == 0
+    info = router.json("cs", "info")
+    assert info["entries"] > 1400
+    erased = router.ndn("cs", "erase", "/site/content").stdout
+    assert router.json("cs", "info")["entries"] < 10, erased
+    assert set(router.stop()) == {0}, router.log.read_text()
 
 
 def test_pings_are_answered(router: Router) -> None:

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_engine::{FramePool, KernelPath, Worker, WorkerHandle, WorkerSettings};
+use kaido_engine::steer::{CrewPort, crew, relay};
+use kaido_engine::{FramePool, KernelPath, Port, PortId, Worker, WorkerHandle, WorkerSettings};
 use kaido_ndn::FaceId;
+use kaido_ndn::balance::{Balance, BalanceSettings};
 use kaido_ndn::client::{
     Connection, Consumer, FetchOptions, Publication, Router, command, dataset, fetch_versioned,
 };
@@ -19,25 +21,29 @@ use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::mgmt::{Authority, ControlParameters, Manager, Module, Node as _, Route, origin};
-use kaido_ndn::router::{Desk, Ndn, NodeParts, RouterNode};
+use kaido_ndn::router::{Crew, Desk, Ndn, NodeParts, RouterNode};
 use kaido_ndn::table::{CsSettings, NameHash, PitSettings};
 use kaido_wire::ndn::{Interest, InterestRepr, LpHeader, Name, name_from_uri};
 
 static NODES: AtomicU32 = AtomicU32::new(0);
 
-/// A router whose worker and management run.
+/// A router whose workers and management run.
 struct Node {
     path: PathBuf,
     host: HostControl,
     faces: Faces,
     shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
-    worker: Option<WorkerHandle>,
+    workers: Vec<WorkerHandle>,
     management: Option<JoinHandle<()>>,
 }
 
 impl Node {
     fn start(udp_mtu: u16, cached: u32) -> Self {
+        Self::of(1, udp_mtu, cached)
+    }
+
+    fn of(workers: u8, udp_mtu: u16, cached: u32) -> Self {
         let number = NODES.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("kaido-router-{}-{number}.sock", std::process::id()));
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -52,33 +58,45 @@ impl Node {
         let (port, host) = HostPort::open(settings, &faces).unwrap();
         let shared = Shared::new(NameHash::random(), 1024).unwrap();
         let cs = CsSettings { packets: cached, octets: u64::from(cached) * 9000 };
-        let settings = ForwarderSettings {
-            pit: PitSettings::for_entries(4096, 0),
-            cs,
-            dead_nonces: 4096,
-            measured_prefixes: 256,
-            unsolicited: Unsolicited::Drop,
-        };
-        let link = LinkSettings { ports: vec![PortKind::Host], ..LinkSettings::default() };
-        let desk = Arc::new(Desk::new());
-        let forwarder = Forwarder::new(&shared, &settings, Instant::now()).unwrap();
-        let ndn = Ndn::new(Link::new(link, &faces), forwarder, desk.clone());
         let stop = Arc::new(AtomicBool::new(false));
         let pool = FramePool::leak(8192).unwrap();
-        let ports: Vec<(Box<dyn kaido_engine::Port>, KernelPath)> = vec![(Box::new(port), KernelPath::None)];
-        let worker = Worker::new(pool, ports, Box::new(ndn), WorkerSettings::default());
-        let worker = worker.spawn("ndn".into(), stop.clone()).unwrap();
+        let balance = Arc::new(Balance::new(workers.into(), BalanceSettings::default()));
+        let mut desks = Vec::new();
+        let ports =
+            relay(Box::new(port), workers.into()).unwrap().into_iter().zip(crew(workers.into()).unwrap());
+        let worker = |(number, (port, crew)): (u8, (Box<dyn Port>, CrewPort))| {
+            let settings = ForwarderSettings {
+                pit: PitSettings::for_entries(4096, number),
+                cs,
+                dead_nonces: 4096,
+                measured_prefixes: 256,
+                unsolicited: Unsolicited::Drop,
+            };
+            let link = LinkSettings { ports: vec![PortKind::Host], ..LinkSettings::default() };
+            let forwarder = Forwarder::new(&shared, &settings, Instant::now()).unwrap();
+            let desk = Arc::new(if workers > 1 { Desk::with_waker(crew.waker()) } else { Desk::new() });
+            desks.push(desk.clone());
+            let mut ndn = Ndn::new(Link::new(link, &faces), forwarder, desk);
+            let mut ports: Vec<(Box<dyn Port>, KernelPath)> = vec![(port, KernelPath::None)];
+            if workers > 1 {
+                ports.push((Box::new(crew), KernelPath::None));
+                ndn = ndn.with_crew(Crew::new(balance.clone(), shared.hash(), number, PortId(1)));
+            }
+            let worker = Worker::new(pool, ports, Box::new(ndn), WorkerSettings::default());
+            worker.spawn(format!("ndn-{number}"), stop.clone()).unwrap()
+        };
+        let workers = (0..).zip(ports).map(worker).collect();
         let parts = NodeParts {
             faces: faces.clone(),
             shared: shared.clone(),
             host: host.clone(),
             ethernet: Vec::new(),
-            desks: vec![desk],
+            desks,
             cs,
             channels: vec![FaceUri::Unix(path.display().to_string())],
         };
         let management = manage(RouterNode::new(parts, SystemTime::now()), &host, stop.clone());
-        Self { path, host, faces, shared, stop, worker: Some(worker), management: Some(management) }
+        Self { path, host, faces, shared, stop, workers, management: Some(management) }
     }
 
     fn unix(&self) -> Router {
@@ -106,7 +124,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.host.wake();
-        assert!(self.worker.take().unwrap().join());
+        assert!(self.workers.drain(..).all(WorkerHandle::join));
         self.management.take().unwrap().join().unwrap();
     }
 }
@@ -190,7 +208,12 @@ fn fetched(router: &Router, uri: &str) -> Vec<u8> {
 /// Conformance: NDN management rib | An application registers a prefix, and is asked; the route goes with its face
 #[test]
 fn applications_register_and_answer() {
-    let node = Node::start(8800, 0);
+    for workers in [1, 2] {
+        register_and_answer(&Node::of(workers, 8800, 0));
+    }
+}
+
+fn register_and_answer(node: &Node) {
     for (router, number) in [(node.unix(), 0), (node.tcp(), 1)] {
         let uri = format!("/app/{number}");
         let producer = Producer::start(&router, &uri, content(30_000));
@@ -253,7 +276,13 @@ fn ten_megabytes_pass_two_routers() {
 /// Conformance: NDN management datasets | Faces, routes, strategies, the Content Store and the status are told
 #[test]
 fn routers_tell_and_obey() {
-    let node = Node::start(8800, 100);
+    for workers in [1, 2] {
+        // The capacity of both together is twice what a worker has.
+        tell_and_obey(&Node::of(workers, 8800, 100), if workers > 1 { 8 } else { 7 });
+    }
+}
+
+fn tell_and_obey(node: &Node, capacity: u64) {
     let mut consumer = node.consumer();
     for path in [
         "faces/list",
@@ -274,9 +303,11 @@ fn routers_tell_and_obey() {
     let kept = kaido_ndn::client::fetch(&mut consumer, Name::new(&name).unwrap(), &options).unwrap();
     assert!(kept == content(50_000), "from the Content Store");
     let erased = node.command(Module::Cs, "erase", &prefix("/kept"));
-    assert_eq!(erased.count, Some(8));
-    let capacity = ControlParameters { capacity: Some(7), ..ControlParameters::default() };
-    assert_eq!(node.command(Module::Cs, "config", &capacity).capacity, Some(7));
+    // Where there are two workers, the Interest that may be a prefix was another one's than that of its segment.
+    let workers = u64::try_from(node.workers.len()).unwrap();
+    assert!((8..8 + workers).contains(&erased.count.unwrap()), "{erased:?}");
+    let wanted = ControlParameters { capacity: Some(7), ..ControlParameters::default() };
+    assert_eq!(node.command(Module::Cs, "config", &wanted).capacity, Some(capacity));
     let strategy = Some(name_from_uri("/localhost/nfd/strategy/multicast").unwrap());
     let chosen = node.command(Module::StrategyChoice, "set", &ControlParameters { strategy, ..prefix("/m") });
     assert_eq!(chosen.strategy, Some(name_from_uri("/localhost/nfd/strategy/multicast/v=4").unwrap()));

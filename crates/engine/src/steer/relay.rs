@@ -52,6 +52,9 @@ struct SenderPort {
 /// # Errors
 /// When the kernel has no more descriptors.
 pub fn relay(device: Box<dyn Port>, workers: usize) -> io::Result<Vec<Box<dyn Port>>> {
+    if workers <= 1 {
+        return Ok(vec![device]);
+    }
     let doorbell = Arc::new(Doorbell::new()?);
     let watch = device.readiness().map(|fd| watch(fd, doorbell.descriptor())).transpose()?;
     let (mut inboxes, mut senders) = (Vec::new(), Vec::<Box<dyn Port>>::new());

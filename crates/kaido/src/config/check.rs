@@ -50,7 +50,9 @@ impl Findings {
 /// Everything that is wrong with a configuration that reads well.
 pub(super) fn check(config: &Config) -> Vec<Fault> {
     let mut findings = Findings(Vec::new());
-    base(config.base(), &mut findings);
+    // A router's worker sends by the port of another where there is one queue.
+    let one_queue_does = matches!(config, Config::Ndn(_));
+    base(config.base(), one_queue_does, &mut findings);
     match config {
         Config::Upf(config) => super::upf::check::check(config, &mut findings),
         Config::Gre(config) => super::gre::check(config, &mut findings),
@@ -59,12 +61,12 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
     findings.0
 }
 
-/// What is wrong whatever the function.
-pub(super) fn base(base: &Base, findings: &mut Findings) {
+/// What is wrong whatever the function; `one_queue_does` says that several workers can do with one queue of a port.
+pub(super) fn base(base: &Base, one_queue_does: bool, findings: &mut Findings) {
     findings.range(&base.node.frames, "node.frames", FRAMES_MIN, FRAMES_MAX);
     findings.range(&base.node.workers, "node.workers", 1, 64);
     reassembly(base, findings);
-    ports(base, findings);
+    ports(base, one_queue_does, findings);
     datapath(base, findings);
     super::metrics::check(&base.metrics, findings);
     if tracing_subscriber::EnvFilter::try_new(base.log.level.get_ref()).is_err() {
@@ -92,7 +94,7 @@ fn reassembly(base: &Base, findings: &mut Findings) {
     }
 }
 
-fn ports(base: &Base, findings: &mut Findings) {
+fn ports(base: &Base, one_queue_does: bool, findings: &mut Findings) {
     let mut names = HashSet::new();
     let mut interfaces = HashSet::new();
     if base.ports.len() > PORTS_MAX {
@@ -110,7 +112,10 @@ fn ports(base: &Base, findings: &mut Findings) {
                 "give every port a name of its own",
             );
         }
-        interface(port, place, &base.node, &mut interfaces, findings);
+        if !one_queue_does {
+            queues(port, &base.node, findings);
+        }
+        interface(port, place, &mut interfaces, findings);
     }
     let has_dpdk = base.ports.iter().any(|port| *port.get_ref().driver.get_ref() == Driver::Dpdk);
     if !base.dpdk.eal.is_empty() && !has_dpdk {
@@ -132,13 +137,27 @@ fn datapath(base: &Base, findings: &mut Findings) {
     }
 }
 
-fn interface(
-    port: &PortConfig,
-    place: Range<usize>,
-    node: &NodeConfig,
-    seen: &mut HashSet<String>,
-    findings: &mut Findings,
-) {
+/// Whether the port has the queues that the workers need.
+fn queues(port: &PortConfig, node: &NodeConfig, findings: &mut Findings) {
+    let is_xdp = *port.driver.get_ref() == Driver::AfXdp;
+    if !is_xdp && *node.workers.get_ref() > 1 {
+        findings.add(
+            port.driver.span(),
+            "port.driver",
+            "only af_xdp has a queue for every worker",
+            "set node.workers = 1 or use driver = \"af_xdp\"",
+        );
+    } else if !is_xdp && *node.queue_mode.get_ref() != QueueMode::Rss {
+        findings.add(
+            port.driver.span(),
+            "port.driver",
+            "only af_xdp has a queue that workers share",
+            "set node.queue_mode = \"rss\" or use driver = \"af_xdp\"",
+        );
+    }
+}
+
+fn interface(port: &PortConfig, place: Range<usize>, seen: &mut HashSet<String>, findings: &mut Findings) {
     let Some(interface) = &port.interface else {
         return findings.add(
             place,
@@ -167,7 +186,6 @@ fn interface(
             "one interface is one port; that of a user plane may have both roles: roles = [\"n3\", \"n6\"]",
         );
     }
-    let is_xdp = *port.driver.get_ref() == Driver::AfXdp;
     let is_dpdk = *port.driver.get_ref() == Driver::Dpdk;
     if is_dpdk && cfg!(not(feature = "dpdk")) {
         findings.add(
@@ -198,21 +216,6 @@ fn interface(
     if is_dpdk && !(68..=65_535).contains(&port.mtu) {
         let message = format!("{} is out of range", port.mtu);
         findings.add(place, "port.mtu", message, "68 to 65535 are allowed");
-    }
-    if !is_xdp && *node.workers.get_ref() > 1 {
-        findings.add(
-            port.driver.span(),
-            "port.driver",
-            "only af_xdp has a queue for every worker",
-            "set node.workers = 1 or use driver = \"af_xdp\"",
-        );
-    } else if !is_xdp && *node.queue_mode.get_ref() != QueueMode::Rss {
-        findings.add(
-            port.driver.span(),
-            "port.driver",
-            "only af_xdp has a queue that workers share",
-            "set node.queue_mode = \"rss\" or use driver = \"af_xdp\"",
-        );
     }
     let is_tap = *port.driver.get_ref() == Driver::Tap;
     if !is_tap && !is_dpdk && !port.addresses.is_empty() {

@@ -6,6 +6,7 @@ use kaido_ndn::face::FaceUri;
 
 use super::{FaceConfig, NdnConfig};
 use crate::config::check::Findings;
+use crate::config::node::QueueMode;
 use crate::config::{Datapath, Driver};
 
 /// Everything that is wrong with a router's sections and fields.
@@ -19,11 +20,16 @@ pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
             "remove it, or write datapath = \"engine\"",
         );
     }
-    let workers = &config.base.node.workers;
-    if *workers.get_ref() != 1 {
-        let help = "remove it, or write workers = 1";
-        findings.add(workers.span(), "node.workers", "an NDN router has one worker so far", help);
+    let queue_mode = &config.base.node.queue_mode;
+    if *queue_mode.get_ref() != QueueMode::Rss {
+        findings.add(
+            queue_mode.span(),
+            "node.queue_mode",
+            "workers of an NDN router take packets by name, and hand them over themselves",
+            "remove it, or write queue_mode = \"rss\"",
+        );
     }
+    balance(config, findings);
     for port in &config.base.ports {
         let driver = &port.get_ref().driver;
         if !matches!(driver.get_ref(), Driver::AfXdp | Driver::AfPacket | Driver::Tap) {
@@ -62,6 +68,19 @@ pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
             let message = format!("there is no strategy `{}`", name.get_ref());
             findings.add(name.span(), "ndn.strategy.strategy", message, format!("there are {known}"));
         }
+    }
+}
+
+fn balance(config: &NdnConfig, findings: &mut Findings) {
+    let balance = &config.ndn.balance;
+    findings.range(&balance.sample, "ndn.balance.sample", 1, 65_536);
+    findings.range(&balance.hot_percent, "ndn.balance.hot_percent", 0, 10_000);
+    findings.range(&balance.calm_s, "ndn.balance.calm_s", 1, 86_400);
+    let (hot, cool) = (*balance.hot_percent.get_ref(), &balance.cool_percent);
+    if hot > 0 && *cool.get_ref() >= hot {
+        let message = format!("{} percent is not below hot_percent, which is {hot}", cool.get_ref());
+        let help = "about half of hot_percent keeps names from turning to and fro";
+        findings.add(cool.span(), "ndn.balance.cool_percent", message, help);
     }
 }
 
@@ -147,6 +166,7 @@ mod tests {
              [[ndn.strategy]]\nprefix = \"/a\"\nstrategy = \"multicast\"\n",
         )
         .unwrap();
+        assert_eq!(config.ndn.balance.settings(), kaido_ndn::balance::BalanceSettings::default());
         let route = config.ndn.routes[0].get_ref();
         assert_eq!(config.ndn.cs.admit, AdmitName::AskedAgain);
         assert_eq!((route.prefix.0.len(), route.cost, route.inherit, route.capture), (6, 4, true, false));
@@ -156,7 +176,10 @@ mod tests {
     fn what_cannot_be_is_said_with_its_field() {
         for (text, wanted) in [
             ("[node]\ndatapath = \"xdp\"\n", "node.datapath: an NDN router"),
-            ("[node]\nworkers = 2\n", "node.workers: an NDN router has one worker"),
+            ("[node]\nworkers = 65\n", "node.workers: 65 is out of range"),
+            ("[node]\nqueue_mode = \"shared\"\n", "node.queue_mode: workers of an NDN router take"),
+            ("[ndn.balance]\nsample = 0\n", "ndn.balance.sample: 0 is out of range"),
+            ("[ndn.balance]\ncool_percent = 20\n", "ndn.balance.cool_percent: 20 percent is not below"),
             (
                 "[[port]]\nname = \"a\"\ndriver = \"dpdk\"\ndevice = \"0000:00:01.0\"\n",
                 "port.driver: Ethernet faces are not made",

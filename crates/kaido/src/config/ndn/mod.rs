@@ -5,7 +5,9 @@ mod name;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
+use kaido_ndn::balance::BalanceSettings;
 use kaido_ndn::face::FaceUri;
 use kaido_ndn::forward::StrategyChoice;
 use kaido_ndn::mgmt::Module;
@@ -48,6 +50,8 @@ pub(crate) struct NdnTable {
     pub(crate) regions: Vec<Spanned<NameField>>,
     /// The Content Store.
     pub(crate) cs: CsConfig,
+    /// How several workers share the names.
+    pub(crate) balance: BalanceConfig,
     /// Where applications and neighbours come in.
     pub(crate) listen: ListenConfig,
     /// Whose commands are obeyed.
@@ -74,6 +78,7 @@ impl Default for NdnTable {
             unsolicited: UnsolicitedName::default(),
             regions: Vec::new(),
             cs: CsConfig::default(),
+            balance: BalanceConfig::default(),
             listen: ListenConfig::default(),
             management: ManagementConfig::default(),
             faces: Vec::new(),
@@ -98,6 +103,43 @@ pub(crate) struct CsConfig {
 impl Default for CsConfig {
     fn default() -> Self {
         Self { packets: unplaced(65_536), memory_mib: unplaced(128), admit: AdmitName::default() }
+    }
+}
+
+/// `[ndn.balance]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BalanceConfig {
+    /// Of how many Interests one is looked at.
+    pub(crate) sample: Spanned<u32>,
+    /// From how many percent of a worker's fair share on a name is hot; 0 for none.
+    pub(crate) hot_percent: Spanned<u32>,
+    /// Below how many it cools.
+    pub(crate) cool_percent: Spanned<u32>,
+    /// For how many seconds it must have been below.
+    pub(crate) calm_s: Spanned<u32>,
+}
+
+impl Default for BalanceConfig {
+    fn default() -> Self {
+        Self {
+            sample: unplaced(32),
+            hot_percent: unplaced(20),
+            cool_percent: unplaced(10),
+            calm_s: unplaced(10),
+        }
+    }
+}
+
+impl BalanceConfig {
+    /// As the router takes it.
+    pub(crate) fn settings(&self) -> BalanceSettings {
+        BalanceSettings {
+            sample: *self.sample.get_ref(),
+            hot_percent: *self.hot_percent.get_ref(),
+            cool_percent: *self.cool_percent.get_ref(),
+            calm: Duration::from_secs((*self.calm_s.get_ref()).into()),
+        }
     }
 }
 

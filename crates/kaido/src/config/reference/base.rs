@@ -10,7 +10,7 @@ pub(super) const FIELDS: &[Field] = &[
         "workers",
         "1 to 64",
         "1",
-        "Worker threads. More than one need `af_xdp` ports; `queue_mode` and `steer_by` say what each takes.",
+        "Worker threads. More than one need `af_xdp` ports, but for an NDN router; `queue_mode` and `steer_by` say what each takes.",
     ),
     (
         "node",

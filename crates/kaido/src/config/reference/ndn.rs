@@ -51,6 +51,29 @@ pub(super) const FIELDS: &[Field] = &[
         "Which of the Data that pass are kept: all, or those that were asked for before.",
     ),
     (
+        "ndn.balance",
+        "sample",
+        "1 to 65536",
+        "32",
+        "With several workers: of how many Interests one is looked at, to find names that are asked for very often.",
+    ),
+    (
+        "ndn.balance",
+        "hot_percent",
+        "0 to 10000",
+        "20",
+        "A name is hot, and its Interests are sprayed over all workers, from this many percent of a worker's fair share of all \
+         Interests on; 0 has none be.",
+    ),
+    (
+        "ndn.balance",
+        "cool_percent",
+        "below `hot_percent`",
+        "10",
+        "A hot name may cool when its Interests are fewer than so many percent.",
+    ),
+    ("ndn.balance", "calm_s", "1 to 86400", "10", "For how many seconds they must have been fewer."),
+    (
         "ndn.listen",
         "unix",
         "path",

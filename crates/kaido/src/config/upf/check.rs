@@ -55,7 +55,7 @@ pub(in crate::config) fn check(config: &UpfConfig, findings: &mut Findings) {
 #[cfg(test)]
 pub(super) fn fields(config: &UpfConfig) -> Vec<String> {
     let mut findings = Findings(Vec::new());
-    crate::config::check::base(&config.base, &mut findings);
+    crate::config::check::base(&config.base, false, &mut findings);
     check(config, &mut findings);
     findings.0.into_iter().map(|fault| fault.field).collect()
 }

@@ -72,6 +72,10 @@ families! {
     NDN_CACHE = Counter "kaido_ndn_cache_total" ["worker", "event"]
         "Interests that the Content Store has answered (hit) and not (miss), Data that it took in (inserted), gave up for others (evicted) and did not keep as it was not asked for before (refused).";
 
+    NDN_HOT = Gauge "kaido_ndn_hot_names" [] "Names that are asked for so often that all workers share them.";
+    NDN_HANDED = Counter "kaido_ndn_handed_over_packets_total" ["worker", "kind"]
+        "Interests, Data and Nacks that a worker has handed to the worker whose they are.";
+
     WORKER_SECONDS = Counter "kaido_worker_seconds_total" ["worker", "state"]
         "Seconds that the worker turned without a pause (busy), with short pauses (adaptive), and slept until woken (interrupt).";
     WORKER_NAPS = Counter "kaido_worker_naps_total" ["worker"] "Short pauses.";

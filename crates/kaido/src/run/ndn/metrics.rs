@@ -1,6 +1,9 @@
 //! What the router offers to be scraped, and as JSON.
 
+use std::sync::Arc;
+
 use kaido_metrics::{Exposition, Format};
+use kaido_ndn::balance::Balance;
 use kaido_ndn::router::{Observer, WorkerReport};
 
 use crate::api::Answer;
@@ -11,11 +14,12 @@ use crate::run::shown;
 pub(super) struct NdnOffer {
     figures: Figures,
     router: Observer,
+    balance: Arc<Balance>,
 }
 
 impl NdnOffer {
-    pub(super) const fn new(figures: Figures, router: Observer) -> Self {
-        Self { figures, router }
+    pub(super) const fn new(figures: Figures, router: Observer, balance: Arc<Balance>) -> Self {
+        Self { figures, router, balance }
     }
 }
 
@@ -31,6 +35,8 @@ impl Offer for NdnOffer {
             .filter_map(|(number, report): (u32, _)| Some((number.to_string(), report?)))
             .collect();
         forwarding(&workers, &mut out);
+        out.family(&f::NDN_HOT).add(&[], self.balance.hot_names().len() as u64);
+        handed_over(&workers, &mut out);
         self.figures.rest(&mut out);
         Some(out.finish())
     }
@@ -45,6 +51,16 @@ impl Offer for NdnOffer {
 
     fn paths(&self) -> &'static [&'static str] {
         &["/v1/drops"]
+    }
+}
+
+fn handed_over(workers: &[(String, WorkerReport)], out: &mut Exposition) {
+    let mut samples = out.family(&f::NDN_HANDED);
+    for (worker, WorkerReport { crew, .. }) in workers {
+        let kinds = [("interest", crew.interests), ("data", crew.data), ("nack", crew.nacks)];
+        for (kind, packets) in kinds {
+            samples.add(&[worker, kind], packets);
+        }
     }
 }
 

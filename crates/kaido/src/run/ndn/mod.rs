@@ -5,16 +5,17 @@ mod keys;
 mod management;
 mod metrics;
 mod ports;
+mod workers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_engine::{KernelPath, PortId};
+use kaido_engine::PortId;
 use kaido_ndn::face::{FaceUri, Faces};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings, MULTICAST_GROUP};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
-use kaido_ndn::router::{Desk, Ndn, NodeParts, RouterNode};
+use kaido_ndn::router::{Ndn, NodeParts, RouterNode};
 use kaido_ndn::table::{Admit, CsSettings, NameHash, PitSettings};
 use kaido_wire::ndn::MULTICAST_PORT;
 use miette::{IntoDiagnostic, WrapErr, miette};
@@ -23,6 +24,7 @@ use self::control::ShownRouter;
 use self::management::Management;
 use self::metrics::NdnOffer;
 use self::ports::Ports;
+use self::workers::Workers;
 use super::control::Control;
 use super::metrics::Figures;
 use super::ports::ShownPort;
@@ -42,8 +44,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     let mut ports = Ports::open(config, pool)?;
     let faces = Faces::new(*config.ndn.faces_max.get_ref() as usize);
     let (host, host_control) = open_host(config, ports.opened.devices.len(), &faces)?;
-    let mut queues = ports.opened.take_queues();
-    queues[0].push((Box::new(host), KernelPath::None));
+    let (team, queues) = Workers::arrange(config, &mut ports, host)?;
     let mut kinds = ports.kinds();
     kinds.push(PortKind::Host);
     let link = LinkSettings { ports: kinds, reassembly: reassembly(config) };
@@ -60,13 +61,16 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     };
     let mut desks = Vec::new();
     let crew = Crew::start(&config.base, pool, queues, || {
-        let forwarder = Forwarder::new(&shared, &settings, Instant::now())
+        // At most 64.
+        let number = u8::try_from(desks.len()).unwrap_or(u8::MAX);
+        let forwarder = Forwarder::new(&shared, &team.settings(&settings, number), Instant::now())
             .and_then(|mut forwarder| forwarder.cs_mut().admit(admit).map(|()| forwarder))
             .into_diagnostic()
             .wrap_err("ndn.pending_max, ndn.cs: no memory for the tables of a worker")?;
-        let desk = Arc::new(Desk::new());
+        let desk = Arc::new(team.desk(number));
         desks.push(desk.clone());
-        Ok(Box::new(Ndn::new(Link::new(link.clone(), &faces), forwarder, desk)))
+        let ndn = Ndn::new(Link::new(link.clone(), &faces), forwarder, desk);
+        Ok(Box::new(team.join(ndn, shared.hash(), number)))
     })?;
     ports.opened.attach()?;
     let parts = NodeParts {
@@ -76,7 +80,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         host: host_control.clone(),
         ethernet: ports.ethernet(),
         desks,
-        cs: settings.cs,
+        cs: team.settings(&settings, 0).cs,
     };
     let node = RouterNode::new(parts, SystemTime::now());
     let router = node.observer();
@@ -87,6 +91,11 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         how: listening(config),
         mtu: kaido_wire::ndn::PACKET_MAX,
     });
+    shown.extend(team.shown().map(|name| ShownPort {
+        name: name.to_owned(),
+        how: "rings".to_owned(),
+        mtu: kaido_wire::ndn::PACKET_MAX,
+    }));
     let workers = crew.counters();
     let node_id = rustix::system::uname().nodename().to_string_lossy().into_owned();
     tracing::info!(
@@ -99,7 +108,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     );
     let exporter = scraped.map(|endpoint| {
         let figures = Figures::new(("ndn", "engine"), node_id.clone(), pool, shown.clone(), workers.clone());
-        export(endpoint, NdnOffer::new(figures, router))
+        export(endpoint, NdnOffer::new(figures, router, team.balance))
     });
     let exporter = exporter.transpose()?;
     let function = ShownRouter;
