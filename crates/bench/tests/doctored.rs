@@ -4,7 +4,7 @@
 
 mod device;
 
-use device::{Came, PACKETS, bearers, run};
+use device::{Came, PACKETS, bearers, pass, traffic};
 use kaido_bench::oracle::Tag;
 use kaido_bench::preset::Transport;
 use kaido_bench::result::{FindingKind, RunResult};
@@ -307,8 +307,7 @@ const FAULTS: &[Fault] = &[
         |came| {
             // What the third stream sends, in the tunnel of its bearer.
             let bearers = bearers(false, false, [&[], &[]]);
-            let compiled =
-                kaido_bench::generator::Compiled::new(&device::traffic(&bearers, Transport::Udp)).unwrap();
+            let compiled = kaido_bench::generator::Compiled::new(&traffic(&bearers, Transport::Udp)).unwrap();
             let mut frame = came[places(came, 0)[0]].clone();
             frame.1.truncate(INNER);
             frame.1.extend(&compiled.packet(2, 0, 0).unwrap()[14..]);
@@ -325,7 +324,7 @@ fn on(on: On, doctor: impl FnOnce(&mut Vec<Came>)) -> RunResult {
         On::Ipv6 => bearers(true, true, [&[], &[]]),
         On::Tenants => bearers(false, false, [&[CUSTOMER], &[SERVICE, CUSTOMER]]),
     };
-    run(&bearers, Transport::Udp, doctor)
+    pass(&bearers, &traffic(&bearers, Transport::Udp), doctor)
 }
 
 fn findings(result: &RunResult) -> String {
@@ -339,7 +338,7 @@ fn a_right_user_plane_is_found_right() {
         for ue_ipv6 in [false, true] {
             for transport in [Transport::Udp, Transport::Tcp] {
                 let bearers = bearers(outer_ipv6, ue_ipv6, [&[], &[]]);
-                let result = run(&bearers, transport, |_| ());
+                let result = pass(&bearers, &traffic(&bearers, transport), |_| ());
                 let case = format!("outer IPv6 {outer_ipv6}, UE IPv6 {ue_ipv6}, {transport:?}");
                 assert!(result.is_clean(), "{case}: {}", findings(&result));
                 let counts = |stream: usize| {

@@ -5,22 +5,25 @@
 //!                                                        │
 //!                                                        └─▶ the packet as it was sent, made again ─▶ oracle ─▶ equal?
 //! ```
-//! Memory is bounded by the number of streams and workers, the window, and how many findings are kept.
+//! Packets of captures have no trailer; where a rule is about their port they are known by their content. Memory is bounded by
+//! the number of streams and workers, the window, the captures, and how many findings are kept.
 
 mod findings;
+mod kinds;
+mod replay;
 mod tracker;
 
 use std::sync::Arc;
 
-use crate::generator::{Compiled, Kind, Layout, Problem, link};
+use crate::generator::{Compiled, Problem};
 use crate::oracle::{Oracle, Rule, Verdict, compare, ip_end};
 use crate::result::{ClockCosts, FindingKind, Latency, PortResult, RunResult, StreamResult, Volume};
 use crate::trailer::{MODULUS, TRAILER_LEN, Trailer};
 use findings::{Found, Ledger};
+use kinds::{is_control, is_equal, is_error};
+use replay::{Match, Replays};
 use tracker::{Arrival, Tracker};
 
-/// Shortest frame that is not padded, in bytes without FCS; what a device adds up to it is no fault (IEEE 802.3 clause 4.2.3.3).
-const FRAME_MIN: usize = 60;
 /// Lost packets that are made again to see whether they should have come at all.
 const ASKED_MAX: u64 = 1 << 20;
 
@@ -64,6 +67,7 @@ pub struct Receiver {
     compiled: Arc<Compiled>,
     settings: JudgeSettings,
     oracle: Oracle,
+    replays: Replays,
     streams: Vec<Received>,
     ports: Vec<PortResult>,
     ledger: Ledger,
@@ -92,9 +96,13 @@ impl Receiver {
         rules: &[Rule],
         settings: JudgeSettings,
     ) -> Result<Self, Vec<Problem>> {
-        let oracle = Oracle::new(rules, compiled.ports())?;
-        let stream = || Received {
-            trackers: (0..settings.workers.max(1)).map(|_| Tracker::new(settings.window)).collect(),
+        let mut oracle = Oracle::new(rules, compiled.ports())?;
+        let replays = Replays::new(compiled, &mut oracle);
+        let stream = |is_replayed: bool| Received {
+            // Of a capture's packets nothing tells which worker sent them.
+            trackers: (0..if is_replayed { 1 } else { settings.workers.max(1) })
+                .map(|_| Tracker::new(settings.window))
+                .collect(),
             received: Volume::default(),
             duplicated: 0,
             corrupted: 0,
@@ -102,10 +110,12 @@ impl Receiver {
             wrong: 0,
             latency: Latency::default(),
         };
+        let streams = (0..compiled.streams.len()).map(|number| stream(replays.judges(number))).collect();
         Ok(Self {
             compiled: compiled.clone(),
             oracle,
-            streams: compiled.streams().map(|_| stream()).collect(),
+            replays,
+            streams,
             ports: compiled
                 .ports()
                 .iter()
@@ -129,12 +139,7 @@ impl Receiver {
         // An error quotes the packet it is about, trailer and all.
         let trailer = if is_error(frame) { None } else { self.read(frame, end) };
         let Some(trailer) = trailer else {
-            if is_control(frame) {
-                self.ports[port].control += 1;
-            } else {
-                self.unknown(port, frame, end, now_ns);
-            }
-            return;
+            return self.without_trailer(port, frame, end, now_ns);
         };
         let number = usize::from(trailer.stream);
         let workers = self.settings.workers.max(1).into();
@@ -147,51 +152,78 @@ impl Receiver {
         let near = tracker.near().saturating_mul(workers);
         let sequence = Trailer::extend(trailer.sequence, near);
         let latency_ns = now_ns.wrapping_sub(trailer.time_ns) % MODULUS;
-        let found = |kind, detail| Found {
-            kind,
-            detail,
-            stream: Some((number, sequence)),
-            port: Some(port),
-            time_ns: now_ns,
-        };
-        match tracker.arrive(sequence / workers) {
-            Arrival::InOrder => {}
-            Arrival::Reordered(extent) => {
-                if self.settings.ordered {
-                    let detail = format!("{extent} packets came since one that was sent later");
-                    self.ledger.add(
-                        found(FindingKind::Reordered, detail),
-                        &self.compiled,
-                        Vec::new,
-                        &[frame],
-                    );
-                }
-            }
-            Arrival::Duplicate => {
-                stream.duplicated += 1;
-                self.ledger.add(
-                    found(FindingKind::Duplicated, String::new()),
-                    &self.compiled,
-                    Vec::new,
-                    &[frame],
-                );
-                return;
-            }
-            Arrival::BehindWindow => {
-                stream.late += 1;
-                let detail = format!("more than {} packets behind the latest", self.settings.window);
-                self.ledger.add(found(FindingKind::Late, detail), &self.compiled, Vec::new, &[frame]);
-                return;
-            }
+        let arrival = tracker.arrive(sequence / workers);
+        if !self.take_note(port, frame, (number, sequence), arrival, now_ns) {
+            return;
         }
+        let stream = &mut self.streams[number];
         if latency_ns > self.settings.late_after_ns {
             stream.late += 1;
             let detail = format!("after {:.3} ms", latency_ns as f64 / 1e6);
-            self.ledger.add(found(FindingKind::Late, detail), &self.compiled, Vec::new, &[frame]);
+            let stream = Some((number, sequence));
+            let found = Found { kind: FindingKind::Late, detail, stream, port: Some(port), time_ns: now_ns };
+            self.ledger.add(found, &self.compiled, Vec::new, &[frame]);
         } else {
             stream.latency.record(latency_ns);
         }
         self.judge(port, frame, end, number, sequence, trailer.time_ns, now_ns);
+    }
+
+    /// Takes note of where in its stream a packet came; whether it is to be looked at further.
+    fn take_note(
+        &mut self,
+        port: usize,
+        frame: &[u8],
+        (number, sequence): (usize, u64),
+        arrival: Arrival,
+        now_ns: u64,
+    ) -> bool {
+        let stream = &mut self.streams[number];
+        let (kind, detail, goes_on) = match arrival {
+            Arrival::InOrder => return true,
+            Arrival::Reordered(_) if !self.settings.ordered => return true,
+            Arrival::Reordered(extent) => {
+                let detail = format!("{extent} packets came since one that was sent later");
+                (FindingKind::Reordered, detail, true)
+            }
+            Arrival::Duplicate => {
+                stream.duplicated += 1;
+                (FindingKind::Duplicated, String::new(), false)
+            }
+            Arrival::BehindWindow => {
+                stream.late += 1;
+                let detail = format!("more than {} packets behind the latest", self.settings.window);
+                (FindingKind::Late, detail, false)
+            }
+        };
+        let stream = Some((number, sequence));
+        let found = Found { kind, detail, stream, port: Some(port), time_ns: now_ns };
+        self.ledger.add(found, &self.compiled, Vec::new, &[frame]);
+        goes_on
+    }
+
+    /// A frame without a trailer of this run: of a capture, or nobody's.
+    fn without_trailer(&mut self, port: usize, frame: &[u8], end: Option<usize>, now_ns: u64) {
+        let Self { compiled, replays, streams, .. } = &*self;
+        let mut found = None;
+        if !replays.is_empty() {
+            found = replays.find(compiled, port, frame, |stream| &streams[stream].trackers[0]);
+            if found.is_none() && !is_control(frame) {
+                found = replays.find_like(compiled, port, frame, |stream| &streams[stream].trackers[0]);
+            }
+        }
+        match found {
+            Some(Match { stream, sequence, again }) => {
+                let received = &mut self.streams[stream];
+                received.received.add(frame.len());
+                let arrival = if again { Arrival::Duplicate } else { received.trackers[0].arrive(sequence) };
+                if self.take_note(port, frame, (stream, sequence), arrival, now_ns) {
+                    self.judge(port, frame, end, stream, sequence, 0, now_ns);
+                }
+            }
+            None if is_control(frame) => self.ports[port].control += 1,
+            None => self.unknown(port, frame, end, now_ns),
+        }
     }
 
     /// The trailer where the packet ends, or where the frame does.
@@ -199,7 +231,9 @@ impl Receiver {
         let key = self.compiled.key;
         let by_header = end.and_then(|end| key.read(frame.get(..end)?));
         let trailer = by_header.or_else(|| key.read(frame))?;
-        (usize::from(trailer.stream) < self.streams.len()).then_some(trailer)
+        // A capture may be one of such packets; they are known otherwise.
+        let stream = self.compiled.streams.get(usize::from(trailer.stream));
+        stream.is_some_and(|stream| stream.trailer).then_some(trailer)
     }
 
     /// A frame whose trailer is not there, or not right.
@@ -208,7 +242,8 @@ impl Receiver {
         let trailer = frame[..whole].last_chunk::<TRAILER_LEN>().map(Trailer::unchecked);
         // A trailer that is damaged in one place still tells what it was of.
         let of = trailer.filter(|trailer| {
-            self.streams.get(usize::from(trailer.stream)).is_some_and(|stream| {
+            let made = self.compiled.streams.get(usize::from(trailer.stream)).filter(|stream| stream.trailer);
+            made.and_then(|_| self.streams.get(usize::from(trailer.stream))).is_some_and(|stream| {
                 let workers = stream.trackers.len() as u64;
                 let near = stream.trackers.iter().map(Tracker::near).max().unwrap_or(0) * workers;
                 trailer.sequence.abs_diff(near) <= self.settings.window as u64 * workers
@@ -331,7 +366,6 @@ impl Receiver {
         clock: ClockCosts,
     ) -> (RunResult, Vec<(u64, Vec<u8>)>) {
         let mut asked = 0;
-        let workers = u64::from(self.settings.workers.max(1));
         let mut streams = Vec::new();
         for (number, received) in std::mem::take(&mut self.streams).into_iter().enumerate() {
             let compiled = self.compiled.clone();
@@ -339,7 +373,7 @@ impl Receiver {
             let mut result = StreamResult {
                 name: stream.name.clone(),
                 port: compiled.ports[stream.port].clone(),
-                counted: stream.trailer,
+                counted: stream.trailer || self.replays.judges(number),
                 received: received.received,
                 duplicated: received.duplicated,
                 corrupted: received.corrupted,
@@ -348,8 +382,10 @@ impl Receiver {
                 latency: received.latency,
                 ..StreamResult::default()
             };
+            let lanes = received.trackers.len();
             for (lane, tracker) in received.trackers.into_iter().enumerate() {
-                let by_lane = sent.iter().filter(|by| by.stream == number && by.worker as usize == lane);
+                let by_lane =
+                    sent.iter().filter(|by| by.stream == number && by.worker as usize % lanes == lane);
                 let volume = by_lane.fold(Volume::default(), |mut sum, by| {
                     sum.merge(by.volume);
                     sum
@@ -362,20 +398,23 @@ impl Receiver {
                 sum.extent_sum += reordering.extent_sum;
                 sum.blocks += reordering.blocks;
                 sum.block_packets_max = sum.block_packets_max.max(reordering.block_packets_max);
-                if !stream.trailer {
+                if !result.counted {
                     continue;
+                }
+                if !stream.trailer {
+                    self.surplus(&mut result, number, tracker.beyond(volume.packets), duration_ns);
                 }
                 let (ranges, beyond) = tracker.finish(volume.packets);
                 result.lost += beyond;
                 for (first, last) in ranges {
                     for place in first..=last {
-                        let sequence = place * workers + lane as u64;
+                        let sequence = place * lanes as u64 + lane as u64;
                         asked += u64::from(!self.oracle.is_empty());
                         if asked <= ASKED_MAX && self.is_withheld(number, sequence) {
                             result.withheld += 1;
                         } else {
                             result.lost += 1;
-                            let detail = format!("of {} that were sent", volume.packets * workers);
+                            let detail = format!("of {} that were sent", volume.packets * lanes as u64);
                             let of = Some((number, sequence));
                             let found = Found {
                                 kind: FindingKind::Lost,
@@ -399,6 +438,17 @@ impl Receiver {
         )
     }
 
+    /// Counts packets of a capture that came beyond all that were sent: equal ones, of which one came again.
+    fn surplus(&mut self, result: &mut StreamResult, stream: usize, count: u64, now_ns: u64) {
+        result.duplicated += count;
+        for beyond in 0..count {
+            let detail = "more came than were sent".to_owned();
+            let stream = Some((stream, result.sent.packets + beyond));
+            let found = Found { kind: FindingKind::Duplicated, detail, stream, port: None, time_ns: now_ns };
+            self.ledger.add(found, &self.compiled, Vec::new, &[]);
+        }
+    }
+
     /// Whether the rules say that a packet must not come out.
     fn is_withheld(&mut self, stream: usize, sequence: u64) -> bool {
         let port = self.compiled.streams[stream].port;
@@ -406,46 +456,6 @@ impl Receiver {
             && self.compiled.packet_into(stream, sequence, 0, &mut self.sent)
             && matches!(self.oracle.verdict(port, &self.sent, &[]), Verdict::Nothing(_))
     }
-}
-
-/// Whether a frame is the one that was expected, or that one made as long as Ethernet asks.
-fn is_equal(expected: &[u8], frame: &[u8]) -> bool {
-    frame == expected
-        || (frame.len() == FRAME_MIN && expected.len() < FRAME_MIN && frame.starts_with(expected))
-}
-
-/// Whether a frame is an ICMP error (RFC 1122 section 3.2.2, RFC 4443 section 2.1), in a tunnel or not.
-fn is_error(frame: &[u8]) -> bool {
-    let layout = Layout::of(frame);
-    layout.layers.last().is_some_and(|layer| match (layer.kind, frame[layer.at]) {
-        (Kind::Icmpv4, kind) => matches!(kind, 3 | 4 | 5 | 11 | 12),
-        (Kind::Icmpv6, kind) => kind < 128,
-        _ => false,
-    })
-}
-
-/// Whether a frame belongs to no stream by its kind: it keeps links and tunnels going.
-fn is_control(frame: &[u8]) -> bool {
-    const ARP: u16 = 0x0806;
-    const LLDP: u16 = 0x88cc;
-    const LENGTHS_BELOW: u16 = 0x0600;
-    let Some((at, ethertype)) = link(frame) else { return true };
-    if ethertype.0 == ARP || ethertype.0 == LLDP || ethertype.0 < LENGTHS_BELOW {
-        return true;
-    }
-    let layout = Layout::of(frame);
-    let mut protocol = frame.get(at..).and_then(|packet| match packet.first()? >> 4 {
-        4 => packet.get(9),
-        _ => packet.get(6),
-    });
-    // Multicast listeners announce themselves behind a hop-by-hop header.
-    if frame.get(at).is_some_and(|version| version >> 4 == 6) && protocol == Some(&0) {
-        protocol = frame.get(at + 40);
-    }
-    let is_icmp_or_igmp = matches!(protocol, Some(1 | 2 | 58)) || is_error(frame);
-    let is_signalling =
-        layout.layers.iter().any(|layer| layer.kind == Kind::Gtpu && frame[layer.at + 1] != 255);
-    is_icmp_or_igmp || is_signalling
 }
 
 #[cfg(test)]

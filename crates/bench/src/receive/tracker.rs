@@ -89,12 +89,24 @@ impl Tracker {
         ((number / 64) as usize & (self.bits.len() - 1), 1 << (number % 64))
     }
 
-    fn has(&self, number: u64) -> bool {
+    /// Whether a number of the window came.
+    pub(super) fn has(&self, number: u64) -> bool {
         let (word, bit) = self.place(number);
         self.bits[word] & bit != 0
     }
 
-    /// The greatest number expected so far.
+    /// Whether a number below the next expected one is in the window.
+    pub(super) fn is_within(&self, number: u64) -> bool {
+        number < self.next && number + self.window() >= self.next
+    }
+
+    /// How many numbers from `sent` on came: more packets than there were.
+    pub(super) fn beyond(&self, sent: u64) -> u64 {
+        let from = sent.max(self.next.saturating_sub(self.window()));
+        (from..self.next).filter(|number| self.has(*number)).count() as u64
+    }
+
+    /// The next number expected.
     pub(crate) fn near(&self) -> u64 {
         self.next
     }
