@@ -86,7 +86,8 @@ impl Bucket {
     pub(crate) fn scan(&self, tag: u16) -> Scan {
         // Acquire: a tag that is seen comes with its index and record, and an overflow count with the
         // changes that made it so.
-        let words = [0, 1, 2].map(|word: usize| self.words[word].load(Ordering::Acquire));
+        let [first, second, third] = &self.words;
+        let words = [first, second, third].map(|word| word.load(Ordering::Acquire));
         Scan {
             hits: matching(words, tag) & SLOT_BITS,
             overflowed: words[OVERFLOW_WORD] >> OVERFLOW_SHIFT != 0,

@@ -68,6 +68,16 @@ impl HashIndex {
         scan.first().is_none() && !scan.overflowed
     }
 
+    /// Whether it is seen at once that a number is the only one of a hash. `false` says nothing.
+    #[inline(always)]
+    pub fn is_only(&self, hash: u64, number: u32) -> bool {
+        let home = self.bucket(self.home(hash));
+        let mut scan = home.scan(tag_of(hash));
+        scan.next().is_some_and(|slot| home.record(slot) == number)
+            && scan.next().is_none()
+            && !scan.overflowed
+    }
+
     /// Adds a number, which may be there for the hash already; `false` when there is no room.
     #[inline(always)]
     #[must_use]
@@ -273,6 +283,11 @@ mod tests {
                     let expected: BTreeSet<_> =
                         model.iter().filter(|(at, _)| *at == of).map(|(_, number)| *number).collect();
                     prop_assert!(found.is_superset(&expected), "{found:?} {expected:?}");
+                    prop_assert!(!index.is_absent(hash(of)) || found.is_empty());
+                    for number in 0..12 {
+                        let is_only = found.len() == 1 && found.contains(&number);
+                        prop_assert!(!index.is_only(hash(of), number) || is_only);
+                    }
                 }
             }
         }

@@ -117,6 +117,14 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
         probe
     }
 
+    /// The value of the first record that may be the key's: for who asks ahead for what it leads to.
+    #[inline(always)]
+    #[must_use]
+    pub fn candidate(self, probe: Probe<'g, K, V>) -> Option<&'g V> {
+        // SAFETY: the index named the record under the guard, so it is complete and is kept.
+        probe.record.map(|cell| unsafe { &cell.record().value })
+    }
+
     /// The value of the key that `probe` was made for.
     #[inline(always)]
     #[must_use]

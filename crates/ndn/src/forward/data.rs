@@ -10,29 +10,6 @@ use crate::packet::{Annotations, FaceId, Packet, PitToken};
 use crate::table::{NewData, Prefixes, Slot, TokenFound};
 
 impl<S: Sink> Act<'_, '_, S> {
-    /// Forwards Data by its token alone to the one that waits for it.
-    ///
-    /// # Errors
-    /// The packet, and nothing has been done, when it is not so simple.
-    #[inline(always)]
-    pub(super) fn data_by_token(&mut self, packet: Packet, parsed: &Parsed) -> Result<(), Packet> {
-        let name = &packet.frame.data()[parsed.name()];
-        let pit = &self.core.pit;
-        let Some(slot) = pit.sole(&packet.annotations.pit_token, name) else { return Err(packet) };
-        let Some(waits) = pit.only_downstream(slot) else { return Err(packet) };
-        let is_usual = waits.expires > self.now && waits.face != packet.face && reach(name) != Reach::Host;
-        let Some(egress) = self.sink.face(waits.face).filter(|_| is_usual) else { return Err(packet) };
-        if self.sink.face(packet.face).is_none() {
-            return Err(packet);
-        }
-        self.core.counters.data_in += u64::from(self.sink.visit().is_first);
-        self.sink.satisfies(&packet, self.core.pit.hash(slot));
-        self.close(slot, packet.face, false);
-        let Packet { frame, face, annotations } = packet;
-        self.send_one(frame, (waits.face, egress), waits.token, face, annotations.congestion_mark);
-        Ok(())
-    }
-
     pub(super) fn data(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
         self.core.counters.data_in += u64::from(self.sink.visit().is_first);
         let Some(ingress) = self.sink.face(packet.face) else {
@@ -187,7 +164,7 @@ impl<S: Sink> Act<'_, '_, S> {
     }
 
     #[inline(always)]
-    fn send_one(
+    pub(super) fn send_one(
         &mut self,
         frame: Frame,
         (face, egress): (FaceId, FaceView),

@@ -14,6 +14,7 @@ use crate::table::{HOPS_MAX, Hop, Hops, InRecord, OutRecord, PitFull, Prefixes, 
 type Route<'g> = Option<(usize, &'g Hops)>;
 
 impl<'g, S: Sink> Act<'_, 'g, S> {
+    #[inline(never)]
     pub(super) fn interest(
         &mut self,
         mut packet: Packet,
@@ -371,7 +372,7 @@ struct Pending {
 
 /// Whether an Interest may go to a face.
 #[inline]
-fn may_go(reach: Reach, parsed: &Parsed, ingress: FaceView, egress: FaceView) -> bool {
+pub(super) fn may_go(reach: Reach, parsed: &Parsed, ingress: FaceView, egress: FaceView) -> bool {
     if egress.is_local {
         return true;
     }

@@ -1,8 +1,10 @@
 //! The forwarding: what becomes of Interests, Data and Nacks.
 //!
 //! ```text
-//!   packets ─▶ read, hash all ─▶ ask for PIT, CS, FIB lines ─▶ compare tags, ask for entries ─▶ act, one by one
+//!   packets ─▶ read, hash ─▶ ask for PIT, CS, FIB lines ─▶ compare tags, ask for entries ─▶ act, one by one
 //! ```
+//! The stages run over groups of packets, each group a stage behind the one before it.
+//!
 //! One [`Forwarder`] a worker; PIT, CS, dead nonces and measurements are its own, [`Shared`] is everyone's. The rules are
 //! those of the NFD developer's guide, where nothing else is said.
 
@@ -15,6 +17,7 @@ mod quick;
 mod shared;
 mod sink;
 mod strategy;
+mod usual;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +48,9 @@ pub const FACE_CONTENT_STORE: FaceId = FaceId(254);
 
 /// Interests that are given up in one tick at most, so that a flood of them does not hold up packets.
 const EXPIRED_MAX: usize = 1024;
+/// Packets that go through a stage together: while their memory comes, others are computed on. A core waits for a score of
+/// lines at a time, and each packet asks for half a dozen.
+const GROUP: usize = 8;
 /// Entries and downstreams of one Data that there is room for without asking for memory.
 const MATCHES: usize = 256;
 
@@ -199,20 +205,33 @@ impl Forwarder {
         let now = Moment::at(self.epoch, now);
         let guard = self.reader.pin();
         let ways = self.shared.ways(&guard);
-        let core = &mut self.core;
-        packets.iter().for_each(|packet| packet.frame.prefetch(0));
-        for (packet, (parsed, prefixes)) in packets.iter().zip(self.scratch.iter_mut()) {
-            core.read(packet, parsed, prefixes);
-            core.ask(packet, parsed, prefixes, ways);
-        }
+        let count = packets.len();
+        let mut packets = std::mem::take(packets).into_iter();
         let mut sought: ArrayVec<_, BATCH_MAX> = ArrayVec::new();
-        for (packet, (parsed, prefixes)) in packets.iter().zip(self.scratch.iter()) {
-            sought.push(core.approach(packet, parsed, prefixes, sought.len(), ways));
-        }
-        let mut act = Act { core, ways, now, sink };
-        for (at, packet) in packets.drain(..).enumerate() {
-            let (parsed, prefixes) = &mut self.scratch[at];
-            act.packet(packet, parsed, prefixes, sought[at]);
+        let mut act = Act { core: &mut self.core, ways, now, sink };
+        packets.as_slice().iter().take(GROUP).for_each(|packet| packet.frame.prefetch(0));
+        for begin in (0..count + 2 * GROUP).step_by(GROUP) {
+            // Those that are acted upon are gone: the others' places among those that are left.
+            let gone = count - packets.len();
+            let left = packets.as_slice();
+            let group = |begin: usize| begin.min(count)..(begin + GROUP).min(count);
+            group(begin + GROUP).for_each(|at| left[at - gone].frame.prefetch(0));
+            for at in group(begin) {
+                let (parsed, prefixes) = &mut self.scratch[at];
+                act.core.read(&left[at - gone], parsed, prefixes);
+                act.core.ask(&left[at - gone], parsed, prefixes, ways);
+            }
+            for at in begin.checked_sub(GROUP).map_or(0..0, group) {
+                let (parsed, prefixes) = &self.scratch[at];
+                sought.push(act.core.approach(&left[at - gone], parsed, prefixes, at - gone, ways));
+            }
+            let ripe = begin.checked_sub(2 * GROUP).map_or(0..0, group);
+            ripe.clone().for_each(|at| ways.fib.ripen(sought[at]));
+            for at in ripe {
+                let (parsed, prefixes) = &mut self.scratch[at];
+                let Some(packet) = packets.next() else { return };
+                act.packet(packet, parsed, prefixes, sought[at]);
+            }
         }
     }
 
@@ -363,7 +382,11 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         sought: Sought<'g, crate::table::Hops>,
     ) {
         match parsed.what {
-            What::Interest => self.interest(packet, parsed, prefixes, sought),
+            What::Interest => {
+                if let Err(packet) = self.usual_interest(packet, parsed, prefixes, sought) {
+                    self.interest(packet, parsed, prefixes, sought);
+                }
+            }
             What::Data if !parsed.is_hashed => {
                 if let Err(packet) = self.data_by_token(packet, parsed) {
                     parsed.read(&packet, false, &self.core.hash, prefixes);

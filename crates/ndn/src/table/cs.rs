@@ -73,6 +73,19 @@ impl Cs {
         Ok(())
     }
 
+    /// Whether it is seen at once that no Data is here for an Interest of a name that may not be a prefix. `false` says
+    /// nothing.
+    #[inline(always)]
+    pub(crate) fn lacks(&self, hash: u64) -> bool {
+        !self.is_on() || self.index.is_absent(hash)
+    }
+
+    /// Counts an Interest for which there [was nothing](Self::lacks).
+    #[inline(always)]
+    pub(crate) fn count_miss(&mut self) {
+        self.counters.misses += u64::from(self.is_on());
+    }
+
     /// Notes that a consumer asked for a name.
     #[inline]
     pub(crate) fn asked(&mut self, hash: u64) {

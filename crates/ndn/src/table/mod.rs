@@ -14,6 +14,8 @@ mod payloads;
 mod pit;
 mod pit_entry;
 mod pit_match;
+mod pit_records;
+mod pit_usual;
 
 pub use cs::Cs;
 pub use cs_entry::{Admit, Cached, CsCounters, CsSettings, LEVELS, NewData};
@@ -23,10 +25,12 @@ pub use fib::{Fib, FibError, HOPS_MAX, Hop, Hops};
 pub use name_table::{Lookup, NameTable, NameTableError, Sought};
 pub use names::{COMPONENTS_MAX, DEPTH_MAX, NAME_OCTETS_MAX, NameError, NameHash, Prefixes, components};
 pub use pit::{
-    DOWNSTREAMS_MAX, NonceSeen, Pit, PitFull, PitSettings, SIBLINGS_MAX, Siblings, Slot, TOKEN_LEN,
-    TokenFound, UPSTREAMS_MAX,
+    DOWNSTREAMS_MAX, Pit, PitFull, PitSettings, SIBLINGS_MAX, Siblings, Slot, TOKEN_LEN, TokenFound,
+    UPSTREAMS_MAX,
 };
 pub use pit_entry::{InRecord, NackSeverity, OutRecord, Selectors};
+pub use pit_records::NonceSeen;
+pub use pit_usual::Sole;
 
 pub(crate) use names::STEP;
 #[cfg(test)]

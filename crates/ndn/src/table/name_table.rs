@@ -3,13 +3,15 @@
 //!
 //! A lookup is taken in steps for a batch: [`Lookup::ask`] fetches the buckets of all depths that come into question,
 //! [`Lookup::sift`] compares tags, the longest first, and fetches the record of the first that fits, [`Lookup::take`]
-//! compares the name. Why not in two stages or with a filter: `docs/decisions/0018-longest-name-prefix.md`.
+//! compares the name, for which [`Lookup::ripen`] asks if it is long. Why not in two stages or with a filter: `docs/decisions/0018-longest-name-prefix.md`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use kaido_table::{Domain, Guard, Key, Probe, Reader, RegionError, Seed, Stages, Table, TableError};
+use kaido_table::{
+    Domain, Guard, Key, Probe, Reader, RegionError, Seed, Stages, Table, TableError, prefetch,
+};
 
 use super::names::{DEPTH_MAX, NameError, NameHash, Prefixes};
 
@@ -306,6 +308,17 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
             depths &= depths - 1;
         }
         Sought::default()
+    }
+
+    /// Fetches the name of the record that was found, if it does not lie in it.
+    #[inline(always)]
+    pub fn ripen(self, sought: Sought<'g, T>) {
+        if let Some(Held { name: Octets::Long(octets), .. }) = self.stages.candidate(sought.probe)
+            && let [first, .., last] = &**octets
+        {
+            prefetch(first);
+            prefetch(last);
+        }
     }
 
     /// The longest prefix: its depth and its value.

@@ -255,22 +255,24 @@ impl Prefixes {
     pub(crate) fn fill_plain(&mut self, hash: &NameHash, octets: &[u8], len: usize) -> bool {
         let hash = *hash;
         let (mut state, mut at, mut count) = (hash.root, 0, 0);
-        self.hashes[0] = state;
+        let [root, hashes @ ..] = &mut self.hashes;
+        let mut places = self.ends[1..].iter_mut().zip(hashes);
+        *root = state;
         while at < len {
             let Some(block) = octets.get(at..).and_then(<[u8]>::first_chunk::<STEP>) else { return false };
             let [typ, rest, ..] = *block;
             let component = 2 + usize::from(rest);
-            if !(3..=252).contains(&typ) || component > 254 || count == DEPTH_MAX {
-                return false;
-            }
+            let (true, Some((end, prefix))) = ((3..=252).contains(&typ), places.next()) else { return false };
             state = if component <= STEP {
                 hash.step(state, first_of(block, component))
             } else {
-                let Some(component) = octets.get(at..at + component) else { return false };
+                let Some(component) = octets.get(at..at + component).filter(|_| rest <= 252) else {
+                    return false;
+                };
                 hash.extend(state, component)
             };
             (at, count) = (at + component, count + 1);
-            (self.ends[count], self.hashes[count]) = (at as u16, state);
+            (*end, *prefix) = (at as u16, state);
         }
         (self.components, self.plain, self.whole, self.has_digest) = (count as u16, at as u16, state, false);
         at == len && len <= NAME_OCTETS_MAX

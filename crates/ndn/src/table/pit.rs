@@ -13,9 +13,9 @@ use kaido_table::{HashIndex, RegionError, Slots, Wheel, prefetch};
 
 use super::chains::Chains;
 use super::names::{DEPTH_MAX, Prefixes};
-use super::pit_entry::{Entry, InRecord, NAME_INLINE, NackSeverity, OutRecord, Selectors, flag};
+use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, Selectors, flag};
 use crate::moment::Moment;
-use crate::packet::{FaceId, PitToken};
+use crate::packet::PitToken;
 
 /// Downstreams that can wait for one entry.
 pub const DOWNSTREAMS_MAX: u8 = 128;
@@ -80,17 +80,6 @@ pub enum PitFull {
     Records,
 }
 
-/// How a nonce has been met before in an entry, as a bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NonceSeen {
-    /// From the face in question.
-    pub in_same: bool,
-    /// From another face.
-    pub in_other: bool,
-    /// It was sent to some face by us.
-    pub out: bool,
-}
-
 /// What a token of ours says of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenFound {
@@ -111,9 +100,9 @@ pub struct Pit {
     pub(super) index: HashIndex,
     pub(super) entries: Slots<Entry>,
     /// Freed entries, the last one on top: its lines are still in the cache.
-    free: Vec<u32>,
-    ins: Chains<InRecord>,
-    outs: Chains<OutRecord>,
+    pub(super) free: Vec<u32>,
+    pub(super) ins: Chains<InRecord>,
+    pub(super) outs: Chains<OutRecord>,
     pub(super) names: Chains<NameChunk>,
     timers: Wheel,
     /// Interests that may be prefixes, by depth.
@@ -152,6 +141,12 @@ impl Pit {
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
+    }
+
+    /// Whether it is seen at once that no entry has a name. `false` says nothing.
+    #[inline(always)]
+    pub fn is_absent(&self, hash: u64) -> bool {
+        self.index.is_absent(hash)
     }
 
     /// Asks for the line of the index for a name.
@@ -304,6 +299,13 @@ impl Pit {
             self.outs.free(&mut rest.outs_more);
             self.names.free(&mut rest.name_more);
         }
+        self.free_entry(slot);
+    }
+
+    /// Frees an entry that has nothing that few have.
+    #[inline(always)]
+    pub(super) fn free_entry(&mut self, slot: u32) {
+        let entry = &mut self.entries[slot as usize];
         // The timer stays as it is: the next that gets the entry mostly waits longer.
         (entry.flags, entry.ins, entry.outs) = (entry.flags & flag::ARMED, 0, 0);
         entry.generation = (entry.generation + 1) & ((1 << GENERATION_BITS) - 1);
@@ -322,7 +324,7 @@ impl Pit {
 
     /// The generation and the slot of a token that may be ours.
     #[inline(always)]
-    fn read_token(&self, token: &PitToken) -> Option<(u32, u32)> {
+    pub(super) fn read_token(&self, token: &PitToken) -> Option<(u32, u32)> {
         let [worker, g0, g1, s0, s1, s2] = *<&[u8; TOKEN_LEN]>::try_from(token.octets()).ok()?;
         let generation = u32::from(g0) << 4 | u32::from(g1 >> 4);
         (worker == self.worker).then(|| (generation, u32::from_be_bytes([g1 & 0x0f, s0, s1, s2])))
@@ -359,32 +361,6 @@ impl Pit {
         }
     }
 
-    /// The entry of a token, if Data of this name satisfies it and no other: an Interest of the very name, no other
-    /// Interest of it, and none that may be a prefix of it. `None` says nothing.
-    #[inline(always)]
-    pub fn sole(&self, token: &PitToken, name: &[u8]) -> Option<Slot> {
-        let TokenFound::Entry(Slot(slot)) = self.by_token(token) else { return None };
-        let entry = &self.entries[slot as usize];
-        let others = flag::DIGEST | flag::CAN_BE_PREFIX;
-        if entry.flags & others != 0 || name.len() > NAME_INLINE || !self.has_name(entry, name) {
-            return None;
-        }
-        // Prefixes that are longer than those whose depths are told apart count as of the whole name's depth.
-        let shorter = (2 << entry.depth) - 1;
-        if self.depths & shorter != 0 {
-            return None;
-        }
-        let is_other = |&other: &u32| other != slot && self.entries[other as usize].hash == entry.hash;
-        (!self.index.find(entry.hash).any(|other| is_other(&other))).then_some(Slot(slot))
-    }
-
-    /// The only downstream of an entry, if it has no other.
-    #[inline(always)]
-    pub fn only_downstream(&self, Slot(slot): Slot) -> Option<InRecord> {
-        let entry = &self.entries[slot as usize];
-        entry.input().filter(|_| entry.ins == 1)
-    }
-
     /// The name of an entry.
     pub fn name(&self, Slot(slot): Slot) -> Vec<u8> {
         let entry = &self.entries[slot as usize];
@@ -405,132 +381,17 @@ impl Pit {
         }
     }
 
-    /// How a nonce has been met in an entry.
-    pub fn nonce_seen(&self, slot: Slot, nonce: u32, face: FaceId) -> NonceSeen {
-        let mut seen = NonceSeen::default();
-        for record in self.downstreams(slot).filter(|record| record.nonce == nonce) {
-            *(if record.face == face { &mut seen.in_same } else { &mut seen.in_other }) = true;
-        }
-        seen.out = self.upstreams(slot).any(|record| record.nonce == nonce);
-        seen
-    }
-
-    /// The downstreams that wait.
-    #[inline]
-    pub fn downstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = InRecord> {
-        let entry = &self.entries[slot as usize];
-        entry.input().into_iter().chain(self.ins.iter(entry.rest().ins_more).copied())
-    }
-
-    /// The upstreams that were asked.
-    #[inline]
-    pub fn upstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = OutRecord> {
-        let entry = &self.entries[slot as usize];
-        entry.out().into_iter().chain(self.outs.iter(entry.rest().outs_more).copied())
-    }
-
-    /// Notes that a downstream waits, whether or not it did before; the entry lasts as long as any does.
-    ///
-    /// # Errors
-    /// [`PitFull::Records`].
-    #[inline]
-    pub fn wait(&mut self, Slot(slot): Slot, record: &InRecord) -> Result<(), PitFull> {
-        let entry = &mut self.entries[slot as usize];
-        if entry.ins == 0 || entry.ins == 1 && entry.is_input(record.face) {
-            entry.set_input(record);
-            entry.expires = record.expires;
-            self.arm(slot);
-            return Ok(());
-        }
-        self.wait_with_others(slot, record)
-    }
-
-    fn wait_with_others(&mut self, slot: u32, record: &InRecord) -> Result<(), PitFull> {
-        let entry = &mut self.entries[slot as usize];
-        let mut before = None;
-        if entry.is_input(record.face) {
-            before = entry.input();
-            entry.set_input(record);
-        } else if let Some(old) = self.ins.find_mut(entry.rest().ins_more, |old| old.face == record.face) {
-            before = Some(std::mem::replace(old, *record));
-        } else if entry.ins < DOWNSTREAMS_MAX && self.ins.push(&mut entry.rest_mut().ins_more, *record) {
-            entry.add_input();
-        } else {
-            return Err(PitFull::Records);
-        }
-        let mut expires = entry.expires.max(record.expires);
-        if before.is_some_and(|old| old.expires == entry.expires) {
-            // The one that waited longest may wait less long from now on.
-            expires = self.downstreams(Slot(slot)).map(|record| record.expires).max().unwrap_or(expires);
-        }
-        self.entries[slot as usize].expires = expires;
-        self.arm(slot);
-        Ok(())
-    }
-
     /// Has the timer of an entry come when it expires, or before: one that comes too early is armed again, so that an
     /// entry that is given to one Interest after the other is armed once in a lifetime of an Interest.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // Lifetimes are far less than 2^31 ticks.
-    fn arm(&mut self, slot: u32) {
+    pub(super) fn arm(&mut self, slot: u32) {
         let entry = &mut self.entries[slot as usize];
         let tick = entry.expires.tick_after();
         if entry.flags & flag::ARMED == 0 || (entry.timer.wrapping_sub(tick as u32) as i32) > 0 {
             entry.flags |= flag::ARMED;
             entry.timer = tick as u32;
             self.timers.arm(slot, tick);
-        }
-    }
-
-    /// Notes that an upstream was asked, whether or not it was before.
-    ///
-    /// # Errors
-    /// [`PitFull::Records`].
-    #[inline]
-    pub fn ask(&mut self, Slot(slot): Slot, record: &OutRecord) -> Result<(), PitFull> {
-        let entry = &mut self.entries[slot as usize];
-        if entry.out().is_none_or(|out| out.face == record.face) {
-            entry.set_out(record);
-        } else if let Some(old) = self.outs.find_mut(entry.rest().outs_more, |old| old.face == record.face) {
-            *old = *record;
-        } else if entry.outs < UPSTREAMS_MAX && self.outs.push(&mut entry.rest_mut().outs_more, *record) {
-            entry.outs += 1;
-        } else {
-            return Err(PitFull::Records);
-        }
-        Ok(())
-    }
-
-    /// Notes that an Interest of this nonce came back from an upstream; `false` when none was asked there.
-    pub fn note_nack(
-        &mut self,
-        Slot(slot): Slot,
-        face: FaceId,
-        nonce: Option<u32>,
-        severity: NackSeverity,
-    ) -> bool {
-        let is = |record: &OutRecord| record.face == face && Some(record.nonce) == nonce;
-        let entry = &mut self.entries[slot as usize];
-        if let Some(out) = entry.out().filter(is) {
-            entry.set_out(&OutRecord { nack: Some(severity), ..out });
-            return true;
-        }
-        let record = self.outs.find_mut(entry.rest().outs_more, is);
-        record.map(|record| record.nack = Some(severity)).is_some()
-    }
-
-    /// The strategy's own word of an entry, zero at first.
-    #[inline]
-    pub fn strategy(&self, Slot(slot): Slot) -> u64 {
-        self.entries[slot as usize].rest().strategy
-    }
-
-    /// Keeps the strategy's own word of an entry.
-    #[inline]
-    pub fn set_strategy(&mut self, Slot(slot): Slot, word: u64) {
-        let entry = &mut self.entries[slot as usize];
-        if word != entry.rest().strategy {
-            entry.rest_mut().strategy = word;
         }
     }
 
@@ -573,6 +434,7 @@ pub(super) mod tests {
     use super::super::names::NameHash;
     use super::super::names::build::{name, with_digest};
     use super::*;
+    use crate::packet::FaceId;
 
     pub(in super::super) const PLAIN: Selectors = Selectors { can_be_prefix: false, must_be_fresh: false };
     pub(in super::super) const PREFIX: Selectors = Selectors { can_be_prefix: true, must_be_fresh: false };
@@ -597,7 +459,7 @@ pub(super) mod tests {
         pit.insert(name, &hashed(name), selectors, siblings)
     }
 
-    fn downstream(face: u32, nonce: u32, expires_ms: u64) -> InRecord {
+    pub(in super::super) fn downstream(face: u32, nonce: u32, expires_ms: u64) -> InRecord {
         let expires = Moment::default() + Duration::from_millis(expires_ms);
         InRecord { expires, face: FaceId(face), nonce, token: PitToken::NONE }
     }
@@ -634,38 +496,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn data_is_for_one_alone_by_its_token_and_name() {
-        let mut pit = pit(20);
-        let slot = insert(&mut pit, &name("a/b"), PLAIN).unwrap();
-        let token = pit.token(slot);
-        assert_eq!(pit.sole(&token, &name("a/b")), Some(slot));
-        assert_eq!(pit.sole(&token, &name("a/c")), None);
-        assert_eq!(pit.sole(&PitToken::NONE, &name("a/b")), None);
-        // Whatever else the Data may satisfy: of a shorter prefix, of a digest, of other selectors.
-        let fresh = Selectors { must_be_fresh: true, ..PLAIN };
-        for (other, selectors) in [
-            (name("a"), PREFIX),
-            (with_digest("a/b", [1; 32]), PLAIN),
-            (name("a/b"), fresh),
-            (name("a/b"), PREFIX),
-        ] {
-            let other = insert(&mut pit, &other, selectors).unwrap();
-            assert_eq!(pit.sole(&token, &name("a/b")), None);
-            assert_eq!(pit.sole(&pit.token(other), &pit.name(other)), None);
-            pit.remove(other);
-            assert_eq!(pit.sole(&token, &name("a/b")), Some(slot));
-        }
-        for longer in [name("a/b/c"), name(&"x/".repeat(40))] {
-            insert(&mut pit, &longer, PREFIX).unwrap();
-            assert_eq!(pit.sole(&token, &name("a/b")), Some(slot));
-        }
-        pit.remove(slot);
-        assert_eq!(pit.sole(&token, &name("a/b")), None);
-        let deep = insert(&mut pit, &name(&"x/".repeat(41)), PLAIN).unwrap();
-        assert_eq!(pit.sole(&pit.token(deep), &pit.name(deep)), None, "a prefix of it waits");
-    }
-
-    #[test]
     fn names_of_one_hash_are_bounded() {
         let mut pit = pit(20);
         for digest in 0..8 {
@@ -693,22 +523,6 @@ pub(super) mod tests {
         pit.remove(first);
         assert!(pit.is_empty() && pit.next_expiry(Moment::default()).is_none());
         assert!(insert(&mut pit, &name(&"z".repeat(1000)), PLAIN).is_ok(), "the chunks came back");
-    }
-
-    #[test]
-    fn nonces_are_known_by_where_they_were_met() {
-        let mut pit = pit(2);
-        let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
-        pit.wait(slot, &downstream(1, 100, 10)).unwrap();
-        pit.wait(slot, &downstream(2, 200, 10)).unwrap();
-        let sent = OutRecord { sent: Moment::default(), face: FaceId(9), nonce: 100, nack: None };
-        pit.ask(slot, &sent).unwrap();
-        let seen = |in_same, in_other, out| NonceSeen { in_same, in_other, out };
-        assert_eq!(pit.nonce_seen(slot, 100, FaceId(1)), seen(true, false, true));
-        assert_eq!(pit.nonce_seen(slot, 200, FaceId(1)), seen(false, true, false));
-        assert_eq!(pit.nonce_seen(slot, 300, FaceId(1)), seen(false, false, false));
-        pit.wait(slot, &downstream(1, 101, 10)).unwrap();
-        assert_eq!((pit.downstreams(slot).count(), pit.nonce_seen(slot, 101, FaceId(1)).in_same), (2, true));
     }
 
     proptest! {

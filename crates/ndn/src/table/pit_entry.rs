@@ -258,6 +258,24 @@ impl Entry {
         self.ins = self.ins.max(1);
     }
 
+    /// Whether a token fits into the first line.
+    #[inline(always)]
+    pub(super) fn is_short(token: &PitToken) -> bool {
+        usize::from(token.padded().1) <= TOKEN_INLINE
+    }
+
+    /// Makes these the only downstream, whose token [is short](Self::is_short), and the only upstream.
+    #[inline(always)]
+    pub(super) fn set_first(&mut self, waits: &InRecord, asked: &OutRecord) {
+        (self.in_face, self.in_nonce, self.expires) = (waits.face, waits.nonce, waits.expires);
+        let (octets, len) = waits.token.padded();
+        self.in_token.copy_from_slice(&octets[..TOKEN_INLINE]);
+        self.in_token_len = len;
+        (self.out_sent, self.out_face) = (asked.sent, asked.face);
+        (self.out_nonce, self.out_nack) = (asked.nonce, asked.nack);
+        (self.ins, self.outs) = (1, 1);
+    }
+
     /// Counts another downstream than the first.
     pub(super) fn add_input(&mut self) {
         if self.ins == 1 {

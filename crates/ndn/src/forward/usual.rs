@@ -1,0 +1,114 @@
+//! The usual way: a new Interest to one next hop, and its Data to the one that waits for it.
+//!
+//! What is done here is what [`super::interest`] and [`super::data`] do, which know all cases: each function decides on what
+//! it finds and changes nothing before it is sure, and gives the packet back if it is not. The property test against the
+//! model has packets of both ways.
+
+use super::interest::may_go;
+use super::parse::Parsed;
+use super::{Act, FaceView, Reach, Sink, reach};
+use crate::packet::{Annotations, FaceId, Packet};
+use crate::table::{Hops, InRecord, OutRecord, Prefixes, Selectors, Sought};
+
+impl<'g, S: Sink> Act<'_, 'g, S> {
+    /// Forwards a new Interest to the cheapest next hop.
+    ///
+    /// # Errors
+    /// The packet, and nothing has been done, when it is not so simple.
+    #[inline(never)]
+    pub(super) fn usual_interest(
+        &mut self,
+        mut packet: Packet,
+        parsed: &Parsed,
+        prefixes: &Prefixes,
+        sought: Sought<'g, Hops>,
+    ) -> Result<(), Packet> {
+        let Some((face, egress)) = self.usual_way(&packet, parsed, prefixes, sought) else {
+            return Err(packet);
+        };
+        let octets = packet.frame.data_mut();
+        let waits = InRecord {
+            expires: parsed.expires(self.now),
+            face: packet.face,
+            nonce: parsed.nonce.unwrap_or(0),
+            token: packet.annotations.pit_token,
+        };
+        let asked = OutRecord { sent: self.now, face, nonce: waits.nonce, nack: None };
+        let must_be_fresh = parsed.selectors.must_be_fresh;
+        let opened = self.core.pit.open(&octets[parsed.name()], prefixes, must_be_fresh, &waits, &asked);
+        let Some(pit_token) = opened else { return Err(packet) };
+        if let (Some(limit), Some(octet)) =
+            (parsed.hop_limit, octets.get_mut(usize::from(parsed.hop_limit_at)))
+        {
+            *octet = limit - 1;
+        }
+        let core = &mut *self.core;
+        core.cs.asked(prefixes.whole());
+        core.cs.count_miss();
+        core.counters.interests_in += 1;
+        core.counters.interests_out += 1;
+        let Packet { frame, face: from, annotations } = packet;
+        let annotations = Annotations {
+            pit_token,
+            congestion_mark: annotations.congestion_mark,
+            non_discovery: annotations.non_discovery,
+            incoming_face: egress.local_fields.then_some(from),
+            ..Annotations::default()
+        };
+        self.sink.send(face, frame, &annotations);
+        Ok(())
+    }
+
+    /// Where a new Interest goes, if nothing is known of its name, and nothing is to be decided.
+    #[inline(always)]
+    fn usual_way(
+        &self,
+        packet: &Packet,
+        parsed: &Parsed,
+        prefixes: &Prefixes,
+        sought: Sought<'g, Hops>,
+    ) -> Option<(FaceId, FaceView)> {
+        let (core, hash) = (&*self.core, prefixes.whole());
+        let Selectors { can_be_prefix, .. } = parsed.selectors;
+        let is_chosen = parsed.has_hint || packet.annotations.next_hop_face.is_some();
+        if can_be_prefix || prefixes.has_digest() || is_chosen || parsed.hop_limit == Some(0) {
+            return None;
+        }
+        if core.dead.has(hash, parsed.nonce?, self.now) || !core.pit.is_absent(hash) || !core.cs.lacks(hash) {
+            return None;
+        }
+        let name = &packet.frame.data()[parsed.name()];
+        let ingress = self.sink.face(packet.face)?;
+        let (_, hops) = self.ways.fib.take(sought, name, prefixes)?;
+        let first = hops.iter().next().filter(|hop| hop.face != packet.face)?;
+        let egress = self.sink.face(first.face)?;
+        let is_usual = reach(name) == Reach::Any
+            && may_go(Reach::Any, parsed, ingress, egress)
+            && self.ways.strategy(name, prefixes).begins_with_cheapest();
+        is_usual.then_some((first.face, egress))
+    }
+
+    /// Forwards Data by its token alone to the one that waits for it.
+    ///
+    /// # Errors
+    /// The packet, and nothing has been done, when it is not so simple.
+    #[inline(never)]
+    pub(super) fn data_by_token(&mut self, packet: Packet, parsed: &Parsed) -> Result<(), Packet> {
+        let name = &packet.frame.data()[parsed.name()];
+        let Some(sole) = self.core.pit.sole(&packet.annotations.pit_token, name) else { return Err(packet) };
+        let waits = &sole.waits;
+        let is_usual = waits.expires > self.now && waits.face != packet.face && reach(name) != Reach::Host;
+        let Some(egress) = self.sink.face(waits.face).filter(|_| is_usual) else { return Err(packet) };
+        if self.sink.face(packet.face).is_none() {
+            return Err(packet);
+        }
+        self.core.counters.data_in += u64::from(self.sink.visit().is_first);
+        self.sink.satisfies(&packet, sole.hash);
+        self.core.counters.satisfied += 1;
+        self.core.dead.add(sole.hash, sole.nonce, self.now);
+        self.core.pit.end(&sole);
+        let Packet { frame, face, annotations } = packet;
+        self.send_one(frame, (waits.face, egress), waits.token, face, annotations.congestion_mark);
+        Ok(())
+    }
+}

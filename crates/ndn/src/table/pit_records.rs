@@ -1,0 +1,157 @@
+//! Who waits for the Data of a pending Interest, and who was asked for it.
+
+use super::pit::{DOWNSTREAMS_MAX, Pit, PitFull, Slot, UPSTREAMS_MAX};
+use super::pit_entry::{InRecord, NackSeverity, OutRecord};
+use crate::packet::FaceId;
+
+/// How a nonce has been met before in an entry, as a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NonceSeen {
+    /// From the face in question.
+    pub in_same: bool,
+    /// From another face.
+    pub in_other: bool,
+    /// It was sent to some face by us.
+    pub out: bool,
+}
+
+impl Pit {
+    /// How a nonce has been met in an entry.
+    pub fn nonce_seen(&self, slot: Slot, nonce: u32, face: FaceId) -> NonceSeen {
+        let mut seen = NonceSeen::default();
+        for record in self.downstreams(slot).filter(|record| record.nonce == nonce) {
+            *(if record.face == face { &mut seen.in_same } else { &mut seen.in_other }) = true;
+        }
+        seen.out = self.upstreams(slot).any(|record| record.nonce == nonce);
+        seen
+    }
+
+    /// The downstreams that wait.
+    #[inline]
+    pub fn downstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = InRecord> {
+        let entry = &self.entries[slot as usize];
+        entry.input().into_iter().chain(self.ins.iter(entry.rest().ins_more).copied())
+    }
+
+    /// The upstreams that were asked.
+    #[inline]
+    pub fn upstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = OutRecord> {
+        let entry = &self.entries[slot as usize];
+        entry.out().into_iter().chain(self.outs.iter(entry.rest().outs_more).copied())
+    }
+
+    /// Notes that a downstream waits, whether or not it did before; the entry lasts as long as any does.
+    ///
+    /// # Errors
+    /// [`PitFull::Records`].
+    #[inline]
+    pub fn wait(&mut self, Slot(slot): Slot, record: &InRecord) -> Result<(), PitFull> {
+        let entry = &mut self.entries[slot as usize];
+        if entry.ins == 0 || entry.ins == 1 && entry.is_input(record.face) {
+            entry.set_input(record);
+            entry.expires = record.expires;
+            self.arm(slot);
+            return Ok(());
+        }
+        self.wait_with_others(slot, record)
+    }
+
+    fn wait_with_others(&mut self, slot: u32, record: &InRecord) -> Result<(), PitFull> {
+        let entry = &mut self.entries[slot as usize];
+        let mut before = None;
+        if entry.is_input(record.face) {
+            before = entry.input();
+            entry.set_input(record);
+        } else if let Some(old) = self.ins.find_mut(entry.rest().ins_more, |old| old.face == record.face) {
+            before = Some(std::mem::replace(old, *record));
+        } else if entry.ins < DOWNSTREAMS_MAX && self.ins.push(&mut entry.rest_mut().ins_more, *record) {
+            entry.add_input();
+        } else {
+            return Err(PitFull::Records);
+        }
+        let mut expires = entry.expires.max(record.expires);
+        if before.is_some_and(|old| old.expires == entry.expires) {
+            // The one that waited longest may wait less long from now on.
+            expires = self.downstreams(Slot(slot)).map(|record| record.expires).max().unwrap_or(expires);
+        }
+        self.entries[slot as usize].expires = expires;
+        self.arm(slot);
+        Ok(())
+    }
+
+    /// Notes that an upstream was asked, whether or not it was before.
+    ///
+    /// # Errors
+    /// [`PitFull::Records`].
+    #[inline]
+    pub fn ask(&mut self, Slot(slot): Slot, record: &OutRecord) -> Result<(), PitFull> {
+        let entry = &mut self.entries[slot as usize];
+        if entry.out().is_none_or(|out| out.face == record.face) {
+            entry.set_out(record);
+        } else if let Some(old) = self.outs.find_mut(entry.rest().outs_more, |old| old.face == record.face) {
+            *old = *record;
+        } else if entry.outs < UPSTREAMS_MAX && self.outs.push(&mut entry.rest_mut().outs_more, *record) {
+            entry.outs += 1;
+        } else {
+            return Err(PitFull::Records);
+        }
+        Ok(())
+    }
+
+    /// Notes that an Interest of this nonce came back from an upstream; `false` when none was asked there.
+    pub fn note_nack(
+        &mut self,
+        Slot(slot): Slot,
+        face: FaceId,
+        nonce: Option<u32>,
+        severity: NackSeverity,
+    ) -> bool {
+        let is = |record: &OutRecord| record.face == face && Some(record.nonce) == nonce;
+        let entry = &mut self.entries[slot as usize];
+        if let Some(out) = entry.out().filter(is) {
+            entry.set_out(&OutRecord { nack: Some(severity), ..out });
+            return true;
+        }
+        let record = self.outs.find_mut(entry.rest().outs_more, is);
+        record.map(|record| record.nack = Some(severity)).is_some()
+    }
+
+    /// The strategy's own word of an entry, zero at first.
+    #[inline]
+    pub fn strategy(&self, Slot(slot): Slot) -> u64 {
+        self.entries[slot as usize].rest().strategy
+    }
+
+    /// Keeps the strategy's own word of an entry.
+    #[inline]
+    pub fn set_strategy(&mut self, Slot(slot): Slot, word: u64) {
+        let entry = &mut self.entries[slot as usize];
+        if word != entry.rest().strategy {
+            entry.rest_mut().strategy = word;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::build::name;
+    use super::super::pit::tests::{PLAIN, downstream, insert, pit};
+    use super::*;
+    use crate::moment::Moment;
+
+    #[test]
+    fn nonces_are_known_by_where_they_were_met() {
+        let mut pit = pit(2);
+        let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
+        pit.wait(slot, &downstream(1, 100, 10)).unwrap();
+        pit.wait(slot, &downstream(2, 200, 10)).unwrap();
+        let sent = OutRecord { sent: Moment::default(), face: FaceId(9), nonce: 100, nack: None };
+        pit.ask(slot, &sent).unwrap();
+        let seen = |in_same, in_other, out| NonceSeen { in_same, in_other, out };
+        assert_eq!(pit.nonce_seen(slot, 100, FaceId(1)), seen(true, false, true));
+        assert_eq!(pit.nonce_seen(slot, 200, FaceId(1)), seen(false, true, false));
+        assert_eq!(pit.nonce_seen(slot, 300, FaceId(1)), seen(false, false, false));
+        pit.wait(slot, &downstream(1, 101, 10)).unwrap();
+        assert_eq!((pit.downstreams(slot).count(), pit.nonce_seen(slot, 101, FaceId(1)).in_same), (2, true));
+    }
+}

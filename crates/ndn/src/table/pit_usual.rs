@@ -1,0 +1,138 @@
+//! The usual pending Interest: of one downstream and one upstream, with all that there is to know of it in one line and its
+//! name. It is made in one step and ended in one.
+
+use super::names::Prefixes;
+use super::pit::{BEYOND, Pit, Slot};
+use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, flag};
+use crate::packet::PitToken;
+
+/// A usual pending Interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sole {
+    slot: u32,
+    /// The hash of its name.
+    pub hash: u64,
+    /// Who waits.
+    pub waits: InRecord,
+    /// The nonce that it was sent with.
+    pub nonce: u32,
+}
+
+impl Pit {
+    /// Makes an entry for a usual Interest whose name no entry [has](Pit::is_absent): one downstream waits, and one
+    /// upstream is asked. The token that Data for it is to carry; `None`, and nothing has been done, when it is not so usual
+    /// or there is no room.
+    #[inline(always)]
+    pub fn open(
+        &mut self,
+        name: &[u8],
+        prefixes: &Prefixes,
+        must_be_fresh: bool,
+        waits: &InRecord,
+        asked: &OutRecord,
+    ) -> Option<PitToken> {
+        let (hash, slot) = (prefixes.whole(), *self.free.last()?);
+        if name.len() > NAME_INLINE || !Entry::is_short(&waits.token) || !self.index.insert(hash, slot) {
+            return None;
+        }
+        self.free.pop();
+        let entry = &mut self.entries[slot as usize];
+        entry.hash = hash;
+        // Both are bounded by what a name may be.
+        entry.name_len = u16::try_from(name.len()).unwrap_or(u16::MAX);
+        entry.depth = u8::try_from(prefixes.components().min(BEYOND)).unwrap_or(u8::MAX);
+        let kind = if must_be_fresh { flag::MUST_BE_FRESH } else { 0 };
+        entry.flags = entry.flags & flag::ARMED | flag::LIVE | kind;
+        entry.name[..name.len()].copy_from_slice(name);
+        entry.set_first(waits, asked);
+        self.arm(slot);
+        Some(self.token(Slot(slot)))
+    }
+
+    /// The pending Interest of a token, if it is a usual one that Data of this name satisfies, and no other: an Interest of
+    /// the very name, from one face and to one, no other Interest of it, and none that may be a prefix of it. `None` says
+    /// nothing.
+    #[inline(always)]
+    pub fn sole(&self, token: &PitToken, name: &[u8]) -> Option<Sole> {
+        let (generation, slot) = self.read_token(token)?;
+        let entry = self.entries.get(slot as usize)?;
+        let unusual = flag::DIGEST | flag::CAN_BE_PREFIX | flag::REST;
+        if u32::from(entry.generation) != generation || entry.flags & (unusual | flag::LIVE) != flag::LIVE {
+            return None;
+        }
+        let is_name = name.len() <= NAME_INLINE && self.has_name(entry, name);
+        // Prefixes that are longer than those whose depths are told apart count as of the whole name's depth.
+        let shorter = (2 << entry.depth) - 1;
+        if !is_name || self.depths & shorter != 0 || !self.index.is_only(entry.hash, slot) {
+            return None;
+        }
+        let (waits, asked) = (entry.input()?, entry.out()?);
+        Some(Sole { slot, hash: entry.hash, waits, nonce: asked.nonce })
+    }
+
+    /// Removes an entry whose Data has come.
+    #[inline(always)]
+    pub fn end(&mut self, sole: &Sole) {
+        self.free_entry(sole.slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::build::{name, with_digest};
+    use super::super::pit::tests::{PLAIN, PREFIX, downstream, hashed, insert, pit};
+    use super::super::pit_entry::Selectors;
+    use super::*;
+    use crate::moment::Moment;
+    use crate::packet::FaceId;
+
+    #[test]
+    fn data_is_for_one_alone_by_its_token_and_name() {
+        let mut pit = pit(20);
+        let slot = insert(&mut pit, &name("a/b"), PLAIN).unwrap();
+        let token = pit.token(slot);
+        assert_eq!(pit.sole(&token, &name("a/b")), None, "nobody waits yet, and nobody was asked");
+        let ready = |pit: &mut Pit, slot| {
+            pit.wait(slot, &downstream(1, 7, 100)).unwrap();
+            let sent = OutRecord { sent: Moment::default(), face: FaceId(2), nonce: 7, nack: None };
+            pit.ask(slot, &sent).unwrap();
+        };
+        ready(&mut pit, slot);
+        let sole = pit.sole(&token, &name("a/b")).unwrap();
+        assert_eq!((sole.waits, sole.nonce), (downstream(1, 7, 100), 7));
+        assert_eq!(sole.hash, hashed(&name("a/b")).whole());
+        assert_eq!(pit.sole(&token, &name("a/c")), None);
+        assert_eq!(pit.sole(&PitToken::NONE, &name("a/b")), None);
+        // Whatever else the Data may satisfy: of a shorter prefix, of a digest, of other selectors.
+        let fresh = Selectors { must_be_fresh: true, ..PLAIN };
+        for (other, selectors) in [
+            (name("a"), PREFIX),
+            (with_digest("a/b", [1; 32]), PLAIN),
+            (name("a/b"), fresh),
+            (name("a/b"), PREFIX),
+        ] {
+            let other = insert(&mut pit, &other, selectors).unwrap();
+            ready(&mut pit, other);
+            assert_eq!(pit.sole(&token, &name("a/b")), None);
+            assert_eq!(pit.sole(&pit.token(other), &pit.name(other)), None);
+            pit.remove(other);
+            assert_eq!(pit.sole(&token, &name("a/b")), Some(sole));
+        }
+        for longer in [name("a/b/c"), name(&"x/".repeat(40))] {
+            insert(&mut pit, &longer, PREFIX).unwrap();
+            assert_eq!(pit.sole(&token, &name("a/b")), Some(sole));
+        }
+        pit.wait(slot, &downstream(3, 8, 100)).unwrap();
+        assert_eq!(pit.sole(&token, &name("a/b")), None, "two wait");
+        pit.remove(slot);
+        assert_eq!(pit.sole(&token, &name("a/b")), None);
+        let again = insert(&mut pit, &name("a/b"), PLAIN).unwrap();
+        ready(&mut pit, again);
+        let again = pit.sole(&pit.token(again), &name("a/b")).unwrap();
+        pit.end(&again);
+        assert_eq!(pit.find(&name("a/b"), &hashed(&name("a/b")), PLAIN), None);
+        let deep = insert(&mut pit, &name(&"x/".repeat(41)), PLAIN).unwrap();
+        ready(&mut pit, deep);
+        assert_eq!(pit.sole(&pit.token(deep), &pit.name(deep)), None, "a prefix of it waits");
+    }
+}
