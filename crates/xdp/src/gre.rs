@@ -7,17 +7,17 @@
 //!           └─ anything that takes more ─▶ AF_XDP socket of the queue, else the kernel
 //! ```
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::time::Duration;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use kaido_engine::{DropReason, PortId};
 use kaido_gre::{
     Condition, Encapsulation, KeyMatch, Prefix, Propagation, RuleTotals, Settings, Verdict, Way,
 };
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::attach::{AttachMode, Link};
-use crate::steering::{Aligned, TestRun, map, open};
+use crate::mounted::Mounted;
+use crate::object::Aligned;
 use crate::{Error, QUEUES_MAX};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gre.bpf.o")));
@@ -75,19 +75,15 @@ pub struct GreCounters {
 /// One program, for one interface.
 #[derive(Debug)]
 pub struct GreProgram {
-    // Before the object: taken off before its maps go.
-    link: Option<Link>,
-    name: &'static str,
+    mounted: Mounted,
     /// Numbers that the program's rules have in the settings.
     numbers: Vec<usize>,
     /// Rules of the settings.
     rules: usize,
-    multi_buffer: bool,
     across: MapHandle,
     sockets: MapHandle,
     totals: MapHandle,
     counters: MapHandle,
-    object: Object,
 }
 
 /// Who removes headers.
@@ -107,14 +103,14 @@ impl GreProgram {
     /// [`Error::Permission`], or [`Error::Libbpf`] when the kernel refuses the program.
     pub fn load(settings: &Settings, port: PortId, work: GreWork, multi_buffer: bool) -> Result<Self, Error> {
         let name = if multi_buffer { "gre_frags" } else { "gre_plain" };
-        let object = open(OBJECT, name, None)?;
+        let mounted = Mounted::load(OBJECT, name, multi_buffer, None)?;
         let of_port = |condition: &Condition| condition.port.is_none_or(|wanted| wanted == port);
         let rules = settings.rules.iter().enumerate();
         let (numbers, raw): (Vec<_>, Vec<_>) = rules
             .filter(|(_, rule)| of_port(&rule.condition))
             .map(|(number, rule)| (number, raw_rule(&rule.condition, rule.verdict)))
             .unzip();
-        let map_of_rules = map(&object, "gre_rules")?;
+        let map_of_rules = mounted.map("gre_rules")?;
         let encapsulations = settings.encapsulations.iter().filter(|way| way.port == port);
         let plain: Vec<_> = encapsulations.clone().map(raw_encapsulation).collect();
         for (place, raw) in (0u32..).zip(raw.iter().chain(&plain)) {
@@ -137,20 +133,18 @@ impl GreProgram {
             u32::from(unmatched) | u32::from(unmatched_flags) << 8,
             u32::from(raw_verdict(settings.unreadable).0),
         ];
-        map(&object, "gre_config")?
+        mounted
+            .map("gre_config")?
             .update(&0u32.to_ne_bytes(), &config.map(u32::to_ne_bytes).concat(), MapFlags::ANY)
             .map_err(Error::libbpf("configuring the XDP program"))?;
         Ok(Self {
-            link: None,
-            name,
             numbers,
             rules: settings.rules.len(),
-            multi_buffer,
-            across: map(&object, "gre_across")?,
-            sockets: map(&object, "gre_sockets")?,
-            totals: map(&object, "gre_totals")?,
-            counters: map(&object, "gre_counters")?,
-            object,
+            across: mounted.map("gre_across")?,
+            sockets: mounted.map("gre_sockets")?,
+            totals: mounted.map("gre_totals")?,
+            counters: mounted.map("gre_counters")?,
+            mounted,
         })
     }
 
@@ -163,33 +157,6 @@ impl GreProgram {
         self.across
             .update(&0u32.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
             .map_err(Error::libbpf("setting the interface across"))
-    }
-
-    /// Attaches to an interface of the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// As [`Steering::attach_to`](crate::Steering::attach_to).
-    pub fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), Error> {
-        if let Some(link) = &self.link {
-            return Err(Error::AttachedHere { ifindex: link.ifindex });
-        }
-        let program = self.object.progs().find(|program| program.name() == self.name);
-        let program = program.ok_or_else(|| Error::missing("finding the XDP program"))?;
-        self.link = Some(Link::attach(program.as_fd(), ifindex, mode, self.multi_buffer)?);
-        Ok(())
-    }
-
-    /// Takes the program off its interface; a no-op when it is on none. Dropping does the same, without telling of errors.
-    ///
-    /// # Errors
-    /// [`Error::Sys`].
-    pub fn detach(&mut self) -> Result<(), Error> {
-        self.link.take().map_or(Ok(()), Link::detach)
-    }
-
-    /// The mode that attaching gave; none when not attached.
-    pub fn mode(&self) -> Option<AttachMode> {
-        self.link.as_ref().map(|link| link.mode)
     }
 
     /// Lets what takes more go to an AF_XDP socket, bound to this interface and queue. When the socket closes, the kernel
@@ -235,21 +202,19 @@ impl GreProgram {
         }
         Ok(totals)
     }
+}
 
-    /// Runs the program `repeat` times on a frame (`BPF_PROG_TEST_RUN`); nothing is delivered.
-    ///
-    /// # Errors
-    /// [`Error::Libbpf`].
-    pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
-        let program = self.object.progs_mut().find(|program| program.name() == self.name);
-        let program = program.ok_or_else(|| Error::missing("finding the XDP program"))?;
-        let mut room = vec![0; frame.len() + 256];
-        let input =
-            ProgramInput { data_in: Some(frame), data_out: Some(&mut room), repeat, ..Default::default() };
-        let output = program.test_run(input).map_err(Error::libbpf("test-running the XDP program"))?;
-        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        let duration: Duration = output.duration;
-        Ok(TestRun { frame, action: output.return_value.into(), duration })
+impl Deref for GreProgram {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        &self.mounted
+    }
+}
+
+impl DerefMut for GreProgram {
+    fn deref_mut(&mut self) -> &mut Mounted {
+        &mut self.mounted
     }
 }
 

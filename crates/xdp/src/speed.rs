@@ -12,7 +12,7 @@ use crate::fastpath::{
     FastDestination, FastDirection, FastKey, FastPath, FastPathConfig, FastPathError, FastRecord, Hop,
     Template, UsageCell,
 };
-use crate::steering::{Aligned, map, open};
+use crate::object::{Aligned, map, open};
 use crate::{Action, Error};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/speed.bpf.o")));

@@ -2,24 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::Once;
-use std::time::Duration;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::Error;
 use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX, TARGETS_MAX};
-use crate::attach::{AttachMode, Link};
+use crate::attach::AttachMode;
 use crate::fastpath::{FastCounters, FastPath, FastPort, NO_INSTANCE, Vlan};
+use crate::mounted::Mounted;
+use crate::object::Aligned;
 use crate::prefix::{address_key, prefix_key};
 use crate::table::Table;
 
-/// The compiled programs, aligned as an ELF header asks.
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
-
-#[repr(C, align(8))]
-pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
 /// What an interface is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,52 +65,10 @@ pub enum SteerBy {
     },
 }
 
-/// What a program said of a packet (`enum xdp_action`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// The program failed.
-    Aborted,
-    /// Thrown away.
-    Drop,
-    /// To the kernel.
-    Pass,
-    /// Back out of the same interface.
-    Tx,
-    /// To an AF_XDP socket.
-    Redirect,
-    /// None of the above.
-    Unknown(u32),
-}
-
-impl From<u32> for Action {
-    fn from(action: u32) -> Self {
-        match action {
-            libbpf_sys::XDP_ABORTED => Self::Aborted,
-            libbpf_sys::XDP_DROP => Self::Drop,
-            libbpf_sys::XDP_PASS => Self::Pass,
-            libbpf_sys::XDP_TX => Self::Tx,
-            libbpf_sys::XDP_REDIRECT => Self::Redirect,
-            other => Self::Unknown(other),
-        }
-    }
-}
-
-/// What a test run gave.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TestRun {
-    /// The frame as the program left it.
-    pub frame: Vec<u8>,
-    /// What the program said.
-    pub action: Action,
-    /// Mean time of one run, in whole nanoseconds.
-    pub duration: Duration,
-}
-
 /// A loaded program, attached or not.
 #[derive(Debug)]
 pub struct Steering {
-    // Before the object: taken off before its maps go.
-    link: Option<Link>,
+    mounted: Mounted,
     config: SteeringConfig,
     config_map: MapHandle,
     counters: MapHandle,
@@ -123,16 +78,15 @@ pub struct Steering {
     prefixes: Table<20>,
     by: SteerBy,
     fast: Option<FastPort>,
-    object: Object,
 }
 
 impl Steering {
     /// Loads a program and attaches it at once. Until its sockets are there, packets that are the user plane's are
     /// dropped, and until the local addresses are set, routed interfaces keep none for the kernel: to fill the tables
-    /// first, [`load`](Self::load), set, then [`attach_to`](Self::attach_to).
+    /// first, [`load`](Self::load), set, then [`attach_to`](Mounted::attach_to).
     ///
     /// # Errors
-    /// As [`load`](Self::load) and [`attach_to`](Self::attach_to).
+    /// As [`load`](Self::load) and [`attach_to`](Mounted::attach_to).
     pub fn attach(ifindex: u32, mode: AttachMode, config: SteeringConfig) -> Result<Self, Error> {
         let mut steering = Self::load(config)?;
         steering.attach_to(ifindex, mode)?;
@@ -157,59 +111,23 @@ impl Steering {
     }
 
     fn load_object(config: SteeringConfig, fast: Option<&FastPath>) -> Result<Self, Error> {
-        let object = open(OBJECT, program_name(config, fast.is_some()), fast)?;
-        let fast = fast.map(|_| FastPort::of(&object)).transpose()?;
+        let name = program_name(config, fast.is_some());
+        let mounted = Mounted::load(OBJECT, name, config.multi_buffer, fast)?;
+        let fast = fast.map(|_| FastPort::of(&mounted)).transpose()?;
         let steering = Self {
-            link: None,
             config,
-            config_map: map(&object, "config")?,
-            counters: map(&object, "counters")?,
-            sockets: map(&object, "sockets")?,
-            gtpu: Table::new(map(&object, "gtpu_addrs")?, "GTP-U addresses", ADDRESSES_MAX),
-            local: Table::new(map(&object, "local_addrs")?, "local addresses", ADDRESSES_MAX),
-            prefixes: Table::new(map(&object, "ue_prefixes")?, "UE prefixes", PREFIXES_MAX),
+            config_map: mounted.map("config")?,
+            counters: mounted.map("counters")?,
+            sockets: mounted.map("sockets")?,
+            gtpu: Table::new(mounted.map("gtpu_addrs")?, "GTP-U addresses", ADDRESSES_MAX),
+            local: Table::new(mounted.map("local_addrs")?, "local addresses", ADDRESSES_MAX),
+            prefixes: Table::new(mounted.map("ue_prefixes")?, "UE prefixes", PREFIXES_MAX),
             by: SteerBy::Queue,
             fast,
-            object,
+            mounted,
         };
         steering.write_config()?;
         Ok(steering)
-    }
-
-    /// Attaches to an interface of the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// [`Error::AlreadyAttached`], [`Error::MtuTooLarge`], [`Error::NativeUnsupported`], [`Error::NoInterface`],
-    /// [`Error::Permission`], [`Error::AttachedHere`].
-    pub fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), Error> {
-        if let Some(link) = &self.link {
-            return Err(Error::AttachedHere { ifindex: link.ifindex });
-        }
-        let name = program_name(self.config, self.fast.is_some());
-        let Some(program) = self.object.progs().find(|program| program.name() == name) else {
-            return Err(Error::missing("finding the XDP program"));
-        };
-        self.link = Some(Link::attach(program.as_fd(), ifindex, mode, self.config.multi_buffer)?);
-        Ok(())
-    }
-
-    /// Takes the program off its interface; a no-op when it is on none. Dropping does the same, without telling of
-    /// errors.
-    ///
-    /// # Errors
-    /// [`Error::Sys`].
-    pub fn detach(&mut self) -> Result<(), Error> {
-        self.link.take().map_or(Ok(()), Link::detach)
-    }
-
-    /// The mode that attaching gave, [`AttachMode::Native`] or [`AttachMode::Generic`]; none when not attached.
-    pub fn mode(&self) -> Option<AttachMode> {
-        self.link.as_ref().map(|link| link.mode)
-    }
-
-    /// The interface the program is on.
-    pub fn ifindex(&self) -> Option<u32> {
-        self.link.as_ref().map(|link| link.ifindex)
     }
 
     /// Our own GTP-U addresses. Those that stay are never missing.
@@ -351,25 +269,6 @@ impl Steering {
         Ok(sum)
     }
 
-    /// Runs the program `repeat` times on a frame as if received on queue 0 of the namespace's `lo`
-    /// (`BPF_PROG_TEST_RUN`); nothing is delivered. The frame is from 14 bytes to about a page.
-    ///
-    /// # Errors
-    /// [`Error::Libbpf`].
-    pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
-        let name = program_name(self.config, self.fast.is_some());
-        let Some(program) = self.object.progs_mut().find(|program| program.name() == name) else {
-            return Err(Error::missing("finding the XDP program"));
-        };
-        // Outer headers come on top; multi-buffer frames are longer than the page a plain one has.
-        let mut room = vec![0; frame.len() + 256];
-        let input =
-            ProgramInput { data_in: Some(frame), data_out: Some(&mut room), repeat, ..Default::default() };
-        let output = program.test_run(input).map_err(Error::libbpf("test-running the XDP program"))?;
-        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        Ok(TestRun { frame, action: output.return_value.into(), duration: output.duration })
-    }
-
     fn write_config(&self) -> Result<(), Error> {
         self.write_flags(!self.prefixes.is_empty())
     }
@@ -392,6 +291,20 @@ impl Steering {
     }
 }
 
+impl Deref for Steering {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        &self.mounted
+    }
+}
+
+impl DerefMut for Steering {
+    fn deref_mut(&mut self) -> &mut Mounted {
+        &mut self.mounted
+    }
+}
+
 fn socket_place(queue: u32, target: u32) -> Result<u32, Error> {
     if queue >= QUEUES_MAX {
         return Err(Error::Queue { queue });
@@ -411,54 +324,10 @@ fn program_name(config: SteeringConfig, fast: bool) -> &'static str {
     }
 }
 
-/// Loads one program of an object, with a fast path's maps or without any.
-pub(crate) fn open(
-    bytes: &'static Aligned<[u8]>,
-    program: &str,
-    fast: Option<&FastPath>,
-) -> Result<Object, Error> {
-    route_prints();
-    let mut open = ObjectBuilder::default()
-        .name("kaido_steer")
-        .and_then(|builder| builder.open_memory(&bytes.0))
-        .map_err(Error::libbpf("opening the XDP object"))?;
-    for mut found in open.progs_mut() {
-        let wanted = found.name() == program;
-        found.set_autoload(wanted);
-    }
-    for mut map in open.maps_mut() {
-        match fast {
-            Some(fast) => fast.share(&mut map)?,
-            None if map.name().to_string_lossy().starts_with("fast_") => {
-                map.set_autocreate(false).map_err(Error::libbpf("leaving out a BPF map"))?;
-            }
-            None => {}
-        }
-    }
-    open.load().map_err(Error::libbpf("loading the XDP program"))
-}
-
 /// The values of a per-CPU array's only element.
 fn per_cpu(map: &MapHandle) -> Result<Vec<Vec<u8>>, Error> {
     let values = map
         .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
         .map_err(Error::libbpf("reading the counters"))?;
     Ok(values.unwrap_or_default())
-}
-
-pub(crate) fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
-    let Some(map) = object.maps().find(|map| map.name() == name) else {
-        return Err(Error::missing("finding a BPF map"));
-    };
-    MapHandle::try_from(&map).map_err(Error::libbpf("opening a BPF map"))
-}
-
-/// libbpf writes to stderr unless told otherwise; what matters comes back as an error anyway.
-fn route_prints() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        libbpf_rs::set_print(Some((PrintLevel::Debug, |_, message| {
-            tracing::debug!(target: "libbpf", "{}", message.trim_end());
-        })));
-    });
 }

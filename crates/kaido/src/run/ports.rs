@@ -1,6 +1,7 @@
 //! Opens the ports of a configuration: devices, programs, routes. What a function asks of its ports is in [`Demands`].
 
 use std::net::IpAddr;
+use std::ops::DerefMut;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, WatchSettings};
 use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, XdpOptions, XdpPool};
 use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted};
-use kaido_xdp::{AttachMode, PLAIN_MTU_MAX};
+use kaido_xdp::{AttachMode, Mounted, PLAIN_MTU_MAX};
 use kaido_xsk::BindMode;
 
 use super::StartFault;
@@ -20,15 +21,9 @@ use crate::config::{Attach, Base, CopyMode, Driver, PortConfig};
 pub(super) type Queue = (Box<dyn Port>, KernelPath);
 
 /// A program of AF_XDP ports: it brings packets to their sockets, and may do more.
-pub(super) trait Program: Send {
+pub(super) trait Program: Send + DerefMut<Target = Mounted> {
     /// Lets packets of a receive queue go to a socket.
     fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error>;
-    /// Attaches it: from here on packets come.
-    fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), kaido_xdp::Error>;
-    /// The mode that attaching gave.
-    fn mode(&self) -> Option<AttachMode>;
-    /// Takes it off.
-    fn detach(&mut self) -> Result<(), kaido_xdp::Error>;
     /// The node has these addresses now.
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error>;
 }

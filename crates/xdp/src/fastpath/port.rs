@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::abi::VLANS_MAX;
 use crate::Error;
-use crate::steering::map;
+use crate::mounted::Mounted;
 
 /// A VLAN of an interface, by the identifiers of its tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,12 +27,12 @@ pub(crate) struct FastPort {
 }
 
 impl FastPort {
-    pub(crate) fn of(object: &Object) -> Result<Self, Error> {
+    pub(crate) fn of(mounted: &Mounted) -> Result<Self, Error> {
         Ok(Self {
             instance: None,
-            vlans: map(object, "fast_vlans")?,
+            vlans: mounted.map("fast_vlans")?,
             vlans_present: BTreeMap::new(),
-            counters: map(object, "fast_counters")?,
+            counters: mounted.map("fast_counters")?,
         })
     }
 

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use kaido_engine::netlink::Interface;
 use kaido_engine::{FramePool, KernelPath, PortId};
 use kaido_gre::{PortSettings, Settings};
-use kaido_xdp::AttachMode;
 use kaido_xdp::gre::{GreProgram, GreWork};
 
 use crate::config::{Datapath, Driver, GreConfig, PortConfig};
@@ -17,18 +16,6 @@ use crate::run::ports::{Demands, Found, Opened, Program, lock, routable};
 impl Program for GreProgram {
     fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error> {
         Self::register_socket(self, queue, socket)
-    }
-
-    fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), kaido_xdp::Error> {
-        Self::attach_to(self, ifindex, mode)
-    }
-
-    fn mode(&self) -> Option<AttachMode> {
-        Self::mode(self)
-    }
-
-    fn detach(&mut self) -> Result<(), kaido_xdp::Error> {
-        Self::detach(self)
     }
 
     fn set_local_addresses(&mut self, _addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error> {

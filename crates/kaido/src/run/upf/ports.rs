@@ -16,7 +16,7 @@ use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
 use kaido_wire::gtpu;
 use kaido_xdp::fastpath::FastCounters;
-use kaido_xdp::{AttachMode, FastPath, Roles, Steering, SteeringConfig};
+use kaido_xdp::{FastPath, Roles, Steering, SteeringConfig};
 
 use super::fastpath::{self, Exit, InKernel, Surroundings};
 use crate::config::{Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
@@ -31,18 +31,6 @@ const TUNNEL_OVERHEAD_IPV6: usize = 40 + 8 + 16;
 impl Program for Steering {
     fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error> {
         Self::register_socket(self, queue, socket)
-    }
-
-    fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), kaido_xdp::Error> {
-        Self::attach_to(self, ifindex, mode)
-    }
-
-    fn mode(&self) -> Option<AttachMode> {
-        Self::mode(self)
-    }
-
-    fn detach(&mut self) -> Result<(), kaido_xdp::Error> {
-        Self::detach(self)
     }
 
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error> {

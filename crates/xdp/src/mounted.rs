@@ -1,0 +1,133 @@
+//! A loaded program: attached to an interface or not, and run on frames for a test.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use libbpf_rs::{MapHandle, Object, ProgramInput};
+
+use crate::Error;
+use crate::attach::{AttachMode, Link};
+use crate::fastpath::FastPath;
+use crate::object::{Aligned, map, open};
+
+/// What a program said of a packet (`enum xdp_action`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The program failed.
+    Aborted,
+    /// Thrown away.
+    Drop,
+    /// To the kernel.
+    Pass,
+    /// Back out of the same interface.
+    Tx,
+    /// To an AF_XDP socket.
+    Redirect,
+    /// None of the above.
+    Unknown(u32),
+}
+
+impl From<u32> for Action {
+    fn from(action: u32) -> Self {
+        match action {
+            libbpf_sys::XDP_ABORTED => Self::Aborted,
+            libbpf_sys::XDP_DROP => Self::Drop,
+            libbpf_sys::XDP_PASS => Self::Pass,
+            libbpf_sys::XDP_TX => Self::Tx,
+            libbpf_sys::XDP_REDIRECT => Self::Redirect,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+/// What a test run gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestRun {
+    /// The frame as the program left it.
+    pub frame: Vec<u8>,
+    /// What the program said.
+    pub action: Action,
+    /// Mean time of one run, in whole nanoseconds.
+    pub duration: Duration,
+}
+
+/// What every loaded program can do: [`Steering`](crate::Steering) and [`GreProgram`](crate::gre::GreProgram) are one each.
+#[derive(Debug)]
+pub struct Mounted {
+    // Before the object: taken off before its maps go.
+    link: Option<Link>,
+    name: &'static str,
+    multi_buffer: bool,
+    object: Object,
+}
+
+impl Mounted {
+    /// Loads one program of an object, with a fast path's maps or without any; attached to nothing.
+    pub(crate) fn load(
+        bytes: &'static Aligned<[u8]>,
+        name: &'static str,
+        multi_buffer: bool,
+        fast: Option<&FastPath>,
+    ) -> Result<Self, Error> {
+        let object = open(bytes, name, fast)?;
+        Ok(Self { link: None, name, multi_buffer, object })
+    }
+
+    /// One of its maps.
+    pub(crate) fn map(&self, name: &str) -> Result<MapHandle, Error> {
+        map(&self.object, name)
+    }
+
+    /// Attaches to an interface of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyAttached`], [`Error::MtuTooLarge`], [`Error::NativeUnsupported`], [`Error::NoInterface`],
+    /// [`Error::Permission`], [`Error::AttachedHere`].
+    pub fn attach_to(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), Error> {
+        if let Some(link) = &self.link {
+            return Err(Error::AttachedHere { ifindex: link.ifindex });
+        }
+        let Some(program) = self.object.progs().find(|program| program.name() == self.name) else {
+            return Err(Error::missing("finding the XDP program"));
+        };
+        self.link = Some(Link::attach(program.as_fd(), ifindex, mode, self.multi_buffer)?);
+        Ok(())
+    }
+
+    /// Takes the program off its interface; a no-op when it is on none. Dropping does the same, without telling of
+    /// errors.
+    ///
+    /// # Errors
+    /// [`Error::Sys`].
+    pub fn detach(&mut self) -> Result<(), Error> {
+        self.link.take().map_or(Ok(()), Link::detach)
+    }
+
+    /// The mode that attaching gave, [`AttachMode::Native`] or [`AttachMode::Generic`]; none when not attached.
+    pub fn mode(&self) -> Option<AttachMode> {
+        self.link.as_ref().map(|link| link.mode)
+    }
+
+    /// The interface the program is on.
+    pub fn ifindex(&self) -> Option<u32> {
+        self.link.as_ref().map(|link| link.ifindex)
+    }
+
+    /// Runs the program `repeat` times on a frame as if received on queue 0 of the namespace's `lo`
+    /// (`BPF_PROG_TEST_RUN`); nothing is delivered. The frame is from 14 bytes to about a page.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
+        let Some(program) = self.object.progs_mut().find(|program| program.name() == self.name) else {
+            return Err(Error::missing("finding the XDP program"));
+        };
+        // Outer headers come on top; multi-buffer frames are longer than the page a plain one has.
+        let mut room = vec![0; frame.len() + 256];
+        let input =
+            ProgramInput { data_in: Some(frame), data_out: Some(&mut room), repeat, ..Default::default() };
+        let output = program.test_run(input).map_err(Error::libbpf("test-running the XDP program"))?;
+        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        Ok(TestRun { frame, action: output.return_value.into(), duration: output.duration })
+    }
+}
