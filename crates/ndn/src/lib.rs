@@ -15,6 +15,7 @@ mod moment;
 mod packet;
 pub mod router;
 pub mod table;
+pub mod tier;
 
 pub use moment::Moment;
 pub use packet::{Annotations, FaceId, NackReason, Packet, PitToken};

@@ -122,6 +122,11 @@ impl Node for TestNode {
         count.min(300)
     }
 
+    fn erase_tier(&mut self, prefix: &[u8]) -> u64 {
+        self.erased.push((prefix.to_vec(), u64::MAX));
+        0
+    }
+
     fn totals(&self) -> Totals {
         Totals { pit_entries: 3, measurements: 2, satisfied: 10, unsatisfied: 1 }
     }

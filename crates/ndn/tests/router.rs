@@ -93,6 +93,7 @@ impl Node {
             ethernet: Vec::new(),
             desks,
             cs,
+            tier: None,
             channels: vec![FaceUri::Unix(path.display().to_string())],
         };
         let management = manage(RouterNode::new(parts, SystemTime::now()), &host, stop.clone());

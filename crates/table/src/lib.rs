@@ -5,6 +5,7 @@
 //! - [`PrefixTable`]: longest prefix match, built whole and then only read;
 //! - [`TokenBucket`]: rates, shared by workers without a lock;
 //! - [`HashIndex`], [`Slots`], [`Wheel`]: what a thread's own tables are made of;
+//! - [`Places`]: where what is larger than memory lies, by hash, in words that any thread reads;
 //! - [`Domain`]: the grace periods after which a replaced record's memory is used again;
 //! - [`Region`]: memory in the largest pages to be had.
 //!
@@ -22,6 +23,8 @@ mod hash;
 #[cfg(not(any(loom, shuttle)))]
 mod hash_index;
 mod index;
+#[cfg(not(any(loom, shuttle)))]
+mod places;
 mod policer;
 mod prefix;
 mod region;
@@ -40,6 +43,8 @@ pub use epoch::{Domain, Guard, Mark, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 #[cfg(not(any(loom, shuttle)))]
 pub use hash_index::{HashIndex, Matches};
+#[cfg(not(any(loom, shuttle)))]
+pub use places::{Places, Put};
 pub use policer::{Ticks, TokenBucket};
 pub use prefix::{NO_PREFIX, PrefixTable};
 pub use region::{Pages, Region, RegionError};

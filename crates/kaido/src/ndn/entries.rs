@@ -61,8 +61,19 @@ pub(super) struct ContentStore {
     pub(super) refused: Option<u64>,
     /// Octets of memory; Kaido says it.
     pub(super) octets: Option<u64>,
+    /// Of its tier on disk, if it has one.
+    pub(super) disk: Option<Disk>,
     pub(super) admits: bool,
     pub(super) serves: bool,
+}
+
+/// The tier on disk of a Content Store.
+#[derive(Debug, Serialize)]
+pub(super) struct Disk {
+    pub(super) packets: u64,
+    pub(super) octets: u64,
+    pub(super) octets_max: u64,
+    pub(super) hits: u64,
 }
 
 /// What a router says of itself.
@@ -177,6 +188,12 @@ pub(super) fn content_store(octets: &[u8]) -> miette::Result<ContentStore> {
         misses: count(0x82),
         refused: number(&fields, kinds::CS_REFUSED),
         octets: number(&fields, kinds::CS_OCTETS),
+        disk: number(&fields, kinds::CS_DISK_CAPACITY).map(|octets_max| Disk {
+            packets: count(kinds::CS_DISK_PACKETS),
+            octets: count(kinds::CS_DISK_OCTETS),
+            octets_max,
+            hits: count(kinds::CS_DISK_HITS),
+        }),
         admits: flags & 1 != 0,
         serves: flags & 2 != 0,
     })

@@ -4,7 +4,7 @@ use kaido_ndn::client::{Consumer, dataset};
 use miette::{IntoDiagnostic, miette};
 use serde::Serialize;
 
-use super::entries::{self, Traffic};
+use super::entries::{self, Disk, Traffic};
 use crate::show::table;
 
 /// A dataset of the router.
@@ -124,6 +124,9 @@ pub(super) fn cs(router: &mut Consumer, json: bool) -> miette::Result<()> {
     // Other routers do not say these.
     if let (Some(octets), Some(refused)) = (cs.octets, cs.refused) {
         println!("{octets} octets of memory, {refused} not kept");
+    }
+    if let Some(Disk { packets, octets, octets_max, hits }) = cs.disk {
+        println!("on disk {packets} packets, {octets} of {octets_max} octets, {hits} hits of the above");
     }
     println!("admit {}, serve {}", word(cs.admits), word(cs.serves));
     Ok(())

@@ -88,13 +88,18 @@ impl<S: Sink> Act<'_, '_, S> {
             return false;
         }
         let name = parsed.name();
-        let data =
-            NewData { frame, name_at: name.start, name_len: name.len(), freshness: parsed.freshness() };
+        let data = NewData {
+            frame,
+            name_at: name.start,
+            name_len: name.len(),
+            freshness: parsed.freshness(),
+            is_on_disk: false,
+        };
         self.core.cs.insert(&data, prefixes, self.now)
     }
 
     /// Sends Data to all that wait, and waits no more.
-    fn satisfy(&mut self, packet: Packet, parsed: &Parsed, matches: &[Slot], is_cached: bool) {
+    pub(super) fn satisfy(&mut self, packet: Packet, parsed: &Parsed, matches: &[Slot], is_cached: bool) {
         let mut downstreams = std::mem::take(&mut self.core.downstreams);
         downstreams.clear();
         for &slot in matches {
@@ -184,7 +189,7 @@ impl<S: Sink> Act<'_, '_, S> {
 }
 
 /// Makes the implicit digest of Data, once.
-fn digest_of(frame: &Frame) -> impl Fn() -> [u8; 32] + '_ {
+pub(super) fn digest_of(frame: &Frame) -> impl Fn() -> [u8; 32] + '_ {
     let digest = std::cell::OnceCell::new();
     move || *digest.get_or_init(|| implicit_digest(frame.segments()))
 }

@@ -8,7 +8,7 @@ use super::parse::{self, Parsed};
 use super::strategy::{Ask, Decision, Meeting, State};
 use super::{Act, FACE_CONTENT_STORE, FaceView, Reach, Sink, reach};
 use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
-use crate::table::{HOPS_MAX, Hop, Hops, InRecord, OutRecord, PitFull, Prefixes, Slot, Sought};
+use crate::table::{HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitFull, Prefixes, Slot, Sought};
 
 /// The route of an Interest: the depth of its prefix, and its next hops.
 type Route<'g> = Option<(usize, &'g Hops)>;
@@ -75,7 +75,10 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         if let Err(full) = self.core.pit.wait(slot, &record) {
             return self.full(packet, ingress, full);
         }
-        self.forward(packet, parsed, prefixes, sought, ingress, Pending { slot, was_pending, came_before });
+        let pending = Pending { slot, was_pending, came_before };
+        if let Some(packet) = self.unparked(packet, parsed, prefixes, pending) {
+            self.forward(packet, parsed, prefixes, sought, ingress, pending);
+        }
     }
 
     /// Whether an Interest goes no further; otherwise one hop is counted.
@@ -170,7 +173,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 
     /// Sends an Interest that waits to where its strategy says.
     #[inline]
-    fn forward(
+    pub(super) fn forward(
         &mut self,
         packet: Packet,
         parsed: &Parsed,
@@ -193,7 +196,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             let first = self.eligible(route, name, parsed, &packet, ingress).next();
             return match first {
                 Some((face, egress)) => self.send_cheapest(packet, parsed, pending.slot, face, egress),
-                None => self.no_route(packet, ingress, pending),
+                None => self.no_route(packet, parsed, ingress, pending),
             };
         }
         let mut state = State::from_bits(self.core.pit.strategy(pending.slot));
@@ -223,16 +226,20 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
                 self.sink.drop(packet.face, packet.frame, DropReason::NdnSuppressed);
             }
             Decision::Suppress => self.sink.drop(packet.face, packet.frame, DropReason::NdnAggregated),
-            Decision::NoRoute => self.no_route(packet, ingress, pending),
+            Decision::NoRoute => self.no_route(packet, parsed, ingress, pending),
         }
     }
 
     /// There is no next hop: whoever waits is told.
     #[cold]
-    fn no_route(&mut self, packet: Packet, ingress: FaceView, pending: Pending) {
+    fn no_route(&mut self, packet: Packet, parsed: &Parsed, ingress: FaceView, pending: Pending) {
         if pending.was_pending {
             // Others wait for the same name: an application chose where theirs went, or all routes were just removed.
             return self.sink.drop(packet.face, packet.frame, DropReason::NdnNoRoute);
+        }
+        if self.core.pit.downstreams(pending.slot).count() > 1 {
+            // Others have come while it waited for the disk in vain.
+            return self.give_up(packet, parsed, pending.slot, NackSeverity::NoRoute, None);
         }
         self.core.counters.unsatisfied += 1;
         self.core.pit.remove(pending.slot);
@@ -282,7 +289,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             let ask = Ask { face, is_probe: false };
             return self.send_interests(packet, parsed, pending.slot, &[ask]);
         }
-        self.no_route(packet, ingress, pending);
+        self.no_route(packet, parsed, ingress, pending);
     }
 
     /// Sends an Interest to the one face that a strategy begins with.
@@ -362,12 +369,12 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 
 /// A pending Interest that another has come for.
 #[derive(Clone, Copy)]
-struct Pending {
-    slot: Slot,
+pub(super) struct Pending {
+    pub(super) slot: Slot,
     /// There was one before.
-    was_pending: bool,
+    pub(super) was_pending: bool,
     /// From the same face.
-    came_before: bool,
+    pub(super) came_before: bool,
 }
 
 /// Whether an Interest may go to a face.

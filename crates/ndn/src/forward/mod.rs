@@ -12,6 +12,7 @@ mod data;
 mod interest;
 mod measurements;
 mod nack;
+mod park;
 mod parse;
 mod quick;
 mod shared;
@@ -34,6 +35,7 @@ use crate::table::{
 };
 
 use measurements::Measurements;
+use park::Parking;
 pub(crate) use parse::copy;
 use parse::{Parsed, What};
 pub use shared::Shared;
@@ -111,6 +113,7 @@ struct Core {
     measurements: Measurements,
     counters: ForwarderCounters,
     unsolicited: Unsolicited,
+    parking: Parking,
     /// Of nonces that we make.
     nonces: (Seed, u64),
     /// Where there are several workers: the rule by which packets have one, and which this is.
@@ -160,6 +163,7 @@ impl Forwarder {
             measurements: Measurements::new(settings.measured_prefixes)?,
             counters: ForwarderCounters::default(),
             unsolicited: settings.unsolicited,
+            parking: Parking::default(),
             nonces: (Seed::random(), 0),
             place: None,
             matches: Vec::with_capacity(MATCHES),
@@ -236,8 +240,10 @@ impl Forwarder {
     }
 
     /// Gives up Interests that have waited long enough. To be called at least [when it is due](Self::tick_due).
-    pub fn tick<S: Sink>(&mut self, now: Instant, _sink: &mut S) {
+    /// Goes on with Interests that waited for the disk.
+    pub fn tick<S: Sink>(&mut self, now: Instant, sink: &mut S) {
         let now = Moment::at(self.epoch, now);
+        self.serve_tier(now, sink);
         for _ in 0..EXPIRED_MAX {
             let Some(slot) = self.core.pit.expired(now) else { break };
             self.core.counters.unsatisfied += 1;
@@ -248,7 +254,8 @@ impl Forwarder {
 
     /// How long after `now` there may be something to give up.
     pub fn tick_due(&self, now: Instant) -> Option<Duration> {
-        self.core.pit.next_expiry(Moment::at(self.epoch, now))
+        let now = Moment::at(self.epoch, now);
+        self.core.pit.next_expiry(now).into_iter().chain(self.tier_due(now)).min()
     }
 
     /// What it did.
@@ -408,7 +415,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 }
 
 /// The first component of names that stay on their host.
-const LOCALHOST: &[u8] = b"\x08\x09localhost";
+pub(crate) const LOCALHOST: &[u8] = b"\x08\x09localhost";
 /// The first component of names that go one hop at most.
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
 

@@ -53,7 +53,7 @@ impl<S: Sink> Act<'_, '_, S> {
     }
 
     /// Tells who waits, or one of them, and waits no more when all were told.
-    fn give_up(
+    pub(super) fn give_up(
         &mut self,
         packet: Packet,
         parsed: &Parsed,

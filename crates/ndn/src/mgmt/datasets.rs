@@ -182,6 +182,10 @@ pub(super) fn cs(info: &CsInfo) -> Vec<u8> {
         entry.number(0x82, Some(info.misses));
         entry.number(kinds::CS_REFUSED, Some(info.refused));
         entry.number(kinds::CS_OCTETS, Some(info.octets));
+        entry.number(kinds::CS_DISK_PACKETS, info.disk.map(|disk| disk.packets));
+        entry.number(kinds::CS_DISK_OCTETS, info.disk.map(|disk| disk.octets));
+        entry.number(kinds::CS_DISK_CAPACITY, info.disk.map(|disk| disk.octets_max));
+        entry.number(kinds::CS_DISK_HITS, info.disk.map(|disk| disk.answered));
     })
 }
 

@@ -323,9 +323,13 @@ fn configure_cs(node: &mut impl Node, asked: &ControlParameters) -> ControlRespo
 fn erase_cs(node: &mut impl Node, asked: &ControlParameters) -> ControlResponse {
     let Some(prefix) = &asked.name else { return ControlResponse::refusal(400, "the prefix is missing") };
     let limit = asked.count.unwrap_or(u64::MAX).min(ERASE_MAX);
-    let erased = node.erase_cs(prefix, limit);
+    let mut erased = node.erase_cs(prefix, limit);
+    if asked.count.is_none() && erased < limit {
+        // All of memory is erased; on disk there is no number of Data to erase, but all.
+        erased += node.erase_tier(prefix);
+    }
     // When the bound of one command was met there may be more.
-    let capacity = (erased == ERASE_MAX && asked.count != Some(ERASE_MAX)).then_some(ERASE_MAX);
+    let capacity = (erased >= ERASE_MAX && asked.count != Some(ERASE_MAX)).then_some(ERASE_MAX);
     let body = ControlParameters {
         name: asked.name.clone(),
         count: Some(erased),

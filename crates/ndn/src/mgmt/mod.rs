@@ -13,6 +13,6 @@ mod routes;
 pub use authority::{Authority, Grant, Module, Refusal};
 pub use keys::{CertificateError, TrustedKey};
 pub use manager::Manager;
-pub use node::{CreateError, CsInfo, CsWish, FaceWish, Node, Totals};
+pub use node::{CreateError, CsInfo, CsWish, DiskInfo, FaceWish, Node, Totals};
 pub use parameters::{ControlParameters, ControlResponse, Malformed, kinds};
 pub use rib::{HopSink, Rib, RibError, Route, origin};

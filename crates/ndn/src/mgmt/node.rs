@@ -58,6 +58,21 @@ pub struct CsInfo {
     pub refused: u64,
     /// Octets of memory in use.
     pub octets: u64,
+    /// Its tier on disk, if there is one.
+    pub disk: Option<DiskInfo>,
+}
+
+/// The tier on disk of a Content Store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskInfo {
+    /// Packets that can be found there.
+    pub packets: u64,
+    /// Octets that they take.
+    pub octets: u64,
+    /// Octets that there may be.
+    pub octets_max: u64,
+    /// Interests that were answered from there.
+    pub answered: u64,
 }
 
 /// What is to be changed of the Content Store.
@@ -122,8 +137,12 @@ pub trait Node {
     /// Changes the Content Store.
     fn configure_cs(&mut self, wish: &CsWish);
 
-    /// Erases up to `count` Data of a prefix; how many there were.
+    /// Erases up to `count` Data of a prefix from memory; how many there were.
     fn erase_cs(&mut self, prefix: &[u8], count: u64) -> u64;
+
+    /// Erases all Data of a prefix from the tier on disk, where they are not counted, and what has come to memory from there
+    /// meanwhile; how many that were.
+    fn erase_tier(&mut self, prefix: &[u8]) -> u64;
 
     /// What it has done.
     fn totals(&self) -> Totals;

@@ -47,6 +47,14 @@ pub mod kinds {
     pub const CS_REFUSED: u32 = 0xe0;
     /// As above: octets of its memory in use.
     pub const CS_OCTETS: u32 = 0xe2;
+    /// As above: packets that its tier on disk has.
+    pub const CS_DISK_PACKETS: u32 = 0xe4;
+    /// As above: octets of those.
+    pub const CS_DISK_OCTETS: u32 = 0xe6;
+    /// As above: octets that it may have.
+    pub const CS_DISK_CAPACITY: u32 = 0xe8;
+    /// As above: Interests that were answered from there.
+    pub const CS_DISK_HITS: u32 = 0xea;
 }
 
 /// Why parameters could not be read.

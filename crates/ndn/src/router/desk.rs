@@ -146,7 +146,12 @@ fn obey(forwarder: &mut Forwarder, order: &mut Order) -> bool {
         Order::Report => {}
         Order::Bounds(bounds) => cs.set_bounds(*bounds),
         Order::Policy { admits, serves } => cs.set_policy(*admits, *serves),
-        Order::Erase(erasing) => return cs.erase(erasing, ERASED_A_ROUND),
+        Order::Erase(erasing) => {
+            if !cs.erase(erasing, ERASED_A_ROUND) {
+                return false;
+            }
+            forwarder.settle_tier();
+        }
     }
     true
 }

@@ -13,8 +13,9 @@ use crate::FaceId;
 use crate::face::{Face, FaceError, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use crate::forward::{Shared, StrategyChoice};
 use crate::host::{ConnectError, HostControl};
-use crate::mgmt::{CreateError, CsInfo, CsWish, FaceWish, Node, Totals};
+use crate::mgmt::{CreateError, CsInfo, CsWish, DiskInfo, FaceWish, Node, Totals};
 use crate::table::{CsSettings, Erasing, Fib};
+use crate::tier::{TierControl, TierReport};
 
 /// What the names of strategies begin with.
 const STRATEGIES: &str = "/localhost/nfd/strategy";
@@ -47,6 +48,8 @@ pub struct NodeParts {
     pub desks: Vec<Arc<Desk>>,
     /// The Content Store of each worker.
     pub cs: CsSettings,
+    /// The Content Store's tier on disk, if there is one.
+    pub tier: Option<TierControl>,
     /// Where it listens.
     pub channels: Vec<FaceUri>,
 }
@@ -71,8 +74,14 @@ impl RouterNode {
 
     /// A view of the node for other threads.
     pub fn observer(&self) -> Observer {
-        let NodeParts { faces, shared, host, desks, .. } = &self.parts;
-        Observer { faces: faces.clone(), shared: shared.clone(), host: host.clone(), desks: desks.clone() }
+        let NodeParts { faces, shared, host, desks, tier, .. } = &self.parts;
+        Observer {
+            faces: faces.clone(),
+            shared: shared.clone(),
+            host: host.clone(),
+            desks: desks.clone(),
+            tier: tier.clone(),
+        }
     }
 
     /// Has a worker obey.
@@ -121,6 +130,21 @@ impl RouterNode {
     fn share(&self, packets: u64) -> u32 {
         let workers = self.parts.desks.len().max(1) as u64;
         u32::try_from(packets.div_ceil(workers)).unwrap_or(u32::MAX)
+    }
+}
+
+impl RouterNode {
+    /// Erases up to `count` Data of a prefix from the workers' memory; how many there were.
+    fn erase_memory(&self, prefix: &[u8], count: u64) -> u64 {
+        let mut left = u32::try_from(count).unwrap_or(u32::MAX);
+        let mut erased = 0;
+        for desk in &self.parts.desks {
+            let order = Order::Erase(Erasing::new(prefix.to_vec(), left));
+            let gone = self.ask(desk, order).map_or(0, |report| report.erased);
+            left = left.saturating_sub(gone);
+            erased += u64::from(gone);
+        }
+        erased
     }
 }
 
@@ -199,14 +223,28 @@ impl Node for RouterNode {
             serves: self.serves,
             ..CsInfo::default()
         };
-        self.reports().fold(none, |sum, report| CsInfo {
+        let memory = self.reports().fold(none, |sum, report| CsInfo {
             entries: sum.entries + u64::from(report.cs_entries),
             hits: sum.hits + report.cs.hits,
             misses: sum.misses + report.cs.misses,
             refused: sum.refused + report.cs.refused,
             octets: sum.octets + report.cs_octets,
             ..sum
-        })
+        });
+        let Some(tier) = self.parts.tier.as_ref().map(TierControl::report) else { return memory };
+        // What memory had not and the disk had was a miss first.
+        let answered = tier.counters.answered;
+        CsInfo {
+            hits: memory.hits + answered,
+            misses: memory.misses.saturating_sub(answered),
+            disk: Some(DiskInfo {
+                packets: tier.packets,
+                octets: tier.octets,
+                octets_max: tier.octets_max,
+                answered,
+            }),
+            ..memory
+        }
     }
 
     fn configure_cs(&mut self, wish: &CsWish) {
@@ -223,15 +261,14 @@ impl Node for RouterNode {
     }
 
     fn erase_cs(&mut self, prefix: &[u8], count: u64) -> u64 {
-        let mut left = u32::try_from(count).unwrap_or(u32::MAX);
-        let mut erased = 0;
-        for desk in &self.parts.desks {
-            let order = Order::Erase(Erasing::new(prefix.to_vec(), left));
-            let gone = self.ask(desk, order).map_or(0, |report| report.erased);
-            left = left.saturating_sub(gone);
-            erased += u64::from(gone);
-        }
-        erased
+        self.erase_memory(prefix, count)
+    }
+
+    fn erase_tier(&mut self, prefix: &[u8]) -> u64 {
+        let Some(tier) = &self.parts.tier else { return 0 };
+        tier.erase(prefix);
+        // What was read meanwhile.
+        self.erase_memory(prefix, u64::MAX)
     }
 
     fn totals(&self) -> Totals {
@@ -255,9 +292,15 @@ pub struct Observer {
     shared: Arc<Shared>,
     host: HostControl,
     desks: Vec<Arc<Desk>>,
+    tier: Option<TierControl>,
 }
 
 impl Observer {
+    /// How the Content Store's tier on disk is, if there is one.
+    pub fn tier(&self) -> Option<TierReport> {
+        self.tier.as_ref().map(TierControl::report)
+    }
+
     /// Faces there are.
     pub fn faces(&self) -> usize {
         self.faces.all().len()

@@ -15,6 +15,7 @@ use super::cs_entry::{Admit, BELOW, CsCounters, CsSettings, Entry, LEVELS, NewDa
 use super::names::{DEPTH_MAX, Prefixes};
 use super::payloads::{BLOCK, Payloads, blocks_of};
 use crate::moment::Moment;
+use crate::tier::Lane;
 
 /// Entries that are looked at for one to evict, at most; then it is the next, whether it was asked for or not.
 const SWEEP_MAX: u32 = 64;
@@ -35,6 +36,8 @@ pub struct Cs {
     pub(super) len: u32,
     hand: u32,
     pub(super) counters: CsCounters,
+    /// Where on disk what is evicted goes, if it goes there.
+    pub(super) lane: Option<Lane>,
 }
 
 impl Cs {
@@ -58,6 +61,7 @@ impl Cs {
             len: 0,
             hand: 0,
             counters: CsCounters::default(),
+            lane: None,
         })
     }
 
@@ -77,7 +81,8 @@ impl Cs {
     /// nothing.
     #[inline(always)]
     pub(crate) fn lacks(&self, hash: u64) -> bool {
-        !self.is_on() || self.index.is_absent(hash)
+        let is_on_disk = |lane: &Lane| lane.find(hash, false, false).is_some();
+        (!self.is_on() || self.index.is_absent(hash)) && !self.lane.as_ref().is_some_and(is_on_disk)
     }
 
     /// Counts an Interest for which there [was nothing](Self::lacks).
@@ -188,6 +193,7 @@ impl Cs {
             name_at: short(data.name_at),
             name_len: short(data.name_len),
             is_live: true,
+            is_on_disk: data.is_on_disk,
             ..Entry::EMPTY
         };
         self.len += 1;
@@ -253,6 +259,7 @@ impl Cs {
                 continue;
             }
             self.counters.evicted += 1;
+            self.spill(self.hand);
             return self.remove(self.hand);
         }
     }
@@ -307,8 +314,13 @@ mod tests {
             prefixes.fill(&NameHash::fixed(1), read.name.value()).unwrap();
             let name_len = read.name.value().len();
             let name_at = read.name_at + 2 + if name_len < 253 { 0 } else { 2 };
-            let data =
-                NewData { frame: &frame, name_at, name_len, freshness: Duration::from_secs(freshness_s) };
+            let data = NewData {
+                frame: &frame,
+                name_at,
+                name_len,
+                freshness: Duration::from_secs(freshness_s),
+                is_on_disk: false,
+            };
             self.cs.insert(&data, &prefixes, now)
         }
 

@@ -67,6 +67,8 @@ pub(super) struct Entry {
     /// Asked for since the hand came by.
     pub(super) is_wanted: bool,
     pub(super) has_digest: bool,
+    /// It was read from the tier on disk.
+    pub(super) is_on_disk: bool,
     /// The hashes of the prefixes under which this entry is the newest; 0 is none.
     pub(super) below: [u64; LEVELS],
     pub(super) digest: [u8; 32],
@@ -83,6 +85,7 @@ impl Entry {
         is_live: false,
         is_wanted: false,
         has_digest: false,
+        is_on_disk: false,
         below: [0; LEVELS],
         digest: [0; 32],
     };
@@ -101,4 +104,6 @@ pub struct NewData<'p> {
     pub name_len: usize,
     /// How long it is fresh, from now on.
     pub freshness: Duration,
+    /// It comes from the tier on disk.
+    pub is_on_disk: bool,
 }

@@ -17,6 +17,9 @@ impl Cs {
         if let Some(admission) = &self.admission {
             admission.prefetch(hash);
         }
+        if let Some(lane) = &self.lane {
+            lane.prefetch(hash);
+        }
     }
 
     /// Asks for the entry that may have a name.

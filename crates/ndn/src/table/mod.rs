@@ -6,6 +6,7 @@ mod cs;
 mod cs_entry;
 mod cs_erase;
 mod cs_find;
+mod cs_spill;
 mod dead_nonces;
 mod fib;
 mod name_table;

@@ -60,6 +60,16 @@ impl NameHash {
         Self { first: seed.hash(&1u64), second: seed.hash(&2u64), root: seed.hash(&3u64) }
     }
 
+    /// With a secret that was kept.
+    pub(crate) const fn of_secret([first, second, root]: [u64; 3]) -> Self {
+        Self { first, second, root }
+    }
+
+    /// The secret.
+    pub(crate) const fn secret(&self) -> [u64; 3] {
+        [self.first, self.second, self.root]
+    }
+
     /// The hash of the name without components.
     #[inline]
     pub fn root(&self) -> u64 {

@@ -395,6 +395,18 @@ impl Pit {
         }
     }
 
+    /// Whether an entry's Interest waits for the tier on disk.
+    #[inline]
+    pub(crate) fn is_parked(&self, Slot(slot): Slot) -> bool {
+        self.entries[slot as usize].flags & flag::PARKED != 0
+    }
+
+    /// Says whether it does.
+    pub(crate) fn set_parked(&mut self, Slot(slot): Slot, is_parked: bool) {
+        let flags = &mut self.entries[slot as usize].flags;
+        *flags = *flags & !flag::PARKED | if is_parked { flag::PARKED } else { 0 };
+    }
+
     /// Takes an entry whose Interests have all waited long enough; `None` when there is none by now, or after many timers
     /// of entries that need none any more. It is to be [removed](Self::remove).
     pub fn expired(&mut self, now: Moment) -> Option<Slot> {

@@ -95,6 +95,8 @@ pub(super) mod flag {
     pub(in super::super) const REST: u8 = 16;
     /// The timer is armed; also of an entry that is free.
     pub(in super::super) const ARMED: u8 = 32;
+    /// Its Interest waits for the tier on disk, and was not sent.
+    pub(in super::super) const PARKED: u8 = 64;
     /// What tells entries of one name apart.
     pub(in super::super) const KIND: u8 = CAN_BE_PREFIX | MUST_BE_FRESH | DIGEST;
 }

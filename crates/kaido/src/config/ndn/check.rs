@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use kaido_ndn::face::FaceUri;
+use toml::Spanned;
 
-use super::{FaceConfig, NdnConfig};
+use super::{DiskConfig, FaceConfig, NdnConfig};
 use crate::config::check::Findings;
 use crate::config::node::QueueMode;
 use crate::config::{Datapath, Driver};
@@ -45,6 +46,9 @@ pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
     findings.range(&ndn.dead_nonces, "ndn.dead_nonces", 64, 1 << 28);
     findings.range(&ndn.cs.packets, "ndn.cs.packets", 0, 1 << 28);
     findings.range(&ndn.cs.memory_mib, "ndn.cs.memory_mib", 1, 1 << 20);
+    if let Some(disk) = &ndn.cs.disk {
+        self::disk(config, disk, findings);
+    }
     findings.range(&ndn.listen.udp_mtu, "ndn.listen.udp_mtu", 512, 8800);
     findings.range(&ndn.listen.on_demand_max, "ndn.listen.on_demand_max", 0, 1 << 20);
     findings.range(&ndn.listen.idle_s, "ndn.listen.idle_s", 1, 86_400);
@@ -82,6 +86,26 @@ fn balance(config: &NdnConfig, findings: &mut Findings) {
         let help = "about half of hot_percent keeps names from turning to and fro";
         findings.add(cool.span(), "ndn.balance.cool_percent", message, help);
     }
+}
+
+fn disk(config: &NdnConfig, disk: &Spanned<DiskConfig>, findings: &mut Findings) {
+    let DiskConfig { path, size_mib, packets, readers, reads_max, gather_us } = disk.get_ref();
+    if path.as_os_str().is_empty() {
+        let help = "give a folder that nobody else uses, such as \"/var/cache/kaido\"";
+        findings.add(disk.span(), "ndn.cs.disk.path", "no folder is said", help);
+    }
+    if *config.ndn.cs.packets.get_ref() == 0 {
+        let help = "give ndn.cs.packets a number, or remove [ndn.cs.disk]";
+        let message = "what goes to the disk is what memory gives up, and memory keeps nothing";
+        findings.add(config.ndn.cs.packets.span(), "ndn.cs.packets", message, help);
+    }
+    findings.range(size_mib, "ndn.cs.disk.size_mib", 16, 1 << 24);
+    if let Some(packets) = packets {
+        findings.range(packets, "ndn.cs.disk.packets", 1024, 1 << 36);
+    }
+    findings.range(readers, "ndn.cs.disk.readers", 1, 64);
+    findings.range(reads_max, "ndn.cs.disk.reads_max", 1, 4096);
+    findings.range(gather_us, "ndn.cs.disk.gather_us", 0, 1_000_000);
 }
 
 fn listen(config: &NdnConfig, findings: &mut Findings) {
@@ -186,6 +210,13 @@ mod tests {
             ),
             ("[ndn]\npending_max = 1\n", "ndn.pending_max: 1 is out of range"),
             ("[ndn]\nregions = [\"site\"]\n", "\"site\" is no name"),
+            ("[ndn.cs.disk]\npath = \"\"\nsize_mib = 64\n", "ndn.cs.disk.path: no folder is said"),
+            ("[ndn.cs.disk]\npath = \"/a\"\n", "missing field `size_mib`"),
+            ("[ndn.cs.disk]\npath = \"/a\"\nsize_mib = 1\n", "ndn.cs.disk.size_mib: 1 is out of range"),
+            (
+                "[ndn.cs]\npackets = 0\n[ndn.cs.disk]\npath = \"/a\"\nsize_mib = 64\n",
+                "ndn.cs.packets: what goes to the disk is what memory gives up",
+            ),
             ("[ndn.listen]\nunix = \"\"\n", "ndn.listen: nothing is listened to"),
             ("[ndn.listen]\nudp_mtu = 100\n", "ndn.listen.udp_mtu"),
             ("[[ndn.face]]\nremote = \"udp4://192.0.2.1\"\n", "no UDP socket of its family"),

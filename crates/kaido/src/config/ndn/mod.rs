@@ -98,11 +98,46 @@ pub(crate) struct CsConfig {
     pub(crate) memory_mib: Spanned<u32>,
     /// Which of the Data that pass.
     pub(crate) admit: AdmitName,
+    /// Where on disk what memory gives up goes, if it goes there.
+    pub(crate) disk: Option<Spanned<DiskConfig>>,
+}
+
+/// `[ndn.cs.disk]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DiskConfig {
+    /// The folder.
+    pub(crate) path: PathBuf,
+    /// How much of the disk, in MiB.
+    pub(crate) size_mib: Spanned<u32>,
+    /// Packets that the index is made for; of 4 KiB each if it is not said.
+    pub(crate) packets: Option<Spanned<u64>>,
+    /// Threads that read.
+    #[serde(default = "readers")]
+    pub(crate) readers: Spanned<u32>,
+    /// Reads under way, of each worker.
+    #[serde(default = "reads_max")]
+    pub(crate) reads_max: Spanned<u32>,
+    /// How long a read waits for more Interests.
+    #[serde(default = "gather")]
+    pub(crate) gather_us: Spanned<u32>,
+}
+
+fn readers() -> Spanned<u32> {
+    unplaced(4)
+}
+
+fn reads_max() -> Spanned<u32> {
+    unplaced(256)
+}
+
+fn gather() -> Spanned<u32> {
+    unplaced(0)
 }
 
 impl Default for CsConfig {
     fn default() -> Self {
-        Self { packets: unplaced(65_536), memory_mib: unplaced(128), admit: AdmitName::default() }
+        Self { packets: unplaced(65_536), memory_mib: unplaced(128), admit: AdmitName::default(), disk: None }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kaido_metrics::{Exposition, Format};
 use kaido_ndn::balance::Balance;
 use kaido_ndn::router::{Observer, WorkerReport};
+use kaido_ndn::tier::TierReport;
 
 use crate::api::Answer;
 use crate::run::metrics::{Figures, Offer, families as f};
@@ -37,6 +38,9 @@ impl Offer for NdnOffer {
         forwarding(&workers, &mut out);
         out.family(&f::NDN_HOT).add(&[], self.balance.hot_names().len() as u64);
         handed_over(&workers, &mut out);
+        if let Some(tier) = self.router.tier() {
+            disk(&tier, &mut out);
+        }
         self.figures.rest(&mut out);
         Some(out.finish())
     }
@@ -62,6 +66,40 @@ fn handed_over(workers: &[(String, WorkerReport)], out: &mut Exposition) {
             samples.add(&[worker, kind], packets);
         }
     }
+}
+
+fn disk(tier: &TierReport, out: &mut Exposition) {
+    let TierReport { packets, octets, octets_max, index_octets, counters } = tier;
+    out.family(&f::NDN_DISK_PACKETS).add(&[], *packets);
+    let mut samples = out.family(&f::NDN_DISK_OCTETS);
+    for (of, octets) in [("used", octets), ("capacity", octets_max), ("index", index_octets)] {
+        samples.add(&[of], *octets);
+    }
+    let mut samples = out.family(&f::NDN_DISK_INTERESTS);
+    for (event, count) in [
+        ("parked", counters.parked),
+        ("gathered", counters.gathered),
+        ("answered", counters.answered),
+        ("forwarded", counters.forwarded),
+        ("busy", counters.busy),
+    ] {
+        samples.add(&[event], count);
+    }
+    let mut samples = out.family(&f::NDN_DISK_DATA);
+    for (event, count) in [
+        ("read", counters.reads),
+        ("written", counters.writes),
+        ("overrun", counters.overrun),
+        ("displaced", counters.displaced),
+        ("gone", counters.gone),
+        ("damaged", counters.damaged),
+    ] {
+        samples.add(&[event], count);
+    }
+    let mut samples = out.family(&f::NDN_DISK_MOVED);
+    samples.add(&["read"], counters.read_octets);
+    samples.add(&["written"], counters.written_octets);
+    out.family(&f::NDN_DISK_ERRORS).add(&[], counters.errors);
 }
 
 fn forwarding(workers: &[(String, WorkerReport)], out: &mut Exposition) {

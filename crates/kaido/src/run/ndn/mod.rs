@@ -5,6 +5,7 @@ mod keys;
 mod management;
 mod metrics;
 mod ports;
+mod tier;
 mod workers;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use kaido_ndn::host::{HostControl, HostPort, HostSettings, MULTICAST_GROUP};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
 use kaido_ndn::router::{Ndn, NodeParts, RouterNode};
 use kaido_ndn::table::{Admit, CsSettings, NameHash, PitSettings};
+use kaido_ndn::tier::Tier;
 use kaido_wire::ndn::MULTICAST_PORT;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
@@ -48,7 +50,9 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     let mut kinds = ports.kinds();
     kinds.push(PortKind::Host);
     let link = LinkSettings { ports: kinds, reassembly: reassembly(config) };
-    let shared = Shared::new(NameHash::random(), *config.ndn.prefixes_max.get_ref())
+    let tier = tier::open(config)?;
+    let hash = tier.as_ref().map_or_else(NameHash::random, Tier::name_hash);
+    let shared = Shared::new(hash, *config.ndn.prefixes_max.get_ref())
         .into_diagnostic()
         .wrap_err("ndn.prefixes_max: no memory for the table of prefixes")?;
     for region in &config.ndn.regions {
@@ -63,10 +67,13 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     let crew = Crew::start(&config.base, pool, queues, || {
         // At most 64.
         let number = u8::try_from(desks.len()).unwrap_or(u8::MAX);
-        let forwarder = Forwarder::new(&shared, &team.settings(&settings, number), Instant::now())
+        let mut forwarder = Forwarder::new(&shared, &team.settings(&settings, number), Instant::now())
             .and_then(|mut forwarder| forwarder.cs_mut().admit(admit).map(|()| forwarder))
             .into_diagnostic()
             .wrap_err("ndn.pending_max, ndn.cs: no memory for the tables of a worker")?;
+        if let Some(tier) = &tier {
+            forwarder.attach(tier.lane(SystemTime::now(), team.wake(number, &host_control)));
+        }
         let desk = Arc::new(team.desk(number));
         desks.push(desk.clone());
         let ndn = Ndn::new(Link::new(link.clone(), &faces), forwarder, desk);
@@ -81,6 +88,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         ethernet: ports.ethernet(),
         desks,
         cs: team.settings(&settings, 0).cs,
+        tier: tier.as_ref().map(Tier::control),
     };
     let node = RouterNode::new(parts, SystemTime::now());
     let router = node.observer();
@@ -121,7 +129,10 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         exporter.stop();
     }
     management.stop();
-    crew.end(&ports.opened, &stop)
+    let ended = crew.end(&ports.opened, &stop);
+    // After the workers, which have given it what they held.
+    drop(tier);
+    ended
 }
 
 fn open_host(config: &NdnConfig, at: usize, faces: &Faces) -> miette::Result<(HostPort, HostControl)> {

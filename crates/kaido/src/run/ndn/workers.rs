@@ -6,9 +6,10 @@ use kaido_engine::steer::{Waker, crew, relay};
 use kaido_engine::{KernelPath, PortId};
 use kaido_ndn::balance::Balance;
 use kaido_ndn::forward::ForwarderSettings;
-use kaido_ndn::host::HostPort;
+use kaido_ndn::host::{HostControl, HostPort};
 use kaido_ndn::router::{Crew, Desk, Ndn};
 use kaido_ndn::table::NameHash;
+use kaido_ndn::tier::Wake;
 use miette::{IntoDiagnostic, WrapErr};
 
 use super::ports::Ports;
@@ -74,6 +75,17 @@ impl Workers {
     pub(super) fn desk(&self, worker: u8) -> Desk {
         // Where there is one worker the host port wakes it.
         self.wakers.get(usize::from(worker)).cloned().map_or_else(Desk::new, Desk::with_waker)
+    }
+
+    /// What wakes a worker.
+    pub(super) fn wake(&self, worker: u8, host: &HostControl) -> Wake {
+        match self.wakers.get(usize::from(worker)).cloned() {
+            Some(waker) => Arc::new(move || waker.wake()),
+            None => {
+                let host = host.clone();
+                Arc::new(move || host.wake())
+            }
+        }
     }
 
     /// A worker's share of what is said of the whole node.

@@ -1,0 +1,486 @@
+//! Tiers that are turned by hand: put, found, restarted, damaged, overwritten.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU32;
+
+use kaido_wire::ndn::{DataRepr, Name};
+use proptest::prelude::*;
+
+use super::format::{KEYS, RECORD_HEADER};
+use super::load::keys_of;
+use super::log::{Record, Resumed};
+use super::*;
+use crate::moment::Moment;
+use crate::table::Prefixes;
+use crate::table::build::name;
+
+static FOLDERS: AtomicU32 = AtomicU32::new(0);
+
+/// A folder that goes with its test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        Self(std::env::temp_dir().join(format!("kaido-tier-{}-{number}", std::process::id())))
+    }
+
+    fn content(&self) -> PathBuf {
+        self.0.join(CONTENT)
+    }
+
+    /// As the folder is now, elsewhere: what a process that ends this instant would leave.
+    fn copied(&self) -> Self {
+        let copy = Self::new();
+        fs::create_dir_all(&copy.0).unwrap();
+        for file in fs::read_dir(&self.0).unwrap().map(Result::unwrap) {
+            fs::copy(file.path(), copy.0.join(file.file_name())).unwrap();
+        }
+        copy
+    }
+
+    fn settings(&self, octets: u64) -> TierSettings {
+        TierSettings {
+            path: self.0.clone(),
+            octets,
+            segment_octets: SEGMENT_OCTETS_MIN,
+            packets: 10_000,
+            reads_max: 4,
+            gather: Duration::ZERO,
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Rig {
+    tier: Tier,
+    lane: Lane,
+    folder: Folder,
+}
+
+fn packet(text: &str, content: &[u8]) -> Vec<u8> {
+    let octets = name(text);
+    let repr = DataRepr { name: Name::new(&octets).unwrap(), content, ..DataRepr::default() };
+    let mut packet = vec![0; repr.len()];
+    repr.emit(&mut packet).unwrap();
+    packet
+}
+
+fn keys_by(hash: &NameHash, text: &str) -> [u64; KEYS] {
+    let mut prefixes = Prefixes::default();
+    prefixes.fill(hash, &name(text)).unwrap();
+    keys_of(&prefixes)
+}
+
+fn keys(tier: &Tier, text: &str) -> [u64; KEYS] {
+    keys_by(&tier.name_hash(), text)
+}
+
+/// The wall clock's time when all workers here begin.
+fn began() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1000)
+}
+
+fn at(seconds: u64) -> Moment {
+    Moment::default() + Duration::from_secs(seconds)
+}
+
+impl Rig {
+    fn open(folder: Folder, octets: u64) -> Self {
+        let tier = Tier::open(&folder.settings(octets), NameHash::fixed(1)).unwrap();
+        let lane = tier.lane(began(), Arc::new(|| {}));
+        Self { tier, lane, folder }
+    }
+
+    fn new(octets: u64) -> Self {
+        Self::open(Folder::new(), octets)
+    }
+
+    /// Puts a packet that is fresh until then.
+    fn put_fresh(&mut self, text: &str, packet: &[u8], fresh_until: Moment) {
+        let keys = keys(&self.tier, text);
+        assert!(self.lane.put(keys, packet.chunks(100), packet.len(), fresh_until));
+        self.lane.send();
+        self.tier.turn();
+    }
+
+    fn put(&mut self, text: &str, packet: &[u8]) {
+        self.put_fresh(text, packet, Moment::default());
+    }
+
+    /// What is read at a place, and for how long it is fresh then.
+    fn read(&mut self, place: Place, hash: u64, now: Moment) -> Option<(Vec<u8>, u64)> {
+        let ticket = self.lane.ticket().unwrap();
+        self.lane.read(ticket, place, hash, now);
+        assert_eq!((self.lane.has_next(), self.tier.turn()), (false, 1));
+        let read = self.lane.next().unwrap();
+        assert!(read.ticket() == ticket && !self.lane.has_next());
+        let packet = read.packet().map(|(packet, fresh_ms)| (packet.to_vec(), fresh_ms));
+        self.lane.take_back(read);
+        packet
+    }
+
+    fn get(&mut self, text: &str) -> Option<Vec<u8>> {
+        let hash = keys(&self.tier, text)[0];
+        let place = self.lane.find(hash, false, false)?;
+        self.read(place, hash, Moment::default()).map(|(packet, _)| packet)
+    }
+
+    fn below(&mut self, text: &str) -> Option<Vec<u8>> {
+        let hash = keys(&self.tier, text)[0];
+        let place = self.lane.find(hash, true, false)?;
+        self.read(place, hash, Moment::default()).map(|(packet, _)| packet)
+    }
+
+    fn restarted(self) -> Self {
+        let octets = self.tier.settings.octets;
+        let Self { tier, lane, folder } = self;
+        drop((lane, tier));
+        Self::open(folder, octets)
+    }
+
+    /// As it is after the machine has lost its power with all that was written on the disk.
+    fn crashed(self) -> Self {
+        let copy = self.folder.copied();
+        Self::open(copy, self.tier.settings.octets)
+    }
+
+    fn erase(&mut self, prefix: &str) {
+        let (done, _is_done) = sync_channel(1);
+        self.tier.orders.send(Order::Erase(name(prefix), done)).unwrap();
+        self.tier.turn();
+    }
+
+    fn counters(&self) -> TierCounters {
+        self.tier.control().report().counters
+    }
+}
+
+#[test]
+fn packets_are_found_by_their_names_and_by_prefixes_also_after_a_restart() {
+    let mut rig = Rig::new(1 << 20);
+    let packets =
+        [("a/b/1/x", 0), ("a/b/2/x", 1), ("c", 8000)].map(|(text, len)| (text, packet(text, &vec![7; len])));
+    for (text, packet) in &packets {
+        rig.put(text, packet);
+    }
+    for restart in 0..3 {
+        for (text, packet) in &packets {
+            assert_eq!(rig.get(text).as_ref(), Some(packet), "{text} {restart}");
+        }
+        assert_eq!((rig.get("a/b/3/x"), rig.below("c")), (None, None));
+        for text in ["a", "a/b", "a/b/2"] {
+            assert_eq!(rig.below(text).as_ref(), Some(&packets[1].1), "the newest below {text}");
+        }
+        assert_eq!(rig.below("a/b/1").as_ref(), Some(&packets[0].1));
+        assert_eq!(rig.tier.control().report().packets, 3);
+        rig = if restart == 0 { rig.restarted() } else { rig.crashed() };
+    }
+    assert_eq!(rig.counters().damaged, 0);
+}
+
+#[test]
+fn freshness_goes_by_the_wall_clock() {
+    let mut rig = Rig::new(1 << 20);
+    rig.put_fresh("fresh", &packet("fresh", b""), at(60));
+    rig.put("never", &packet("never", b""));
+    let rig = &mut rig.restarted();
+    let [fresh, never] = ["fresh", "never"].map(|text| keys(&rig.tier, text)[0]);
+    assert_eq!(rig.lane.find(never, false, true), None, "it is known to be stale without reading");
+    assert!(rig.lane.find(never, false, false).is_some());
+    let place = rig.lane.find(fresh, false, true).unwrap();
+    assert_eq!(rig.read(place, fresh, at(20)).unwrap().1, 40_000);
+    assert_eq!(rig.read(place, fresh, at(60)).unwrap().1, 0);
+    assert_eq!(rig.lane.find(fresh, false, true), None, "it need not be read again for that");
+    assert!(rig.lane.find(fresh, false, false).is_some());
+}
+
+#[test]
+fn the_oldest_is_overwritten_and_the_file_bounded() {
+    let mut rig = Rig::new(4 * SEGMENT_OCTETS_MIN + PREFACE);
+    let packets: Vec<_> =
+        (0..200).map(|number| (format!("a/{number}"), packet(&format!("a/{number}"), &[7; 3000]))).collect();
+    for (number, (text, packet)) in packets.iter().enumerate() {
+        rig.put(text, packet);
+        if number % 60 == 59 {
+            rig = rig.restarted();
+        }
+    }
+    let found = packets.iter().map(|(text, packet)| {
+        let got = rig.get(text);
+        assert!(got.is_none() || got.as_ref() == Some(packet));
+        usize::from(got.is_some())
+    });
+    let found: Vec<_> = found.collect();
+    let first = found.iter().position(|&found| found == 1).unwrap();
+    assert!(found[first..].iter().all(|&found| found == 1), "what was put last is there: {found:?}");
+    assert!((60..=80).contains(&(200 - first)), "{first}");
+    let report = rig.tier.control().report();
+    assert_eq!(report.packets, 200 - first as u64, "nothing that is gone is left in the index");
+    assert!(report.octets <= report.octets_max && report.octets_max == 4 * SEGMENT_OCTETS_MIN);
+    assert!(fs::metadata(rig.folder.content()).unwrap().len() <= 4 * SEGMENT_OCTETS_MIN + PREFACE);
+    assert_eq!((report.counters.damaged, report.counters.gone), (0, 0));
+}
+
+#[test]
+fn what_was_erased_stays_erased_and_what_comes_after_is_there() {
+    let mut rig = Rig::new(1 << 20);
+    for text in ["a/1", "a/2", "b/1"] {
+        rig.put(text, &packet(text, b"old"));
+    }
+    rig.erase("a");
+    rig.put("a/2", &packet("a/2", b"new"));
+    for _ in 0..2 {
+        assert_eq!((rig.get("a/1"), rig.get("b/1")), (None, Some(packet("b/1", b"old"))));
+        assert_eq!(rig.get("a/2"), Some(packet("a/2", b"new")));
+        rig = rig.restarted();
+    }
+    assert!(rig.counters().gone <= 1, "it is taken out of the index when it is found out");
+    // Of marks that cannot be read nobody knows what they said: all is erased.
+    let Rig { tier, lane, folder } = rig;
+    drop((tier, lane));
+    let path = folder.0.join(ERASED);
+    let mut marks = fs::read(&path).unwrap();
+    marks[9] ^= 1;
+    fs::write(&path, marks).unwrap();
+    let mut rig = Rig::open(folder, 1 << 20);
+    assert_eq!((rig.get("a/2"), rig.get("b/1"), rig.counters().damaged), (None, None, 1));
+    rig.put("b/1", &packet("b/1", b"new"));
+    assert_eq!(rig.restarted().get("b/1"), Some(packet("b/1", b"new")));
+}
+
+#[test]
+fn files_of_others_are_refused_and_left_as_they_are() {
+    let folder = Folder::new();
+    let open = || Tier::open(&folder.settings(1 << 20), NameHash::fixed(1));
+    let tier = open().unwrap();
+    assert!(matches!(open(), Err(TierError::InUse(_))));
+    drop(tier);
+    let whole = fs::read(folder.content()).unwrap();
+    let said = |octets: &[u8]| {
+        fs::write(folder.content(), octets).unwrap();
+        let error = open().unwrap_err();
+        assert_eq!(fs::read(folder.content()).unwrap(), octets);
+        error
+    };
+    let changed = |at: usize| {
+        let mut octets = whole.clone();
+        octets[at] ^= 2;
+        octets
+    };
+    assert!(matches!(said(b"#!/bin/sh"), TierError::Foreign(_)));
+    assert!(matches!(said(&changed(0)), TierError::Foreign(_)));
+    assert!(matches!(said(&changed(20)), TierError::Damaged(_)));
+    let version = said(&changed(8));
+    assert!(matches!(version, TierError::Version { version: 3, .. }));
+    assert!(version.to_string().contains("version 3, and this is for version 1"), "{version}");
+    fs::write(folder.content(), whole).unwrap();
+    assert!(matches!(
+        Tier::open(&folder.settings(SEGMENT_OCTETS_MIN), NameHash::fixed(1)),
+        Err(TierError::Size)
+    ));
+    assert!(open().is_ok());
+}
+
+/// Each octet of a small log is wrong in turn: what is found is as it was put, and of the packets no other than the one that
+/// has the octet is lost, nor any if what is wrong only leads to them.
+#[test]
+fn damage_costs_what_is_damaged() {
+    let mut rig = Rig::new(1 << 20);
+    let packets: Vec<_> =
+        (0..4).map(|number| (format!("a/{number}"), packet(&format!("a/{number}"), &[7; 60]))).collect();
+    for (text, packet) in &packets {
+        rig.put(text, packet);
+    }
+    let Rig { tier, lane, folder } = rig;
+    drop((tier, lane));
+    let whole = fs::read(folder.content()).unwrap();
+    let record = (RECORD_HEADER + packets[0].1.len()).next_multiple_of(64);
+    let begin = usize::try_from(PREFACE).unwrap();
+    let (first, last) = (begin + BLOCK, begin + BLOCK + 4 * record);
+    let ends = whole.len() - 16 * 8 - BLOCK..whole.len();
+    let all = (begin..last).chain(ends);
+    let mut was_damaged = 0;
+    for at in all.clone() {
+        let mut octets = whole.clone();
+        octets[at] ^= 0x20;
+        fs::write(folder.content(), &octets).unwrap();
+        let mut rig = Rig::open(folder.copied(), 1 << 20);
+        let lost: Vec<_> = (0..4)
+            .filter(|&number| {
+                rig.get(&packets[number].0).is_none_or(|got| {
+                    assert_eq!(got, packets[number].1, "octet {at}");
+                    false
+                })
+            })
+            .collect();
+        let segment_is_lost = at < first;
+        let of = at.checked_sub(first).map(|at| at / record);
+        assert!(segment_is_lost || lost.iter().all(|&number| Some(number) == of), "octet {at}: {lost:?}");
+        let is_padding =
+            at >= first && at < last && (at - first) % record >= RECORD_HEADER + packets[0].1.len();
+        assert!(is_padding || at >= last || !lost.is_empty(), "octet {at} says nothing");
+        was_damaged += rig.counters().damaged;
+        // And it goes on.
+        rig.put("new", &packets[0].1);
+        assert!(rig.get("new").is_some());
+    }
+    assert!(was_damaged > 300, "{was_damaged}");
+    for len in (0..last).step_by(7) {
+        fs::write(folder.content(), &whole[..len]).unwrap();
+        let copy = folder.copied();
+        let Ok(tier) = Tier::open(&copy.settings(1 << 20), NameHash::fixed(1)) else { continue };
+        let lane = tier.lane(began(), Arc::new(|| {}));
+        let mut rig = Rig { tier, lane, folder: copy };
+        for (number, (text, packet)) in packets.iter().enumerate() {
+            let is_there = len >= first + number * record + RECORD_HEADER + packet.len();
+            assert_eq!(rig.get(text).is_some(), is_there, "{text} of {len} octets");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_takes_nothing_is_counted() {
+    let folder = Folder::new();
+    drop(Tier::open(&folder.settings(1 << 20), NameHash::fixed(1)).unwrap());
+    let file = File::open(folder.content()).unwrap();
+    let shared = Shared::new(file, NameHash::fixed(1), SEGMENT_OCTETS_MIN, 4, Places::new(100).unwrap());
+    let mut log = Log::new(Arc::new(shared), Resumed::default());
+    let packet = packet("a", b"content");
+    for _ in 0..3 {
+        assert!(log.append(&Record { keys: [1; KEYS], fresh_until_ms: 0, packet: &packet }).is_err());
+    }
+}
+
+#[test]
+fn what_the_threads_do_not_take_is_counted_and_what_was_there_is_forgotten() {
+    let mut rig = Rig::new(64 << 20);
+    rig.put("a", &packet("a", b"old"));
+    let big = packet("b", &[7; 8000]);
+    let keys_b = keys(&rig.tier, "b");
+    let taken =
+        (0..2000).filter(|_| rig.lane.put(keys_b, [&big[..]].into_iter(), big.len(), Moment::default()));
+    let taken = taken.count();
+    let new = packet("a", b"new");
+    assert!(!rig.lane.put(keys(&rig.tier, "a"), [&new[..]].into_iter(), new.len(), Moment::default()));
+    assert_eq!((rig.counters().overrun, rig.get("a")), (2001 - taken as u64, None));
+    assert!(taken > 1000, "{taken}");
+    rig.tier.turn();
+    assert!(rig.counters().writes > 1000);
+    rig.put("a", &new);
+    assert_eq!(rig.get("a"), Some(new));
+}
+
+#[test]
+fn threads_serve_workers_and_end_in_order() {
+    let folder = Folder::new();
+    let mut tier = Tier::open(&folder.settings(8 << 20), NameHash::fixed(1)).unwrap();
+    tier.start(3).unwrap();
+    let texts: Vec<_> = (0..300).map(|number| format!("a/{number}")).collect();
+    let (wakes, woken) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for part in texts.chunks(100) {
+            let (hash, wakes) = (tier.name_hash(), wakes.clone());
+            let mut lane = tier.lane(began(), Arc::new(move || wakes.send(()).unwrap()));
+            scope.spawn(move || {
+                for text in part {
+                    let packet = packet(text, &[7; 500]);
+                    assert!(lane.put(
+                        keys_by(&hash, text),
+                        [&packet[..]].into_iter(),
+                        packet.len(),
+                        Moment::default()
+                    ));
+                }
+            });
+        }
+    });
+    tier.control().erase(&name("a/7"));
+    let mut lane = tier.lane(began(), Arc::new(move || wakes.send(()).unwrap()));
+    for text in &texts {
+        let hash = keys(&tier, text)[0];
+        let place = lane.find(hash, false, false).unwrap();
+        let ticket = lane.ticket().unwrap();
+        lane.read(ticket, place, hash, Moment::default());
+        woken.recv_timeout(Duration::from_secs(10)).unwrap();
+        let read = lane.next().unwrap();
+        let expected = packet(text, &[7; 500]);
+        assert_eq!(read.packet().map(|(packet, _)| packet), (text != "a/7").then_some(&expected[..]));
+        lane.take_back(read);
+    }
+    drop((lane, tier));
+    let mut rig = Rig::open(folder, 8 << 20);
+    assert_eq!(rig.get("a/8"), Some(packet("a/8", &[7; 500])));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, u16),
+    Erase(u8),
+    Restart,
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0u8..40, 0u16..8000).prop_map(|(number, len)| Step::Put(number, len)),
+        1 => (0u8..4).prop_map(Step::Erase),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Crash),
+    ]
+}
+
+fn text_of(number: u8) -> String {
+    format!("{}/x/{number}", number % 4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// What is found is what was put last, whatever has happened since, and never what was erased; what was put lately enough
+    /// not to be overwritten is found.
+    #[test]
+    fn it_is_a_map_on_disk_that_forgets_the_oldest(steps in prop::collection::vec(step(), 1..150)) {
+        let octets = 4 * SEGMENT_OCTETS_MIN + PREFACE;
+        let mut rig = Rig::new(octets);
+        let mut model: BTreeMap<u8, (Vec<u8>, u64)> = BTreeMap::new();
+        let mut put = 0;
+        for step in steps {
+            match step {
+                Step::Put(number, len) => {
+                    let packet = packet(&text_of(number), &vec![number; len.into()]);
+                    rig.put(&text_of(number), &packet);
+                    put += packet.len() as u64 + 200;
+                    model.insert(number, (packet, put));
+                }
+                Step::Erase(prefix) => {
+                    rig.erase(&prefix.to_string());
+                    model.retain(|number, _| number % 4 != prefix);
+                }
+                Step::Restart => rig = rig.restarted(),
+                Step::Crash => rig = rig.crashed(),
+            }
+        }
+        for number in 0..40 {
+            let got = rig.get(&text_of(number));
+            match model.get(&number) {
+                Some((packet, when)) => {
+                    let is_late = put - when < 2 * (SEGMENT_OCTETS_MIN - 10_000);
+                    prop_assert!(got.as_ref() == Some(packet) || got.is_none() && !is_late);
+                }
+                None => prop_assert!(got.is_none()),
+            }
+        }
+        for prefix in 0..4 {
+            if let Some(below) = rig.below(&prefix.to_string()) {
+                prop_assert!(model.iter().any(|(number, (packet, _))| number % 4 == prefix && *packet == below));
+            }
+        }
+        prop_assert_eq!(rig.counters().damaged, 0);
+    }
+}
