@@ -115,8 +115,9 @@ impl<S: Sink> Act<'_, '_, S> {
     fn close(&mut self, slot: Slot, from: FaceId, is_cached: bool) {
         self.core.counters.satisfied += 1;
         self.note_answer(slot, from);
-        // A copy of the Interest that still goes round finds the cached Data, if that is fresh enough for it.
-        if !is_cached || self.core.pit.selectors(slot).must_be_fresh {
+        // A copy of the Interest that still goes round finds the cached Data, if that is fresh enough for it. Where there are
+        // several workers it may come to another one, which asks here whether it is known.
+        if !is_cached || self.core.place.is_some() || self.core.pit.selectors(slot).must_be_fresh {
             self.core.bury(slot, self.now);
         }
         self.core.pit.remove(slot);

@@ -35,7 +35,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         }
         let nonce = parsed.nonce.unwrap_or(0);
         if self.core.dead.has(prefixes.whole(), nonce, self.now) {
-            return self.looped(packet, ingress);
+            return self.returned(packet, parsed, prefixes, ingress);
         }
         let name = &packet.frame.data()[parsed.name()];
         let hash = prefixes.whole();
@@ -122,6 +122,19 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         hint.is_some_and(|hint| {
             hint.iter().any(|delegation| self.ways.is_in_region(delegation.value(), &mut self.core.hint))
         })
+    }
+
+    /// The Interest's nonce is dead. Where there are several workers, so are those of Interests whose Data is cached.
+    #[cold]
+    fn returned(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes, ingress: FaceView) {
+        let name = &packet.frame.data()[parsed.name()];
+        if self.core.place.is_some()
+            && self.core.cs.is_on()
+            && let Some(found) = self.core.cs.find(name, prefixes, parsed.selectors, self.now)
+        {
+            return self.answer(packet, ingress, found);
+        }
+        self.looped(packet, ingress);
     }
 
     /// The Interest was here before.

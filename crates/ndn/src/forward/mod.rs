@@ -180,8 +180,7 @@ impl Forwarder {
         self.core.place = Some((place, worker));
     }
 
-    /// Whether an Interest has to do with what is known here: its nonce was seen with the name, or its face waits for
-    /// the name already. What is no Interest has.
+    /// Whether an Interest was here before: its nonce was seen with the name. What is no Interest is taken for known.
     pub(crate) fn knows(&mut self, packet: &Packet, now: Instant) -> bool {
         let now = Moment::at(self.epoch, now);
         let Self { core, scratch, .. } = self;
@@ -193,10 +192,10 @@ impl Forwarder {
         let nonce = parsed.nonce.unwrap_or(0);
         let name = &packet.frame.data()[parsed.name()];
         core.dead.has(prefixes.whole(), nonce, now)
-            || core.pit.find(name, prefixes, parsed.selectors).is_some_and(|slot| {
-                core.pit.nonce_seen(slot, nonce, packet.face) != NonceSeen::default()
-                    || core.pit.downstreams(slot).any(|record| record.face == packet.face)
-            })
+            || core
+                .pit
+                .find(name, prefixes, parsed.selectors)
+                .is_some_and(|slot| core.pit.nonce_seen(slot, nonce, packet.face) != NonceSeen::default())
     }
 
     /// Forwards packets that came together, and leaves none.
