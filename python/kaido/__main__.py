@@ -116,6 +116,12 @@ def _tell(line: str) -> None:
 
 def _sweep(options: argparse.Namespace) -> int:
     plan = sweep.read_plan(options.config)
+    over_links = sorted({point.datapath for point in plan.points} - {"memory"})
+    if over_links and os.geteuid() != 0:
+        raise MeasureError(
+            f"{options.config}: datapaths = {', '.join(over_links)} make links over veth: run it as root, "
+            f"or take memory"
+        )
     binary = find_binary()
     folder = options.output or Path("bench-results") / plan.name
     exposition = Exposition()

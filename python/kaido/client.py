@@ -46,6 +46,11 @@ class Client:
     """Whether packets of a stream must come in the order in which they were sent."""
     keep: int = 8
     """Findings that are kept, of each kind."""
+    threads: str = "auto"
+    """`one`; `apart`: one for each port, and one that judges; `auto`: apart where there is a CPU for each.
+
+    A device in memory is turned by the thread that sends, so that it is one then.
+    """
     _run: _native.Run | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +95,7 @@ class Client:
             "late_after_ns": round(self.late_after_s * 1e9),
             "ordered": self.ordered,
             "keep": self.keep,
+            "threads": self.threads,
         }
         self._run = _native.Run(json.dumps(plan))
 

@@ -104,15 +104,14 @@ def _curves(rows: Rows, column: str) -> dict[str, dict[str, list[tuple[int, floa
     """Values over frame lengths: by panel (direction and flows) and curve (workers, checksum, sessions)."""
     chosen = _full_speed(rows)
     many = len({point.sessions for point, _ in chosen}) > 1
-    versions = len({point.ip for point, _ in chosen})
     curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for point, row in sorted(chosen, key=_order):
         flows = "one session" if point.flows == "single" else "all sessions"
         name = f"{point.workers} worker{'s' if point.workers > 1 else ''}"
         name += ", UDP checksum" if point.udp_checksum else ""
         name += f", {point.sessions} sessions" if many else ""
-        version = f"IPv{point.ip}, " if versions > 1 else ""
-        panel = curves.setdefault(f"{point.direction.capitalize()}, {version}packets of {flows}", {})
+        name += f", IPv{point.ip}" if point.ip != 4 else ""
+        panel = curves.setdefault(f"{point.direction.capitalize()}, packets of {flows}", {})
         panel.setdefault(name, []).append((point.frame, row[column]))
     return curves
 
@@ -129,7 +128,7 @@ def _line_figure(rows: Rows, column: str, label: str) -> Figure | None:
             frames = [frame for frame, _ in values]
             # The same in each panel.
             colour = COLOURS[names.index(name) % len(COLOURS)]
-            style = "--" if "checksum" in name else "-"
+            style = "--" if "checksum" in name else ":" if "IPv6" in name else "-"
             axis.plot(
                 frames, [value for _, value in values], style, marker="o", ms=4, color=colour, label=name
             )

@@ -21,6 +21,8 @@ Result = dict[str, Any]
 FRAMES = (64, 128, 256, 512, 1024, 1424, 3024)
 DIRECTIONS = ("uplink", "downlink")
 DATAPATHS = ("memory", "af_packet", "af_xdp")
+#: Longest frame over links, in bytes without FCS.
+LINK_FRAME_MAX = 3400
 #: Bytes that a frame takes on a link beside those counted: FCS, preamble, start of frame and gap.
 WIRE_OVERHEAD = 24
 

@@ -33,7 +33,10 @@ th, td { text-align: left; padding: 0.2rem 0.6rem; border-bottom: 1px solid #e3e
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 code, pre { font: 0.82rem/1.4 ui-monospace, monospace; } pre { overflow-x: auto; background: #f5f5f7;
 padding: 0.6rem; }
-.wide { overflow-x: auto; } details { margin: 0.3rem 0; } summary { cursor: pointer; }
+.wide { overflow-x: auto; } .wide td:first-child { min-width: 9rem; }
+@media (max-width: 720px) {
+figure { overflow-x: auto; } figure img { max-width: none; width: 800px; }
+} details { margin: 0.3rem 0; } summary { cursor: pointer; }
 """
 
 
@@ -249,7 +252,7 @@ def _throughput(page: _Page, rows: Rows) -> None:
     page.heading("Throughput")
     caption = (
         "Throughput against frame length at full speed. Bits of frames as they arrive, with FCS. "
-        "Uplink frames have 86 bytes at least, for their headers."
+        "Uplink frames have 86 bytes at least, and 126 over IPv6, for their headers."
     )
     page.picture("throughput", figures.throughput(rows), caption)
     page.picture("heat-map", figures.heat_map(rows), "The same points as a map.")

@@ -20,7 +20,7 @@ import subprocess
 import time
 import tomllib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TextIO
@@ -28,7 +28,7 @@ from typing import Any, TextIO
 import polars as pl
 
 from kaido.metrics import Exposition, push
-from kaido.point import DATAPATHS, FRAMES, MeasureError, Point, Result, flatten
+from kaido.point import DATAPATHS, FRAMES, LINK_FRAME_MAX, MeasureError, Point, Result, flatten
 
 #: Axes of a grid: the name in the file, the field of a point, what a value must be, and the usual values.
 AXES: dict[str, tuple[str, str, list[Any]]] = {
@@ -175,7 +175,9 @@ def parse_plan(text: str, name: str = "sweep.toml") -> Plan:
                 reader.fault(key, f"there is no such axis; there are {', '.join(AXES)}", "grid", number)
         axes = usual | {key: reader.values(key, grid[key], "grid", number) for key in AXES if key in grid}
         if not reader.mistakes:
-            points |= dict.fromkeys(point for point in _product(axes) if not _is_skipped(point, skips))
+            chosen = [point for point in _product(axes) if not _is_skipped(point, skips)]
+            _over_links(reader, chosen, number if grids else None)
+            points |= dict.fromkeys(chosen)
     plan_name = data.get("name", Plan.name)
     if not isinstance(plan_name, str) or not plan_name:
         reader.fault("name", f"{json.dumps(plan_name)} is not a name")
@@ -201,13 +203,33 @@ def _tables(reader: _Reader, data: dict[str, Any], name: str) -> list[dict[str, 
 
 def _skip(reader: _Reader, number: int, table: dict[str, Any]) -> dict[str, list[Any]]:
     names = {entry.name for entry in fields(Point)}
-    for key in table:
+    what = {name: text for name, text, _ in AXES.values()}
+    skip = {key: value if isinstance(value, list) else [value] for key, value in table.items()}
+    for key, values in skip.items():
         if key not in names:
-            what = f"a point has no such field; it has {', '.join(sorted(names))}"
-            reader.fault(key, what, "skip", number)
+            fault = f"a point has no such field; it has {', '.join(sorted(names))}"
+            reader.fault(key, fault, "skip", number)
+        for value in values if key in what else []:
+            # A value that no point has would skip nothing, and nobody would see it.
+            if not _is_good(key, value):
+                reader.fault(key, f"{json.dumps(value)} is not {what[key]}", "skip", number)
     if not table:
         reader.fault("", "an empty filter would skip every point", "skip", number)
-    return {key: value if isinstance(value, list) else [value] for key, value in table.items()}
+    if "rate" in skip:
+        skip["rate"] = [str(value).replace(" ", "") for value in skip["rate"]]
+    return skip
+
+
+def _over_links(reader: _Reader, points: Iterable[Point], grid: int | None) -> None:
+    """Refuse points that links cannot have, before anything is measured."""
+    place = ("grid", grid) if grid is not None else ("", 0)
+    over_links = [point for point in points if point.datapath != "memory"]
+    if any(point.workers != 1 or point.queue != "rss" for point in over_links):
+        fault = 'links over veth have one queue: take workers = 1 and queues = "rss" in a grid with them'
+        reader.fault("datapaths", fault, *place)
+    if any(point.frame > LINK_FRAME_MAX for point in over_links):
+        fault = f"over links a frame has at most {LINK_FRAME_MAX} bytes: give them a grid with shorter ones"
+        reader.fault("datapaths", fault, *place)
 
 
 def _product(axes: dict[str, list[Any]]) -> Iterator[Point]:
@@ -283,7 +305,8 @@ class Sweep:
             try:
                 result = self.measure(point, self.plan.duration)
             except MeasureError as error:
-                failures.append(f"{point.label()}: {error}")
+                # The whole of it is told here; at the end the last line says enough.
+                failures.append(f"{point.label()}: {str(error).splitlines()[-1]}")
                 self._tell(f"[{number}/{len(work)}] {point.label()}: failed: {error}")
                 continue
             result["revision"], result["repeat"] = run["git_revision"], repeat

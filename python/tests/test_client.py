@@ -184,6 +184,10 @@ def test_files_are_played_and_written(tmp_path: Path) -> None:
     assert not result.streams()["counted"][0]
     written = [bytes(packet) for packet in rdpcap(str(tmp_path / "out.pcap"))]
     assert written == [bytes(packet) for packet in packets] * 2
+    # Through a cable, whose rule says what comes out, they are known by their content.
+    judged = Client().run(Replay(tmp_path / "in.pcap", passes=2, speed=10.0))
+    assert judged.is_clean and judged.streams()["counted"][0]
+    assert judged.streams()["received"].to_list() == [10]
 
 
 def test_gateways_are_asked_for_in_l3_mode() -> None:

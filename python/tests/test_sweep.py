@@ -68,6 +68,17 @@ def test_the_sweeps_of_the_repository_are_good() -> None:
             [":1: duration: 0 is not a number", ":2: repeats: 1.5 is not a whole"],
         ),
         ('[[skip]]\nway = "up"', [":2: skip[0].way: a point has no such field"]),
+        (
+            '[[skip]]\nworkers = 1\ndirection = "up"',
+            [':3: skip[0].direction: "up" is not uplink or downlink'],
+        ),
+        (
+            'workers = [1, 2]\n[[grid]]\ndatapaths = ["af_xdp"]\nframes = 3500',
+            [
+                ":3: grid[0].datapaths: links over veth have one queue",
+                ":3: grid[0].datapaths: over links a frame has at most 3400",
+            ],
+        ),
         ("[[skip]]", [":1: skip[0].: an empty filter"]),
         ('[[skip]]\nqueue = "rss"', ["every point is skipped"]),
         ("frames = []", [":1: frames: no value"]),

@@ -1,5 +1,7 @@
-//! A run: a thread that sends, receives and judges, and what Python sees of it.
+//! A run: the threads that send, receive and judge, and what Python sees of it.
 
+mod apart;
+mod time;
 mod turn;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +14,7 @@ use kaido_bench::oracle::Rule;
 use kaido_bench::receive::JudgeSettings;
 use kaido_bench::result::{RunResult, Volume};
 use kaido_bench::stream::Traffic;
+use kaido_bench::traffic::Threads;
 use kaido_engine::FramePool;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -55,6 +58,9 @@ pub(crate) struct Plan {
     ordered: bool,
     /// Findings that are kept, of each kind.
     keep: usize,
+    /// On which threads; with a device in memory it is one.
+    #[serde(default)]
+    threads: Threads,
     /// Whether it begins paused, so that captures have its first packets.
     #[serde(default)]
     paused: bool,

@@ -1,19 +1,22 @@
-//! The thread of a run: it sends what is due, has the device carry it, and takes in what comes back, turn by turn.
+//! The thread of a run: it sends what is due, has the device carry it, and takes in what comes back, turn by turn. Ports of
+//! devices outside may have threads of their own ([`super::apart`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kaido_bench::generator::Compiled;
 use kaido_bench::receive::{JudgeSettings, Receiver, SentBy};
 use kaido_bench::result::Volume;
+use kaido_bench::stream::Driver;
 use kaido_bench::traffic::{self, addressed, addressed_rules, clock_costs, resolve};
 use kaido_engine::port::MemoryWire;
-use kaido_engine::{BATCH_MAX, Batch};
+use kaido_engine::{BATCH_MAX, Batch, Frame};
 use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyValueError};
 
+use super::time::Time;
 use super::{Ended, Plan, Shared, pool};
 use crate::device::Device;
 use crate::ports::open;
@@ -29,21 +32,93 @@ const SLEEP_MIN: Duration = Duration::from_micros(100);
 const GRACE_NS: u64 = 500_000_000;
 
 /// A port of the run.
-struct Line {
-    turn: traffic::Turn,
-    sent: Volume,
-    received: Volume,
+pub(super) struct Line {
+    pub(super) turn: traffic::Turn,
+    pub(super) sent: Volume,
+    pub(super) received: Volume,
+    /// How often it waited for the judge; see [`kaido_bench::result::PortResult::held_up`].
+    pub(super) held_up: u64,
+}
+
+impl Line {
+    /// Sends what is due, or with `make` off what is left of it; how many packets the port took.
+    pub(super) fn send(
+        &mut self,
+        number: usize,
+        make: bool,
+        duration_ns: u64,
+        time: &Time,
+        shared: &Shared,
+    ) -> usize {
+        if make {
+            // What is late is stamped with the run's last moment: waiting for its turn is part of its latency.
+            self.turn.make(time.now_ns().min(duration_ns - 1));
+        }
+        if self.turn.waiting().is_empty() {
+            return 0;
+        }
+        let lens: Vec<_> = {
+            let captures = &mut shared.state().captures;
+            let see = |frame: &Frame| {
+                if !captures.is_empty() {
+                    let (bytes, now_ns) = (frame.to_vec(), time.now_ns());
+                    captures.iter_mut().for_each(|capture| capture.see(number, false, now_ns, &bytes));
+                }
+                frame.packet_len()
+            };
+            self.turn.waiting().iter().map(see).collect()
+        };
+        let gone = self.turn.push();
+        lens[..gone].iter().for_each(|len| self.sent.add(*len));
+        gone
+    }
+
+    /// Adds what has come to an empty batch; when that was.
+    pub(super) fn receive(&mut self, number: usize, batch: &mut Batch, time: &Time, shared: &Shared) -> u64 {
+        self.turn.receive(batch);
+        // Not before: another thread may have sent a packet only just now.
+        let now_ns = time.now_ns();
+        let captures = &mut shared.state().captures;
+        for frame in batch.iter() {
+            self.received.add(frame.packet_len());
+            if !captures.is_empty() {
+                let bytes = frame.to_vec();
+                captures.iter_mut().for_each(|capture| capture.see(number, true, now_ns, &bytes));
+            }
+        }
+        now_ns
+    }
+
+    /// Whether all that is due within the run was sent.
+    pub(super) fn is_sent(&self, duration_ns: u64) -> bool {
+        self.turn.waiting().is_empty() && self.turn.next_due_ns().is_none_or(|due_ns| due_ns >= duration_ns)
+    }
+
+    /// Whether it sends as fast as it can.
+    pub(super) fn is_unpaced(&self) -> bool {
+        self.turn.next_due_ns() == Some(0)
+    }
+}
+
+/// Has a frame that came judged.
+pub(super) fn judge(receiver: &mut Receiver, number: usize, frame: &Frame, now_ns: u64) {
+    if frame.packet_len() == frame.data().len() {
+        receiver.arrive(number, frame.data(), now_ns);
+    } else {
+        receiver.arrive(number, &frame.to_vec(), now_ns);
+    }
 }
 
 /// A run that is ready to begin.
 pub(super) struct Turn {
-    lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     wires: Vec<MemoryWire>,
     device: Option<Device>,
-    receiver: Receiver,
+    pub(super) receiver: Receiver,
     streams: usize,
-    duration_ns: u64,
-    drain_ns: u64,
+    pub(super) duration_ns: u64,
+    pub(super) drain_ns: u64,
+    is_apart: bool,
 }
 
 impl Turn {
@@ -77,8 +152,12 @@ impl Turn {
             turn: traffic::Turn::new(line, &compiled, number),
             sent: Volume::default(),
             received: Volume::default(),
+            held_up: 0,
         });
+        // A device in memory is turned by the thread that has its ports.
+        let is_memory = plan.traffic.ports.iter().any(|port| port.driver == Driver::Memory);
         Ok(Self {
+            is_apart: device.is_none() && !is_memory && plan.threads.is_apart(wires.len()),
             lines: lines.collect(),
             wires,
             device,
@@ -93,10 +172,27 @@ impl Turn {
     pub(super) fn run(mut self, shared: &Shared) -> Ended {
         let clock = clock_costs();
         let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut time = Time::new();
+        let threads = if self.is_apart { self.lines.len() + 1 } else { 1 };
+        let sent_for_ns = if self.is_apart { self.turn_apart(shared) } else { self.turn_alone(shared) };
+        self.publish(shared, sent_for_ns, false);
+        let sent = self.sent();
+        let ports: Vec<_> = self.lines.iter().map(|line| (line.turn.failed(), line.held_up)).collect();
+        let (mut result, frames) = self.receiver.finish(&sent, sent_for_ns, clock);
+        result.threads = u32::try_from(threads).unwrap_or(u32::MAX);
+        result.started_unix_ns = u64::try_from(started_unix_ns.as_nanos()).unwrap_or(u64::MAX);
+        for (port, (failed, held_up)) in result.ports.iter_mut().zip(ports) {
+            (port.failed, port.held_up) = (failed, held_up);
+        }
+        (result, frames)
+    }
+
+    /// Turns all of it; nanoseconds of sending.
+    fn turn_alone(&mut self, shared: &Shared) -> u64 {
+        let time = Time::new();
         let (mut sending, mut sent_for_ns, mut last_ns) = (true, 0, 0);
         loop {
-            time.pause(shared.pause.load(Ordering::Relaxed));
+            // What is under way after the end is waited for, paused or not.
+            time.pause(sending && shared.pause.load(Ordering::Relaxed));
             let now_ns = time.now_ns();
             if sending && (shared.stop.load(Ordering::Relaxed) || self.is_over(now_ns)) {
                 (sending, sent_for_ns, last_ns) = (false, now_ns.min(self.duration_ns), now_ns);
@@ -113,7 +209,7 @@ impl Turn {
                 last_ns = now_ns;
             }
             if !sending && now_ns.saturating_sub(last_ns) >= self.drain_ns {
-                break;
+                return sent_for_ns;
             }
             if sent + received > 0 {
                 self.publish(shared, now_ns, sending);
@@ -121,62 +217,24 @@ impl Turn {
                 self.rest(sending, &time);
             }
         }
-        self.publish(shared, sent_for_ns, false);
-        let sent = self.sent();
-        let failed: Vec<_> = self.lines.iter().map(|line| line.turn.failed()).collect();
-        let (mut result, frames) = self.receiver.finish(&sent, sent_for_ns, clock);
-        result.threads = 1;
-        result.started_unix_ns = u64::try_from(started_unix_ns.as_nanos()).unwrap_or(u64::MAX);
-        result.ports.iter_mut().zip(failed).for_each(|(port, failed)| port.failed = failed);
-        (result, frames)
     }
 
     /// Whether all that is due within the run was sent, or there was time enough for it.
     fn is_over(&self, now_ns: u64) -> bool {
-        let due_ns = |line: &Line| line.turn.next_due_ns();
-        let is_sent = |line: &Line| {
-            line.turn.waiting().is_empty() && due_ns(line).is_none_or(|due_ns| due_ns >= self.duration_ns)
-        };
-        let is_unpaced = |line: &Line| due_ns(line) == Some(0);
-        (now_ns >= self.duration_ns && self.lines.iter().any(is_unpaced))
-            || now_ns >= self.duration_ns.saturating_add(GRACE_NS)
-            || self.lines.iter().all(is_sent)
+        let duration_ns = self.duration_ns;
+        is_over(
+            now_ns,
+            duration_ns,
+            self.lines.iter().any(Line::is_unpaced),
+            self.lines.iter().all(|line| line.is_sent(duration_ns)),
+        )
     }
 
     /// Sends what is due; how many packets the ports took.
     fn send(&mut self, make: bool, time: &Time, shared: &Shared) -> usize {
-        let mut taken = 0;
-        for (number, line) in self.lines.iter_mut().enumerate() {
-            if make {
-                // What is late is stamped with the run's last moment: waiting for its turn is part of its latency.
-                line.turn.make(time.now_ns().min(self.duration_ns - 1));
-            }
-            if line.turn.waiting().is_empty() {
-                continue;
-            }
-            let frames: Vec<_> = {
-                let state = &mut *shared.state();
-                line.turn
-                    .waiting()
-                    .iter()
-                    .map(|frame| {
-                        if !state.captures.is_empty() {
-                            let bytes = frame.to_vec();
-                            let now_ns = time.now_ns();
-                            state
-                                .captures
-                                .iter_mut()
-                                .for_each(|capture| capture.see(number, false, now_ns, &bytes));
-                        }
-                        frame.packet_len()
-                    })
-                    .collect()
-            };
-            let gone = line.turn.push();
-            frames[..gone].iter().for_each(|len| line.sent.add(*len));
-            taken += gone;
-        }
-        taken
+        let duration_ns = self.duration_ns;
+        let lines = self.lines.iter_mut().enumerate();
+        lines.map(|(number, line)| line.send(number, make, duration_ns, time, shared)).sum()
     }
 
     /// Takes in what has come; how many packets.
@@ -185,24 +243,11 @@ impl Turn {
         let mut count = 0;
         for (number, line) in self.lines.iter_mut().enumerate() {
             loop {
-                line.turn.receive(&mut batch);
-                let (came, now_ns) = (batch.len(), time.now_ns());
-                if came == 0 {
-                    break;
-                }
+                let now_ns = line.receive(number, &mut batch, time, shared);
+                let came = batch.len();
                 count += came;
                 for frame in batch.drain(..) {
-                    let whole;
-                    let bytes = if frame.packet_len() == frame.data().len() {
-                        frame.data()
-                    } else {
-                        whole = frame.to_vec();
-                        &whole
-                    };
-                    line.received.add(bytes.len());
-                    let captures = &mut shared.state().captures;
-                    captures.iter_mut().for_each(|capture| capture.see(number, true, now_ns, bytes));
-                    self.receiver.arrive(number, bytes, now_ns);
+                    judge(&mut self.receiver, number, &frame, now_ns);
                     line.turn.cache().release(frame);
                 }
                 if came < BATCH_MAX {
@@ -216,15 +261,11 @@ impl Turn {
     /// Sleeps until something is due, but never long.
     fn rest(&self, sending: bool, time: &Time) {
         let due_ns = self.lines.iter().filter_map(|line| line.turn.next_due_ns()).min();
-        let left = match due_ns.filter(|_| sending && !time.is_paused()) {
-            Some(due_ns) => Duration::from_nanos(due_ns.saturating_sub(time.now_ns())).min(SLEEP_MAX),
-            None => SLEEP_MAX,
-        };
-        if left >= SLEEP_MIN {
-            thread::sleep(left);
-        } else {
-            thread::yield_now();
-        }
+        rest(
+            due_ns
+                .filter(|_| sending && !time.is_paused())
+                .map(|due_ns| due_ns.saturating_sub(time.now_ns())),
+        );
     }
 
     /// What each stream has sent: what was made, without what no port took.
@@ -246,34 +287,17 @@ impl Turn {
     }
 }
 
-/// The run's time, which pauses do not belong to.
-struct Time {
-    began: Instant,
-    paused_since: Option<Instant>,
+/// Whether sending is over: what is due within the run was sent, or there was time enough for it.
+pub(super) fn is_over(now_ns: u64, duration_ns: u64, is_unpaced: bool, is_sent: bool) -> bool {
+    (now_ns >= duration_ns && is_unpaced) || now_ns >= duration_ns.saturating_add(GRACE_NS) || is_sent
 }
 
-impl Time {
-    fn new() -> Self {
-        Self { began: Instant::now(), paused_since: None }
-    }
-
-    fn pause(&mut self, paused: bool) {
-        match self.paused_since {
-            None if paused => self.paused_since = Some(Instant::now()),
-            Some(since) if !paused => {
-                self.began += since.elapsed();
-                self.paused_since = None;
-            }
-            _ => {}
-        }
-    }
-
-    fn is_paused(&self) -> bool {
-        self.paused_since.is_some()
-    }
-
-    fn now_ns(&self) -> u64 {
-        let now = self.paused_since.unwrap_or_else(Instant::now);
-        u64::try_from(now.duration_since(self.began).as_nanos()).unwrap_or(u64::MAX)
+/// Waits for what is due in so many nanoseconds, but never long.
+pub(super) fn rest(left_ns: Option<u64>) {
+    let left = left_ns.map_or(SLEEP_MAX, |left_ns| Duration::from_nanos(left_ns).min(SLEEP_MAX));
+    if left >= SLEEP_MIN {
+        thread::sleep(left);
+    } else {
+        thread::yield_now();
     }
 }

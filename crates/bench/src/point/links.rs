@@ -68,6 +68,8 @@ pub(super) fn measure(
     progress(&format!("{} sessions: establishing", plan.sessions));
     let mut node = UpfNode::with(plan.family, point_settings(plan), pool, 0)?;
     node.establish(plan.sessions, stop, &|_| ())?;
+    // Before this thread has only one of the CPUs.
+    let machine = Machine::describe(&before, hugepages());
     progress("forwarding");
     let signs = Signs::default();
     std::thread::scope(|scope| {
@@ -86,7 +88,6 @@ pub(super) fn measure(
         }
         let uses = CpuTicks::now().since(&ticks);
         let (sent, totals, told) = bench.into_parts();
-        let machine = Machine::describe(&before, hugepages());
         Ok(report(plan, sent, &totals, &[told], &[cpu], (uses, rapl), machine))
     })
 }

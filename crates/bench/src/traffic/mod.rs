@@ -62,8 +62,9 @@ pub enum Threads {
 }
 
 impl Threads {
-    /// Whether ports have threads of their own.
-    fn is_apart(self, ports: usize) -> bool {
+    /// Whether so many ports have threads of their own.
+    #[must_use]
+    pub fn is_apart(self, ports: usize) -> bool {
         let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
         match self {
             Self::Auto => ports > 0 && ports < cpus(),
