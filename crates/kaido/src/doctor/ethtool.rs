@@ -72,19 +72,20 @@ pub(super) struct RingSizes {
 }
 
 /// One interface of the calling thread's network namespace.
-pub(super) struct Ethtool {
+pub(crate) struct Ethtool {
     socket: OwnedFd,
     name: String,
 }
 
 impl Ethtool {
-    pub(super) fn open(name: &str) -> io::Result<Self> {
+    /// The interface of that name.
+    pub(crate) fn open(name: &str) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(Self { socket, name: name.to_owned() })
     }
 
     /// The driver's name.
-    pub(super) fn driver(&self) -> io::Result<String> {
+    pub(crate) fn driver(&self) -> io::Result<String> {
         let answer = self.ask(GET_DRIVER, 0)?;
         let octets = answer[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|&octet| octet != 0);
         Ok(String::from_utf8_lossy(&octets.collect::<Vec<_>>()).into_owned())

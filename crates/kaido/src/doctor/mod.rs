@@ -3,7 +3,7 @@
 //! It reads, and changes nothing. Facts are gathered first and judged then, so that what is said of them is tested without
 //! the machine that has them.
 
-mod ethtool;
+pub(crate) mod ethtool;
 mod machine;
 mod nic;
 mod parse;

@@ -15,7 +15,8 @@ use kaido_xsk::BindMode;
 use super::StartFault;
 use super::dpdk::DpdkDevices;
 use super::queues::{self, Plan, QueueFault};
-use crate::config::{Attach, Base, CopyMode, Driver, PortConfig};
+use crate::config::{Attach, Base, CopyMode, Datapath, Driver, PortConfig};
+use crate::doctor::ethtool::Ethtool;
 
 /// A worker's queue of a port, and where packets go that are not ours.
 pub(super) type Queue = (Box<dyn Port>, KernelPath);
@@ -188,6 +189,9 @@ impl<P: Program + 'static> Opened<P> {
             }
             devices.push(device);
         }
+        if *base.node.datapath.get_ref() != Datapath::Engine {
+            devices.iter().for_each(Device::warn_of_veth);
+        }
         queues[0].append(&mut sides);
         let programs = Arc::new(Mutex::new(programs));
         static_routes(&devices, &routes, demands);
@@ -266,6 +270,17 @@ struct Opening<'o> {
 }
 
 impl Device {
+    /// Says so where what a driver sends out of a port may be lost on its way, uncounted by anybody.
+    fn warn_of_veth(&self) {
+        let is_veth = |name: &str| Ethtool::open(name)?.driver().map(|driver| driver == "veth");
+        if is_veth(&self.interface.name).unwrap_or(false) {
+            tracing::warn!(
+                port = %self.config.name.get_ref(),
+                "what a driver forwards to a veth device is lost unless its other end has GRO on (`ethtool -K PEER gro on`) or an XDP program"
+            );
+        }
+    }
+
     /// The interface's addresses that packets may be routed to.
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         routable(&self.interface)
