@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use kaido_table::{
-    Domain, Guard, Key, Probe, Reader, RegionError, Seed, Stages, Table, TableError, prefetch,
+    Domain, Guard, Key, Probe, Reader, RegionError, Seed, Stages, Table, TableError, TableMemory, prefetch,
 };
 
 use super::names::{DEPTH_MAX, NameError, NameHash, Prefixes};
@@ -141,9 +141,9 @@ impl<T: Send + Sync> NameTable<T> {
         self.len() == 0
     }
 
-    /// Octets of memory that the table takes; long names and long values come on top.
-    pub fn memory(&self) -> usize {
-        self.table.memory().bytes()
+    /// The memory that the table takes; long names and long values come on top.
+    pub fn memory(&self) -> TableMemory {
+        self.table.memory()
     }
 
     /// Gives a prefix the value that `change` makes of the one it has; `None` removes it. Whether it is there then.

@@ -4,11 +4,16 @@
 //!
 //! Interests for random names below random routes, each answered by its Data a round trip later, so that as many Interests
 //! wait as a router of that rate has: round-trip time × rate. Routes have two to five components, names two more. Packets
-//! are made outside of the time that is taken, 4096 at a time. The floor is what random cache lines of a table of the same
-//! size cost, asked for a batch ahead. Times are those that the thread had the processor.
+//! are made outside of the time that is taken, 4096 at a time. Times are those that the thread had the processor.
+//!
+//! Beside it stand its two parts: the same work with tables that fit into the caches, and what the lines cost that a packet
+//! touches when they are only asked for and read. The ratio is that of the forwarding to both together.
+
+mod floor;
+mod names;
 
 use std::collections::VecDeque;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
@@ -16,9 +21,10 @@ use kaido_engine::{BATCH_MAX, DropReason, Frame, FramePool, PoolCache};
 use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, Shared, Sink, Unsolicited};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
-use kaido_table::{Seed, Slots, prefetch};
-use kaido_wire::ndn::{DataRepr, InterestRepr, Name};
 use rustix::time::{ClockId, clock_gettime};
+
+use floor::{Touch, floor};
+use names::Names;
 
 const PENDING: [usize; 2] = [1 << 12, 1 << 18];
 /// Interests a second, for the clock that the node sees.
@@ -51,64 +57,32 @@ fn main() -> Result<(), Failure> {
         sizes = vec![10_000, 1_000_000, 10_000_000];
     }
     println!(
-        "{:>9} {:>8} {:>11} {:>10} {:>10} {:>10} {:>9} {:>8}",
-        "prefixes", "pending", "ns/Interest", "ns/Data", "ns/packet", "floor ns", "B/prefix", "routes/s"
+        "{:>9} {:>8} {:>24} │ {:>24} │ {:>15} │ {:>5} │ {:>8} {:>8}\n{:>9} {:>8} {:>8} {:>6} {:>8} │ {:>8} {:>6} {:>8} │ {:>8} {:>6} │",
+        "",
+        "",
+        "forwarding, ns",
+        "work alone, ns",
+        "lines alone, ns",
+        "ratio",
+        "B/prefix",
+        "routes/s",
+        "prefixes",
+        "pending",
+        "Interest",
+        "Data",
+        "mean",
+        "Interest",
+        "Data",
+        "mean",
+        "Interest",
+        "Data",
     );
-    for size in sizes {
-        measure(size, &pending, rounds)?;
+    for prefixes in sizes {
+        let scale =
+            Scale { prefixes, pending: 0, round: ROUND, rounds, pit_entries: 1 << 19, dead_nonces: 1 << 22 };
+        measure(scale, &pending)?;
     }
     Ok(())
-}
-
-/// A name with a route, from its number.
-struct Names {
-    seed: Seed,
-    prefixes: u32,
-}
-
-impl Names {
-    /// Writes the name of a route.
-    fn prefix(&self, number: u32, name: &mut Vec<u8>) {
-        name.clear();
-        // A tenth of the routes have two components, and so on: as names of organisations, places and services are nested.
-        let more = match number % 20 {
-            0..2 => 0,
-            2..10 => 1,
-            10..17 => 2,
-            _ => 3,
-        };
-        component(name, &["com", "net", "org", "jp"][number as usize % 4].bytes().collect::<Vec<_>>());
-        let group = self.seed.hash(&(number / 16)).to_le_bytes();
-        component(name, &hex(&group[..3]));
-        for level in 0..more {
-            let own = self.seed.hash(&(u64::from(number) << 8 | level)).to_le_bytes();
-            component(name, &hex(&own[..4]));
-        }
-        if more == 0 {
-            component(name, &number.to_be_bytes());
-        }
-    }
-
-    /// Writes the name of the packet of this number.
-    fn packet(&self, number: u64, name: &mut Vec<u8>) {
-        let route = (u128::from(self.seed.hash(&number)) * u128::from(self.prefixes)) >> 64;
-        self.prefix(u32::try_from(route).unwrap_or(0), name);
-        component(name, &hex(&number.to_be_bytes()[3..]));
-        component(name, &[0]);
-    }
-}
-
-fn component(name: &mut Vec<u8>, value: &[u8]) {
-    name.extend([8, u8::try_from(value.len()).unwrap_or(0)]);
-    name.extend(value);
-}
-
-fn hex(octets: &[u8]) -> Vec<u8> {
-    octets
-        .iter()
-        .flat_map(|octet| [octet >> 4, octet & 15])
-        .map(|digit| b"0123456789abcdef"[usize::from(digit)])
-        .collect()
 }
 
 /// Takes what is sent, and keeps the tokens of Interests.
@@ -155,8 +129,10 @@ fn push(batches: &mut Vec<Batch>, packet: Packet) {
     }
 }
 
-struct Bench {
-    names: Names,
+struct Bench<'n> {
+    names: &'n Names,
+    /// Interests and Data between two looks at the clock.
+    round: usize,
     forwarder: Forwarder,
     network: Network,
     now: Instant,
@@ -167,19 +143,10 @@ struct Bench {
     name: Vec<u8>,
 }
 
-impl Bench {
+impl Bench<'_> {
     fn interests(&mut self) -> Result<(), Failure> {
-        for number in self.next..self.next + ROUND as u64 {
-            self.names.packet(number, &mut self.name);
-            let nonce = u32::try_from(number & 0xffff_ffff)?;
-            let repr = InterestRepr {
-                name: Name::new(&self.name)?,
-                nonce: Some(nonce),
-                hop_limit: Some(32),
-                ..InterestRepr::default()
-            };
-            let mut frame = self.network.cache.allocate().ok_or("no frame")?;
-            repr.emit(frame.append(repr.len()).ok_or("too long")?)?;
+        for number in self.next..self.next + self.round as u64 {
+            let frame = self.names.interest(number, &mut self.name, &mut self.network.cache)?;
             let pit_token = PitToken::new(&number.to_be_bytes()).unwrap_or_default();
             let annotations = Annotations { pit_token, ..Annotations::default() };
             push(&mut self.batches, Packet { frame, face: CONSUMERS, annotations });
@@ -188,12 +155,8 @@ impl Bench {
     }
 
     fn data(&mut self) -> Result<(), Failure> {
-        for (number, pit_token) in self.waiting.drain(..ROUND) {
-            self.names.packet(number, &mut self.name);
-            // As long as one with a signature, which costs more to make than to forward.
-            let repr = DataRepr { name: Name::new(&self.name)?, freshness_ms: 1000, ..DataRepr::default() };
-            let mut frame = self.network.cache.allocate().ok_or("no frame")?;
-            repr.emit(frame.append(repr.len()).ok_or("too long")?)?;
+        for (number, pit_token) in self.waiting.drain(..self.round) {
+            let frame = self.names.data(number, &mut self.name, &mut self.network.cache)?;
             let annotations = Annotations { pit_token, ..Annotations::default() };
             push(&mut self.batches, Packet { frame, face: PRODUCERS, annotations });
         }
@@ -218,7 +181,7 @@ impl Bench {
         self.interests()?;
         let interests = self.forward();
         self.waiting.extend((self.next..).zip(self.network.tokens.drain(..)));
-        self.next += ROUND as u64;
+        self.next += self.round as u64;
         if self.waiting.len() < pending {
             return Ok((interests, Duration::ZERO));
         }
@@ -227,27 +190,60 @@ impl Bench {
     }
 }
 
-fn measure(prefixes: u32, pending: &[usize], rounds: usize) -> Result<(), Failure> {
-    let shared = Shared::new(NameHash::random(), prefixes + prefixes / 8)?;
-    let names = Names { seed: Seed::random(), prefixes };
+/// What is measured.
+#[derive(Clone, Copy)]
+struct Scale {
+    prefixes: u32,
+    /// Interests that wait at a time.
+    pending: usize,
+    /// Interests and Data between two looks at the clock.
+    round: usize,
+    rounds: usize,
+    pit_entries: u32,
+    dead_nonces: u32,
+}
+
+impl Scale {
+    /// Tables that fit into the caches, and packets that are there: what is left is the work.
+    fn small(self) -> Self {
+        Self { prefixes: 1000, pending: 512, round: 512, pit_entries: 2048, dead_nonces: 4096, ..self }
+    }
+}
+
+/// Nanoseconds an Interest and a Data.
+#[derive(Clone, Copy)]
+struct Cost {
+    interest: f64,
+    data: f64,
+}
+
+impl Cost {
+    fn mean(self) -> f64 {
+        (self.interest + self.data) / 2.0
+    }
+}
+
+fn routes(shared: &Shared, names: &Names, prefixes: u32) -> Result<f64, Failure> {
     let mut name = Vec::new();
     let began = thread_time();
     for number in 0..prefixes {
         names.prefix(number, &mut name);
         shared.fib().add(&name, Hop { face: PRODUCERS, cost: 0 })?;
     }
-    let routes = f64::from(prefixes) / (thread_time() - began).as_secs_f64();
-    let octets = shared.fib().table().memory();
-    let pool = FramePool::leak(4 * ROUND)?;
+    Ok(f64::from(prefixes) / (thread_time() - began).as_secs_f64())
+}
+
+fn forwarding(shared: &Arc<Shared>, names: &Names, scale: Scale) -> Result<Cost, Failure> {
+    let pool = FramePool::leak(4 * scale.round + 256)?;
     let settings = ForwarderSettings {
-        pit: PitSettings::for_entries(1 << 19, 0),
+        pit: PitSettings::for_entries(scale.pit_entries, 0),
         cs: CsSettings { packets: 0, octets: 0 },
-        dead_nonces: 1 << 22,
+        dead_nonces: scale.dead_nonces,
         measured_prefixes: 1024,
         unsolicited: Unsolicited::Drop,
     };
     let now = Instant::now();
-    let forwarder = Forwarder::new(&shared, &settings, now)?;
+    let forwarder = Forwarder::new(shared, &settings, now)?;
     let network = Network { cache: pool.cache(), tokens: Vec::new(), data: 0, drops: 0 };
     let mut bench = Bench {
         names,
@@ -257,65 +253,79 @@ fn measure(prefixes: u32, pending: &[usize], rounds: usize) -> Result<(), Failur
         next: 0,
         waiting: VecDeque::new(),
         batches: Vec::new(),
-        name,
+        name: Vec::new(),
+        round: scale.round,
     };
-    for &pending in pending {
-        while bench.waiting.len() < pending {
-            bench.round(usize::MAX)?;
-        }
-        let (mut interests, mut data) = (Vec::new(), Vec::new());
-        for _ in 0..rounds {
-            let (interest, answer) = bench.round(pending)?;
-            interests.push(interest);
-            data.push(answer);
-        }
-        let (interest, answer) = (median(interests), median(data));
-        println!(
-            "{prefixes:>9} {:>8} {interest:>11.1} {answer:>10.1} {:>10.1} {:>10.2} {:>9.1} {:>8.0}",
-            bench.forwarder.pit().len(),
-            (interest + answer) / 2.0,
-            floor(octets)?,
-            octets as f64 / f64::from(prefixes),
-            routes,
-        );
+    while bench.waiting.len() < scale.pending {
+        bench.round(usize::MAX)?;
     }
-    if bench.network.drops > 0 {
+    let (mut interests, mut data) = (Vec::new(), Vec::new());
+    for _ in 0..scale.rounds {
+        let (interest, answer) = bench.round(scale.pending)?;
+        interests.push(interest);
+        data.push(answer);
+    }
+    if bench.network.drops > 0 || bench.forwarder.pit().len() as usize != bench.waiting.len() {
         return Err(format!("{} packets were dropped", bench.network.drops).into());
+    }
+    Ok(Cost { interest: median(interests, scale.round), data: median(data, scale.round) })
+}
+
+/// The lines that an Interest and its Data touch.
+fn floors(shared: &Shared, scale: Scale) -> Result<Cost, Failure> {
+    let memory = shared.fib().table().memory();
+    let touch = |octets, percent, lines| Touch { octets, percent, lines };
+    // Two lines of the packet, and two of an entry: what it is, and its name.
+    let frames = touch(4 * scale.round * 4096, 100, 2);
+    let entry = touch(scale.pending * 256, 100, 2);
+    // Ten slots a line, three quarters of them in use; ten nonces a line.
+    let index = touch(scale.pit_entries as usize * 64 / 10 * 4 / 3, 100, 1);
+    let dead = touch(scale.dead_nonces as usize / 10 * 64, 100, 1);
+    // Names have four to seven components, routes two to five: at 3.0 depths in the mean there may be one. One name in seven
+    // lies beside its record.
+    let depths = touch(memory.index_bytes, 300, 1);
+    let record = touch(memory.record_bytes, 100, 1);
+    let long = touch(scale.prefixes as usize * 64 / 7, 15, 1);
+    let interest = floor(&[frames, index, dead, depths, record, long, entry])?;
+    let data = floor(&[frames, entry, index, dead])?;
+    Ok(Cost { interest, data })
+}
+
+fn measure(scale: Scale, pending: &[usize]) -> Result<(), Failure> {
+    let names = Names::new(scale.prefixes);
+    let shared = Shared::new(NameHash::random(), scale.prefixes + scale.prefixes / 8)?;
+    let routes_a_second = routes(&shared, &names, scale.prefixes)?;
+    let small = scale.small();
+    let few = Names::new(small.prefixes);
+    let little = Shared::new(NameHash::random(), small.prefixes * 2)?;
+    routes(&little, &few, small.prefixes)?;
+    for &pending in pending {
+        let scale = Scale { pending, ..scale };
+        let cost = forwarding(&shared, &names, scale)?;
+        let work = forwarding(&little, &few, small)?;
+        let lines = floors(&shared, scale)?;
+        let per_prefix = shared.fib().table().memory().bytes() as f64 / f64::from(scale.prefixes);
+        println!(
+            "{:>9} {pending:>8} {:>8.1} {:>6.1} {:>8.1} │ {:>8.1} {:>6.1} {:>8.1} │ {:>8.1} {:>6.1} │ {:>5.2} │ {per_prefix:>8.1} {routes_a_second:>8.0}",
+            scale.prefixes,
+            cost.interest,
+            cost.data,
+            cost.mean(),
+            work.interest,
+            work.data,
+            work.mean(),
+            lines.interest,
+            lines.data,
+            cost.mean() / (work.mean() + lines.mean()),
+        );
     }
     Ok(())
 }
 
 /// The median of rounds, in nanoseconds a packet.
-fn median(mut rounds: Vec<Duration>) -> f64 {
+fn median(mut rounds: Vec<Duration>, round: usize) -> f64 {
     rounds.sort();
-    rounds[rounds.len() / 2].as_nanos() as f64 / ROUND as f64
-}
-
-/// What a random cache line of so much memory costs, in nanoseconds, when a batch is asked for at a time.
-fn floor(octets: usize) -> Result<f64, Failure> {
-    #[derive(Clone, Copy)]
-    #[repr(align(64))]
-    struct Line([u64; 8]);
-    let count = u32::try_from(octets / 64)?.max(1);
-    let mut lines = Slots::new(count)?;
-    for number in 0..u64::from(count) {
-        lines.push(Line([number; 8])).ok_or("no memory")?;
-    }
-    let seed = Seed::random();
-    let rounds = 1 << 16;
-    let began = thread_time();
-    let mut sum = 0;
-    for round in 0..rounds {
-        let places = std::array::from_fn::<_, BATCH_MAX, _>(|at| {
-            let hash = seed.hash(&(round * BATCH_MAX as u64 + at as u64));
-            usize::try_from((u128::from(hash) * u128::from(count)) >> 64).unwrap_or(0)
-        });
-        places.iter().for_each(|&place| prefetch(&lines[place]));
-        sum += places.iter().map(|&place| lines[place].0[0]).sum::<u64>();
-    }
-    let took = thread_time() - began;
-    std::hint::black_box(sum);
-    Ok(took.as_nanos() as f64 / (rounds * BATCH_MAX as u64) as f64)
+    rounds[rounds.len() / 2].as_nanos() as f64 / round as f64
 }
 
 fn thread_time() -> Duration {
