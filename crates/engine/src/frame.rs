@@ -202,6 +202,26 @@ impl Frame {
         let _ = first;
     }
 
+    /// Has the last two cache lines of this segment fetched, if it is longer than the two that [`Frame::prefetch`] fetches:
+    /// for a function that looks at what stands behind a payload.
+    #[inline(always)]
+    pub fn prefetch_end(&self) {
+        if self.len <= 128 {
+            return;
+        }
+        let end = usize::from(self.head) + usize::from(self.len);
+        let last = self.pool.frame_base(self.index).as_ptr().wrapping_add(end - 1);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which touches nothing, whatever the address.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T1>(last.cast());
+            _mm_prefetch::<_MM_HINT_T1>(last.wrapping_sub(64).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = last;
+    }
+
     /// As [`Frame::prefetch`] with nothing ahead, and only the first line: for a function that reads no further.
     #[inline(always)]
     pub fn prefetch_first(&self) {
@@ -514,6 +534,7 @@ mod tests {
         let mut frame = pool.allocate().unwrap();
         assert!(frame.set(b"outer-inner-padding"));
         frame.prefetch_first();
+        frame.prefetch_end();
         assert!(frame.trim(6, 5));
         assert_eq!(frame.data(), b"inner");
         assert!(!frame.trim(1, 5) && frame.trim(0, 5));

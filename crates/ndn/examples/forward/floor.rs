@@ -28,7 +28,7 @@ struct Line([u64; 8]);
 
 /// Nanoseconds a packet that touches all these.
 pub(crate) fn floor(touches: &[Touch]) -> Result<f64, Failure> {
-    let count = touches.iter().map(|touch| touch.len()).sum::<usize>();
+    let count = touches.iter().map(Touch::len).sum::<usize>();
     let mut lines = Slots::new(u32::try_from(count)?)?;
     while lines.push(Line([1; 8])).is_some() {}
     // Which lines are touched is known before, so that nothing is measured but the lines.

@@ -11,20 +11,21 @@
 
 mod floor;
 mod names;
+mod network;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
-use kaido_engine::{BATCH_MAX, DropReason, Frame, FramePool, PoolCache};
-use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, Shared, Sink, Unsolicited};
+use kaido_engine::{BATCH_MAX, FramePool};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
-use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
+use kaido_ndn::{Annotations, Packet, PitToken};
 use rustix::time::{ClockId, clock_gettime};
 
 use floor::{Touch, floor};
 use names::Names;
+use network::{Batch, CONSUMERS, Network, PRODUCERS, push};
 
 const PENDING: [usize; 2] = [1 << 12, 1 << 18];
 /// Interests a second, for the clock that the node sees.
@@ -32,9 +33,6 @@ const RATE: u64 = 5_000_000;
 /// Interests and Data between two looks at the clock.
 const ROUND: usize = 2048;
 const ROUNDS: usize = 400;
-
-const CONSUMERS: FaceId = FaceId(301);
-const PRODUCERS: FaceId = FaceId(302);
 
 /// When the clock on the wall began, if that is what is looked at.
 static WALL: OnceLock<Instant> = OnceLock::new();
@@ -85,50 +83,6 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes what is sent, and keeps the tokens of Interests.
-struct Network {
-    cache: PoolCache,
-    tokens: Vec<PitToken>,
-    data: u64,
-    drops: u64,
-}
-
-impl Sink for Network {
-    fn face(&self, _face: FaceId) -> Option<FaceView> {
-        Some(FaceView::default())
-    }
-
-    fn send(&mut self, face: FaceId, frame: Frame, annotations: &Annotations) {
-        if face == PRODUCERS {
-            self.tokens.push(annotations.pit_token);
-        } else {
-            self.data += 1;
-        }
-        self.cache.release(frame);
-    }
-
-    fn allocate(&mut self) -> Option<Frame> {
-        self.cache.allocate()
-    }
-
-    fn drop(&mut self, _face: FaceId, frame: Frame, _reason: DropReason) {
-        self.drops += 1;
-        self.cache.release(frame);
-    }
-}
-
-type Batch = ArrayVec<Packet, BATCH_MAX>;
-
-/// Adds a packet to the last batch, or as the first of another.
-fn push(batches: &mut Vec<Batch>, packet: Packet) {
-    if batches.last().is_none_or(ArrayVec::is_full) {
-        batches.push(Batch::new());
-    }
-    if let Some(batch) = batches.last_mut() {
-        batch.push(packet);
-    }
-}
-
 struct Bench<'n> {
     names: &'n Names,
     /// Interests and Data between two looks at the clock.
@@ -156,7 +110,7 @@ impl Bench<'_> {
 
     fn data(&mut self) -> Result<(), Failure> {
         for (number, pit_token) in self.waiting.drain(..self.round) {
-            let frame = self.names.data(number, &mut self.name, &mut self.network.cache)?;
+            let frame = self.names.data(number, &[], &mut self.name, &mut self.network.cache)?;
             let annotations = Annotations { pit_token, ..Annotations::default() };
             push(&mut self.batches, Packet { frame, face: PRODUCERS, annotations });
         }
@@ -244,7 +198,7 @@ fn forwarding(shared: &Arc<Shared>, names: &Names, scale: Scale) -> Result<Cost,
     };
     let now = Instant::now();
     let forwarder = Forwarder::new(shared, &settings, now)?;
-    let network = Network { cache: pool.cache(), tokens: Vec::new(), data: 0, drops: 0 };
+    let network = Network::new(pool.cache());
     let mut bench = Bench {
         names,
         forwarder,

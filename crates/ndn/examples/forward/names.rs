@@ -60,11 +60,13 @@ impl Names {
     pub(crate) fn data(
         &self,
         number: u64,
+        content: &[u8],
         name: &mut Vec<u8>,
         cache: &mut PoolCache,
     ) -> Result<Frame, Failure> {
         self.packet(number, name);
-        let repr = DataRepr { name: Name::new(name)?, freshness_ms: 1000, ..DataRepr::default() };
+        let name = Name::new(name)?;
+        let repr = DataRepr { name, content, freshness_ms: 1000, ..DataRepr::default() };
         let mut frame = cache.allocate().ok_or("no frame")?;
         repr.emit(frame.append(repr.len()).ok_or("too long")?)?;
         Ok(frame)

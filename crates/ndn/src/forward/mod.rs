@@ -212,13 +212,13 @@ impl Forwarder {
         let mut packets = std::mem::take(packets).into_iter();
         let mut sought: ArrayVec<_, BATCH_MAX> = ArrayVec::new();
         let mut act = Act { core: &mut self.core, ways, now, sink };
-        packets.as_slice().iter().take(GROUP).for_each(|packet| packet.frame.prefetch(0));
+        packets.as_slice().iter().take(GROUP).for_each(expect);
         for begin in (0..count + 2 * GROUP).step_by(GROUP) {
             // Those that are acted upon are gone: the others' places among those that are left.
             let gone = count - packets.len();
             let left = packets.as_slice();
             let group = |begin: usize| begin.min(count)..(begin + GROUP).min(count);
-            group(begin + GROUP).for_each(|at| left[at - gone].frame.prefetch(0));
+            group(begin + GROUP).for_each(|at| expect(&left[at - gone]));
             for at in group(begin) {
                 let (parsed, prefixes) = &mut self.scratch[at];
                 act.core.read(&left[at - gone], parsed, prefixes);
@@ -296,7 +296,9 @@ impl Core {
                     self.cs.prefetch(prefixes.whole());
                 }
                 self.dead.prefetch(prefixes.whole(), parsed.nonce.unwrap_or(0));
-                ways.fib.ask(prefixes);
+                if packet.annotations.next_hop_face.is_none() {
+                    ways.fib.ask(prefixes);
+                }
             }
             What::Data | What::Nack => {
                 self.pit.prefetch_token(&packet.annotations.pit_token, parsed.name().len());
@@ -326,6 +328,9 @@ impl Core {
                 self.pit.prefetch_entry(prefixes.whole(), parsed.name().len(), before);
                 if self.cs.is_on() {
                     self.cs.prefetch_entry(prefixes.whole());
+                }
+                if packet.annotations.next_hop_face.is_some() {
+                    return Sought::default();
                 }
                 ways.fib.sift(prefixes)
             }
@@ -368,6 +373,13 @@ impl Core {
             }
         }
     }
+}
+
+/// Asks for what is read of a packet: what stands before the content, and how it is signed.
+#[inline(always)]
+fn expect(packet: &Packet) {
+    packet.frame.prefetch(0);
+    packet.frame.prefetch_end();
 }
 
 /// One packet's way, and what it may use.

@@ -70,8 +70,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     ) -> Option<(FaceId, FaceView)> {
         let (core, hash) = (&*self.core, prefixes.whole());
         let Selectors { can_be_prefix, .. } = parsed.selectors;
-        let is_chosen = parsed.has_hint || packet.annotations.next_hop_face.is_some();
-        if can_be_prefix || prefixes.has_digest() || is_chosen || parsed.hop_limit == Some(0) {
+        if can_be_prefix || prefixes.has_digest() || parsed.has_hint || parsed.hop_limit == Some(0) {
             return None;
         }
         if core.dead.has(hash, parsed.nonce?, self.now) || !core.pit.is_absent(hash) || !core.cs.lacks(hash) {
@@ -79,13 +78,17 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         }
         let name = &packet.frame.data()[parsed.name()];
         let ingress = self.sink.face(packet.face)?;
-        let (_, hops) = self.ways.fib.take(sought, name, prefixes)?;
-        let first = hops.iter().next().filter(|hop| hop.face != packet.face)?;
-        let egress = self.sink.face(first.face)?;
-        let is_usual = reach(name) == Reach::Any
-            && may_go(Reach::Any, parsed, ingress, egress)
-            && self.ways.strategy(name, prefixes).begins_with_cheapest();
-        is_usual.then_some((first.face, egress))
+        let face = match packet.annotations.next_hop_face {
+            Some(face) => face,
+            None if self.ways.strategy(name, prefixes).begins_with_cheapest() => {
+                let (_, hops) = self.ways.fib.take(sought, name, prefixes)?;
+                hops.iter().next().map(|hop| hop.face).filter(|face| *face != packet.face)?
+            }
+            None => return None,
+        };
+        let egress = self.sink.face(face)?;
+        let is_usual = reach(name) == Reach::Any && may_go(Reach::Any, parsed, ingress, egress);
+        is_usual.then_some((face, egress))
     }
 
     /// Forwards Data by its token alone to the one that waits for it.

@@ -24,7 +24,9 @@ pub use cs_erase::Erasing;
 pub use dead_nonces::DeadNonces;
 pub use fib::{Fib, FibError, HOPS_MAX, Hop, Hops};
 pub use name_table::{Lookup, NameTable, NameTableError, Sought};
-pub use names::{COMPONENTS_MAX, DEPTH_MAX, NAME_OCTETS_MAX, NameError, NameHash, Prefixes, components};
+pub use names::{
+    COMPONENTS_MAX, DEPTH_MAX, NAME_OCTETS_MAX, NameError, NameHash, Prefixes, STEP, components,
+};
 pub use pit::{
     DOWNSTREAMS_MAX, Pit, PitFull, PitSettings, SIBLINGS_MAX, Siblings, Slot, TOKEN_LEN, TokenFound,
     UPSTREAMS_MAX,
@@ -33,6 +35,5 @@ pub use pit_entry::{InRecord, NackSeverity, OutRecord, Selectors};
 pub use pit_records::NonceSeen;
 pub use pit_usual::Sole;
 
-pub(crate) use names::STEP;
 #[cfg(test)]
 pub(crate) use names::build;

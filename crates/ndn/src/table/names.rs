@@ -18,7 +18,7 @@ pub const COMPONENTS_MAX: usize = 256;
 pub const NAME_OCTETS_MAX: usize = 8800;
 
 /// Octets that are hashed in one step.
-pub(crate) const STEP: usize = 16;
+pub const STEP: usize = 16;
 
 /// TLV type of ImplicitSha256DigestComponent.
 const IMPLICIT_DIGEST: u8 = 1;
@@ -262,7 +262,7 @@ impl Prefixes {
     // A function of its own, so that the loop has all registers.
     #[inline(never)]
     #[allow(clippy::cast_possible_truncation)] // Ends within 8800 octets, at most 32 components.
-    pub(crate) fn fill_plain(&mut self, hash: &NameHash, octets: &[u8], len: usize) -> bool {
+    pub fn fill_plain(&mut self, hash: &NameHash, octets: &[u8], len: usize) -> bool {
         let hash = *hash;
         let (mut state, mut at, mut count) = (hash.root, 0, 0);
         let [root, hashes @ ..] = &mut self.hashes;
