@@ -4,7 +4,7 @@
 mod workers;
 
 use kaido_engine::DropReason;
-use kaido_ndn::balance::Phase;
+use kaido_ndn::balance::{BalanceSettings, Phase};
 use kaido_ndn::forward::Unsolicited;
 use kaido_wire::ndn::LpHeader;
 use workers::{Crowd, Made, briefs, data, interest, interest_with};
@@ -212,6 +212,31 @@ fn an_interest_of_the_rule_before_is_known_while_a_name_turns() {
         assert_eq!(briefs(&answers), vec![('D', 1); upstreams + 1]);
         crowd.end();
     }
+}
+
+#[test]
+fn a_name_that_is_asked_for_often_turns_hot_and_cools_by_itself() {
+    let balance = BalanceSettings { sample: 1, ..BalanceSettings::default() };
+    let mut crowd = Crowd::new(Made { workers: 2, cached: 64, balance, ..Made::default() });
+    let hot = crowd.hash("/hot");
+    for round in 0..4u32 {
+        for number in 0..100u32 {
+            let nonce = round * 1000 + number;
+            let uri = if number % 3 == 0 { "/hot".to_owned() } else { format!("/cold/{nonce}") };
+            crowd.put(usize::from(number % 2 == 0), 1, &LpHeader::default(), &interest(&uri, nonce));
+            if number % 20 == 19 {
+                let _ = crowd.settle();
+            }
+        }
+        crowd.pass(150);
+    }
+    assert_eq!((crowd.balance.hot().phase(hot), crowd.balance.hot().len()), (Some(Phase::Warming), 1));
+    assert!((200_000..=400_000).contains(&crowd.balance.hot_names()[0].1), "about a third");
+    for (millis, phase) in [(10_100, Some(Phase::Hot)), (10_100, Some(Phase::Cooling)), (10_100, None)] {
+        crowd.pass(millis);
+        assert_eq!(crowd.balance.hot().phase(hot), phase);
+    }
+    crowd.end();
 }
 
 #[test]
