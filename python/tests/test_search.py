@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kaido.point import MeasureError
+from kaido.point import MeasureError, Point
 from kaido.running import RunMeasurer, latency_of, offered_and_lost
 from kaido.search import (
     PDR_LOSS,
     Limits,
     ModelMeasurer,
+    PointMeasurer,
     back_to_back,
     latency_under_load,
     mlr_search,
@@ -138,3 +139,23 @@ def test_a_file_that_the_program_refuses_is_told(tmp_path: Path) -> None:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     with pytest.raises(MeasureError, match="no such thing"):
         RunMeasurer(tmp_path / "bench.toml", program).fastest(0.1)
+
+
+@pytest.mark.parametrize(
+    ("datapath", "sent", "seconds", "offered", "lost"),
+    [
+        ("memory", 500, 1.0, 500, 3),
+        ("af_xdp", 990, 1.0, 990, 3),
+        ("af_xdp", 500, 1.0, 1000, 503),
+        ("af_packet", 100, 0.5, 500, 403),
+    ],
+)
+def test_what_the_bench_could_not_offer_over_links_is_lost(
+    monkeypatch: pytest.MonkeyPatch, datapath: str, sent: int, seconds: float, offered: int, lost: int
+) -> None:
+    """A device is not as fast as a rate that nobody reached."""
+    result = {"offered": sent, "lost": 3, "seconds": seconds}
+    monkeypatch.setattr("kaido.search.measure", lambda *_: result)
+    measurer = PointMeasurer(Point(datapath=datapath), Path("kaido"))
+    for trial in (measurer.trial(1000.0, seconds), measurer.burst(1000.0, sent)):
+        assert (trial.offered, trial.lost) == (offered, lost)

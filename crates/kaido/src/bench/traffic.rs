@@ -1,6 +1,7 @@
 //! `kaido bench run`: a file's streams through a device, and what the bench says of what came back.
 
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,8 +50,11 @@ pub(super) fn run(args: &RunArgs) -> miette::Result<()> {
 }
 
 fn read(path: &Path) -> Result<BenchPlan, ConfigFault> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| ConfigFault::Unreadable { path: path.to_owned(), error })?;
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigFault::Unreadable {
+        path: path.to_owned(),
+        error,
+        described: "docs/bench.md",
+    })?;
     BenchPlan::parse(&text).map_err(|found| {
         let help = |field: &str| match field {
             "" => "docs/bench.md has every section and field, with examples",
@@ -58,12 +62,36 @@ fn read(path: &Path) -> Result<BenchPlan, ConfigFault> {
         };
         let found = found.into_iter().map(|fault| Fault {
             help: help(&fault.field).to_owned(),
-            at: fault.at,
+            at: nearer(&text, fault.at, &fault.field),
             field: fault.field,
             message: fault.message,
         });
         faults(path, text.clone(), found.collect())
     })
+}
+
+/// The line on which a field is written, as far as it has one of its own, of the table that begins at a place.
+fn nearer(text: &str, at: Range<usize>, field: &str) -> Range<usize> {
+    let mut best: Option<(usize, Range<usize>)> = None;
+    let mut start = at.start;
+    for (number, line) in text.get(at.start..).unwrap_or_default().split_inclusive('\n').enumerate() {
+        let written = line.trim();
+        // Tables within this one go on with it.
+        if number > 0 && written.starts_with("[[") {
+            break;
+        }
+        let key = written.split(['=', ']']).next().unwrap_or_default().trim_start_matches('[').trim();
+        let key = key.rsplit('.').next().unwrap_or_default();
+        let names = field.split('.').map(|part| part.split('[').next().unwrap_or_default());
+        let depth = names.enumerate().filter(|(_, name)| *name == key).map(|(depth, _)| depth).last();
+        if let Some(depth) = depth.filter(|depth| *depth > 0)
+            && best.as_ref().is_none_or(|(deepest, _)| depth > *deepest)
+        {
+            best = Some((depth, start..start + line.trim_end().len()));
+        }
+        start += line.len();
+    }
+    best.map_or(at, |(_, found)| found)
 }
 
 /// Writes the frames of findings, at the times at which they came.
@@ -259,8 +287,8 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let error = read(&path).unwrap_err().to_string();
         let shown = path.display();
-        assert!(error.contains(&format!("{shown}:4: stream.s.port: there is no port `b`")), "{error}");
-        assert!(error.contains(&format!("{shown}:4: stream.s.template.bytes: 1 bytes")), "{error}");
+        assert!(error.contains(&format!("{shown}:6: stream.s.port: there is no port `b`")), "{error}");
+        assert!(error.contains(&format!("{shown}:7: stream.s.template.bytes: 1 bytes")), "{error}");
         std::fs::write(&path, text.replace("driver", "drivers")).unwrap();
         let error = read(&path).unwrap_err().to_string();
         assert!(error.contains(&format!("{shown}:3: unknown field `drivers`")), "{error}");

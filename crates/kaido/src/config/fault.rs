@@ -30,6 +30,8 @@ pub(crate) enum ConfigFault {
         path: PathBuf,
         /// Why.
         error: io::Error,
+        /// What says what goes there.
+        described: &'static str,
     },
     /// The file says something that cannot be.
     #[error("{message}")]
@@ -48,8 +50,8 @@ pub(crate) enum ConfigFault {
 impl Diagnostic for ConfigFault {
     fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
         match self {
-            Self::Unreadable { .. } => {
-                Some(Box::new("name a readable file with -c; `kaido reference` describes it"))
+            Self::Unreadable { described, .. } => {
+                Some(Box::new(format!("name a readable file with -c; {described} describes it")))
             }
             Self::Wrong { help, .. } => Some(Box::new(help)),
         }

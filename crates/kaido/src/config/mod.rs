@@ -83,8 +83,11 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigFault> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigFault::Unreadable { path: path.to_owned(), error })?;
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigFault::Unreadable {
+            path: path.to_owned(),
+            error,
+            described: "`kaido reference`",
+        })?;
         Self::parse(path, text)
     }
 
