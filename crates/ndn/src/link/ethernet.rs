@@ -1,16 +1,14 @@
 //! Faces by Ethernet address.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use kaido_engine::{DropReason, Frame, PortId};
 use kaido_wire::ndn::ETHERTYPE;
 use kaido_wire::vlan::{self, TAG_LEN};
 use kaido_wire::{EtherType, EthernetRepr, MacAddr, VlanRepr};
+use std::collections::HashMap;
 
 use super::{Link, PortKind};
 use crate::FaceId;
-use crate::face::{Face, FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
+use crate::face::{FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
 
 /// Octets of an Ethernet header without tags.
 const HEADER: usize = 14;
@@ -23,9 +21,23 @@ type Address = (PortId, MacAddr, Option<u16>);
 pub(super) struct Addresses {
     faces: HashMap<Address, FaceId>,
     seen: u64,
+    /// The one that was looked for last: most packets come as the one before.
+    last: Option<(Address, FaceId)>,
 }
 
 impl Addresses {
+    #[inline]
+    fn face(&mut self, address: Address) -> Option<FaceId> {
+        if let Some((last, id)) = self.last
+            && last == address
+        {
+            return Some(id);
+        }
+        let id = *self.faces.get(&address)?;
+        self.last = Some((address, id));
+        Some(id)
+    }
+
     /// Reads the table anew when it has changed; whether it has.
     #[inline]
     pub(super) fn refresh(&mut self, faces: &FaceReader) -> bool {
@@ -40,6 +52,7 @@ impl Addresses {
     fn read(&mut self, faces: &FaceReader) {
         self.seen = faces.changes();
         self.faces.clear();
+        self.last = None;
         for face in faces.iter() {
             if let Transport::Ethernet { port, remote, vlan, .. } = *face.transport() {
                 self.faces.insert((port, remote, vlan), face.id());
@@ -54,7 +67,7 @@ impl Link {
         &mut self,
         port: PortId,
         frame: &Frame,
-    ) -> Result<(Arc<Face>, usize), DropReason> {
+    ) -> Result<(FaceId, usize), DropReason> {
         let link = vlan::link(frame.data()).map_err(|_| DropReason::EthernetMalformed)?;
         if link.ethertype != ETHERTYPE {
             return Err(DropReason::NotOurs);
@@ -70,8 +83,8 @@ impl Link {
         }
         let from = if is_group { link.dst } else { link.src };
         let headers = usize::from(link.payload_offset);
-        if let Some(face) = self.addresses.faces.get(&(port, from, vlan)).and_then(|id| self.faces.get(*id)) {
-            return Ok((face.clone(), headers));
+        if let Some(id) = self.addresses.face((port, from, vlan)) {
+            return Ok((id, headers));
         }
         if !on_demand || is_group || link.src.is_multicast() {
             return Err(DropReason::NdnFaceUnknown);
@@ -88,7 +101,7 @@ impl Link {
         };
         let face = self.faces.table().find_or_create(settings).map_err(|_| DropReason::NdnFacesFull)?;
         self.refresh();
-        Ok((face, headers))
+        Ok((face.id(), headers))
     }
 }
 

@@ -1,7 +1,5 @@
 //! From a frame to a packet of the network layer.
 
-use std::sync::Arc;
-
 use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_wire::Error;
 use kaido_wire::ndn::{Data, Interest, LpHeader, LpPacket, PACKET_MAX, tlv};
@@ -35,16 +33,17 @@ impl Link {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Result<Option<Packet>, (Frame, DropReason)> {
-        let face = match self.face_of(port, &frame) {
-            Ok((face, headers)) if frame.strip(headers) => face,
+        let id = match self.face_of(port, &frame) {
+            Ok((id, headers)) if frame.strip(headers) => id,
             Ok(_) => return Err((frame, DropReason::NdnLinkMalformed)),
             Err(reason) => return Err((frame, reason)),
         };
+        let Some(face) = self.faces.get(id) else { return Err((frame, DropReason::NdnFaceUnknown)) };
         face.counters().received.octets(frame.packet_len());
         if self.settings.ports.get(port.index()) != Some(&PortKind::Host) {
             cut_padding(&mut frame);
         }
-        let (said, fragment) = match read_link(&frame, &face) {
+        let (said, fragment) = match read_link(&frame, face) {
             Ok(read) => read,
             Err(reason) => return Err((frame, reason)),
         };
@@ -52,33 +51,30 @@ impl Link {
             return Err((frame, DropReason::NdnLinkMalformed));
         }
         let Some((sequence, index, count)) = fragment else {
-            return finish(&face, frame, said.annotations, out).map(Some);
+            return finish(face, frame, said.annotations, out).map(Some);
         };
-        let id = face.id();
         let piece = Fragment { face: id, port, sequence, index, count, annotations: said.annotations, frame };
         let now = out.now();
         let Some((mut pieces, annotations)) = self.reassembly.take(piece, now, out) else { return Ok(None) };
         let packet = assemble::join(pieces.drain(..).flatten(), |frame| out.release(frame));
         self.reassembly.recycle(pieces);
-        packet.map(|packet| finish(&face, packet, annotations, out)).transpose()
+        packet.map(|packet| finish(face, packet, annotations, out)).transpose()
     }
 
     /// The face of a frame, and the octets in front of the packet of the link.
     #[inline]
-    fn face_of(&mut self, port: PortId, frame: &Frame) -> Result<(Arc<Face>, usize), DropReason> {
+    fn face_of(&mut self, port: PortId, frame: &Frame) -> Result<(FaceId, usize), DropReason> {
         if self.settings.ports.get(port.index()) != Some(&PortKind::Host) {
             return self.ethernet_face(port, frame);
         }
         let number = frame.data().first_chunk::<PSEUDO_HEADER>().ok_or(DropReason::NdnLinkMalformed)?;
-        let id = FaceId(u32::from_be_bytes(*number));
-        let face = self.faces.get(id).ok_or(DropReason::NdnFaceUnknown)?;
-        Ok((face.clone(), PSEUDO_HEADER))
+        Ok((FaceId(u32::from_be_bytes(*number)), PSEUDO_HEADER))
     }
 }
 
 /// Looks at a whole packet of the network layer.
 fn finish(
-    face: &Arc<Face>,
+    face: &Face,
     mut frame: Frame,
     annotations: Annotations,
     out: &mut Output<'_>,

@@ -1,7 +1,5 @@
 //! From a packet of the network layer to frames.
 
-use std::sync::Arc;
-
 use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_wire::ndn::LpHeader;
 
@@ -18,7 +16,7 @@ impl Link {
     /// face takes. What cannot be sent is dropped with its reason.
     #[inline]
     pub fn send(&mut self, face: FaceId, frame: Frame, annotations: &Annotations, out: &mut Output<'_>) {
-        let Some(face) = self.faces.get(face).cloned() else {
+        let Some(face) = self.faces.get(face) else {
             return out.drop(PortId(0), frame, DropReason::NdnFaceUnknown);
         };
         let port = match *face.transport() {
@@ -31,54 +29,54 @@ impl Link {
         if face.state() == FaceState::Down {
             return out.drop(port, frame, DropReason::NdnFaceDown);
         }
-        let is_marked = self.marking.marks(&face, out.now());
-        let header = header(annotations, &face, is_marked);
-        if self.put(&face, frame, &header, out) {
+        let is_marked = self.marking.marks(face, out.now());
+        let header = header(annotations, face, is_marked);
+        if put(face, frame, &header, out) {
             face.counters().sent.packet(kind);
         }
     }
+}
 
-    /// Puts the header on, or cuts the packet; whether anything was sent.
-    fn put(&mut self, face: &Arc<Face>, frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
-        let (len, mtu) = (frame.packet_len(), face.mtu());
-        if header.is_empty() && len <= mtu {
-            return transmit(face, frame, out);
-        }
-        if header.len(len) + len <= mtu {
-            return with_header(face, frame, header, out);
-        }
-        self.cut(face, frame, header, out)
+/// Puts the header on, or cuts the packet; whether anything was sent.
+fn put(face: &Face, frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
+    let (len, mtu) = (frame.packet_len(), face.mtu());
+    if header.is_empty() && len <= mtu {
+        return transmit(face, frame, out);
     }
+    if header.len(len) + len <= mtu {
+        return with_header(face, frame, header, out);
+    }
+    cut(face, frame, header, out)
+}
 
-    #[cold]
-    fn cut(&mut self, face: &Arc<Face>, frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
-        let (len, mtu) = (frame.packet_len(), face.mtu());
-        let mut first = LpHeader { sequence: Some(0), frag_count: FRAGMENTS_MAX as u64, ..*header };
-        let size = mtu.saturating_sub(first.len(mtu)).min(FRAGMENT_MAX);
-        let count = len.checked_div(size).map_or(usize::MAX, |_| len.div_ceil(size));
-        let port = port_of(face);
-        if count > FRAGMENTS_MAX {
-            out.drop(port, frame, DropReason::TooBig);
+#[cold]
+fn cut(face: &Face, frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
+    let (len, mtu) = (frame.packet_len(), face.mtu());
+    let mut first = LpHeader { sequence: Some(0), frag_count: FRAGMENTS_MAX as u64, ..*header };
+    let size = mtu.saturating_sub(first.len(mtu)).min(FRAGMENT_MAX);
+    let count = len.checked_div(size).map_or(usize::MAX, |_| len.div_ceil(size));
+    let port = port_of(face);
+    if count > FRAGMENTS_MAX {
+        out.drop(port, frame, DropReason::TooBig);
+        return false;
+    }
+    let sequence = face.take_sequences(count as u64);
+    for index in 0..count {
+        let at = index * size;
+        let part = out.allocate().and_then(|room| assemble::part(&frame, at, size.min(len - at), room));
+        let Some(part) = part else {
+            out.drop(port, frame, DropReason::NoFrame);
             return false;
+        };
+        if index > 0 {
+            first = LpHeader::default();
         }
-        let sequence = face.take_sequences(count as u64);
-        for index in 0..count {
-            let at = index * size;
-            let part = out.allocate().and_then(|room| assemble::part(&frame, at, size.min(len - at), room));
-            let Some(part) = part else {
-                out.drop(port, frame, DropReason::NoFrame);
-                return false;
-            };
-            if index > 0 {
-                first = LpHeader::default();
-            }
-            first.sequence = Some(sequence.wrapping_add(index as u64));
-            (first.frag_index, first.frag_count) = (index as u64, count as u64);
-            with_header(face, part, &first, out);
-        }
-        out.release(frame);
-        true
+        first.sequence = Some(sequence.wrapping_add(index as u64));
+        (first.frag_index, first.frag_count) = (index as u64, count as u64);
+        with_header(face, part, &first, out);
     }
+    out.release(frame);
+    true
 }
 
 /// What is said of a packet that goes out of a face.
@@ -107,7 +105,7 @@ fn port_of(face: &Face) -> PortId {
     }
 }
 
-fn with_header(face: &Arc<Face>, mut frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
+fn with_header(face: &Face, mut frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
     let len = frame.packet_len();
     let room = header.len(len);
     let is_written = frame.prepend(room).is_some_and(|front| header.emit(len, front).is_ok());
@@ -119,7 +117,7 @@ fn with_header(face: &Arc<Face>, mut frame: Frame, header: &LpHeader<'_>, out: &
 }
 
 /// Puts on what leads to the face, and sends.
-fn transmit(face: &Arc<Face>, mut frame: Frame, out: &mut Output<'_>) -> bool {
+fn transmit(face: &Face, mut frame: Frame, out: &mut Output<'_>) -> bool {
     let len = frame.packet_len();
     let port = port_of(face);
     let frame = match *face.transport() {
