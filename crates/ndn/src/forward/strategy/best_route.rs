@@ -14,10 +14,7 @@ impl Strategy for BestRoute {
         if meeting.is_new() {
             return Decision::one(meeting.hops.first().copied()).unwrap_or(Decision::NoRoute);
         }
-        if meeting.is_too_soon() {
-            return Decision::Suppress;
-        }
-        Decision::one(meeting.next_or_oldest()).unwrap_or(Decision::Suppress)
+        meeting.again()
     }
 }
 

@@ -174,6 +174,14 @@ impl Meeting<'_> {
         let unused = self.hops.iter().find(|&&face| self.asked(face).is_none());
         unused.or_else(|| self.hops.iter().min_by_key(|&&face| self.asked(face))).copied()
     }
+
+    /// An Interest that comes again goes where it has not been, unless it comes too soon.
+    fn again(&mut self) -> Decision {
+        if self.is_too_soon() {
+            return Decision::Suppress;
+        }
+        Decision::one(self.next_or_oldest()).unwrap_or(Decision::Suppress)
+    }
 }
 
 /// A strategy.

@@ -13,10 +13,7 @@ impl Strategy for RoundRobin {
             let turn = meeting.measurements.turn(meeting.state.measured, meeting.hops.len());
             return Decision::one(meeting.hops.get(turn).copied()).unwrap_or(Decision::NoRoute);
         }
-        if meeting.is_too_soon() {
-            return Decision::Suppress;
-        }
-        Decision::one(meeting.next_or_oldest()).unwrap_or(Decision::Suppress)
+        meeting.again()
     }
 }
 
