@@ -23,7 +23,6 @@ mod hash;
 #[cfg(not(any(loom, shuttle)))]
 mod hash_index;
 mod index;
-#[cfg(not(any(loom, shuttle)))]
 mod places;
 mod policer;
 mod prefix;
@@ -43,7 +42,6 @@ pub use epoch::{Domain, Guard, Mark, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 #[cfg(not(any(loom, shuttle)))]
 pub use hash_index::{HashIndex, Matches};
-#[cfg(not(any(loom, shuttle)))]
 pub use places::{Places, Put};
 pub use policer::{Ticks, TokenBucket};
 pub use prefix::{NO_PREFIX, PrefixTable};

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use kaido_table::{Domain, Seed, Table, Ticks, TokenBucket};
+use kaido_table::{Domain, Places, Put, Seed, Table, Ticks, TokenBucket};
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -176,5 +177,60 @@ fn a_rate_that_changes_beside_a_worker_loses_nothing() {
         assert!(!bucket.admits(now));
         assert!(!bucket.admits(Ticks::after(Duration::from_micros(1_002_990))));
         assert!(bucket.admits(Ticks::after(Duration::from_micros(1_005_010))));
+    });
+}
+
+/// Puts a word into an index of places; its lowest four bits are the thing, those above its age.
+fn place(places: &Places, word: u64) -> Put {
+    places.put(1, word, |other| other & 0xf == word & 0xf, |other| other >> 4)
+}
+
+/// What words lead to; loom says when one is read that may not be complete.
+struct Things([UnsafeCell<bool>; 2]);
+
+// SAFETY: a thing is written once, before its word is put in, and read by those who found the word.
+unsafe impl Sync for Things {}
+
+#[test]
+fn who_finds_a_place_finds_what_was_put_there_before() {
+    loom::model(|| {
+        let places = Arc::new(Places::new(1).unwrap());
+        let things = Arc::new(Things([UnsafeCell::new(false), UnsafeCell::new(false)]));
+        let reader = {
+            let (places, things) = (places.clone(), things.clone());
+            thread::spawn(move || {
+                for word in places.find(1) {
+                    let thing = &things.0[usize::try_from(word >> 4).unwrap() - 1];
+                    // SAFETY: it is not written again.
+                    assert!(thing.with(|thing| unsafe { *thing }), "the thing of word {word:#x}");
+                }
+            })
+        };
+        for (age, thing) in (1..).zip(&things.0) {
+            // SAFETY: nobody knows of the thing yet.
+            thing.with_mut(|thing| unsafe { *thing = true });
+            place(&places, age << 4 | 1);
+        }
+        reader.join().unwrap();
+        assert!(places.find(1).eq([2 << 4 | 1]), "one word of one thing, the last");
+    });
+}
+
+#[test]
+fn a_word_is_taken_out_once_whatever_takes_its_place() {
+    loom::model(|| {
+        let places = Arc::new(Places::new(1).unwrap());
+        assert_eq!(place(&places, 0x11), Put::Added);
+        let removed: Vec<_> = (0..2)
+            .map(|_| {
+                let places = places.clone();
+                thread::spawn(move || places.remove(1, 0x11))
+            })
+            .collect();
+        let put = place(&places, 0x21);
+        let removed = removed.into_iter().map(|thread| thread.join().unwrap()).filter(|&done| done).count();
+        assert_eq!(removed, usize::from(put == Put::Added), "{put:?}");
+        assert!(matches!(put, Put::Added | Put::Replaced(0x11)), "{put:?}");
+        assert!(places.find(1).eq([0x21]));
     });
 }
