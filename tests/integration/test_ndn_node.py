@@ -149,6 +149,38 @@ def test_workers_share_the_names(binary: Path, tmp_path: Path) -> None:
     assert set(router.stop()) == {0}, router.log.read_text()
 
 
+def test_content_outlives_its_producer_and_the_router(binary: Path, tmp_path: Path) -> None:
+    """What memory gave up is on disk after a restart, with equal octets and no producer, until erased."""
+    disk = tmp_path / "disk"
+    more = f'[ndn.cs]\npackets = 64\n[ndn.cs.disk]\npath = "{disk}"\nsize_mib = 64\n'
+    content = os.urandom(3_000_000)
+    (tmp_path / "content").write_bytes(content)
+    first = Router(binary, tmp_path, "first", more).start()
+    first.background("put", "/site/content", str(tmp_path / "content"), "--fresh", "3600")
+    first.ndn("cat", "/site/content", "-o", str(tmp_path / "fetched"))
+    wait_until(lambda: first.json("cs", "info")["disk"]["packets"] >= 360, "memory gives up the most")
+    second = tmp_path / "second.toml"
+    text = (tmp_path / "first.toml").read_text()
+    second.write_text(text.replace("first-", "second-").replace("first.sock", "second.sock"))
+    command = [str(binary), "run", "-c", str(second)]
+    refused = subprocess.run(command, check=False, timeout=20, text=True, capture_output=True)
+    assert refused.returncode != 0
+    assert "is in use by" in " ".join(refused.stderr.split())
+    assert set(first.stop()) == {0}, first.log.read_text()
+
+    again = Router(binary, tmp_path, "again", more).start()
+    assert again.json("cs", "info")["disk"]["packets"] >= 429, "what memory held is there too"
+    again.ndn("cat", "/site/content", "-o", str(tmp_path / "again-fetched"))
+    fetched = (tmp_path / "again-fetched").read_bytes()
+    assert hashlib.sha256(fetched).digest() == hashlib.sha256(content).digest()
+    # The listing is a second old at most.
+    wait_until(lambda: again.json("cs", "info")["disk"]["hits"] >= 300, "the disk has answered")
+    again.ndn("cs", "erase", "/site")
+    gone = again.ndn("cat", "/site/content", "--lifetime", "0.2", "--retries", "1", check=False)
+    assert gone.returncode != 0
+    assert set(again.stop()) == {0}, again.log.read_text()
+
+
 def test_pings_are_answered(router: Router) -> None:
     """A ping server answers through the router; where nobody serves, the exit code says so."""
     router.background("ping", "/site", "--serve")

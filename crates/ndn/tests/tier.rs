@@ -284,3 +284,14 @@ fn what_is_not_wanted_often_touches_neither_memory_nor_disk() {
     rig.tier.turn();
     assert_eq!((rig.counters().writes, rig.node.forwarder.cs().len()), (0, 0));
 }
+
+#[test]
+fn what_is_this_hosts_alone_does_not_go_to_the_disk() {
+    let mut rig = rig();
+    rig.node.route("/localhost", &[(CURIOUS, 1)]);
+    assert_eq!(briefs(&rig.node.send(APP, &interest("/localhost/x", 1))), [('I', 321)]);
+    assert_eq!(briefs(&rig.node.send(CURIOUS, &data_with("/localhost/x", b"", 0))), [('D', 320)]);
+    rig.fill();
+    assert!(rig.counters().writes > 0);
+    assert_eq!(briefs(&rig.node.send(APP, &interest("/localhost/x", 2))), [('I', 321)]);
+}

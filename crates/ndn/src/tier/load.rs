@@ -1,6 +1,7 @@
 //! What a file says when it is opened: where its segments' records are, by what stands behind them; and in a segment that
 //! was not ended in order, by its records themselves.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -62,6 +63,16 @@ impl Window<'_> {
 struct Found {
     entries: Vec<Entry>,
     end: u64,
+}
+
+impl Found {
+    /// Leaves of what leads from one prefix the newest alone: no more than there was room for when it was written.
+    fn forget_older(&mut self) {
+        let mut prefixes = HashSet::new();
+        self.entries.reverse();
+        self.entries.retain(|entry| !entry.is_below || prefixes.insert(entry.hash));
+        self.entries.reverse();
+    }
 }
 
 impl Shared {
@@ -157,6 +168,7 @@ impl Shared {
             at += header.octets();
             found.end = at;
         }
+        found.forget_older();
         Ok(())
     }
 

@@ -186,6 +186,10 @@ impl Log {
         };
         let end = self.shared.begin_of(self.segment) + self.shared.segment_octets;
         let tail = [&entries[..], &trailer.encode(&self.shared.hash)].concat();
+        if self.at + tail.len() as u64 > self.shared.segment_octets {
+            // Only of a file that was not written by us: its records come first, and are searched for.
+            return Ok(());
+        }
         self.shared.file.write_all_at(&tail, end - tail.len() as u64)
     }
 

@@ -124,7 +124,7 @@ pub(crate) struct DiskConfig {
 }
 
 fn readers() -> Spanned<u32> {
-    unplaced(4)
+    unplaced(16)
 }
 
 fn reads_max() -> Spanned<u32> {

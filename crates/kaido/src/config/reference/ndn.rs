@@ -75,7 +75,7 @@ pub(super) const FIELDS: &[Field] = &[
         "ndn.cs.disk",
         "readers",
         "1 to 64",
-        "4",
+        "16",
         "Threads that read from the disk: as many reads go on at once.",
     ),
     (
