@@ -105,7 +105,7 @@ def test_a_bump_in_the_wire_is_not_seen(wire: Wire, start: Start, datapath: str)
     assert sent["lost_packets"] == 0
     assert node.reasons() == {}
     assert node.rule("all") == (0, 0)
-    # On these links the driver's frames arrive because their far ends were prepared: who runs it on others is told.
+    # Frames from the driver arrive because the links' far ends were prepared: elsewhere the log has this.
     assert ("`ethtool -K PEER gro on`" in node.log.read_text()) == datapath.startswith("xdp")
 
 
