@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_wire::ndn::PACKET_MAX;
@@ -38,7 +38,8 @@ struct Lying {
 pub(super) struct Arena {
     octets: Vec<u8>,
     packets: Vec<Lying>,
-    home: Arc<Home>,
+    /// Weak, or what lies at home would keep its own home.
+    home: Weak<Home>,
 }
 
 impl Arena {
@@ -56,12 +57,13 @@ impl Arena {
         })
     }
 
-    /// Empties it and gives it back to its worker.
+    /// Empties it and gives it back to its worker, if there still is one.
     pub(super) fn go_home(mut self) {
         self.octets.clear();
         self.packets.clear();
-        let home = self.home.clone();
-        lock(&home.arenas).push(self);
+        if let Some(home) = self.home.upgrade() {
+            lock(&home.arenas).push(self);
+        }
     }
 }
 
@@ -103,14 +105,14 @@ impl Lane {
         let arena = || Arena {
             octets: Vec::with_capacity(ARENA_OCTETS),
             packets: Vec::with_capacity(ARENA_PACKETS),
-            home: home.clone(),
+            home: Arc::downgrade(&home),
         };
         lock(&home.arenas).extend((0..ARENAS).map(|_| arena()));
         Self {
             shared,
             orders,
             arena: None,
-            reads: (0..reads_max).map(|ticket| Some(Read::new(ticket, home.clone()))).collect(),
+            reads: (0..reads_max).map(|ticket| Some(Read::new(ticket, Arc::downgrade(&home)))).collect(),
             free: (0..reads_max).collect(),
             back: Vec::with_capacity(reads_max as usize),
             began_ms: milliseconds_of(began),
@@ -118,6 +120,12 @@ impl Lane {
             now: Moment::default(),
             home,
         }
+    }
+
+    /// What keeps none of its memory.
+    #[cfg(test)]
+    pub(super) fn weak_home(&self) -> Weak<Home> {
+        Arc::downgrade(&self.home)
     }
 
     /// What happens to it.

@@ -1,6 +1,6 @@
 //! A read: a packet that a worker asks for, and what has become of it.
 
-use std::sync::Arc;
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use kaido_wire::ndn::Data;
@@ -19,7 +19,8 @@ pub(crate) struct Read {
     pub(super) hash: u64,
     /// Milliseconds since 1970.
     pub(super) now_ms: u64,
-    pub(super) home: Arc<Home>,
+    /// Weak, or what lies at home would keep its own home.
+    pub(super) home: Weak<Home>,
     octets: Box<[u8]>,
     found: Option<Found>,
 }
@@ -35,7 +36,7 @@ struct Found {
 const SPAN_MAX: usize = RECORD_MAX.next_multiple_of(192);
 
 impl Read {
-    pub(super) fn new(ticket: u32, home: Arc<Home>) -> Self {
+    pub(super) fn new(ticket: u32, home: Weak<Home>) -> Self {
         let (place, octets) = (Place::of_word(0), vec![0; SPAN_MAX].into_boxed_slice());
         Self { ticket, place, hash: 0, now_ms: 0, home, octets, found: None }
     }
@@ -47,10 +48,10 @@ impl Read {
         Some((packet, fresh_until_ms.saturating_sub(self.now_ms)))
     }
 
-    /// Reads, and goes back to the worker.
+    /// Reads, and goes back to the worker, if there still is one.
     pub(super) fn run(mut self, shared: &Shared) {
+        let Some(home) = self.home.upgrade() else { return };
         self.found = self.find(shared);
-        let home = self.home.clone();
         lock(&home.reads).push(self);
         // Release: the worker that sees it finds the read. The lock would do for that, if it were taken each round.
         home.has_reads.store(true, Ordering::Release);

@@ -420,6 +420,21 @@ fn threads_serve_workers_and_end_in_order() {
 
 /// What is found by searching a full segment is no more than what was noted while it was written: its end has room.
 #[test]
+fn what_a_worker_lends_goes_when_it_goes() {
+    let mut rig = Rig::new(1 << 20);
+    let (keys, packet) = (keys(&rig.tier, "/kept"), packet("/kept", b"content"));
+    assert!(rig.lane.put(keys, packet.chunks(100), packet.len(), Moment::default()));
+    rig.lane.send();
+    let Rig { mut tier, lane, folder } = rig;
+    let home = lane.weak_home();
+    drop(lane);
+    assert_eq!(tier.turn(), 1, "what was sent is written all the same");
+    assert!(home.upgrade().is_none(), "nothing keeps the worker's memory");
+    drop(tier);
+    assert!(Rig::open(folder, 1 << 20).get("/kept").is_some());
+}
+
+#[test]
 fn a_segment_that_was_searched_ends_as_any() {
     let mut rig = Rig::new(4 * SEGMENT_OCTETS_MIN + PREFACE);
     let packets: Vec<_> = (0..400)
