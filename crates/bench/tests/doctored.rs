@@ -4,11 +4,10 @@
 
 mod device;
 
-use device::{Came, PACKETS, bearers, pass, traffic};
+use device::{Came, PACKETS, bearers, mend_ipv4, pass, places, traffic, victim};
 use kaido_bench::oracle::Tag;
 use kaido_bench::preset::Transport;
 use kaido_bench::result::{FindingKind, RunResult};
-use kaido_wire::checksum;
 
 /// Offsets within what comes out towards the access nodes over IPv4.
 const OUTER: usize = 14;
@@ -38,32 +37,6 @@ struct Fault {
     kind: FindingKind,
     /// A field that must be named.
     field: &'static str,
-}
-
-/// The frames that came out of a port with a stream's packets, by their places.
-fn places(came: &[Came], port: usize) -> Vec<usize> {
-    // What has no room for a trailer is an ICMP error that the user plane sent.
-    came.iter()
-        .enumerate()
-        .filter(|(_, (at, frame, _))| *at == port && !is_error(frame))
-        .map(|(place, _)| place)
-        .collect()
-}
-
-fn is_error(frame: &[u8]) -> bool {
-    frame[12..14] == [8, 0] && frame[23] == 1 || frame[12..14] == [0x86, 0xdd] && frame[20] == 58
-}
-
-/// The frame of the 50th packet towards the access nodes, or towards the data network.
-fn victim(came: &mut [Came], port: usize) -> &mut Vec<u8> {
-    let place = places(came, port)[50];
-    &mut came[place].1
-}
-
-fn mend_ipv4(frame: &mut [u8], at: usize) {
-    frame[at + 10..at + 12].fill(0);
-    let sum = checksum::checksum(&frame[at..at + 20]);
-    frame[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
 }
 
 const fn fault(

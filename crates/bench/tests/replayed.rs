@@ -6,7 +6,7 @@ mod device;
 
 use std::path::PathBuf;
 
-use device::{Came, PACKETS, bearers, pass, traffic};
+use device::{Came, PACKETS, bearers, mend_ipv4, pass, places, traffic, victim};
 use kaido_bench::generator::Compiled;
 use kaido_bench::oracle::Bearers;
 use kaido_bench::preset::Transport;
@@ -17,7 +17,6 @@ use kaido_bench::result::FindingKind::{
 use kaido_bench::result::RunResult;
 use kaido_bench::stream::{Capture, Rate, Source, Timing, Traffic};
 use kaido_engine::port::PcapWriter;
-use kaido_wire::checksum;
 
 /// Offsets within what comes out towards the access nodes over IPv4, and towards the data network.
 const OUTER: usize = 14;
@@ -59,28 +58,6 @@ fn run(name: &str, passes: u32, doctor: impl FnOnce(&mut Vec<Came>)) -> RunResul
 
 fn findings(result: &RunResult) -> String {
     result.findings.kept.iter().map(ToString::to_string).collect()
-}
-
-/// Places of the frames that came out of a port with a stream's packets.
-fn places(came: &[Came], port: usize) -> Vec<usize> {
-    let is_icmp = |frame: &[u8]| frame[23] == 1;
-    came.iter()
-        .enumerate()
-        .filter(|(_, (at, frame, _))| *at == port && !is_icmp(frame))
-        .map(|(place, _)| place)
-        .collect()
-}
-
-/// The frame of the 50th packet towards the access nodes, or towards the data network.
-fn victim(came: &mut [Came], port: usize) -> &mut Vec<u8> {
-    let place = places(came, port)[50];
-    &mut came[place].1
-}
-
-fn mend_ipv4(frame: &mut [u8], at: usize) {
-    frame[at + 10..at + 12].fill(0);
-    let sum = checksum::checksum(&frame[at..at + 20]);
-    frame[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
 }
 
 type Fault = (&'static str, fn(&mut Vec<Came>), FindingKind, &'static str);

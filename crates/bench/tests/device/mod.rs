@@ -21,6 +21,7 @@ use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::InstanceId;
 use kaido_upf::rules::SessionService;
+use kaido_wire::checksum;
 
 const N3: PortId = PortId(0);
 const N6: PortId = PortId(1);
@@ -228,4 +229,30 @@ pub(crate) fn pass(bearers: &Bearers, traffic: &Traffic, doctor: impl FnOnce(&mu
         .flat_map(|generator| generator.sent().map(|(stream, volume)| SentBy { stream, worker: 0, volume }))
         .collect();
     receiver.finish(&sent, now_ns, ClockCosts::default()).0
+}
+
+/// The frames that came out of a port with a stream's packets, by their places.
+pub(crate) fn places(came: &[Came], port: usize) -> Vec<usize> {
+    // What has no room for a trailer is an ICMP error that the user plane sent.
+    came.iter()
+        .enumerate()
+        .filter(|(_, (at, frame, _))| *at == port && !is_error(frame))
+        .map(|(place, _)| place)
+        .collect()
+}
+
+fn is_error(frame: &[u8]) -> bool {
+    frame[12..14] == [8, 0] && frame[23] == 1 || frame[12..14] == [0x86, 0xdd] && frame[20] == 58
+}
+
+/// The frame of the 50th packet towards the access nodes, or towards the data network.
+pub(crate) fn victim(came: &mut [Came], port: usize) -> &mut Vec<u8> {
+    let place = places(came, port)[50];
+    &mut came[place].1
+}
+
+pub(crate) fn mend_ipv4(frame: &mut [u8], at: usize) {
+    frame[at + 10..at + 12].fill(0);
+    let sum = checksum::checksum(&frame[at..at + 20]);
+    frame[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
 }

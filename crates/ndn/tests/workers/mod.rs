@@ -1,6 +1,9 @@
 //! A router of several workers in memory, turned by hand: packets in at any worker, packets out of any.
 #![allow(clippy::unwrap_used, clippy::missing_docs_in_private_items, dead_code)]
 
+#[path = "../packets/mod.rs"]
+mod packets;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +19,10 @@ use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::router::{Crew, Desk, Ndn};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
-use kaido_wire::ndn::{DataRepr, Interest, InterestRepr, LpHeader, LpPacket, Name, name_from_uri};
+use kaido_wire::ndn::{Interest, LpHeader, LpPacket};
+
+#[allow(unused_imports)] // Not every test makes all of them.
+pub(crate) use packets::{data_with, interest, interest_with, name};
 
 const HASH: u64 = 3;
 const FRAMES: usize = 4096;
@@ -235,35 +241,8 @@ fn face() -> FaceSettings {
     }
 }
 
-pub(crate) fn name(uri: &str) -> Vec<u8> {
-    name_from_uri(uri).unwrap()
-}
-
-pub(crate) fn interest(uri: &str, nonce: u32) -> Vec<u8> {
-    interest_with(uri, nonce, |_| {})
-}
-
-pub(crate) fn interest_with(uri: &str, nonce: u32, change: impl FnOnce(&mut InterestRepr<'_>)) -> Vec<u8> {
-    let octets = name(uri);
-    let mut repr =
-        InterestRepr { name: Name::new(&octets).unwrap(), nonce: Some(nonce), ..InterestRepr::default() };
-    change(&mut repr);
-    let mut packet = vec![0; repr.len()];
-    repr.emit(&mut packet).unwrap();
-    packet
-}
-
 pub(crate) fn data(uri: &str) -> Vec<u8> {
-    let octets = name(uri);
-    let repr = DataRepr {
-        name: Name::new(&octets).unwrap(),
-        content: b"content",
-        freshness_ms: 10_000,
-        ..DataRepr::default()
-    };
-    let mut packet = vec![0; repr.len()];
-    repr.emit(&mut packet).unwrap();
-    packet
+    data_with(uri, b"content", 10_000)
 }
 
 pub(crate) fn briefs(sent: &[Sent]) -> Vec<(char, usize)> {
