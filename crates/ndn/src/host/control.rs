@@ -51,7 +51,7 @@ pub enum ConnectError {
     #[error("{0}: the host port leads to tcp4, tcp6, udp4 and udp6")]
     Kind(FaceUri),
     /// No socket for datagrams of this family is open.
-    #[error("{0}: no UDP socket of this family is open")]
+    #[error("{0}: no UDP socket of this family is open; ndn.listen.udp opens some")]
     NoSocket(FaceUri),
     /// There is a face to that end, this one.
     #[error("face {} leads there", .0.0)]

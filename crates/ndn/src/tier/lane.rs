@@ -22,8 +22,9 @@ const ARENA_OCTETS: usize = 256 << 10;
 const ARENA_PACKETS: usize = 1024;
 /// Arenas of a worker: while one is filled, the others are on their way to the disk.
 const ARENAS: usize = 32;
-/// How long packets wait for others that go with them.
-const ARENA_TIME: Duration = Duration::from_millis(100);
+/// How long packets wait for others that go with them. Meanwhile they are in neither tier: a consumer that asks for one long content
+/// after another comes back to what it drove out of memory within tens of milliseconds.
+const ARENA_TIME: Duration = Duration::from_millis(2);
 
 /// A packet in an arena.
 #[derive(Clone, Copy, Debug)]
