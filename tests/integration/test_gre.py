@@ -103,7 +103,8 @@ def test_a_bump_in_the_wire_is_not_seen(wire: Wire, start: Start, datapath: str)
     assert iperf(wire.left, wire.right, RIGHT[6], "--reverse")["bytes"] > 1_000_000
     sent = iperf(wire.left, wire.right, RIGHT[4], "--udp", "--bitrate", "20M", "--length", "1400")
     assert sent["lost_packets"] == 0
-    assert node.reasons() == {}
+    # TCP goes as fast as it can: a worker that had no processor for a while had no frames either.
+    assert set(node.reasons()) <= {"rx_no_frame"}
     assert node.rule("all") == (0, 0)
     # Frames from the driver arrive because the links' far ends were prepared: elsewhere the log has this.
     assert ("`ethtool -K PEER gro on`" in node.log.read_text()) == datapath.startswith("xdp")

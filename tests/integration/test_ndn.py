@@ -199,6 +199,7 @@ def test_ndnd_is_a_neighbour(router: StartRouter, hosts: Hosts, big: Path, ndnd:
 
     Conformance: NDNLPv2 PitToken | ndnd as a neighbour sends our tokens back, and we its own
     """
+    hosts.slow_down()
     near = router(udp_mtu=700)
     far = ndnd.forwarder(hosts.far)
     ndnd.put(hosts.far, far, "/far/big", big)

@@ -39,6 +39,14 @@ class Hosts(Network):
         super().__init__(prefix, ("near", "far"), CABLES)
         self.near, self.far = self.spaces["near"], self.spaces["far"]
 
+    def slow_down(self) -> None:
+        """Have packets go from near to far as fast as over a link of 100 Mbit/s.
+
+        Over a cable of memory a router fills the socket buffer of a slower neighbour before that is woken.
+        """
+        shape = ("tbf", "rate", "100mbit", "burst", "16kb", "latency", "4s")
+        run("tc", "-n", self.near.name, "qdisc", "replace", "dev", "eth0", "root", *shape)
+
 
 @dataclass
 class Router(Node):
