@@ -11,10 +11,9 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
-use super::doorbell::{Doorbell, Waker};
-use super::{Receiver, Sender, handover};
+use super::Receiver;
+use super::doorbell::{Door, Doorbell, Outbox, Waker, outboxes, report_full};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
@@ -26,24 +25,14 @@ const CAPACITY: u32 = 8192;
 /// Frames in one ring, at most and at least.
 const RING: (u32, u32) = (128, 1024);
 
-/// The way to another worker.
-#[derive(Debug)]
-struct Outbox {
-    to: Sender<Frame>,
-    doorbell: Arc<Doorbell>,
-}
-
 /// One worker's port to the others.
 #[derive(Debug)]
 pub struct CrewPort {
     /// By worker; none for this one.
     outboxes: Vec<Option<Outbox>>,
-    inboxes: Vec<Receiver<Frame>>,
+    door: Door,
     /// The inbox that is looked at first.
     first: usize,
-    doorbell: Arc<Doorbell>,
-    /// Whether the bell was hung since the last receive.
-    is_hung: bool,
     /// Frames that found their ring full and were not told of.
     dropped: u64,
 }
@@ -59,26 +48,15 @@ pub fn crew(workers: usize) -> io::Result<Vec<CrewPort>> {
     assert!(workers <= 256, "{workers} workers");
     #[allow(clippy::cast_possible_truncation)] // At most 256.
     let capacity = (CAPACITY / (workers.max(1) as u32)).clamp(RING.0, RING.1);
-    let doorbells = (0..workers).map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+    let doorbells = (0..workers).map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
     let mut inboxes: Vec<Vec<Receiver<Frame>>> = doorbells.iter().map(|_| Vec::new()).collect();
-    let mut outboxes = Vec::new();
-    for number in 0..workers {
-        let outbox = |(other, inbox): (usize, &mut Vec<Receiver<Frame>>)| {
-            (other != number).then(|| {
-                let (to, from) = handover(capacity);
-                inbox.push(from);
-                Outbox { to, doorbell: Arc::clone(&doorbells[other]) }
-            })
-        };
-        outboxes.push(inboxes.iter_mut().enumerate().map(outbox).collect::<Vec<_>>());
-    }
-    let parts = outboxes.into_iter().zip(inboxes).zip(doorbells);
+    let ways: Vec<_> =
+        (0..workers).map(|number| outboxes(number, capacity, &mut inboxes, &doorbells)).collect();
+    let parts = ways.into_iter().zip(inboxes).zip(doorbells);
     let port = |((outboxes, inboxes), doorbell)| CrewPort {
         outboxes,
-        inboxes,
+        door: Door::new(inboxes, doorbell),
         first: 0,
-        doorbell,
-        is_hung: false,
         dropped: 0,
     };
     Ok(parts.map(port).collect())
@@ -87,7 +65,7 @@ pub fn crew(workers: usize) -> io::Result<Vec<CrewPort>> {
 impl CrewPort {
     /// Wakes the worker that has this port.
     pub fn waker(&self) -> Waker {
-        Waker::new(&self.doorbell)
+        Waker::new(&self.door.doorbell)
     }
 
     /// Puts a frame into the ring of the worker that it names.
@@ -97,22 +75,19 @@ impl CrewPort {
         let Some(outbox) = outbox.filter(|_| frame.strip(1)) else {
             return Err((frame, DropReason::TxError));
         };
-        outbox.to.put(frame).map_err(|frame| (frame, DropReason::HandoverFull))
+        outbox.put(frame).map_err(|frame| (frame, DropReason::HandoverFull))
     }
 }
 
 impl Port for CrewPort {
     fn receive(&mut self, _pool: &mut PoolCache, batch: &mut Batch) {
-        if self.is_hung {
-            self.is_hung = false;
-            self.doorbell.take_down();
-        }
-        let count = self.inboxes.len();
+        self.door.awake();
+        let count = self.door.inboxes.len();
         for at in 0..count {
             if batch.is_full() {
                 break;
             }
-            let inbox = &mut self.inboxes[(self.first + at) % count];
+            let inbox = &mut self.door.inboxes[(self.first + at) % count];
             inbox.take(batch.remaining_capacity(), |frame| batch.push(frame));
         }
         // Who always came first could leave no room for the others.
@@ -130,29 +105,20 @@ impl Port for CrewPort {
                 pool.release(frame);
             }
         }
-        for outbox in self.outboxes.iter_mut().flatten() {
-            if outbox.to.publish() {
-                outbox.doorbell.ring();
-            }
-        }
+        self.outboxes.iter_mut().flatten().for_each(Outbox::publish);
         failed
     }
 
     fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
-        let dropped = std::mem::take(&mut self.dropped);
-        if dropped > 0 {
-            report(DropReason::HandoverFull, dropped);
-        }
+        report_full(&mut self.dropped, report);
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.doorbell.descriptor())
+        Some(self.door.descriptor())
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.is_hung = true;
-        self.doorbell.hang();
-        self.inboxes.iter_mut().all(Receiver::is_empty)
+        self.door.may_sleep()
     }
 }
 

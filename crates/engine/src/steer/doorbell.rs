@@ -1,4 +1,4 @@
-//! How a worker that sleeps is woken by others.
+//! How workers hand frames to each other, and how one that sleeps is woken.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use super::Bell;
+use super::{Bell, Receiver, Sender, handover};
+use crate::drop_reason::DropReason;
+use crate::frame::Frame;
 
 /// A worker that may sleep, and how it is woken.
 #[derive(Debug)]
@@ -16,39 +18,106 @@ pub(super) struct Doorbell {
 }
 
 impl Doorbell {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Arc<Self>> {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { bell: Bell::new(), event })
-    }
-
-    /// Readable once it was rung.
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
-    /// Wakes the worker if it sleeps.
-    #[inline]
-    pub(super) fn ring(&self) {
-        if self.bell.ring() {
-            self.write();
-        }
-    }
-
-    /// The worker is about to sleep, unless its rings turn out not to be empty.
-    pub(super) fn hang(&self) {
-        self.bell.hang();
-    }
-
-    /// The worker is awake: what was rung is heard.
-    pub(super) fn take_down(&self) {
-        self.bell.take_down();
-        // Fails when nobody rang.
-        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        Ok(Arc::new(Self { bell: Bell::new(), event }))
     }
 
     fn write(&self) {
         // It fails only when 2^64 - 2 rings were not heard.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+}
+
+/// The door of a worker: its bell, and what others hand in.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub(super) inboxes: Vec<Receiver<Frame>>,
+    pub(super) doorbell: Arc<Doorbell>,
+    /// Whether the bell was hung since the worker was last awake.
+    is_hung: bool,
+}
+
+impl Door {
+    pub(super) fn new(inboxes: Vec<Receiver<Frame>>, doorbell: Arc<Doorbell>) -> Self {
+        Self { inboxes, doorbell, is_hung: false }
+    }
+
+    /// Readable once it was rung.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.doorbell.event.as_fd()
+    }
+
+    /// The worker is awake: what was rung is heard.
+    #[inline]
+    pub(super) fn awake(&mut self) {
+        if self.is_hung {
+            self.is_hung = false;
+            self.doorbell.bell.take_down();
+            // Fails when nobody rang.
+            let _ = rustix::io::read(&self.doorbell.event, &mut [0; 8]);
+        }
+    }
+
+    /// The worker is about to sleep; whether it may, as nothing was handed in.
+    pub(super) fn may_sleep(&mut self) -> bool {
+        self.is_hung = true;
+        self.doorbell.bell.hang();
+        self.inboxes.iter_mut().all(Receiver::is_empty)
+    }
+}
+
+/// The way to another worker.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    to: Sender<Frame>,
+    doorbell: Arc<Doorbell>,
+}
+
+impl Outbox {
+    /// A way to the worker with this bell, by a ring of so many frames, and its end there.
+    pub(super) fn new(capacity: u32, doorbell: &Arc<Doorbell>) -> (Self, Receiver<Frame>) {
+        let (to, from) = handover(capacity);
+        (Self { to, doorbell: Arc::clone(doorbell) }, from)
+    }
+
+    /// Puts a frame into the ring, which the worker sees after [`Outbox::publish`]; the frame comes back when that is full.
+    #[inline]
+    pub(super) fn put(&mut self, frame: Frame) -> Result<(), Frame> {
+        self.to.put(frame)
+    }
+
+    /// Shows the worker what was put in, and wakes it if it sleeps.
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        if self.to.publish() && self.doorbell.bell.ring() {
+            self.doorbell.write();
+        }
+    }
+}
+
+/// The ways from one worker to all others, by their numbers; none to itself. Their ends are added to the others' inboxes.
+pub(super) fn outboxes(
+    number: usize,
+    capacity: u32,
+    inboxes: &mut [Vec<Receiver<Frame>>],
+    doorbells: &[Arc<Doorbell>],
+) -> Vec<Option<Outbox>> {
+    let way = |(other, (inbox, doorbell)): (usize, (&mut Vec<Receiver<Frame>>, &Arc<Doorbell>))| {
+        (other != number).then(|| {
+            let (outbox, end) = Outbox::new(capacity, doorbell);
+            inbox.push(end);
+            outbox
+        })
+    };
+    inboxes.iter_mut().zip(doorbells).enumerate().map(way).collect()
+}
+
+/// Tells of frames that found their ring full, once.
+pub(super) fn report_full(dropped: &mut u64, report: &mut dyn FnMut(DropReason, u64)) {
+    let dropped = std::mem::take(dropped);
+    if dropped > 0 {
+        report(DropReason::HandoverFull, dropped);
     }
 }
 

@@ -3,12 +3,11 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 use kaido_wire::spread::{self, SpreadBy};
 
-use super::doorbell::{Doorbell, watch};
-use super::{Receiver, Sender, handover};
+use super::Receiver;
+use super::doorbell::{Door, Doorbell, Outbox, outboxes, report_full, watch};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
@@ -45,13 +44,6 @@ impl SteerRules {
     }
 }
 
-/// The way to another worker.
-#[derive(Debug)]
-struct Outbox {
-    to: Sender<Frame>,
-    doorbell: Arc<Doorbell>,
-}
-
 /// What a worker that receives has beside others.
 struct Stage {
     rules: SteerRules,
@@ -73,12 +65,9 @@ pub struct SteeredPort {
     /// Its place among the workers.
     number: usize,
     stage: Option<Stage>,
-    inboxes: Vec<Receiver<Frame>>,
-    doorbell: Arc<Doorbell>,
+    door: Door,
     /// Becomes readable by the device or the bell.
     watch: Option<OwnedFd>,
-    /// Whether the bell was hung since the last receive.
-    is_hung: bool,
     /// Whose turn it is to be received from first: the device's or the other workers'.
     device_first: bool,
 }
@@ -92,19 +81,12 @@ pub struct SteeredPort {
 /// When nobody receives, or there are more than 256 workers.
 pub fn steer(queues: Vec<SteerQueue>, rules: &SteerRules) -> io::Result<Vec<SteeredPort>> {
     assert!(queues.iter().any(|queue| queue.receives) && queues.len() <= 256, "workers and queues");
-    let doorbells = queues.iter().map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+    let doorbells = queues.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
     let mut inboxes: Vec<Vec<Receiver<Frame>>> = queues.iter().map(|_| Vec::new()).collect();
     let mut stages = Vec::new();
     for (number, queue) in queues.iter().enumerate() {
         let stage = queue.receives.then(|| {
-            let outbox = |(other, inbox): (usize, &mut Vec<Receiver<Frame>>)| {
-                (other != number).then(|| {
-                    let (to, from) = handover(CAPACITY);
-                    inbox.push(from);
-                    Outbox { to, doorbell: Arc::clone(&doorbells[other]) }
-                })
-            };
-            let outboxes = inboxes.iter_mut().enumerate().map(outbox).collect();
+            let outboxes = outboxes(number, CAPACITY, &mut inboxes, &doorbells);
             let (arrivals, own) = (Batch::new(), Batch::new());
             Stage { rules: rules.clone(), outboxes, arrivals, own, handed_over: 0, dropped: 0 }
         });
@@ -114,21 +96,12 @@ pub fn steer(queues: Vec<SteerQueue>, rules: &SteerRules) -> io::Result<Vec<Stee
     parts
         .map(|(number, (((queue, stage), inboxes), doorbell))| {
             let device = if stage.is_some() { queue.port.readiness() } else { None };
+            let door = Door::new(inboxes, doorbell);
             let watch = match device {
-                Some(device) if !inboxes.is_empty() => Some(watch(device, doorbell.descriptor())?),
+                Some(device) if !door.inboxes.is_empty() => Some(watch(device, door.descriptor())?),
                 _ => None,
             };
-            let port = queue.port;
-            Ok(SteeredPort {
-                port,
-                number,
-                stage,
-                inboxes,
-                doorbell,
-                watch,
-                is_hung: false,
-                device_first: true,
-            })
+            Ok(SteeredPort { port: queue.port, number, stage, door, watch, device_first: true })
         })
         .collect()
 }
@@ -145,18 +118,14 @@ impl Stage {
                 None => self.own.push(frame),
                 Some(outbox) => {
                     self.handed_over += 1;
-                    if let Err(frame) = outbox.to.put(frame) {
+                    if let Err(frame) = outbox.put(frame) {
                         self.dropped += 1;
                         pool.release(frame);
                     }
                 }
             }
         }
-        for outbox in self.outboxes.iter_mut().flatten() {
-            if outbox.to.publish() {
-                outbox.doorbell.ring();
-            }
-        }
+        self.outboxes.iter_mut().flatten().for_each(Outbox::publish);
     }
 }
 
@@ -174,7 +143,7 @@ impl SteeredPort {
     }
 
     fn receive_from_workers(&mut self, batch: &mut Batch) {
-        for inbox in &mut self.inboxes {
+        for inbox in &mut self.door.inboxes {
             inbox.take(batch.remaining_capacity(), |frame| batch.push(frame));
         }
     }
@@ -182,10 +151,7 @@ impl SteeredPort {
 
 impl Port for SteeredPort {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
-        if self.is_hung {
-            self.is_hung = false;
-            self.doorbell.take_down();
-        }
+        self.door.awake();
         if self.device_first {
             self.receive_from_device(pool, batch);
             self.receive_from_workers(batch);
@@ -204,10 +170,7 @@ impl Port for SteeredPort {
     fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
         let Some(stage) = &mut self.stage else { return };
         self.port.losses(report);
-        let dropped = std::mem::take(&mut stage.dropped);
-        if dropped > 0 {
-            report(DropReason::HandoverFull, dropped);
-        }
+        report_full(&mut stage.dropped, report);
     }
 
     fn backlog(&mut self) -> Option<u32> {
@@ -221,7 +184,7 @@ impl Port for SteeredPort {
             (Some(watch), _) => Some(watch.as_fd()),
             // Nobody hands anything over to it, or the device must be polled.
             (None, Some(_)) => self.port.readiness(),
-            (None, None) => Some(self.doorbell.descriptor()),
+            (None, None) => Some(self.door.descriptor()),
         }
     }
 
@@ -230,10 +193,9 @@ impl Port for SteeredPort {
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.is_hung = true;
-        self.doorbell.hang();
+        let nothing_handed = self.door.may_sleep();
         let nothing_own = self.stage.as_ref().is_none_or(|stage| stage.own.is_empty());
-        nothing_own && self.inboxes.iter_mut().all(Receiver::is_empty) && self.port.may_sleep()
+        nothing_own && nothing_handed && self.port.may_sleep()
     }
 }
 

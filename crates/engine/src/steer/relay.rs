@@ -10,13 +10,10 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
-use super::doorbell::{Doorbell, watch};
-use super::{Receiver, Sender, handover};
+use super::doorbell::{Door, Doorbell, Outbox, report_full, watch};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
-use crate::frame::Frame;
 use crate::pool::PoolCache;
 use crate::port::Port;
 
@@ -26,12 +23,9 @@ const CAPACITY: u32 = 1024;
 /// The port of the worker that has the device.
 struct OwnerPort {
     device: Box<dyn Port>,
-    inboxes: Vec<Receiver<Frame>>,
-    doorbell: Arc<Doorbell>,
+    door: Door,
     /// Becomes readable by the device or the bell; `None` when the device must be polled.
     watch: Option<OwnedFd>,
-    /// Whether the bell was hung since the last receive.
-    is_hung: bool,
     /// What is sent for others; empty but while it is.
     passing: Batch,
     /// Frames that were sent for others and not told of.
@@ -42,8 +36,7 @@ struct OwnerPort {
 
 /// The port of a worker that sends through the owner.
 struct SenderPort {
-    to: Sender<Frame>,
-    doorbell: Arc<Doorbell>,
+    outbox: Outbox,
     dropped: u64,
 }
 
@@ -55,24 +48,16 @@ pub fn relay(device: Box<dyn Port>, workers: usize) -> io::Result<Vec<Box<dyn Po
     if workers <= 1 {
         return Ok(vec![device]);
     }
-    let doorbell = Arc::new(Doorbell::new()?);
-    let watch = device.readiness().map(|fd| watch(fd, doorbell.descriptor())).transpose()?;
+    let doorbell = Doorbell::new()?;
     let (mut inboxes, mut senders) = (Vec::new(), Vec::<Box<dyn Port>>::new());
     for _ in 1..workers {
-        let (to, from) = handover(CAPACITY);
-        inboxes.push(from);
-        senders.push(Box::new(SenderPort { to, doorbell: Arc::clone(&doorbell), dropped: 0 }));
+        let (outbox, end) = Outbox::new(CAPACITY, &doorbell);
+        inboxes.push(end);
+        senders.push(Box::new(SenderPort { outbox, dropped: 0 }));
     }
-    let owner = OwnerPort {
-        device,
-        inboxes,
-        doorbell,
-        watch,
-        is_hung: false,
-        passing: Batch::new(),
-        passed: 0,
-        refused: (0, 0),
-    };
+    let door = Door::new(inboxes, doorbell);
+    let watch = device.readiness().map(|fd| watch(fd, door.descriptor())).transpose()?;
+    let owner = OwnerPort { device, door, watch, passing: Batch::new(), passed: 0, refused: (0, 0) };
     let mut ports: Vec<Box<dyn Port>> = vec![Box::new(owner)];
     ports.append(&mut senders);
     Ok(ports)
@@ -81,7 +66,7 @@ pub fn relay(device: Box<dyn Port>, workers: usize) -> io::Result<Vec<Box<dyn Po
 impl OwnerPort {
     /// Sends what others have handed over: a batch of each.
     fn pass_on(&mut self, pool: &mut PoolCache) {
-        for inbox in &mut self.inboxes {
+        for inbox in &mut self.door.inboxes {
             self.passed += inbox.take(BATCH_MAX, |frame| self.passing.push(frame));
             if self.passing.is_empty() {
                 continue;
@@ -95,10 +80,7 @@ impl OwnerPort {
 
 impl Port for OwnerPort {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
-        if self.is_hung {
-            self.is_hung = false;
-            self.doorbell.take_down();
-        }
+        self.door.awake();
         self.pass_on(pool);
         self.device.receive(pool, batch);
     }
@@ -130,9 +112,7 @@ impl Port for OwnerPort {
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.is_hung = true;
-        self.doorbell.hang();
-        self.inboxes.iter_mut().all(Receiver::is_empty) && self.device.may_sleep()
+        self.door.may_sleep() && self.device.may_sleep()
     }
 
     fn is_exhausted(&self) -> bool {
@@ -145,22 +125,17 @@ impl Port for SenderPort {
 
     fn transmit(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
         for frame in batch.drain(..) {
-            if let Err(frame) = self.to.put(frame) {
+            if let Err(frame) = self.outbox.put(frame) {
                 self.dropped += 1;
                 pool.release(frame);
             }
         }
-        if self.to.publish() {
-            self.doorbell.ring();
-        }
+        self.outbox.publish();
         0
     }
 
     fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
-        let dropped = std::mem::take(&mut self.dropped);
-        if dropped > 0 {
-            report(DropReason::HandoverFull, dropped);
-        }
+        report_full(&mut self.dropped, report);
     }
 
     /// It receives nothing: no worker waits for it.
