@@ -206,26 +206,34 @@ struct Turn<'k, E> {
 }
 
 impl<E: Fn(&(u64, u32)) -> Entry> Turn<'_, E> {
+    fn index(&self, at: &(u64, u32)) -> u64 {
+        (self.entry)(at).index.into()
+    }
+
+    /// How often the capture has gone round before a number, and the first of these packets that is not before it in its round.
+    fn place(&self, number: u64) -> (u64, usize) {
+        let (pass, within) = (number / self.len, number % self.len);
+        (pass, self.own.partition_point(|at| self.index(at) < within))
+    }
+
     /// The first that is not before a number.
     fn from(&self, number: u64) -> Option<u64> {
-        let (pass, within) = (number / self.len, number % self.len);
-        let place = self.own.partition_point(|at| u64::from((self.entry)(at).index) < within);
+        let (pass, place) = self.place(number);
         let (pass, at) = match self.own.get(place) {
             Some(at) => (pass, at),
             None => (pass + 1, self.own.first()?),
         };
-        Some(pass * self.len + u64::from((self.entry)(at).index))
+        Some(pass * self.len + self.index(at))
     }
 
     /// The last that is before a number.
     fn before(&self, number: u64) -> Option<u64> {
-        let (pass, within) = (number / self.len, number % self.len);
-        let place = self.own.partition_point(|at| u64::from((self.entry)(at).index) < within);
+        let (pass, place) = self.place(number);
         let (pass, at) = match place.checked_sub(1) {
             Some(place) => (pass, &self.own[place]),
             None => (pass.checked_sub(1)?, self.own.last()?),
         };
-        Some(pass * self.len + u64::from((self.entry)(at).index))
+        Some(pass * self.len + self.index(at))
     }
 
     /// The number of the packet that has come, whether it came before, and how far from the next expected it is.

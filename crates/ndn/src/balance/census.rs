@@ -108,12 +108,14 @@ impl Census {
         // Shares are of what one worker has to do in the mean.
         let fair = (total / u64::try_from(self.reports.len()).unwrap_or(1).max(1)).max(1);
         let percent = |count: u32| u64::from(count) * 100 / fair;
+        let share_ppm =
+            |count: u32| u32::try_from(u64::from(count) * 1_000_000 / total.max(1)).unwrap_or(u32::MAX);
         let is_busy = total >= u64::from(SAMPLES_MIN);
         let settings = self.settings;
         for turned in &mut self.turned {
             let found = self.merged.binary_search_by_key(&turned.hash, |&(hash, _, _)| hash);
             let (low, high) = found.map_or((0, 0), |at| (self.merged[at].1, self.merged[at].2));
-            turned.share_ppm = u32::try_from(u64::from(low) * 1_000_000 / total.max(1)).unwrap_or(u32::MAX);
+            turned.share_ppm = share_ppm(low);
             let is_calm = !is_busy || percent(high) < settings.cool_percent.into();
             let is_hot = is_busy && percent(low) >= settings.hot_percent.into();
             turned.turn(is_hot, is_calm, now, &settings);
@@ -130,13 +132,12 @@ impl Census {
                 && !self.turned.iter().any(|turned| turned.hash == hash)
                 && hot.set(hash, Some(Phase::Warming))
             {
-                let share_ppm = u32::try_from(u64::from(low) * 1_000_000 / total).unwrap_or(u32::MAX);
                 self.turned.push(Turned {
                     hash,
                     phase: Phase::Warming,
                     at: now,
                     calm_since: None,
-                    share_ppm,
+                    share_ppm: share_ppm(low),
                 });
             }
         }

@@ -149,14 +149,15 @@ impl<S: Sink> Act<'_, '_, S> {
     fn send_data(&mut self, packet: Packet, parsed: &Parsed, downstreams: &[(FaceId, PitToken)]) {
         let Packet { frame, face: from, annotations } = packet;
         let is_local = reach(&frame.data()[parsed.name()]) == Reach::Host;
-        let sink = &*self.sink;
-        let may_go = |face| sink.face(face).filter(|egress| egress.is_local || !is_local);
-        let Some(last) = downstreams.iter().rposition(|&(face, _)| may_go(face).is_some()) else {
+        let permits = |egress: &FaceView| egress.is_local || !is_local;
+        let may_go =
+            |&(face, _): &(FaceId, PitToken)| self.sink.face(face).is_some_and(|egress| permits(&egress));
+        let Some(last) = downstreams.iter().rposition(may_go) else {
             return self.sink.drop(from, frame, DropReason::NdnNoDownstream);
         };
         let mark = annotations.congestion_mark;
         for &(face, token) in &downstreams[..last] {
-            let Some(egress) = self.sink.face(face).filter(|egress| egress.is_local || !is_local) else {
+            let Some(egress) = self.sink.face(face).filter(permits) else {
                 continue;
             };
             match parse::copy(&frame, || self.sink.allocate()) {
