@@ -150,6 +150,40 @@ def test_workers_share_the_names(binary: Path, tmp_path: Path) -> None:
     assert set(router.stop()) == {0}, router.log.read_text()
 
 
+def test_the_status_shows_workers_and_hot_names(binary: Path, tmp_path: Path) -> None:
+    """Each worker has its part, its tables and what it handed over; a name that most ask for is shown as hot."""
+    more = '[metrics]\nlisten = "127.0.0.1:17107"\n[ndn.balance]\nsample = 1\n'
+    router = Router(binary, tmp_path, more=more, workers=2).start()
+    shown = router.json("status")
+    assert [worker["worker"] for worker in shown["workers"]] == [0, 1]
+    assert shown["hot_names"] == []
+    # One Interest at a time: a station does not ask for what it waits for.
+    bench = ["bench", "ndn", "--duration", "2", "--names", "100", "--zipf", "1.5", "--window", "1"]
+    command = [str(binary), *bench, "--router", f"unix://{router.unix}"]
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    shown = router.json("status")
+    workers = shown["workers"]
+    assert sum(worker["share"] for worker in workers) == pytest.approx(1)
+    assert min(worker["share"] for worker in workers) > 0.1
+    assert min(worker["packets"] for worker in workers) > 100
+    assert sum(worker["cs_max"] for worker in workers) == 65_536
+    assert all(0 < worker["cs_entries"] <= worker["cs_max"] for worker in workers)
+    assert all(worker["pit_entries"] < worker["pit_max"] == 65_536 for worker in workers)
+    # The sockets are the first worker's.
+    assert workers[0]["handed_over"]["interests"] > 100
+    hot = shown["hot_names"]
+    assert hot
+    assert all(name["name"].startswith("/kaido/") and name["share"] < 1 for name in hot), hot
+    text = router.ndn("status").stdout
+    assert "handed over" in text
+    assert hot[0]["name"] in text
+    with urllib.request.urlopen("http://127.0.0.1:17107/v1/ndn", timeout=10) as answer:
+        scraped = json.loads(answer.read())
+    assert [worker["worker"] for worker in scraped["workers"]] == [0, 1]
+    assert hot[0]["name"] in [name["name"] for name in scraped["hot_names"]]
+    assert set(router.stop()) == {0}, router.log.read_text()
+
+
 def test_content_outlives_its_producer_and_the_router(binary: Path, tmp_path: Path) -> None:
     """What memory gave up is on disk after a restart, with equal octets and no producer, until erased."""
     disk = tmp_path / "disk"

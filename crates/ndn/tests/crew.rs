@@ -231,7 +231,8 @@ fn a_name_that_is_asked_for_often_turns_hot_and_cools_by_itself() {
         crowd.pass(150);
     }
     assert_eq!((crowd.balance.hot().phase(hot), crowd.balance.hot().len()), (Some(Phase::Warming), 1));
-    assert!((200_000..=400_000).contains(&crowd.balance.hot_names()[0].1), "about a third");
+    assert!((200_000..=400_000).contains(&crowd.balance.hot_names()[0].share_ppm), "about a third");
+    assert_eq!(crowd.balance.hot_names()[0].name, Some(workers::name("/hot")));
     for (millis, phase) in [(10_100, Some(Phase::Hot)), (10_100, Some(Phase::Cooling)), (10_100, None)] {
         crowd.pass(millis);
         assert_eq!(crowd.balance.hot().phase(hot), phase);

@@ -12,13 +12,13 @@ use kaido_ndn::FaceId;
 use kaido_ndn::client::{CommandError, Connection, Consumer, command, command_interest, dataset};
 use kaido_ndn::face::{Face, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::mgmt::{
-    Authority, ControlParameters, ControlResponse, CreateError, CsInfo, CsWish, FaceWish, Manager, Module,
-    Node, Totals,
+    Authority, ControlParameters, ControlResponse, CreateError, CsInfo, CsWish, FaceWish, HotNameInfo,
+    Manager, Module, Node, Sharing, Totals, WorkerInfo, kinds,
 };
 use kaido_ndn::table::{Fib, Hop, Hops, NameHash};
 use kaido_table::Domain;
 use kaido_wire::ndn::tlv::Elements;
-use kaido_wire::ndn::{Data, InterestRepr, LpHeader, Name, name_from_uri};
+use kaido_wire::ndn::{Data, InterestRepr, LpHeader, Name, name_from_uri, types};
 
 /// A node without a forwarder.
 struct TestNode {
@@ -129,6 +129,13 @@ impl Node for TestNode {
 
     fn totals(&self) -> Totals {
         Totals { pit_entries: 3, measurements: 2, satisfied: 10, unsatisfied: 1 }
+    }
+
+    fn sharing(&self) -> Sharing {
+        let worker = WorkerInfo { number: 1, packets: 300, cs_max: 70_000, ..WorkerInfo::default() };
+        let hot = HotNameInfo { name: Some(name_from_uri("/hot").unwrap()), share_ppm: 250_000 };
+        let unnamed = HotNameInfo { name: None, share_ppm: 100_000 };
+        Sharing { workers: vec![WorkerInfo::default(), worker], hot: vec![hot, unnamed] }
     }
 
     fn began(&self) -> SystemTime {
@@ -444,6 +451,23 @@ fn the_status_counts() {
     assert!(text(&status, 0x80).starts_with("Kaido "));
     assert_eq!([0x84, 0x85, 0x86, 0x99, 0x9a].map(|kind| number(&status, kind)), [1, 3, 2, 10, 1]);
     assert_eq!(number(&status, 0x81), 1_700_000_000_000);
+}
+
+#[test]
+fn the_workers_and_the_hot_names_are_shown() {
+    let mut rig = Rig::new();
+    let (_, content) = rig.ask("/localhost/nfd/status/workers", true).unwrap();
+    let kinds_of: Vec<u32> = fields(&content).iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds_of, [kinds::WORKER, kinds::WORKER, kinds::HOT_NAME, kinds::HOT_NAME]);
+    let entries = entries(&content);
+    assert_eq!(
+        [kinds::WORKER_NUMBER, kinds::WORKER_PACKETS, kinds::WORKER_CS_MAX]
+            .map(|kind| number(&entries[1], kind)),
+        [1, 300, 70_000]
+    );
+    assert_eq!(entries[2][0], (types::NAME, name_from_uri("/hot").unwrap()));
+    assert_eq!([2, 3].map(|at: usize| number(&entries[at], kinds::HOT_SHARE)), [250_000, 100_000]);
+    assert_eq!(entries[3].len(), 1, "its name is not known yet");
 }
 
 /// Who asks for a version gets all its segments, though the node has changed meanwhile; who asks anew gets what is.

@@ -93,6 +93,8 @@ impl Node {
             ethernet: Vec::new(),
             desks,
             cs,
+            pit_max: 4096,
+            balance,
             tier: None,
             channels: vec![FaceUri::Unix(path.display().to_string())],
         };

@@ -1,6 +1,6 @@
 //! The datasets of a router, read.
 
-use kaido_ndn::mgmt::kinds;
+use kaido_ndn::mgmt::{HotNameInfo, Sharing, WorkerInfo, kinds};
 use kaido_wire::ndn::tlv::{Element, Elements, integer};
 use kaido_wire::ndn::{Name, types};
 use miette::miette;
@@ -88,6 +88,77 @@ pub(super) struct Status {
     pub(super) sent: Traffic,
     pub(super) satisfied: u64,
     pub(super) unsatisfied: u64,
+    /// What other routers do not say.
+    #[serde(flatten)]
+    pub(super) workers: Option<Workers>,
+}
+
+/// How the workers share the names; Kaido says it.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Workers {
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) hot_names: Vec<HotName>,
+}
+
+/// A worker.
+#[derive(Debug, Serialize)]
+pub(crate) struct Worker {
+    pub(crate) worker: u64,
+    pub(crate) packets: u64,
+    /// Its part of the packets of all.
+    pub(crate) share: f64,
+    pub(crate) handed_over: HandedOver,
+    pub(crate) pit_entries: u64,
+    pub(crate) pit_max: u64,
+    pub(crate) cs_entries: u64,
+    pub(crate) cs_max: u64,
+}
+
+/// Packets that went to other workers.
+#[derive(Debug, Serialize)]
+pub(crate) struct HandedOver {
+    pub(crate) interests: u64,
+    pub(crate) data: u64,
+    pub(crate) nacks: u64,
+}
+
+/// A name whose Interests are spread over all workers.
+#[derive(Debug, Serialize)]
+pub(crate) struct HotName {
+    /// None until one of its Interests was looked at.
+    pub(crate) name: Option<String>,
+    /// Its part of all Interests.
+    pub(crate) share: f64,
+}
+
+impl From<&Sharing> for Workers {
+    fn from(sharing: &Sharing) -> Self {
+        let all: u64 = sharing.workers.iter().map(|worker| worker.packets).sum();
+        #[allow(clippy::cast_precision_loss)] // Of shares some digits are enough.
+        let share = |of: u64, all: u64| of as f64 / all.max(1) as f64;
+        let worker = |info: &WorkerInfo| Worker {
+            worker: info.number,
+            packets: info.packets,
+            share: share(info.packets, all),
+            handed_over: HandedOver {
+                interests: info.handed_interests,
+                data: info.handed_data,
+                nacks: info.handed_nacks,
+            },
+            pit_entries: info.pit_entries,
+            pit_max: info.pit_max,
+            cs_entries: info.cs_entries,
+            cs_max: info.cs_max,
+        };
+        let hot = |info: &HotNameInfo| HotName {
+            name: info.name.as_deref().map(|octets| name(Some(octets))),
+            share: share(info.share_ppm, 1_000_000),
+        };
+        Self {
+            workers: sharing.workers.iter().map(worker).collect(),
+            hot_names: sharing.hot.iter().map(hot).collect(),
+        }
+    }
 }
 
 fn elements(octets: &[u8]) -> miette::Result<Vec<Element<'_>>> {
@@ -213,5 +284,34 @@ pub(super) fn status(octets: &[u8]) -> miette::Result<Status> {
         sent: traffic(&fields, [0x92, 0x93, 0x98, 0]),
         satisfied: count(0x99),
         unsatisfied: count(0x9a),
+        workers: None,
     })
+}
+
+/// `status/workers`.
+pub(super) fn workers(octets: &[u8]) -> miette::Result<Workers> {
+    let mut sharing = Sharing::default();
+    for entry in elements(octets)? {
+        let fields = elements(entry.value)?;
+        let count = |kind| number(&fields, kind).unwrap_or(0);
+        match entry.kind {
+            kinds::WORKER => sharing.workers.push(WorkerInfo {
+                number: count(kinds::WORKER_NUMBER),
+                packets: count(kinds::WORKER_PACKETS),
+                handed_interests: count(kinds::WORKER_HANDED_INTERESTS),
+                handed_data: count(kinds::WORKER_HANDED_DATA),
+                handed_nacks: count(kinds::WORKER_HANDED_NACKS),
+                pit_entries: count(kinds::WORKER_PIT_ENTRIES),
+                pit_max: count(kinds::WORKER_PIT_MAX),
+                cs_entries: count(kinds::WORKER_CS_ENTRIES),
+                cs_max: count(kinds::WORKER_CS_MAX),
+            }),
+            kinds::HOT_NAME => sharing.hot.push(HotNameInfo {
+                name: find(&fields, types::NAME).map(<[u8]>::to_vec),
+                share_ppm: count(kinds::HOT_SHARE),
+            }),
+            _ => {}
+        }
+    }
+    Ok(Workers::from(&sharing))
 }

@@ -4,7 +4,7 @@ use kaido_ndn::client::{Consumer, dataset};
 use miette::{IntoDiagnostic, miette};
 use serde::Serialize;
 
-use super::entries::{self, Disk, Traffic};
+use super::entries::{self, Disk, HandedOver, HotName, Traffic, Worker, Workers};
 use crate::show::table;
 
 /// A dataset of the router.
@@ -29,7 +29,11 @@ fn counts(traffic: &Traffic) -> [String; 4] {
 
 /// `kaido ndn status`.
 pub(super) fn status(router: &mut Consumer, json: bool) -> miette::Result<()> {
-    let status = entries::status(&fetch(router, "status/general")?)?;
+    let mut status = entries::status(&fetch(router, "status/general")?)?;
+    // No other router has this dataset.
+    if status.version.starts_with("Kaido ") {
+        status.workers = Some(entries::workers(&fetch(router, "status/workers")?)?);
+    }
     if json {
         return print(&status);
     }
@@ -47,7 +51,39 @@ pub(super) fn status(router: &mut Consumer, json: bool) -> miette::Result<()> {
         &["packets", "interests", "data", "nacks"],
         &[row("received", &status.received), row("sent", &status.sent)],
     );
+    if let Some(shared) = &status.workers {
+        workers(shared);
+    }
     Ok(())
+}
+
+/// The workers, and the names that are hot.
+fn workers(shared: &Workers) {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let row = |worker: &Worker| {
+        let HandedOver { interests, data, nacks } = worker.handed_over;
+        vec![
+            worker.worker.to_string(),
+            worker.packets.to_string(),
+            percent(worker.share),
+            (interests + data + nacks).to_string(),
+            format!("{} of {}", worker.pit_entries, worker.pit_max),
+            format!("{} of {}", worker.cs_entries, worker.cs_max),
+        ]
+    };
+    println!();
+    table(
+        &["worker", "packets", "share", "handed over", "pending", "kept"],
+        &shared.workers.iter().map(row).collect::<Vec<_>>(),
+    );
+    if shared.hot_names.is_empty() {
+        return;
+    }
+    let row = |hot: &HotName| {
+        vec![hot.name.clone().unwrap_or_else(|| "not seen yet".to_owned()), percent(hot.share)]
+    };
+    println!();
+    table(&["hot name", "share"], &shared.hot_names.iter().map(row).collect::<Vec<_>>());
 }
 
 /// `kaido ndn face list`.

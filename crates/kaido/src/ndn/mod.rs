@@ -1,7 +1,7 @@
 //! `kaido ndn`: an application of a router, Kaido's or another: commands it, lists what it has, asks and publishes.
 
 mod change;
-mod entries;
+pub(crate) mod entries;
 mod list;
 mod ping;
 mod transfer;
@@ -193,7 +193,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 fn connect(router: &Router) -> miette::Result<Consumer> {
     Consumer::connect(router).map_err(|error| {
         miette!(
-            help = "does a router run there? Name another with --router, or by {ROUTER_VARIABLE}",
+            help = format!("does a router run there? Name another with --router, or by {ROUTER_VARIABLE}"),
             "cannot reach a router at {router}: {error}"
         )
     })

@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
+
 use super::hot::{HOT_MAX, HotNames, Phase};
 use super::summary::Summary;
+use crate::table::{component_len, is_digest};
 
 /// How often a worker says what it has sampled, and how often names are judged.
 pub(crate) const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -20,6 +23,9 @@ const SAMPLES_MIN: u32 = 128;
 
 /// How long a worker that says nothing is counted on.
 const FORGOTTEN: Duration = Duration::from_secs(1);
+
+/// Octets of a hot name that are kept to show it.
+const SHOWN_MAX: usize = 512;
 
 /// When names are hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +46,23 @@ impl Default for BalanceSettings {
     }
 }
 
+/// A name that is hot now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HotName {
+    /// Its hash, without an implicit digest.
+    pub hash: u64,
+    /// Its components, as far as whole ones come to 512 octets; `None` until one of its Interests was looked at.
+    pub name: Option<Vec<u8>>,
+    /// Its share of all Interests, in parts of a million.
+    pub share_ppm: u32,
+}
+
 /// A name that is hot, or was.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Turned {
     hash: u64,
+    /// What it is called, once one of its Interests was looked at: counts know hashes alone.
+    name: Option<ArrayVec<u8, SHOWN_MAX>>,
     phase: Phase,
     /// When it turned to this phase.
     at: Instant,
@@ -134,6 +153,7 @@ impl Census {
             {
                 self.turned.push(Turned {
                     hash,
+                    name: None,
                     phase: Phase::Warming,
                     at: now,
                     calm_since: None,
@@ -163,10 +183,37 @@ impl Census {
         total
     }
 
-    /// The names that are hot, and their shares in parts of a million.
-    pub(super) fn hot_names(&self) -> Vec<(u64, u32)> {
+    /// Whether there is a hot name of which nothing but the hash is known.
+    pub(super) fn lacks_names(&self) -> bool {
+        self.turned.iter().any(|turned| turned.name.is_none())
+    }
+
+    /// Learns what a hot name is called: the components of an Interest that was looked at.
+    pub(super) fn learn(&mut self, hash: u64, name: &[u8]) {
+        let known = self.turned.iter_mut().find(|turned| turned.hash == hash && turned.name.is_none());
+        let Some(turned) = known else { return };
+        let mut shown = ArrayVec::new();
+        let mut rest = name;
+        // The hash is without an implicit digest, and so is what is shown.
+        while let Some(len) = component_len(rest).filter(|&len| !is_digest(rest, len)) {
+            let (component, behind) = rest.split_at(len);
+            if shown.try_extend_from_slice(component).is_err() {
+                break;
+            }
+            rest = behind;
+        }
+        turned.name = Some(shown);
+    }
+
+    /// The names that are hot.
+    pub(super) fn hot_names(&self) -> Vec<HotName> {
         let is_hot = |turned: &&Turned| turned.phase != Phase::Cooling;
-        self.turned.iter().filter(is_hot).map(|turned| (turned.hash, turned.share_ppm)).collect()
+        let shown = |turned: &Turned| HotName {
+            hash: turned.hash,
+            name: turned.name.as_ref().map(|name| name.to_vec()),
+            share_ppm: turned.share_ppm,
+        };
+        self.turned.iter().filter(is_hot).map(shown).collect()
     }
 }
 
@@ -196,6 +243,7 @@ impl Turned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::build::{name, with_digest};
 
     struct Rig {
         census: Census,
@@ -241,7 +289,7 @@ mod tests {
             rig.at(millis, 80);
         }
         assert_eq!((rig.at(2000, 80), rig.hot.len()), (Some(Phase::Warming), 1));
-        assert!((60_000..=80_000).contains(&rig.census.hot_names()[0].1));
+        assert!((60_000..=80_000).contains(&rig.census.hot_names()[0].share_ppm));
         assert_eq!(rig.at(13_000, 40), Some(Phase::Hot), "less than turns hot, more than lets cool");
         for millis in (13_200..30_000).step_by(200) {
             assert_eq!(rig.at(millis, 40), Some(Phase::Hot));
@@ -261,6 +309,29 @@ mod tests {
         assert_eq!(rig.at(60_000, 1), Some(Phase::Cooling));
         assert_eq!(rig.at(71_000, 1), None);
         assert!(rig.hot.is_empty() && rig.census.hot_names().is_empty());
+    }
+
+    #[test]
+    fn hot_names_are_shown_without_digest_and_within_a_bound() {
+        let mut rig = Rig::new(2);
+        rig.at(0, 200);
+        assert_eq!(rig.census.hot_names()[0].name, None);
+        assert!(rig.census.lacks_names());
+        let shown = |name: &[u8]| {
+            let mut census =
+                Census { turned: rig.census.turned.clone(), ..Census::new(BalanceSettings::default(), 2) };
+            census.learn(5, b"\x08\x01x");
+            assert!(census.lacks_names(), "of another name");
+            census.learn(4, name);
+            assert!(!census.lacks_names());
+            census.learn(4, b"\x08\x01x");
+            census.hot_names()[0].name.clone().unwrap()
+        };
+        let (short, long) = (name("a/b"), name(&"component/".repeat(60)));
+        assert_eq!(shown(&short), short);
+        assert_eq!(shown(&with_digest("a/b", [7; 32])), short);
+        assert_eq!(shown(&long), long[..46 * 11], "whole components");
+        assert_eq!(shown(b""), b"");
     }
 
     #[test]

@@ -38,6 +38,13 @@ pub(crate) fn key(packet: &Packet, hash: &NameHash) -> Option<Key> {
     })
 }
 
+/// The components of the name of an Interest.
+pub(crate) fn interest_name(first: &[u8]) -> Option<&[u8]> {
+    let inner = first.get(tlv::header(first).ok()?.header_len..)?;
+    let name = tlv::header(inner).ok()?;
+    inner.get(name.header_len..name.header_len.checked_add(name.len)?)
+}
+
 /// The nonce of an Interest, looked for from `behind` its name on.
 pub(crate) fn nonce(first: &[u8], mut behind: usize) -> Option<u32> {
     loop {
@@ -90,6 +97,7 @@ mod tests {
                     panic!("{read:?} is an Interest")
                 };
                 assert_eq!((found, nonce(read.frame.data(), behind)), (prefixes.whole(), Some(77)));
+                assert_eq!(interest_name(read.frame.data()), Some(&octets[..]));
                 read.annotations.nack = Some(NackReason::NoRoute);
                 assert_eq!(key(&read, &hash), Some(Key::Nack { hash: prefixes.whole() }));
             }

@@ -18,15 +18,15 @@ mod parcel;
 mod place;
 mod summary;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use census::Census;
 pub(crate) use census::REPORT_EVERY;
-pub use census::{BalanceSettings, WINDOW};
+pub use census::{BalanceSettings, HotName, WINDOW};
 pub use hot::{HotNames, Phase};
-pub(crate) use key::{Key, key, nonce};
+pub(crate) use key::{Key, interest_name, key, nonce};
 pub(crate) use parcel::{Errand, NOBODY, Round, pack, unpack};
 pub use place::{Place, WORKERS_MAX};
 pub use summary::Summary;
@@ -46,6 +46,8 @@ pub struct Balance {
     depths: Box<[Depths]>,
     /// Locked by a worker once in [`REPORT_EVERY`], never waited for.
     census: Mutex<Census>,
+    /// The census has a hot name of which it knows nothing but the hash.
+    lacks_names: AtomicBool,
 }
 
 impl Balance {
@@ -58,6 +60,7 @@ impl Balance {
             hot: HotNames::new(),
             depths: (0..place.workers()).map(|_| Depths::default()).collect(),
             census: Mutex::new(Census::new(settings, place.workers())),
+            lacks_names: AtomicBool::new(false),
         }
     }
 
@@ -96,11 +99,32 @@ impl Balance {
             Err(TryLockError::WouldBlock) => return false,
         };
         census.report(worker, summary, now, &self.hot);
+        self.told(&census);
         true
     }
 
-    /// The hashes of the names that are hot now, with their shares of all Interests in parts of a million.
-    pub fn hot_names(&self) -> Vec<(u64, u32)> {
+    fn told(&self, census: &Census) {
+        // Relaxed: who reads the one before looks in vain, or looks at the next Interest.
+        self.lacks_names.store(census.lacks_names(), Ordering::Relaxed);
+    }
+
+    /// Whether the name of an Interest may be news to the census.
+    #[inline]
+    pub(crate) fn lacks_names(&self) -> bool {
+        self.lacks_names.load(Ordering::Relaxed)
+    }
+
+    /// Tells the census the components of a name, if it is hot and nobody else is at it right now.
+    #[cold]
+    pub(crate) fn learn(&self, hash: u64, name: &[u8]) {
+        if let Ok(mut census) = self.census.try_lock() {
+            census.learn(hash, name);
+            self.told(&census);
+        }
+    }
+
+    /// The names that are hot now.
+    pub fn hot_names(&self) -> Vec<HotName> {
         self.census.lock().unwrap_or_else(PoisonError::into_inner).hot_names()
     }
 }

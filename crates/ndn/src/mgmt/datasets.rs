@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use kaido_wire::ndn::tlv::{Elements, is_critical};
 use kaido_wire::ndn::types;
 
-use super::node::{CsInfo, Node};
+use super::node::{CsInfo, Node, Sharing};
 use super::parameters::{Encoder, Malformed, kinds};
 use super::rib::{Rib, Route};
 use super::routes::FIB_ORIGIN;
@@ -217,6 +217,37 @@ pub(super) fn general(node: &impl Node, rib: &Rib, wall: SystemTime) -> Vec<u8> 
     status.number(0x99, Some(totals.satisfied));
     status.number(0x9a, Some(totals.unsatisfied));
     status.octets
+}
+
+/// `status/workers`, which is our own: how the workers share the names.
+pub(super) fn workers(sharing: &Sharing) -> Vec<u8> {
+    let mut whole = Encoder::default();
+    for worker in &sharing.workers {
+        let mut entry = Encoder::default();
+        for (kind, value) in [
+            (kinds::WORKER_NUMBER, worker.number),
+            (kinds::WORKER_PACKETS, worker.packets),
+            (kinds::WORKER_HANDED_INTERESTS, worker.handed_interests),
+            (kinds::WORKER_HANDED_DATA, worker.handed_data),
+            (kinds::WORKER_HANDED_NACKS, worker.handed_nacks),
+            (kinds::WORKER_PIT_ENTRIES, worker.pit_entries),
+            (kinds::WORKER_PIT_MAX, worker.pit_max),
+            (kinds::WORKER_CS_ENTRIES, worker.cs_entries),
+            (kinds::WORKER_CS_MAX, worker.cs_max),
+        ] {
+            entry.number(kind, Some(value));
+        }
+        whole.element(kinds::WORKER, &entry.octets);
+    }
+    for hot in &sharing.hot {
+        let mut entry = Encoder::default();
+        if let Some(name) = &hot.name {
+            entry.element(types::NAME, name);
+        }
+        entry.number(kinds::HOT_SHARE, Some(hot.share_ppm));
+        whole.element(kinds::HOT_NAME, &entry.octets);
+    }
+    whole.octets
 }
 
 fn added(sum: DirectionTotals, more: DirectionTotals) -> DirectionTotals {

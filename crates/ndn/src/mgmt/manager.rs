@@ -244,6 +244,7 @@ impl<N: Node> Manager<N> {
             (b"cs", b"info", 4) => datasets::cs(&self.node.cs()),
             (b"strategy-choice", b"list", 4) => datasets::strategies(&self.node),
             (b"status", b"general", 4) => datasets::general(&self.node, &self.rib, wall),
+            (b"status", b"workers", 4) => datasets::workers(&self.node.sharing()),
             _ => return None,
         })
     }

@@ -99,6 +99,47 @@ pub struct Totals {
     pub unsatisfied: u64,
 }
 
+/// A worker of the forwarder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerInfo {
+    /// Its number.
+    pub number: u64,
+    /// Packets that it has forwarded or answered, whoever had received them.
+    pub packets: u64,
+    /// Interests that it received and handed to other workers.
+    pub handed_interests: u64,
+    /// Data that it received and handed to other workers.
+    pub handed_data: u64,
+    /// Nacks that it received and handed to other workers.
+    pub handed_nacks: u64,
+    /// Interests that wait with it.
+    pub pit_entries: u64,
+    /// Interests that may.
+    pub pit_max: u64,
+    /// Data that it has cached.
+    pub cs_entries: u64,
+    /// Data that it may.
+    pub cs_max: u64,
+}
+
+/// A name that is asked for so often that its Interests are spread over all workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HotNameInfo {
+    /// Its components, the first ones of a long name; `None` while it is known by its hash alone.
+    pub name: Option<Vec<u8>>,
+    /// Its share of all Interests, in parts of a million.
+    pub share_ppm: u64,
+}
+
+/// How the workers share the names. A worker that has no time to say how it is, is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sharing {
+    /// The workers.
+    pub workers: Vec<WorkerInfo>,
+    /// The names that are hot now, the most popular first.
+    pub hot: Vec<HotNameInfo>,
+}
+
 /// The node.
 pub trait Node {
     /// Its faces.
@@ -146,6 +187,9 @@ pub trait Node {
 
     /// What it has done.
     fn totals(&self) -> Totals;
+
+    /// How its workers share the names.
+    fn sharing(&self) -> Sharing;
 
     /// When it began.
     fn began(&self) -> SystemTime;

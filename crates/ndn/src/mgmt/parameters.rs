@@ -55,6 +55,30 @@ pub mod kinds {
     pub const CS_DISK_CAPACITY: u32 = 0xe8;
     /// As above: Interests that were answered from there.
     pub const CS_DISK_HITS: u32 = 0xea;
+    /// Of our own, in `status/workers`: a worker.
+    pub const WORKER: u32 = 0x200;
+    /// Of a worker: its number.
+    pub const WORKER_NUMBER: u32 = 0x202;
+    /// Of a worker: packets that it forwarded or answered.
+    pub const WORKER_PACKETS: u32 = 0x204;
+    /// Of a worker: Interests that it handed to others.
+    pub const WORKER_HANDED_INTERESTS: u32 = 0x206;
+    /// Of a worker: Data that it handed to others.
+    pub const WORKER_HANDED_DATA: u32 = 0x208;
+    /// Of a worker: Nacks that it handed to others.
+    pub const WORKER_HANDED_NACKS: u32 = 0x20a;
+    /// Of a worker: Interests that wait.
+    pub const WORKER_PIT_ENTRIES: u32 = 0x20c;
+    /// Of a worker: Interests that may wait.
+    pub const WORKER_PIT_MAX: u32 = 0x20e;
+    /// Of a worker: Data that it has cached.
+    pub const WORKER_CS_ENTRIES: u32 = 0x210;
+    /// Of a worker: Data that it may cache.
+    pub const WORKER_CS_MAX: u32 = 0x212;
+    /// Of our own, in `status/workers`: a name that is hot, with its Name unless that is not known yet.
+    pub const HOT_NAME: u32 = 0x220;
+    /// Of a hot name: its share of all Interests, in parts of a million.
+    pub const HOT_SHARE: u32 = 0x222;
 }
 
 /// Why parameters could not be read.

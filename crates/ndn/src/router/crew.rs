@@ -7,7 +7,8 @@ use kaido_engine::{BATCH_MAX, DropReason, Frame, Output, PortId};
 
 use super::Ways;
 use crate::balance::{
-    Balance, Errand, Key, NOBODY, Phase, Place, REPORT_EVERY, Round, Summary, key, nonce, pack, unpack,
+    Balance, Errand, Key, NOBODY, Phase, Place, REPORT_EVERY, Round, Summary, interest_name, key, nonce,
+    pack, unpack,
 };
 use crate::forward::{FaceView, Forwarder, Sink, Visit, copy};
 use crate::link::Link;
@@ -111,7 +112,7 @@ impl Crew {
 
     #[inline]
     fn interest(&mut self, packet: &Packet, hash: u64, behind: usize) -> Destination {
-        self.sample(hash);
+        self.sample(hash, packet);
         let home = self.place.of_name(hash);
         let Some(phase) = self.shared.hot().phase(hash) else { return self.to(home, Errand::Here) };
         // One without a nonce is given one at home, by which a copy of it comes home too.
@@ -126,13 +127,18 @@ impl Crew {
     }
 
     #[inline]
-    fn sample(&mut self, hash: u64) {
+    fn sample(&mut self, hash: u64, packet: &Packet) {
         if self.unsampled > 0 {
             self.unsampled -= 1;
             return;
         }
         self.unsampled = self.shared.settings().sample.saturating_sub(1);
         self.summary.add(hash);
+        if self.shared.lacks_names()
+            && let Some(name) = interest_name(packet.frame.data())
+        {
+            self.shared.learn(hash, name);
+        }
     }
 
     /// The workers at which Interests may wait for Data that has no token of ours.

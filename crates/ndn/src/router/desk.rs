@@ -45,6 +45,8 @@ pub struct WorkerReport {
     pub pit_entries: u32,
     /// Data that it holds.
     pub cs_entries: u32,
+    /// Data that it may hold.
+    pub cs_max: u32,
     /// Octets of memory that they take.
     pub cs_octets: u64,
     /// What became of them.
@@ -125,6 +127,7 @@ impl Desk {
                 forwarder: forwarder.counters(),
                 pit_entries: forwarder.pit().len(),
                 cs_entries: cs.len(),
+                cs_max: cs.bounds().packets,
                 cs_octets: cs.octets(),
                 cs: cs.counters(),
                 crew: crew.map(Crew::counters).unwrap_or_default(),

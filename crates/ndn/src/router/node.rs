@@ -1,5 +1,6 @@
 //! The node as its management sees it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,10 +11,13 @@ use kaido_wire::ndn::{Component, Name, name_from_uri, types};
 
 use super::desk::{Desk, Order, WorkerReport};
 use crate::FaceId;
+use crate::balance::{Balance, HotName};
 use crate::face::{Face, FaceError, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use crate::forward::{Shared, StrategyChoice};
 use crate::host::{ConnectError, HostControl};
-use crate::mgmt::{CreateError, CsInfo, CsWish, DiskInfo, FaceWish, Node, Totals};
+use crate::mgmt::{
+    CreateError, CsInfo, CsWish, DiskInfo, FaceWish, HotNameInfo, Node, Sharing, Totals, WorkerInfo,
+};
 use crate::table::{CsSettings, Erasing, Fib};
 use crate::tier::{TierControl, TierReport};
 
@@ -48,8 +52,12 @@ pub struct NodeParts {
     pub desks: Vec<Arc<Desk>>,
     /// The Content Store of each worker.
     pub cs: CsSettings,
+    /// Interests that can wait with each worker.
+    pub pit_max: u32,
     /// The Content Store's tier on disk, if there is one.
     pub tier: Option<TierControl>,
+    /// How the workers share the names.
+    pub balance: Arc<Balance>,
     /// Where it listens.
     pub channels: Vec<FaceUri>,
 }
@@ -74,8 +82,10 @@ impl RouterNode {
 
     /// A view of the node for other threads.
     pub fn observer(&self) -> Observer {
-        let NodeParts { faces, shared, host, desks, tier, .. } = &self.parts;
+        let NodeParts { faces, shared, host, desks, pit_max, tier, balance, .. } = &self.parts;
         Observer {
+            pit_max: *pit_max,
+            balance: balance.clone(),
             faces: faces.clone(),
             shared: shared.clone(),
             host: host.clone(),
@@ -280,6 +290,10 @@ impl Node for RouterNode {
         })
     }
 
+    fn sharing(&self) -> Sharing {
+        self.observer().sharing()
+    }
+
     fn began(&self) -> SystemTime {
         self.began
     }
@@ -292,7 +306,9 @@ pub struct Observer {
     shared: Arc<Shared>,
     host: HostControl,
     desks: Vec<Arc<Desk>>,
+    pit_max: u32,
     tier: Option<TierControl>,
+    balance: Arc<Balance>,
 }
 
 impl Observer {
@@ -315,6 +331,29 @@ impl Observer {
     pub fn workers(&self) -> Vec<Option<WorkerReport>> {
         let ask = |desk: &Arc<Desk>| desk.ask(Order::Report, || self.host.wake());
         self.desks.iter().map(ask).collect()
+    }
+
+    /// How they share the names.
+    pub fn sharing(&self) -> Sharing {
+        let workers = (0..).zip(self.workers());
+        let info = |(number, report): (u64, Option<WorkerReport>)| {
+            let WorkerReport { forwarder, crew, pit_entries, cs_entries, cs_max, .. } = report?;
+            Some(WorkerInfo {
+                number,
+                packets: forwarder.interests_in + forwarder.data_in + forwarder.nacks_in,
+                handed_interests: crew.interests,
+                handed_data: crew.data,
+                handed_nacks: crew.nacks,
+                pit_entries: pit_entries.into(),
+                pit_max: self.pit_max.into(),
+                cs_entries: cs_entries.into(),
+                cs_max: cs_max.into(),
+            })
+        };
+        let mut hot = self.balance.hot_names();
+        hot.sort_unstable_by_key(|hot| Reverse(hot.share_ppm));
+        let shown = |hot: HotName| HotNameInfo { name: hot.name, share_ppm: hot.share_ppm.into() };
+        Sharing { workers: workers.filter_map(info).collect(), hot: hot.into_iter().map(shown).collect() }
     }
 }
 

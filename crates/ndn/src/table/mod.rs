@@ -37,3 +37,4 @@ pub use pit_usual::Sole;
 
 #[cfg(test)]
 pub(crate) use names::build;
+pub(crate) use names::{component_len, is_digest};

@@ -113,7 +113,7 @@ impl NameHash {
         let (mut state, mut at) = (self.root, 0);
         while at < name.len() {
             let len = component_len(&name[at..]).ok_or(NameError::Malformed)?;
-            if name[at] == IMPLICIT_DIGEST && len == IMPLICIT_DIGEST_OCTETS && at + len == name.len() {
+            if is_digest(&name[at..], len) {
                 break;
             }
             state = self.extend(state, &name[at..at + len]);
@@ -161,6 +161,12 @@ pub(crate) fn component_len(name: &[u8]) -> Option<usize> {
         return (len <= name.len()).then_some(len);
     }
     long_component_len(name)
+}
+
+/// Whether the component of so many octets that a name's rest begins with is an implicit digest: it is the last one.
+#[inline(always)]
+pub(crate) fn is_digest(rest: &[u8], len: usize) -> bool {
+    rest.first() == Some(&IMPLICIT_DIGEST) && len == IMPLICIT_DIGEST_OCTETS && len == rest.len()
 }
 
 #[cold]

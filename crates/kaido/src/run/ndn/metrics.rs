@@ -8,6 +8,7 @@ use kaido_ndn::router::{Observer, WorkerReport};
 use kaido_ndn::tier::TierReport;
 
 use crate::api::Answer;
+use crate::ndn::entries::Workers;
 use crate::run::metrics::{Figures, Offer, families as f};
 use crate::run::shown;
 
@@ -46,15 +47,19 @@ impl Offer for NdnOffer {
     }
 
     fn document(&mut self, path: &str) -> Option<String> {
-        if path != "/v1/drops" {
-            return None;
+        match path {
+            "/v1/ndn" => serde_json::to_string(&Workers::from(&self.router.sharing())).ok(),
+            "/v1/drops" => {
+                let totals = |at| shown::totals(&self.figures.workers, at);
+                serde_json::to_string(&Answer::Drops { drops: shown::drops(&self.figures.ports, totals) })
+                    .ok()
+            }
+            _ => None,
         }
-        let totals = |at| shown::totals(&self.figures.workers, at);
-        serde_json::to_string(&Answer::Drops { drops: shown::drops(&self.figures.ports, totals) }).ok()
     }
 
     fn paths(&self) -> &'static [&'static str] {
-        &["/v1/drops"]
+        &["/v1/ndn", "/v1/drops"]
     }
 }
 

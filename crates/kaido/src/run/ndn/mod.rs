@@ -88,6 +88,8 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         ethernet: ports.ethernet(),
         desks,
         cs: team.settings(&settings, 0).cs,
+        pit_max: settings.pit.entries,
+        balance: team.balance.clone(),
         tier: tier.as_ref().map(Tier::control),
     };
     let node = RouterNode::new(parts, SystemTime::now());
