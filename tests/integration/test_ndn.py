@@ -107,32 +107,46 @@ def ndnd(go_peer: Callable[[str], Path], tmp_path: Path) -> Ndnd:
     return Ndnd(go_peer("ndnd"), tmp_path)
 
 
+def both_work(node: Router) -> None:
+    """All workers have had a fair part of the packets."""
+    shares = node.shares()
+    assert len(shares) == node.workers
+    assert min(shares) > 0.6 / node.workers, shares
+
+
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("kind", ["unix", "tcp"])
 def test_python_ndn_publishes_and_fetches(
-    kind: str, router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path
+    kind: str, workers: int, router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path
 ) -> None:
     """python-ndn registers a prefix by a signed command, is asked, and its Data comes with equal bytes.
 
     Conformance: NDN management rib | python-ndn registers prefixes, and consumers of it get their Data
     """
-    node = router()
+    node = router(workers=workers)
     serve(hosts.near, node.transport(kind), "/py/big", big, tmp_path)
     for asked in ("unix", "tcp", "udp"):
         assert fetch(hosts.near, node.transport(asked), "/py/big") == digest(big), f"over {asked}"
     assert fetch(hosts.near, node.transport(kind), "/nowhere") == "nack 150"
+    both_work(node)
 
 
-def test_python_ndn_over_two_routers(router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_python_ndn_over_two_routers(
+    workers: int, router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path
+) -> None:
     """Over UDP between two hosts, in fragments that leave no packet to the kernel to cut.
 
     Conformance: NDNLPv2 fragmentation | Two routers cut and join packets of 10 MB over a link of 1500 octets
     """
     route = f'[[ndn.face]]\nremote = "udp4://{FAR}"\n[[ndn.route]]\nprefix = "/py"\nto = "udp4://{FAR}"\n'
-    near = router(udp_mtu=1400, more=route)
-    far = router(space=hosts.far, udp_mtu=1400)
+    near = router(udp_mtu=1400, more=route, workers=workers)
+    far = router(space=hosts.far, udp_mtu=1400, workers=workers)
     serve(hosts.far, far.transport("unix"), "/py/big", big, tmp_path)
     assert fetch(hosts.near, near.transport("unix"), "/py/big") == digest(big)
     assert fetched_in_fragments(hosts)
+    both_work(near)
+    both_work(far)
 
 
 @pytest.mark.parametrize("driver", ["af_xdp", "af_packet"])
@@ -166,19 +180,25 @@ def fetched_in_fragments(hosts: Hosts) -> bool:
     return dict(zip(names, values, strict=True))["FragCreates"] == "0"
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("kind", ["unix", "tcp"])
-def test_ndnd_tools(kind: str, router: StartRouter, hosts: Hosts, big: Path, ndnd: Ndnd) -> None:
+def test_ndnd_tools(
+    kind: str, workers: int, router: StartRouter, hosts: Hosts, big: Path, ndnd: Ndnd
+) -> None:
     """ndnd's ping, put and cat, and its commands to a forwarder.
 
     Conformance: NDN management datasets | ndnd's tools read them all
     """
-    node = router(cached=100)
+    node = router(cached=100, workers=workers)
     transport = node.transport(kind)
     log = ndnd.start(hosts.near, transport, "pingserver", "/ping")
     wait_until(lambda: "Registered route" in log.read_text(), "the ping server")
     assert b"3 received, 0% lost" in ndnd.run(hosts.near, transport, "ping", "-c", "3", "-i", "50", "/ping")
     ndnd.put(hosts.near, transport, "/big", big)
-    assert ndnd.run(hosts.near, transport, "cat", "/big") == big.read_bytes()
+    # Of ndnd it is the forwarder that speaks UDP.
+    for asked in ("unix", "tcp"):
+        assert ndnd.run(hosts.near, node.transport(asked), "cat", "/big") == big.read_bytes(), f"over {asked}"
+    both_work(node)
     for command, shown in (
         ("status", b"version=Kaido"),
         ("face-list", b"remote=internal://"),
@@ -194,13 +214,14 @@ def test_ndnd_tools(kind: str, router: StartRouter, hosts: Hosts, big: Path, ndn
     assert b"Status=200" in chosen
 
 
-def test_ndnd_is_a_neighbour(router: StartRouter, hosts: Hosts, big: Path, ndnd: Ndnd) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ndnd_is_a_neighbour(workers: int, router: StartRouter, hosts: Hosts, big: Path, ndnd: Ndnd) -> None:
     """ndnd's forwarder over UDP, both ways, with small packets on the link.
 
     Conformance: NDNLPv2 PitToken | ndnd as a neighbour sends our tokens back, and we its own
     """
     hosts.slow_down()
-    near = router(udp_mtu=700)
+    near = router(udp_mtu=700, workers=workers)
     far = ndnd.forwarder(hosts.far)
     ndnd.put(hosts.far, far, "/far/big", big)
     ndnd.put(hosts.near, near.transport("unix"), "/near/big", big)

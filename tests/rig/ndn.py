@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
+from typing import Any
 
 from ndn.app import NDNApp
 from ndn.encoding import FormalName, InterestParam, MetaInfo, Name
@@ -61,7 +63,7 @@ class Router(Node):
         """The configuration."""
         lines = [
             'function = "ndn"',
-            "[node]\nframes = 16384",
+            f"[node]\nframes = 16384\nworkers = {self.workers}",
             f'[control]\nsocket = "{self.socket}"',
             f'[ndn.listen]\nunix = "{self.unix}"\ntcp = ["0.0.0.0:6363"]',
             f'udp = ["0.0.0.0:6363"]\nudp_mtu = {self.udp_mtu}',
@@ -78,6 +80,15 @@ class Router(Node):
     def unix(self) -> Path:
         """Where applications connect."""
         return self.folder / f"{self.name}.sock"
+
+    def ndn(self, *words: str) -> dict[str, Any]:
+        """What `kaido ndn --json` prints, asked as an application."""
+        done = run(str(self.binary), "ndn", "--router", self.transport("unix"), "--json", *words)
+        return dict(json.loads(done.stdout))
+
+    def shares(self) -> list[float]:
+        """Each worker's part of the packets."""
+        return [worker["share"] for worker in self.ndn("status")["workers"]]
 
     def transport(self, kind: str) -> str:
         """How applications on its host reach it."""
