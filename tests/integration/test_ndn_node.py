@@ -210,6 +210,13 @@ def test_content_outlives_its_producer_and_the_router(binary: Path, tmp_path: Pa
     assert hashlib.sha256(fetched).digest() == hashlib.sha256(content).digest()
     # The listing is a second old at most.
     wait_until(lambda: again.json("cs", "info")["disk"]["hits"] >= 300, "the disk has answered")
+    # Some of it, from memory and then from disk, and the rest.
+    assert "erased 300 Data" in again.ndn("cs", "erase", "/site", "--count", "300").stdout
+    assert again.json("cs", "info")["disk"]["packets"] < 300
+    rest = again.ndn("cs", "erase", "/site", "--count", "100000").stdout
+    assert 100 < int(rest.split()[1]) < 300, rest
+    gone = again.ndn("cat", "/site/content", "--lifetime", "0.2", "--retries", "1", check=False)
+    assert gone.returncode != 0
     again.ndn("cs", "erase", "/site")
     gone = again.ndn("cat", "/site/content", "--lifetime", "0.2", "--retries", "1", check=False)
     assert gone.returncode != 0

@@ -12,8 +12,8 @@ use kaido_ndn::FaceId;
 use kaido_ndn::client::{CommandError, Connection, Consumer, command, command_interest, dataset};
 use kaido_ndn::face::{Face, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::mgmt::{
-    Authority, ControlParameters, ControlResponse, CreateError, CsInfo, CsWish, FaceWish, HotNameInfo,
-    Manager, Module, Node, Sharing, Totals, WorkerInfo, kinds,
+    Authority, ControlParameters, ControlResponse, CreateError, CsInfo, CsWish, Erased, FaceWish,
+    HotNameInfo, Manager, Module, Node, Sharing, Totals, WorkerInfo, kinds,
 };
 use kaido_ndn::table::{Fib, Hop, Hops, NameHash};
 use kaido_table::Domain;
@@ -26,7 +26,6 @@ struct TestNode {
     fib: Fib,
     strategies: Vec<(Vec<u8>, Vec<u8>)>,
     cs: CsInfo,
-    erased: Vec<(Vec<u8>, u64)>,
 }
 
 fn face(remote: &str, scope: Scope) -> FaceSettings {
@@ -48,8 +47,7 @@ impl TestNode {
             faces: Faces::new(64),
             fib: Fib::new(&Domain::new(), NameHash::fixed(1), 1000).unwrap(),
             strategies: vec![(vec![], name_from_uri("/localhost/nfd/strategy/best-route/v=5").unwrap())],
-            cs: CsInfo { capacity: 100, admits: true, serves: true, ..CsInfo::default() },
-            erased: vec![],
+            cs: CsInfo { capacity: 100, entries: 300, admits: true, serves: true, ..CsInfo::default() },
         }
     }
 }
@@ -117,14 +115,10 @@ impl Node for TestNode {
         self.cs.serves = wish.serves.unwrap_or(self.cs.serves);
     }
 
-    fn erase_cs(&mut self, prefix: &[u8], count: u64) -> u64 {
-        self.erased.push((prefix.to_vec(), count));
-        count.min(300)
-    }
-
-    fn erase_tier(&mut self, prefix: &[u8]) -> u64 {
-        self.erased.push((prefix.to_vec(), u64::MAX));
-        0
+    fn erase_cs(&mut self, _: &[u8], count: Option<u64>, limit: u64) -> Erased {
+        let erased = count.unwrap_or(u64::MAX).min(limit).min(self.cs.entries);
+        self.cs.entries -= erased;
+        Erased { count: erased, has_more: count != Some(erased) && erased == limit }
     }
 
     fn totals(&self) -> Totals {
@@ -427,6 +421,8 @@ fn the_content_store_is_managed() {
     assert_eq!(rig.command(Module::Cs, "erase", &some).body.unwrap().count, Some(5));
     let all = rig.command(Module::Cs, "erase", &prefix("/a")).body.unwrap();
     assert_eq!((all.count, all.capacity), (Some(256), Some(256)), "and there may be more");
+    let rest = rig.command(Module::Cs, "erase", &prefix("/a")).body.unwrap();
+    assert_eq!((rest.count, rest.capacity), (Some(39), None), "all of it");
 }
 
 /// Conformance: NDN management StrategyChoice | Strategies are set, unset and listed

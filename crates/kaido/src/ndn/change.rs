@@ -150,8 +150,8 @@ pub(super) fn erase_cs(router: &mut Consumer, prefix: &NameArg, count: Option<u6
             ControlParameters { name: Some(prefix.0.clone()), count: left, ..ControlParameters::default() };
         let done = command(router, Module::Cs, "erase", &asked).map_err(refused)?;
         erased += done.count.unwrap_or(0);
-        let is_done = done.capacity.is_none() || count.is_some_and(|count| erased >= count);
-        if is_done || done.count.unwrap_or(0) == 0 {
+        // With a capacity there may be more, though none was found in the time that one command has.
+        if done.capacity.is_none() || count.is_some_and(|count| erased >= count) {
             break;
         }
     }

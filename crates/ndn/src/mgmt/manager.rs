@@ -323,18 +323,12 @@ fn configure_cs(node: &mut impl Node, asked: &ControlParameters) -> ControlRespo
 
 fn erase_cs(node: &mut impl Node, asked: &ControlParameters) -> ControlResponse {
     let Some(prefix) = &asked.name else { return ControlResponse::refusal(400, "the prefix is missing") };
-    let limit = asked.count.unwrap_or(u64::MAX).min(ERASE_MAX);
-    let mut erased = node.erase_cs(prefix, limit);
-    if asked.count.is_none() && erased < limit {
-        // All of memory is erased; on disk there is no number of Data to erase, but all.
-        erased += node.erase_tier(prefix);
-    }
-    // When the bound of one command was met there may be more.
-    let capacity = (erased >= ERASE_MAX && asked.count != Some(ERASE_MAX)).then_some(ERASE_MAX);
+    let erased = node.erase_cs(prefix, asked.count, ERASE_MAX);
     let body = ControlParameters {
         name: asked.name.clone(),
-        count: Some(erased),
-        capacity,
+        count: Some(erased.count),
+        // It says that there may be more: the command's bound was met, or its time.
+        capacity: erased.has_more.then_some(ERASE_MAX),
         ..ControlParameters::default()
     };
     ControlResponse::ok(body)

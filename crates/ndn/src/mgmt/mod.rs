@@ -14,7 +14,7 @@ pub use authority::{Authority, Grant, Module, Refusal};
 pub use keys::{CertificateError, TrustedKey};
 pub use manager::Manager;
 pub use node::{
-    CreateError, CsInfo, CsWish, DiskInfo, FaceWish, HotNameInfo, Node, Sharing, Totals, WorkerInfo,
+    CreateError, CsInfo, CsWish, DiskInfo, Erased, FaceWish, HotNameInfo, Node, Sharing, Totals, WorkerInfo,
 };
 pub use parameters::{ControlParameters, ControlResponse, Malformed, kinds};
 pub use rib::{HopSink, Rib, RibError, Route, origin};

@@ -86,6 +86,15 @@ pub struct CsWish {
     pub serves: Option<bool>,
 }
 
+/// What has come of an erasure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erased {
+    /// Data that were erased. Where all of a prefix is erased on disk, what is there is not counted.
+    pub count: u64,
+    /// There may be more that was asked for.
+    pub has_more: bool,
+}
+
 /// What the forwarder has done, all workers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -178,12 +187,9 @@ pub trait Node {
     /// Changes the Content Store.
     fn configure_cs(&mut self, wish: &CsWish);
 
-    /// Erases up to `count` Data of a prefix from memory; how many there were.
-    fn erase_cs(&mut self, prefix: &[u8], count: u64) -> u64;
-
-    /// Erases all Data of a prefix from the tier on disk, where they are not counted, and what has come to memory from there
-    /// meanwhile; how many that were.
-    fn erase_tier(&mut self, prefix: &[u8]) -> u64;
+    /// Erases Data of a prefix, up to `count` of them, or all there are: with one call up to `limit`, and what can be in two seconds
+    /// or so. The next call of that prefix goes on where this one has ended, if there is more.
+    fn erase_cs(&mut self, prefix: &[u8], count: Option<u64>, limit: u64) -> Erased;
 
     /// What it has done.
     fn totals(&self) -> Totals;

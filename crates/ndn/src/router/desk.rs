@@ -1,9 +1,9 @@
 //! What the control thread wants of a worker that only the worker can do: its tables are its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kaido_engine::steer::Waker;
 
@@ -13,9 +13,6 @@ use crate::table::{CsCounters, CsSettings, Erasing};
 
 /// How long the control thread waits for a worker. One that does not answer has more to do than to report.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long it waits for an erasure: a worker looks through millions of packets a second beside its other work.
-const PATIENCE_ERASING: Duration = Duration::from_secs(10);
 
 /// Orders that wait for a worker, at most.
 const ORDERS_MAX: usize = 64;
@@ -53,8 +50,6 @@ pub struct WorkerReport {
     pub cs: CsCounters,
     /// What it has handed to other workers.
     pub crew: CrewCounters,
-    /// Data that the order has erased.
-    pub erased: u32,
 }
 
 /// Where orders for one worker lie.
@@ -83,8 +78,26 @@ impl Desk {
 
     /// Has the worker, which `wake` wakes if it sleeps and nothing else does, obey an order; `None` when it does not in time.
     pub(super) fn ask(&self, order: Order, wake: impl FnOnce()) -> Option<WorkerReport> {
+        self.put(order, wake)?.recv_timeout(PATIENCE).ok()
+    }
+
+    /// Has the worker erase until `until`; whether it has come to its end. How far it has come, `erasing` tells.
+    pub(super) fn erase(&self, erasing: Erasing, until: Instant, wake: impl FnOnce()) -> bool {
+        let told = erasing.told().clone();
+        let Some(report) = self.put(Order::Erase(erasing), wake) else { return false };
+        let left = until.saturating_duration_since(Instant::now());
+        let is_whole = report.recv_timeout(left).is_ok();
+        if !is_whole {
+            told.cut();
+            // It ends in the worker's next round. A worker that has no time for that goes on to erase less than is told.
+            let _ = report.recv_timeout(PATIENCE);
+        }
+        is_whole
+    }
+
+    /// Puts an order where the worker finds it.
+    fn put(&self, order: Order, wake: impl FnOnce()) -> Option<Receiver<WorkerReport>> {
         let (answer, report) = sync_channel(1);
-        let patience = if matches!(order, Order::Erase(_)) { PATIENCE_ERASING } else { PATIENCE };
         {
             let mut orders = self.lock();
             if orders.len() >= ORDERS_MAX {
@@ -98,7 +111,7 @@ impl Desk {
             Some(waker) => waker.wake(),
             None => wake(),
         }
-        report.recv_timeout(patience).ok()
+        Some(report)
     }
 
     /// The worker obeys what waits.
@@ -131,7 +144,6 @@ impl Desk {
                 cs_octets: cs.octets(),
                 cs: cs.counters(),
                 crew: crew.map(Crew::counters).unwrap_or_default(),
-                erased: if let Order::Erase(erasing) = &order { erasing.erased() } else { 0 },
             });
         }
     }
@@ -157,4 +169,41 @@ fn obey(forwarder: &mut Forwarder, order: &mut Order) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_erasure_that_takes_too_long_is_cut_and_tells_how_far_it_came() {
+        let desk = Desk::new();
+        let erasing = Erasing::new(b"\x08\x01a".to_vec(), 7, 3);
+        let told = erasing.told().clone();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| desk.erase(erasing, Instant::now(), || {}));
+            let (order, answer) = loop {
+                if let Some(order) = desk.lock().pop() {
+                    break order;
+                }
+            };
+            // Nobody has answered when the time is over: who erases learns of it.
+            assert!(matches!(order, Order::Erase(_)));
+            while !told.is_cut() {
+                std::thread::yield_now();
+            }
+            drop(answer);
+            assert!(!asked.join().unwrap());
+        });
+        assert_eq!((told.erased(), told.next()), (0, 3));
+    }
+
+    #[test]
+    fn a_desk_with_too_many_orders_takes_no_more() {
+        let desk = Desk::new();
+        let waiting: Vec<_> = (0..ORDERS_MAX).map(|_| desk.put(Order::Report, || {}).unwrap()).collect();
+        assert!(desk.ask(Order::Report, || {}).is_none());
+        assert!(!desk.erase(Erasing::new(Vec::new(), 1, 0), Instant::now(), || {}));
+        drop(waiting);
+    }
 }

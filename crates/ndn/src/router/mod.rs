@@ -10,6 +10,7 @@
 mod crew;
 mod desk;
 mod node;
+mod sweep;
 
 pub use crew::{Crew, CrewCounters};
 pub use desk::{Desk, WorkerReport};

@@ -10,15 +10,16 @@ use kaido_wire::MacAddr;
 use kaido_wire::ndn::{Component, Name, name_from_uri, types};
 
 use super::desk::{Desk, Order, WorkerReport};
+use super::sweep::Sweeping;
 use crate::FaceId;
 use crate::balance::{Balance, HotName};
 use crate::face::{Face, FaceError, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use crate::forward::{Shared, StrategyChoice};
 use crate::host::{ConnectError, HostControl};
 use crate::mgmt::{
-    CreateError, CsInfo, CsWish, DiskInfo, FaceWish, HotNameInfo, Node, Sharing, Totals, WorkerInfo,
+    CreateError, CsInfo, CsWish, DiskInfo, Erased, FaceWish, HotNameInfo, Node, Sharing, Totals, WorkerInfo,
 };
-use crate::table::{CsSettings, Erasing, Fib};
+use crate::table::{CsSettings, Fib};
 use crate::tier::{TierControl, TierReport};
 
 /// What the names of strategies begin with.
@@ -70,6 +71,7 @@ pub struct RouterNode {
     cs: CsSettings,
     admits: bool,
     serves: bool,
+    sweeping: Sweeping,
     began: SystemTime,
 }
 
@@ -77,7 +79,15 @@ impl RouterNode {
     /// The node of these parts, which begins at `now`.
     pub fn new(parts: NodeParts, now: SystemTime) -> Self {
         let strategies = BTreeMap::from([(Vec::new(), StrategyChoice::default())]);
-        Self { cs: parts.cs, parts, strategies, admits: true, serves: true, began: now }
+        Self {
+            cs: parts.cs,
+            parts,
+            strategies,
+            admits: true,
+            serves: true,
+            sweeping: Sweeping::default(),
+            began: now,
+        }
     }
 
     /// A view of the node for other threads.
@@ -140,21 +150,6 @@ impl RouterNode {
     fn share(&self, packets: u64) -> u32 {
         let workers = self.parts.desks.len().max(1) as u64;
         u32::try_from(packets.div_ceil(workers)).unwrap_or(u32::MAX)
-    }
-}
-
-impl RouterNode {
-    /// Erases up to `count` Data of a prefix from the workers' memory; how many there were.
-    fn erase_memory(&self, prefix: &[u8], count: u64) -> u64 {
-        let mut left = u32::try_from(count).unwrap_or(u32::MAX);
-        let mut erased = 0;
-        for desk in &self.parts.desks {
-            let order = Order::Erase(Erasing::new(prefix.to_vec(), left));
-            let gone = self.ask(desk, order).map_or(0, |report| report.erased);
-            left = left.saturating_sub(gone);
-            erased += u64::from(gone);
-        }
-        erased
     }
 }
 
@@ -270,15 +265,9 @@ impl Node for RouterNode {
         }
     }
 
-    fn erase_cs(&mut self, prefix: &[u8], count: u64) -> u64 {
-        self.erase_memory(prefix, count)
-    }
-
-    fn erase_tier(&mut self, prefix: &[u8]) -> u64 {
-        let Some(tier) = &self.parts.tier else { return 0 };
-        tier.erase(prefix);
-        // What was read meanwhile.
-        self.erase_memory(prefix, u64::MAX)
+    fn erase_cs(&mut self, prefix: &[u8], count: Option<u64>, limit: u64) -> Erased {
+        let NodeParts { desks, tier, host, .. } = &self.parts;
+        self.sweeping.erase(desks, tier.as_ref(), &|| host.wake(), prefix, count, limit)
     }
 
     fn totals(&self) -> Totals {

@@ -325,9 +325,9 @@ mod tests {
         }
 
         fn erase(&mut self, prefix: &[u8], most: u32) -> u32 {
-            let mut erasing = Erasing::new(prefix.to_vec(), most);
+            let mut erasing = Erasing::new(prefix.to_vec(), most, 0);
             while !self.cs.erase(&mut erasing, 3) {}
-            erasing.erased()
+            erasing.told().erased()
         }
 
         fn get(&mut self, name: &[u8], selectors: Selectors, now: Moment) -> Option<Vec<u8>> {
@@ -416,11 +416,15 @@ mod tests {
         for number in 0..20 {
             rig.put(&packet(&format!("{}/{number}", number % 2), b""), 0, at(0));
         }
-        let mut erasing = Erasing::new(name("1"), 4);
-        assert!(!rig.cs.erase(&mut erasing, 5) && erasing.erased() == 2);
-        assert!(rig.cs.erase(&mut erasing, 100) && erasing.erased() == 4);
+        let mut erasing = Erasing::new(name("1"), 4, 0);
+        let told = erasing.told().clone();
+        assert!(!rig.cs.erase(&mut erasing, 5) && (told.erased(), told.next()) == (2, 5));
+        assert!(rig.cs.erase(&mut erasing, 100) && (told.erased(), told.next()) == (4, 8));
         assert_eq!(rig.cs.len(), 16);
-        assert_eq!((rig.erase(&name("1"), u32::MAX), rig.cs.len()), (6, 10));
+        let mut cut = Erasing::new(name("1"), 4, told.next());
+        cut.told().cut();
+        assert!(rig.cs.erase(&mut cut, 2) && (cut.told().erased(), cut.told().next()) == (1, 10));
+        assert_eq!((rig.erase(&name("1"), u32::MAX), rig.cs.len()), (5, 10));
     }
 
     #[test]

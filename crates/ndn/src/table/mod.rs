@@ -20,7 +20,7 @@ mod pit_usual;
 
 pub use cs::Cs;
 pub use cs_entry::{Admit, Cached, CsCounters, CsSettings, LEVELS, NewData};
-pub use cs_erase::Erasing;
+pub use cs_erase::{Erasing, Erasure};
 pub use dead_nonces::DeadNonces;
 pub use fib::{Fib, FibError, HOPS_MAX, Hop, Hops};
 pub use name_table::{Lookup, NameTable, NameTableError, Sought};

@@ -35,6 +35,7 @@ const SUPERBLOCK_MAGIC: &[u8; 8] = b"KAIDO-CS";
 const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"KSEGMENT");
 const TRAILER_MAGIC: u64 = u64::from_le_bytes(*b"KTRAILER");
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"KDAT");
+const ERASED_MAGIC: u32 = u32::from_le_bytes(*b"KDEL");
 
 /// Numbers at their places.
 fn number(octets: &[u8], at: usize) -> u64 {
@@ -215,12 +216,15 @@ pub(super) struct RecordHeader {
     pub(super) fresh_until_ms: u64,
     /// Of the packet.
     pub(super) sum: u64,
+    /// Whether it was erased: its packet is there, and is not found.
+    pub(super) is_erased: bool,
 }
 
 impl RecordHeader {
     pub(super) fn encode(&self, hash: &NameHash) -> [u8; RECORD_HEADER] {
         let mut octets = [0; RECORD_HEADER];
-        put(&mut octets, 0, u64::from(RECORD_MAGIC) | u64::from(self.len) << 32);
+        let magic = if self.is_erased { ERASED_MAGIC } else { RECORD_MAGIC };
+        put(&mut octets, 0, u64::from(magic) | u64::from(self.len) << 32);
         for (place, word) in (1..).zip([self.sequence, self.hash, self.fresh_until_ms, self.sum]) {
             put(&mut octets, place * 8, word);
         }
@@ -237,9 +241,11 @@ impl RecordHeader {
             hash: number(octets, 16),
             fresh_until_ms: number(octets, 24),
             sum: number(octets, 32),
+            is_erased: half(octets, 0) == ERASED_MAGIC,
         };
         let is_packet = (1..=PACKET_MAX).contains(&(header.len as usize));
-        (half(octets, 0) == RECORD_MAGIC && is_packet && is_sealed(hash, octets)).then_some(header)
+        let is_record = header.is_erased || half(octets, 0) == RECORD_MAGIC;
+        (is_record && is_packet && is_sealed(hash, octets)).then_some(header)
     }
 
     /// The packet behind it, if it is there and as it was.
@@ -263,7 +269,16 @@ mod tests {
         let hash = NameHash::fixed(4);
         let superblock = Superblock { segment_octets: 1 << 20, secret: [3, 5, 7] };
         let trailer = Trailer { sequence: 9, entries: 2, end: 640, sum: 11 };
-        let record = RecordHeader { len: 70, sequence: 9, hash: 1 << 60, fresh_until_ms: 77, sum: u64::MAX };
+        let record = RecordHeader {
+            len: 70,
+            sequence: 9,
+            hash: 1 << 60,
+            fresh_until_ms: 77,
+            sum: u64::MAX,
+            is_erased: false,
+        };
+        let erased = RecordHeader { is_erased: true, ..record };
+        assert_eq!(RecordHeader::decode(&hash, &erased.encode(&hash)), Some(erased));
         let (whole, header) = (superblock.encode(), segment_header(&hash, 9));
         let (end, before) = (trailer.encode(&hash), record.encode(&hash));
         assert_eq!(Superblock::decode(&whole), Ok(superblock));

@@ -12,7 +12,6 @@ use super::format::{
     segment_sequence,
 };
 use super::log::Resumed;
-use super::place::Place;
 use super::shared::{Shared, add};
 use crate::table::{DEPTH_MAX, Prefixes};
 
@@ -33,16 +32,21 @@ pub(super) fn keys_of(prefixes: &Prefixes) -> [u64; KEYS] {
 }
 
 /// Octets of a segment, in a window that moves on.
-struct Window<'s> {
+pub(super) struct Window<'s> {
     shared: &'s Shared,
     begin: u64,
     at: u64,
     octets: Vec<u8>,
 }
 
-impl Window<'_> {
+impl<'s> Window<'s> {
+    /// At the beginning of a segment.
+    pub(super) fn of(shared: &'s Shared, segment: usize) -> Self {
+        Self { shared, begin: shared.begin_of(segment), at: 0, octets: Vec::new() }
+    }
+
     /// What there is of `len` octets from `at` on.
-    fn get(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
+    pub(super) fn get(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
         let end = self.shared.segment_octets.min(at + len as u64);
         if at < self.at || end > self.at + self.octets.len() as u64 {
             let most = self.shared.segment_octets - at.min(self.shared.segment_octets);
@@ -140,8 +144,7 @@ impl Shared {
 
     /// Searches a segment for records from where it is known to end: up to the first that is none, or to its very end.
     fn search(&self, segment: usize, sequence: u64, is_ended: bool, found: &mut Found) -> io::Result<()> {
-        let begin = self.begin_of(segment);
-        let mut window = Window { shared: self, begin, at: 0, octets: Vec::new() };
+        let mut window = Window::of(self, segment);
         let (mut at, mut prefixes) = (found.end, Prefixes::default());
         let mut is_lost = false;
         while at + RECORD_HEADER as u64 <= self.segment_octets {
@@ -185,9 +188,7 @@ impl Shared {
         });
         for entry in listed.map(|listed| listed.entries).unwrap_or_default() {
             let at = self.begin_of(segment) + u64::from(entry.unit) * UNIT;
-            let leads = |place: &Place| place.is_for(entry.hash, entry.is_below) && place.at() == at;
-            let place = self.places.find(entry.hash).map(Place::of_word).find(leads);
-            if let Some(place) = place {
+            if let Some(place) = self.leads(entry.hash, entry.is_below, at) {
                 self.unlink(entry.hash, place);
             }
         }

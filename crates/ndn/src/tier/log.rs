@@ -97,6 +97,7 @@ impl Log {
             hash: record.keys[0],
             fresh_until_ms: record.fresh_until_ms,
             sum: checksum(&self.shared.hash, record.packet),
+            is_erased: false,
         };
         self.buffer.extend(header.encode(&self.shared.hash));
         self.buffer.extend(record.packet);

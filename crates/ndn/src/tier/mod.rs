@@ -15,6 +15,7 @@ mod log;
 mod marks;
 mod place;
 mod read;
+mod search;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 pub use lane::Lane;
 pub(crate) use place::Place;
 pub(crate) use read::Read;
+pub use search::TierSearch;
 pub(crate) use shared::add;
 pub use shared::{TierCounters, Wake};
 
@@ -44,6 +46,7 @@ use lane::Arena;
 use log::Log;
 use marks::Marks;
 use place::FILE_MAX;
+use search::Condemned;
 use shared::{Shared, lock};
 
 /// The file of the log, in the folder of the tier.
@@ -125,6 +128,8 @@ pub enum TierError {
 #[derive(Debug)]
 enum Order {
     Write(Arena),
+    /// To erase these records, and to say how many of them were there.
+    Condemn(Vec<Condemned>, SyncSender<u64>),
     /// To erase what is there of a prefix, and to say so.
     Erase(Vec<u8>, SyncSender<()>),
     Close,
@@ -193,6 +198,10 @@ impl Writer {
                 self.erase(&prefix);
                 // Whoever asked may be gone.
                 let _ = done.try_send(());
+            }
+            Order::Condemn(records, done) => {
+                // Whoever asked may be gone.
+                let _ = done.try_send(self.condemn(&records));
             }
             Order::Close => {
                 self.end();

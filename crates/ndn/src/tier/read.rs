@@ -83,6 +83,11 @@ impl Read {
             // Of another name, whose hash is the same as far as the index has it.
             return None;
         }
+        if header.is_erased {
+            add(&shared.counters.gone, 1);
+            shared.unlink(self.hash, place);
+            return None;
+        }
         let packet = header.packet(&shared.hash, octets);
         let name = packet.and_then(|packet| Data::parse(packet, packet.len()).ok()).map(|data| data.name);
         let Some(name) = name else {

@@ -214,6 +214,12 @@ impl Shared {
         self.packets.fetch_add(more, Ordering::Relaxed);
     }
 
+    /// What leads from a hash to a place in the file.
+    pub(super) fn leads(&self, hash: u64, is_below: bool, at: u64) -> Option<Place> {
+        let leads = |place: &Place| place.is_for(hash, is_below) && place.at() == at;
+        self.places.find(hash).map(Place::of_word).find(leads)
+    }
+
     /// Takes what leads to a record out of the index.
     pub(super) fn unlink(&self, hash: u64, place: Place) {
         if self.places.remove(hash, place.word()) && !place.is_below() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
+use std::time::Instant;
 
 use kaido_wire::ndn::{DataRepr, Name};
 use proptest::prelude::*;
@@ -156,6 +157,24 @@ impl Rig {
         self.tier.turn();
     }
 
+    /// Erases some of a prefix, while the writer's part is done here.
+    fn erase_some(
+        &mut self,
+        prefix: &str,
+        search: &mut TierSearch,
+        most: u64,
+        until: Instant,
+    ) -> (u64, bool) {
+        let control = self.tier.control();
+        std::thread::scope(|scope| {
+            let erasing = scope.spawn(|| control.erase_some(&name(prefix), search, most, until));
+            while !erasing.is_finished() {
+                self.tier.turn();
+            }
+            erasing.join().unwrap()
+        })
+    }
+
     fn counters(&self) -> TierCounters {
         self.tier.control().report().counters
     }
@@ -252,6 +271,39 @@ fn what_was_erased_stays_erased_and_what_comes_after_is_there() {
     assert_eq!((rig.get("a/2"), rig.get("b/1"), rig.counters().damaged), (None, None, 1));
     rig.put("b/1", &packet("b/1", b"new"));
     assert_eq!(rig.restarted().get("b/1"), Some(packet("b/1", b"new")));
+}
+
+#[test]
+fn some_of_a_prefix_are_erased_and_stay_so() {
+    let mut rig = Rig::new(4 << 20);
+    let texts: Vec<String> = (0..30).map(|number| format!("a/{number}")).collect();
+    // Twice, so that there are older records that must not come back.
+    for content in [b"old", b"new"] {
+        texts.iter().for_each(|text| rig.put(text, &packet(text, content)));
+        rig.put("b", &packet("b", content));
+    }
+    let later = Instant::now() + Duration::from_secs(600);
+    let left = |rig: &mut Rig| texts.iter().filter(|text| rig.get(text).is_some()).count();
+    assert_eq!(rig.erase_some("a", &mut TierSearch::default(), 12, later), (12, false));
+    assert_eq!((left(&mut rig), rig.tier.control().report().packets), (18, 19));
+    for crash in [true, false] {
+        rig = if crash { rig.crashed() } else { rig.restarted() };
+        assert_eq!((left(&mut rig), rig.get("b")), (18, Some(packet("b", b"new"))), "crashed: {crash}");
+    }
+    // Without time it comes on nevertheless, and to its end.
+    let (mut search, mut erased, mut calls) = (TierSearch::default(), 0, 0);
+    loop {
+        let (count, is_end) = rig.erase_some("a", &mut search, 100, Instant::now());
+        (erased, calls) = (erased + count, calls + 1);
+        if is_end {
+            break;
+        }
+    }
+    assert!(erased == 18 && calls > 18, "{erased} in {calls}");
+    assert_eq!(rig.erase_some("", &mut TierSearch::default(), 100, later), (1, true));
+    assert_eq!((left(&mut rig), rig.get("b"), rig.counters().damaged), (0, None, 0));
+    rig.put("a/3", &packet("a/3", b"again"));
+    assert_eq!(rig.restarted().get("a/3"), Some(packet("a/3", b"again")));
 }
 
 #[test]
@@ -555,7 +607,14 @@ impl Forged {
             let len = if *len == 0 { u32::try_from(packet.len()).unwrap() } else { *len };
             let sum = format::checksum(hash, packet);
             let (sequence, fresh_until_ms) = (*sequence, *key);
-            let header = format::RecordHeader { len, sequence, hash: *key, fresh_until_ms, sum };
+            let header = format::RecordHeader {
+                len,
+                sequence,
+                hash: *key,
+                fresh_until_ms,
+                sum,
+                is_erased: len % 7 == 0,
+            };
             octets.extend(header.encode(hash));
             octets.extend(packet);
             octets.resize(octets.len().next_multiple_of(64), 0);
