@@ -76,6 +76,17 @@ impl Frame {
         Some(unsafe { std::slice::from_raw_parts(base.as_ptr().add(usize::from(self.head)), len) })
     }
 
+    /// The `N` bytes of the packet that begin `at` behind its first; `None` when the first segment has not all of them.
+    #[inline(always)]
+    pub fn window<const N: usize>(&self, at: u16) -> Option<&[u8; N]> {
+        if usize::from(at) + N > usize::from(self.len) {
+            return None;
+        }
+        let base = self.pool.frame_base(self.index);
+        // SAFETY: within the data, by the test above; the rest as in `data`.
+        Some(unsafe { &*base.as_ptr().add(usize::from(self.head) + usize::from(at)).cast() })
+    }
+
     /// Bytes of the packet, all segments together.
     #[inline]
     pub fn packet_len(&self) -> usize {
@@ -581,6 +592,18 @@ mod tests {
         assert_eq!(chain.packet_len(), 9000);
         *chain.exchange_front::<3>(1000, 8000).unwrap().0 = [1; 3];
         assert_eq!(chain.to_vec(), [&[1; 3][..], &[7; 8000]].concat());
+    }
+
+    #[test]
+    fn a_window_lies_within_the_first_segment() {
+        let pool = FramePool::leak(2).unwrap();
+        let mut frame = pool.allocate().unwrap();
+        assert!(frame.set(b"packet"));
+        frame.push_segment(pool.allocate().unwrap());
+        assert_eq!(frame.window::<4>(2), Some(b"cket"));
+        assert_eq!(frame.window::<4>(3), None);
+        assert_eq!(frame.window::<0>(6), Some(b""));
+        assert_eq!(frame.window::<0>(u16::MAX), None);
     }
 
     #[test]

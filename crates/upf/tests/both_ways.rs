@@ -130,6 +130,29 @@ fn seeds() -> Vec<(PortId, Vec<u8>)> {
     ]
 }
 
+/// A seed's number, octets to overwrite, and where to cut.
+type Mutation = (usize, Vec<(usize, u8)>, Option<usize>);
+
+/// Some seeds, half of them as they are.
+fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
+    let changes = prop::collection::vec((0usize..110, any::<u8>()), 0..3);
+    let mutated = (0usize..7, changes, prop::option::of(0usize..140));
+    let whole = (0usize..7).prop_map(|seed| (seed, Vec::new(), None));
+    prop::collection::vec(prop_oneof![mutated, whole], 100)
+}
+
+/// The frame that a mutation makes of a seed, and its port; `None` when nothing is left.
+fn mutated(seeds: &[(PortId, Vec<u8>)], (seed, changes, cut): Mutation) -> Option<(PortId, Vec<u8>)> {
+    let (port, mut frame) = seeds[seed].clone();
+    for (at, value) in changes {
+        if let Some(octet) = frame.get_mut(at) {
+            *octet = value;
+        }
+    }
+    frame.truncate(cut.unwrap_or(usize::MAX));
+    (!frame.is_empty()).then_some((port, frame))
+}
+
 /// Drops by port and reason, volume of all sessions: what two rigs must agree on.
 fn account(rig: &Rig) -> (Vec<String>, Volume) {
     let drops = [N3, N6].map(|port| format!("{:?}", rig.totals(port).drops));
@@ -163,26 +186,39 @@ fn a_header_of_unusual_shape_is_judged_by_every_rule_of_its_session() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn mutated_frames_come_out_of_both_ways_alike(
-        mutations in prop::collection::vec(
-            (0usize..7, prop::collection::vec((0usize..110, any::<u8>()), 0..3), prop::option::of(0usize..140)),
-            100,
-        ),
-    ) {
+    fn mutated_frames_come_out_of_both_ways_alike(mutations in mutations()) {
         let (mut straight, mut careful) = (rig(false), rig(true));
         let seeds = seeds();
-        for (seed, changes, cut) in mutations {
-            let (port, mut frame) = seeds[seed].clone();
-            for (at, value) in changes {
-                if let Some(octet) = frame.get_mut(at) {
-                    *octet = value;
-                }
-            }
-            frame.truncate(cut.unwrap_or(usize::MAX));
-            if frame.is_empty() {
-                continue;
-            }
+        for (port, frame) in mutations.into_iter().filter_map(|mutation| mutated(&seeds, mutation)) {
             prop_assert_eq!(straight.pass(port, &frame), careful.pass(port, &frame), "{:02x?}", frame);
+        }
+        prop_assert_eq!(account(&straight), account(&careful));
+    }
+
+    /// What arrives together is handled in groups, which may be of one kind or mixed.
+    #[test]
+    fn frames_that_arrive_together_come_out_as_if_alone(mutations in mutations(), sorted: bool) {
+        let (mut straight, mut careful) = (rig(false), rig(true));
+        let seeds = seeds();
+        let mut frames: Vec<_> =
+            mutations.into_iter().filter_map(|mutation| mutated(&seeds, mutation)).collect();
+        if sorted {
+            frames.sort();
+        }
+        // Resolves what both must know of next hops.
+        for (port, frame) in &seeds {
+            prop_assert_eq!(straight.pass(*port, frame), careful.pass(*port, frame));
+        }
+        for port in [N3, N6] {
+            let of_port = || frames.iter().filter(|(at, _)| *at == port).map(|(_, frame)| &frame[..]);
+            let together = straight.pass_all(port, of_port());
+            let alone: Vec<_> = of_port().flat_map(|frame| careful.pass(port, frame)).collect();
+            let leaving = |sent: &[(PortId, Vec<u8>)], by: PortId| -> Vec<_> {
+                sent.iter().filter(|(port, _)| *port == by).cloned().collect()
+            };
+            for by in [N3, N6] {
+                prop_assert_eq!(leaving(&together, by), leaving(&alone, by));
+            }
         }
         prop_assert_eq!(account(&straight), account(&careful));
     }

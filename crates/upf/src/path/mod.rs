@@ -60,7 +60,7 @@ use self::read::{Arrived, Kind, Ports};
 use self::relay::Stored;
 use self::trace::Tracing;
 use crate::node::{BufferChange, Node, WorkerEvent, WorkerOrder};
-use crate::record::{Record, SessionIndex, SessionKey};
+use crate::record::{CommonWay, Record, SessionIndex, SessionKey, StraightWay};
 
 /// How often what waits too long is looked for.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -166,8 +166,36 @@ struct Group<'g> {
     arrivals: [Arrived; GROUP],
     probes: [Probe<'g, SessionKey, Record>; GROUP],
     records: [Option<&'g Record>; GROUP],
-    /// Where each packet leaves that needs nothing more.
-    exits: [Option<PortId>; GROUP],
+    /// The way of all its packets, if they have the same.
+    way: StraightWay,
+}
+
+/// Where a packet leaves that needs nothing more: a port, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Exit(u16);
+
+impl Exit {
+    const NONE: Self = Self(u16::MAX);
+
+    #[inline(always)]
+    fn port(self) -> Option<PortId> {
+        u8::try_from(self.0).ok().map(PortId)
+    }
+}
+
+impl From<Option<PortId>> for Exit {
+    #[inline(always)]
+    fn from(port: Option<PortId>) -> Self {
+        port.map_or(Self::NONE, |port| Self(port.0.into()))
+    }
+}
+
+/// The port from which all of some packets leave that need nothing more.
+#[inline(always)]
+fn common(exits: &[Exit]) -> Option<PortId> {
+    let first = *exits.first()?;
+    let differs = exits.iter().fold(0, |differs, exit| differs | (exit.0 ^ first.0));
+    first.port().filter(|_| differs == 0)
 }
 
 /// What the parse stage found about the frames of a batch that are not of the usual shape, in their order.
@@ -185,6 +213,7 @@ impl<'g> Group<'g> {
         unusual: &mut Unusual,
     ) {
         let facts = worker.ports.facts(port);
+        let mut way = CommonWay::new();
         for ((arrived, frame), probe) in self.arrivals.iter_mut().zip(frames).zip(&mut self.probes) {
             facts.read(&worker.ports, frame, arrived);
             if arrived.kind == Kind::Unusual {
@@ -193,7 +222,9 @@ impl<'g> Group<'g> {
             if arrived.kind != Kind::Unusual {
                 *probe = stages.hash(&arrived.key);
             }
+            way.add(arrived.way);
         }
+        self.way = way.get();
     }
 
     #[inline(never)]
@@ -211,17 +242,51 @@ impl<'g> Group<'g> {
         }
     }
 
+    /// Makes packets ready to leave that need nothing more.
+    #[inline(always)]
+    fn act(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], quiet: bool, exits: &mut [Exit]) {
+        let may_be_plain = quiet && !worker.clamps_mss;
+        match self.way {
+            StraightWay::UP if may_be_plain => self.act_up(node, worker, frames, exits),
+            StraightWay::DOWN if may_be_plain => self.act_down(node, worker, frames, exits),
+            _ => self.act_each(worker, frames, quiet, exits),
+        }
+    }
+
     #[inline(never)]
-    fn act(&mut self, worker: &mut Worker, frames: &mut [Frame], quiet: bool) {
-        let known = self.exits.iter_mut().zip(&self.records).zip(&self.arrivals);
-        for (((exit, record), arrived), frame) in known.zip(frames) {
-            if let Some(record) = record
-                && (quiet || !worker.may_overtake(record))
-            {
-                *exit = match record.folded_policer() {
-                    None => worker.straight(record, arrived, frame),
-                    Some(slot) => worker.straight_within_rate(slot, record, arrived, frame),
-                };
+    fn act_up(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
+        self.each(frames, exits, |record, arrived, frame| {
+            worker.plain_up(node, record, arrived, frame).or_else(|| worker.straight(record, arrived, frame))
+        });
+    }
+
+    #[inline(never)]
+    fn act_down(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
+        self.each(frames, exits, |record, arrived, frame| {
+            worker
+                .plain_down(node, record, arrived, frame)
+                .or_else(|| worker.straight(record, arrived, frame))
+        });
+    }
+
+    #[inline(never)]
+    fn act_each(&self, worker: &mut Worker, frames: &mut [Frame], quiet: bool, exits: &mut [Exit]) {
+        self.each(frames, exits, |record, arrived, frame| {
+            if quiet || !worker.may_overtake(record) { worker.straight(record, arrived, frame) } else { None }
+        });
+    }
+
+    #[inline(always)]
+    fn each(
+        &self,
+        frames: &mut [Frame],
+        exits: &mut [Exit],
+        mut act: impl FnMut(&Record, &Arrived, &mut Frame) -> Option<PortId>,
+    ) {
+        let known = self.records.iter().zip(&self.arrivals);
+        for (((record, arrived), frame), exit) in known.zip(frames).zip(exits) {
+            if let Some(record) = record {
+                *exit = act(record, arrived, frame).into();
             }
         }
     }
@@ -297,11 +362,13 @@ impl Path {
         worker.prepared.renew(worker.next_hops.generation());
         worker.follow_traces();
         let quiet = worker.is_quiet();
+        let mut exits = [Exit::NONE; BATCH_MAX];
         let mut groups = [Group::default(); GROUPS];
         let mut unusual = Unusual::new();
-        let in_use = batch.len().div_ceil(GROUP);
+        let len = batch.len();
+        let in_use = len.div_ceil(GROUP);
         for step in 0..in_use + STAGES - 1 {
-            let frames = |number: usize| number * GROUP..batch.len().min((number + 1) * GROUP);
+            let frames = |number: usize| number * GROUP..len.min((number + 1) * GROUP);
             if step < in_use {
                 let ahead = out.incoming(port).iter().skip(step * GROUP).take(GROUP);
                 let before = worker.ports.facts(port).headers_ahead();
@@ -319,21 +386,19 @@ impl Path {
             }
             if let Some(number) = step.checked_sub(3) {
                 let frames = frames(number);
-                groups[number].act(worker, &mut batch[frames], quiet);
+                let exits = &mut exits[frames.clone()];
+                groups[number].act(node, worker, &mut batch[frames], quiet, exits);
                 laps.lap(Stage::Act);
             }
         }
-        let exits = || groups.iter().flat_map(|group| &group.exits);
-        if let Some(exit) = groups[0].exits[0]
-            && exits().take(batch.len()).all(|other| *other == Some(exit))
-        {
+        if let Some(exit) = common(&exits[..batch.len()]) {
             out.transmit_all(exit, batch);
             return laps.tell(out);
         }
         let mut unusual = unusual.into_iter();
-        let found = groups.iter().flat_map(|group| group.arrivals.iter().zip(group.records).zip(group.exits));
+        let found = groups.iter().flat_map(|group| group.arrivals.iter().zip(group.records)).zip(exits);
         for (frame, ((arrived, record), exit)) in batch.drain(..).zip(found) {
-            if let Some(exit) = exit {
+            if let Some(exit) = exit.port() {
                 out.transmit(exit, frame);
             } else if arrived.kind == Kind::Usual {
                 let parsed = parse(&node.settings, port, &frame);

@@ -44,6 +44,8 @@ pub(super) struct OuterTemplate {
     entropy: bool,
     checksum: bool,
     is_ipv4: bool,
+    /// Over IPv4 with a PDU session container and no checksum.
+    is_usual: bool,
     /// One's-complement sum of the IPv4 header without length and checksum.
     sum: u16,
 }
@@ -64,6 +66,7 @@ impl OuterTemplate {
             entropy: settings.outer_source_port == OuterSourcePort::Entropy,
             checksum: settings.udp_checksums.computed(shape.peer),
             is_ipv4: shape.peer.is_ipv4(),
+            is_usual: false,
             sum: 0,
         };
         let gtpu = GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(0, 0) };
@@ -110,6 +113,7 @@ impl OuterTemplate {
         #[allow(clippy::cast_possible_truncation)] // 8, 16 or 20.
         let gtpu_len = gtpu_len as u8;
         template.gtpu_len = gtpu_len;
+        template.is_usual = template.is_ipv4 && !template.checksum && usize::from(gtpu_len) == GTPU_CONTAINER;
         template.push(ethernet::HEADER_LEN, |_| Ok(ethernet::HEADER_LEN))?;
         Ok(template)
     }
@@ -184,6 +188,22 @@ impl OuterTemplate {
             self.fill_checksum(frame);
         }
         Some(())
+    }
+
+    /// As [`OuterTemplate::write`], of headers over IPv4 with a PDU session container and no checksum; `None` for all others.
+    #[inline(always)]
+    pub(super) fn write_usual(
+        &self,
+        teid: Teid,
+        frame: &mut Frame,
+        front: usize,
+        keep: usize,
+        finish: impl Fn(&mut [u8]) -> u16,
+    ) -> Option<()> {
+        if !self.is_usual {
+            return None;
+        }
+        self.write_as::<V4_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish)
     }
 
     /// As [`OuterTemplate::write`], of a container with a paging policy indicator.

@@ -15,7 +15,7 @@ impl Worker {
         self.node.policers.ticks(self.now)
     }
 
-    /// As [`Worker::straight`], for a record with a rate. What that refuses, the careful way drops.
+    /// As [`Worker::straight_at_any_rate`], for a record with a rate. What that refuses, the careful way drops.
     #[inline(never)]
     pub(super) fn straight_within_rate(
         &mut self,
@@ -29,7 +29,7 @@ impl Worker {
             return None;
         }
         let octets = user_packet_len(frame.data().get(usize::from(arrived.offset)..)?)?;
-        let to = self.straight(record, arrived, frame)?;
+        let to = self.straight_at_any_rate(record, arrived, frame)?;
         let shared = self.node.settings.workers_share_sessions;
         self.node.policers.take(slot, direction, now, octets.into(), shared);
         Some(to)

@@ -245,13 +245,21 @@ impl PortFacts {
     fn read_usual(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<()> {
         if let Some(head) = data.first_chunk::<64>() {
             let has_container = head[GTPU_AT] & 4 != 0;
-            for (endpoint, heads) in &self.tunnel_heads {
-                if heads[usize::from(has_container)].is_of(head) {
-                    return read_tunnelled(*endpoint, head, data.len(), has_container, arrived);
-                }
+            if let Some(endpoint) = self.endpoint_of(head, has_container) {
+                return read_tunnelled(endpoint, head, data.len(), has_container, arrived);
             }
         }
         self.read_plain(ports, data, arrived)
+    }
+
+    /// The endpoint to which a frame brings a G-PDU of the usual shape.
+    #[inline(always)]
+    fn endpoint_of(&self, head: &[u8; 64], has_container: bool) -> Option<EndpointId> {
+        let ((endpoint, heads), others) = self.tunnel_heads.split_first()?;
+        if heads[usize::from(has_container)].is_of(head) {
+            return Some(*endpoint);
+        }
+        if others.is_empty() { None } else { find_endpoint(others, head, has_container) }
     }
 
     /// Reads a frame that is not from a tunnel.
@@ -284,6 +292,17 @@ impl PortFacts {
         arrived.kind = Kind::Usual;
         Some(())
     }
+}
+
+/// What [`PortFacts::endpoint_of`] does, where there are several.
+#[inline(never)]
+fn find_endpoint(
+    heads: &[(EndpointId, [Head; 2])],
+    head: &[u8; 64],
+    has_container: bool,
+) -> Option<EndpointId> {
+    let found = heads.iter().find(|(_, heads)| heads[usize::from(has_container)].is_of(head));
+    found.map(|(endpoint, _)| *endpoint)
 }
 
 /// Reads a frame of a tunnel, the shape of whose first octets was found good.

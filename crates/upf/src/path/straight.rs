@@ -3,7 +3,8 @@
 //! [`super::read`] says what the usual shape is. Whatever is not of it, and whatever is not simply forwarded,
 //! takes the way of [`super::forward`],
 //! which reads the frame again and knows all cases. Both ways give the same bytes: the shared vectors and
-//! a property test say so.
+//! a property test say so. IPv4 packets of plain records, where a whole group of packets goes the same way, have the
+//! straight way's pieces put together with nothing between them.
 
 use kaido_engine::{Frame, NextHop, NextHops, PortId};
 use kaido_wire::{EtherType, gtpu, ipv4, ipv6, udp};
@@ -12,8 +13,8 @@ use super::Worker;
 use super::emit;
 use super::mss::may_be_syn;
 use super::read::{Arrived, IP_AT, be32, be64, be128, usual_ipv4, usual_ipv6};
-use crate::node::WorkerEvent;
-use crate::record::{Direction, Record, ShapeId, StraightWay};
+use crate::node::{Node, WorkerEvent};
+use crate::record::{Direction, PlainWay, Record, ShapeId, StraightWay};
 use crate::usage::UsageSlot;
 
 /// Where the user packet begins in a tunnel over IPv4 without extension headers.
@@ -22,8 +23,21 @@ const TUNNELLED_AT: usize = IP_AT + ipv4::HEADER_LEN + udp::HEADER_LEN + gtpu::H
 impl Worker {
     /// Makes a packet of the usual shape ready to leave, and says from which port. `None`, with the frame
     /// unchanged, when this is not so simple.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn straight(
+        &mut self,
+        record: &Record,
+        arrived: &Arrived,
+        frame: &mut Frame,
+    ) -> Option<PortId> {
+        let Some(slot) = record.folded_policer() else {
+            return self.straight_at_any_rate(record, arrived, frame);
+        };
+        self.straight_within_rate(slot, record, arrived, frame)
+    }
+
+    #[inline(always)]
+    pub(super) fn straight_at_any_rate(
         &mut self,
         record: &Record,
         arrived: &Arrived,
@@ -36,34 +50,86 @@ impl Worker {
         if self.clamps_mss && may_be_syn(packet) {
             return None;
         }
-        let available = usize::from(arrived.available);
+        let is_ipv4 = packet.first()? >> 4 == 4;
         if arrived.way == StraightWay::UP {
-            if packet.first()? >> 4 == 4 {
-                let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
-                let dst = be32(header, 16);
-                let total = usual_ipv4(header, available)?;
-                let own_source = record.admits_ipv4(be32(header, 12));
-                if header[8] <= 1 || !own_source || !self.ports.is_routed_v4(dst) {
-                    return None;
-                }
+            if is_ipv4 {
+                let (total, dst) = self.usual_from_ue_v4(record, packet.first_chunk()?, arrived)?;
                 self.send_on::<V4>(record, Direction::Uplink, arrived, total, dst, frame)
             } else {
                 let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
                 let dst = be128(header, 24);
-                let total = usual_ipv6(header, available)?;
+                let total = usual_ipv6(header, arrived.available.into())?;
                 let own_source = record.admits_ipv6(be64(header, 8));
                 if header[7] <= 1 || !own_source || !self.ports.is_routed_v6(dst) {
                     return None;
                 }
                 self.send_on::<V6>(record, Direction::Uplink, arrived, total, dst, frame)
             }
-        } else if packet.first()? >> 4 == 4 {
+        } else if is_ipv4 {
             let dst = be32(packet.first_chunk::<{ ipv4::HEADER_LEN }>()?, 16);
             self.send_on::<V4>(record, Direction::Downlink, arrived, arrived.available, dst, frame)
         } else {
             let dst = be128(packet.first_chunk::<{ ipv6::HEADER_LEN }>()?, 24);
             self.send_on::<V6>(record, Direction::Downlink, arrived, arrived.available, dst, frame)
         }
+    }
+
+    /// As [`Worker::straight`], of IPv4 packets from UEs on their [plain way](PlainWay::UP). `None` also for what that one does.
+    #[inline(always)]
+    pub(super) fn plain_up(
+        &mut self,
+        node: &Node,
+        record: &Record,
+        arrived: &Arrived,
+        frame: &mut Frame,
+    ) -> Option<PortId> {
+        if !record.is_plain(PlainWay::UP) {
+            return None;
+        }
+        let header = frame.window(arrived.offset)?;
+        let (total, dst) = self.usual_from_ue_v4(record, header, arrived)?;
+        let to = self.onto_route::<V4>(arrived, total, dst, frame)?;
+        self.count_plain(node, record, Direction::Uplink, total);
+        Some(to)
+    }
+
+    /// As [`Worker::straight`], of IPv4 packets to UEs on their [plain way](PlainWay::DOWN). `None` also for what that one does.
+    #[inline(always)]
+    pub(super) fn plain_down(
+        &mut self,
+        node: &Node,
+        record: &Record,
+        arrived: &Arrived,
+        frame: &mut Frame,
+    ) -> Option<PortId> {
+        let [first] = frame.window(arrived.offset)?;
+        let (id, teid) = record.folded_tunnel()?;
+        let prepared = self.prepared.get(id)?;
+        let total = arrived.available;
+        if !record.is_plain(PlainWay::DOWN) || first >> 4 != 4 || total > prepared.packet_max {
+            return None;
+        }
+        prepared.template.write_usual(teid, frame, arrived.offset.into(), total.into(), |packet| {
+            V4::take_hop(packet);
+            V4::entropy(packet)
+        })?;
+        let to = prepared.port;
+        self.count_plain(node, record, Direction::Downlink, total);
+        Some(to)
+    }
+
+    /// Total length and destination of a packet from a UE, if its header is in order and the packet may be forwarded.
+    #[inline(always)]
+    fn usual_from_ue_v4(
+        &self,
+        record: &Record,
+        header: &[u8; ipv4::HEADER_LEN],
+        arrived: &Arrived,
+    ) -> Option<(u16, u32)> {
+        let dst = be32(header, 16);
+        let total = usual_ipv4(header, arrived.available.into())?;
+        let own_source = record.admits_ipv4(be32(header, 12));
+        (header[8] > 1 && own_source && self.ports.is_routed_v4(dst)).then_some((total, dst))
     }
 
     /// Puts before a packet what stands before it on its way, with one hop less to go, and counts it.
@@ -77,8 +143,8 @@ impl Worker {
         dst: F::Address,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        let offset = usize::from(arrived.offset);
         let to = if let Some((id, teid)) = record.folded_tunnel() {
+            let offset = usize::from(arrived.offset);
             let Some(prepared) = self.prepared.get(id) else {
                 self.prepare(id);
                 return None;
@@ -99,20 +165,41 @@ impl Worker {
             })?;
             prepared.port
         } else {
-            let hop = F::known(&self.next_hops, dst)?;
-            let exit = self.ports.facts(hop.port);
-            if usize::from(total) > exit.mtu {
-                return None;
-            }
-            let (header, packet) = frame.exchange_front::<IP_AT>(offset, total.into())?;
-            header[..6].copy_from_slice(&hop.mac);
-            header[6..12].copy_from_slice(&exit.mac);
-            header[12..].copy_from_slice(&F::ETHERTYPE.0.to_be_bytes());
-            F::take_hop(packet);
-            hop.port
+            self.onto_route::<F>(arrived, total, dst, frame)?
         };
         self.count_folded(record, direction, total);
         Some(to)
+    }
+
+    /// Puts a link header before a packet that leaves as its route says, with one hop less to go.
+    #[inline(always)]
+    fn onto_route<F: Family>(
+        &self,
+        arrived: &Arrived,
+        total: u16,
+        dst: F::Address,
+        frame: &mut Frame,
+    ) -> Option<PortId> {
+        let hop = F::known(&self.next_hops, dst)?;
+        let exit = self.ports.facts(hop.port);
+        if usize::from(total) > exit.mtu {
+            return None;
+        }
+        let (header, packet) = frame.exchange_front::<IP_AT>(arrived.offset.into(), total.into())?;
+        header[..6].copy_from_slice(&hop.mac);
+        header[6..12].copy_from_slice(&exit.mac);
+        header[12..].copy_from_slice(&F::ETHERTYPE.0.to_be_bytes());
+        F::take_hop(packet);
+        Some(hop.port)
+    }
+
+    /// Counts a packet of a plain record.
+    #[inline(always)]
+    fn count_plain(&mut self, node: &Node, record: &Record, direction: Direction, total: u16) {
+        let (slot, shared) = (record.plain_usage(), node.settings.workers_share_sessions);
+        if node.usage.count(slot, direction, total.into(), shared) {
+            self.threshold(record, slot);
+        }
     }
 
     #[inline(always)]

@@ -97,6 +97,8 @@ impl Flags {
     const STRAIGHT: u16 = 1 << 10;
     /// The last place of the counters names a policer.
     const POLICED: u16 = 1 << 11;
+    /// As [`Flags::STRAIGHT`], with one counter that has no quota, and no rate.
+    const PLAIN: u16 = 1 << 12;
 
     const fn with(self, bits: u16, set: bool) -> Self {
         Self(if set { self.0 | bits } else { self.0 })
@@ -119,6 +121,49 @@ impl StraightWay {
     pub(crate) const UP: Self = Self(Flags::STRAIGHT | Flags::UPLINK);
     /// To the UE.
     pub(crate) const DOWN: Self = Self(Flags::STRAIGHT);
+}
+
+/// The way that some packets have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommonWay {
+    any: u16,
+    all: u16,
+}
+
+impl CommonWay {
+    /// Of no packets.
+    pub(crate) const fn new() -> Self {
+        Self { any: 0, all: u16::MAX }
+    }
+
+    /// Of one packet more.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, StraightWay(way): StraightWay) {
+        self.any |= way;
+        self.all &= way;
+    }
+
+    /// [`StraightWay::NONE`] when they have several.
+    #[inline(always)]
+    pub(crate) fn get(self) -> StraightWay {
+        if self.any == self.all { StraightWay(self.any) } else { StraightWay::NONE }
+    }
+}
+
+/// What nearly all sessions are: simply forwarded, counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlainWay(u16);
+
+impl PlainWay {
+    /// From a UE with an IPv4 address to where the routes lead.
+    pub(crate) const UP: Self = Self(Flags::PLAIN | Flags::UPLINK | Flags::UE_IPV4);
+    /// Into a tunnel to a UE.
+    pub(crate) const DOWN: Self = Self(Flags::PLAIN | Flags::TUNNEL);
+
+    /// The flags that tell.
+    const fn told_by(self) -> u16 {
+        Flags::PLAIN | Flags::UPLINK | Flags::TUNNEL | (self.0 & Flags::UE_IPV4)
+    }
 }
 
 impl Default for StraightWay {
@@ -256,6 +301,9 @@ impl Record {
         if !action.qos.is_none() {
             record.put_policer(action.qos.only_policer()?)?;
         }
+        let counts_once = record.usage_bits & 3 == 1 && !record.has_folded_quotas();
+        let is_plain = straight && counts_once && !record.flags.has(Flags::POLICED);
+        record.flags = record.flags.with(Flags::PLAIN, is_plain);
         Some(record)
     }
 
@@ -286,6 +334,18 @@ impl Record {
     #[inline(always)]
     pub(crate) fn is_straight(&self, way: StraightWay) -> bool {
         self.flags.0 & (Flags::STRAIGHT | Flags::UPLINK) == way.0
+    }
+
+    /// Whether packets take that way.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self, way: PlainWay) -> bool {
+        self.flags.0 & way.told_by() == way.0
+    }
+
+    /// The one counter of a plain record.
+    #[inline(always)]
+    pub(crate) fn plain_usage(&self) -> UsageSlot {
+        self.usage[0]
     }
 
     /// The tunnel of a record that holds its action itself, if that leads into one.
