@@ -262,8 +262,11 @@ impl Routes<'_> {
                 }
                 lookup.ask(prefixes);
             }
-            let sought: Vec<Sought<'_, Hops>> =
-                batch.iter().zip(&scratch).map(|(_, prefixes)| lookup.sift(prefixes)).collect();
+            let mut sought: Vec<Sought<'_, Hops>> =
+                batch.iter().zip(&scratch).map(|(_, prefixes)| lookup.winnow(prefixes)).collect();
+            for (sought, prefixes) in sought.iter_mut().zip(&scratch) {
+                *sought = lookup.sift(*sought, prefixes);
+            }
             sought.iter().for_each(|sought| lookup.ripen(*sought));
             let is_full = batch.len() == BATCH_MAX;
             for ((mut packet, prefixes), sought) in batch.drain(..).zip(&scratch).zip(sought) {

@@ -106,6 +106,13 @@ impl Bucket {
         self.scan(EMPTY).first()
     }
 
+    /// The tag of a slot that is in use.
+    #[allow(clippy::cast_possible_truncation)] // Sixteen bits are wanted.
+    pub(crate) fn tag(&self, slot: usize) -> u16 {
+        let word = self.words[slot / TAGS_PER_WORD].load(Ordering::Acquire);
+        (word >> (slot % TAGS_PER_WORD * 16)) as u16
+    }
+
     /// The record of a slot.
     #[inline(always)]
     pub(crate) fn record(&self, slot: usize) -> u32 {

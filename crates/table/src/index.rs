@@ -14,10 +14,11 @@
 
 use std::collections::VecDeque;
 
-use crate::array::Array;
+use crate::array::{Array, prefetch};
 use crate::bucket::{Bucket, SLOTS, tag_of};
 use crate::epoch::Domain;
 use crate::region::RegionError;
+use crate::sieve::Sieve;
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
 const MODEL: bool = cfg!(any(loom, shuttle));
@@ -176,19 +177,23 @@ pub(crate) struct Index {
     /// The first bucket of the segment of each entry.
     directory: Box<[AtomicU32]>,
     buckets: Array<Bucket>,
+    /// What may be in the buckets, if that is asked for.
+    sieve: Option<Sieve>,
     spare: Mutex<Spare>,
 }
 
 impl Index {
-    pub(crate) fn new(geometry: Geometry) -> Result<Self, RegionError> {
+    pub(crate) fn new(geometry: Geometry, is_sieved: bool) -> Result<Self, RegionError> {
         // Every node of the tree that segments become by splitting, so that a split never has to wait
         // for readers of a former one.
-        let buckets = (geometry.buckets as usize) << (geometry.depth + 1);
-        let buckets = Array::reserve(buckets)?;
+        let buckets_max = (geometry.buckets as usize) << (geometry.depth + 1);
+        let buckets = Array::reserve(buckets_max)?;
+        let sieve = is_sieved.then(|| Sieve::new(buckets_max)).transpose()?;
         let index = Self {
             geometry,
             directory: (0..1usize << geometry.depth).map(|_| AtomicU32::new(0)).collect(),
             buckets,
+            sieve,
             spare: Mutex::default(),
         };
         for entries in index.directory.chunks(geometry.entries_per_stripe()) {
@@ -216,7 +221,8 @@ impl Index {
     /// Memory of the index in bytes.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.directory) + self.buckets.memory().committed().0
+        let sieve = self.sieve.as_ref().map_or(0, Sieve::memory_bytes);
+        size_of_val(&*self.directory) + self.buckets.memory().committed().0 + sieve
     }
 
     /// Slots of the segments in use.
@@ -246,6 +252,26 @@ impl Index {
     #[inline(always)]
     pub(crate) fn home(&self, hash: u64) -> &Bucket {
         self.bucket(self.segment(hash), self.geometry.home(hash))
+    }
+
+    /// Asks for what tells whether a hash may be there: its bucket's word in the sieve, or without one its bucket.
+    #[inline(always)]
+    pub(crate) fn ask(&self, hash: u64) {
+        match &self.sieve {
+            Some(sieve) => sieve.prefetch(self.segment(hash) + self.geometry.home(hash)),
+            None => prefetch(self.home(hash)),
+        }
+    }
+
+    /// Whether a hash may be there, as far as the sieve tells; then its bucket is asked for.
+    #[inline(always)]
+    pub(crate) fn may_have(&self, hash: u64) -> bool {
+        let (segment, home) = (self.segment(hash), self.geometry.home(hash));
+        let may_have = self.sieve.as_ref().is_none_or(|sieve| sieve.may_have(segment + home, tag_of(hash)));
+        if may_have {
+            prefetch(self.bucket(segment, home));
+        }
+        may_have
     }
 
     /// Whether a bucket is of this index.
@@ -308,7 +334,9 @@ impl Index {
         self.place(hash, place.segment, place.passed).clear(place.slot);
         for passed in 0..place.passed {
             self.place(hash, place.segment, passed).unpass();
+            self.renew(hash, place.segment, passed);
         }
+        self.renew(hash, place.segment, place.passed);
         self.segment_of(segments, hash).keys -= 1;
     }
 
@@ -338,9 +366,22 @@ impl Index {
         })
     }
 
+    /// Has the sieve say what is in a bucket that has changed.
+    fn renew(&self, hash: u64, segment: u32, passed: u32) {
+        if let Some(sieve) = &self.sieve {
+            let number = segment + self.geometry.after(self.geometry.home(hash), passed);
+            sieve.renew(number, self.place(hash, segment, passed));
+        }
+    }
+
     fn fill(&self, hash: u64, room: Room, record: u32) {
         for passed in 0..room.passed {
             self.place(hash, room.segment, passed).pass();
+            self.renew(hash, room.segment, passed);
+        }
+        if let Some(sieve) = &self.sieve {
+            let number = room.segment + self.geometry.after(self.geometry.home(hash), room.passed);
+            sieve.add(number, tag_of(hash));
         }
         self.place(hash, room.segment, room.passed).fill(room.slot, tag_of(hash), record);
     }
@@ -431,13 +472,19 @@ impl Index {
         spare.retired.pop_front();
         for bucket in 0..self.geometry.buckets {
             self.bucket(segment, bucket).wipe();
+            if let Some(sieve) = &self.sieve {
+                sieve.renew(segment + bucket, self.bucket(segment, bucket));
+            }
         }
         Some(segment)
     }
 
     fn fresh_segment(&self, spare: &mut Spare) -> Option<u32> {
         let first = spare.fresh * self.geometry.buckets;
-        self.buckets.grow_to((first + self.geometry.buckets) as usize).then(|| {
+        let end = (first + self.geometry.buckets) as usize;
+        let has_memory =
+            self.buckets.grow_to(end) && self.sieve.as_ref().is_none_or(|sieve| sieve.grow_to(end));
+        has_memory.then(|| {
             spare.fresh += 1;
             first
         })

@@ -29,6 +29,7 @@ mod prefix;
 mod region;
 #[cfg(not(any(loom, shuttle)))]
 mod reserve;
+mod sieve;
 mod slab;
 #[cfg(not(any(loom, shuttle)))]
 mod slots;

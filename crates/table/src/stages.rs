@@ -80,6 +80,20 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
         Probe { hash, home: Some(home), record: None }
     }
 
+    /// Asks for what [`Stages::may_have`] reads.
+    #[inline(always)]
+    pub fn ask(self, key: &K) {
+        self.table.index.ask(self.table.seed.hash(key));
+    }
+
+    /// Whether a key may be there, as far as can be told without its bucket, which is asked for then. Where the table has a
+    /// [sieve](Table::sieved), `false` of nearly all that are not there; else always `true`.
+    #[inline(always)]
+    #[must_use]
+    pub fn may_have(self, key: &K) -> bool {
+        self.table.index.may_have(self.table.seed.hash(key))
+    }
+
     /// Compares the tags of the home bucket and asks for the first record that may be the key's.
     ///
     /// # Panics
@@ -91,7 +105,7 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
         assert!(self.table.index.owns(home), "the probe is of another table");
         let scan = home.scan(tag_of(probe.hash));
         if let Some(slot) = scan.first() {
-            probe.record = Some(self.ask(home.record(slot)));
+            probe.record = Some(self.record(home.record(slot)));
         } else if scan.overflowed {
             self.probe_further(probe);
         } else {
@@ -108,7 +122,7 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
         let scan = home.scan(tag_of(hash));
         let mut probe = Probe { hash, home: Some(home), record: None };
         if let Some(slot) = scan.first() {
-            probe.record = Some(self.ask(home.record(slot)));
+            probe.record = Some(self.record(home.record(slot)));
         } else if scan.overflowed {
             self.probe_further(&mut probe);
         } else {
@@ -146,7 +160,7 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
     #[inline(never)]
     fn probe_further(self, probe: &mut Probe<'g, K, V>) {
         match self.table.index.find(probe.hash, |_| true) {
-            Some(place) => probe.record = Some(self.ask(place.record)),
+            Some(place) => probe.record = Some(self.record(place.record)),
             None => probe.home = None,
         }
     }
@@ -159,7 +173,7 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
     }
 
     #[inline(always)]
-    fn ask(self, record: u32) -> &'g Cell<K, V> {
+    fn record(self, record: u32) -> &'g Cell<K, V> {
         // SAFETY: the index named the record, so the slab gave it out.
         let cell = unsafe { self.table.slab.cell(record) };
         prefetch(cell);

@@ -3,7 +3,7 @@
 //! clock on the wall, where a simulator has no other.
 //!
 //! Interests for random names below random routes, each answered by its Data a round trip later, so that as many Interests
-//! wait as a router of that rate has: round-trip time × rate. Routes have two to five components, names two more. Packets
+//! wait as a router of that rate has: round-trip time × rate. Routes have three to five components, names two more. Packets
 //! are made outside of the time that is taken, 4096 at a time. Times are those that the thread had the processor.
 //!
 //! Beside it stand its two parts: the same work with tables that fit into the caches, and what the lines cost that a packet
@@ -235,12 +235,13 @@ fn floors(shared: &Shared, scale: Scale) -> Result<Cost, Failure> {
     // Ten slots a line, three quarters of them in use; ten nonces a line.
     let index = touch(scale.pit_entries as usize * 64 / 10 * 4 / 3, 100, 1);
     let dead = touch(scale.dead_nonces as usize / 10 * 64, 100, 1);
-    // Names have four to seven components, routes two to five: at 3.0 depths in the mean there may be one. One name in seven
-    // lies beside its record.
-    let depths = touch(memory.index_bytes, 300, 1);
+    // Names have five to seven components, routes three to five: at three depths there may be one, and at one there is. A
+    // word of the sieve for each bucket, a ninth of both. One name in seven lies beside its record.
+    let sieve = touch(memory.index_bytes / 9, 300, 1);
+    let bucket = touch(memory.index_bytes / 9 * 8, 100, 1);
     let record = touch(memory.record_bytes, 100, 1);
     let long = touch(scale.prefixes as usize * 64 / 7, 15, 1);
-    let interest = floor(&[frames, index, dead, depths, record, long, entry])?;
+    let interest = floor(&[frames, index, dead, sieve, bucket, record, long, entry])?;
     let data = floor(&[frames, entry, index, dead])?;
     Ok(Cost { interest, data })
 }

@@ -21,7 +21,7 @@ impl Names {
     /// Writes the name of a route.
     pub(crate) fn prefix(&self, number: u32, name: &mut Vec<u8>) {
         name.clear();
-        // A tenth of the routes have two components, and so on: as names of organisations, places and services are nested.
+        // Half of the routes have three components, and so on: as names of organisations, places and services are nested.
         let more = match number % 20 {
             0..2 => 0,
             2..10 => 1,

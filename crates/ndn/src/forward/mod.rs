@@ -213,24 +213,27 @@ impl Forwarder {
         let mut sought: ArrayVec<_, BATCH_MAX> = ArrayVec::new();
         let mut act = Act { core: &mut self.core, ways, now, sink };
         packets.as_slice().iter().take(GROUP).for_each(expect);
-        for begin in (0..count + 2 * GROUP).step_by(GROUP) {
+        for begin in (0..count + 3 * GROUP).step_by(GROUP) {
             // Those that are acted upon are gone: the others' places among those that are left.
             let gone = count - packets.len();
             let left = packets.as_slice();
             let group = |begin: usize| begin.min(count)..(begin + GROUP).min(count);
+            let before = |stages: usize| begin.checked_sub(stages * GROUP).map_or(0..0, group);
             group(begin + GROUP).for_each(|at| expect(&left[at - gone]));
+            before(3).for_each(|at| ways.fib.ripen(sought[at]));
             for at in group(begin) {
                 let (parsed, prefixes) = &mut self.scratch[at];
                 act.core.read(&left[at - gone], parsed, prefixes);
                 act.core.ask(&left[at - gone], parsed, prefixes, ways);
             }
-            for at in begin.checked_sub(GROUP).map_or(0..0, group) {
+            for at in before(1) {
                 let (parsed, prefixes) = &self.scratch[at];
                 sought.push(act.core.approach(&left[at - gone], parsed, prefixes, at - gone, ways));
             }
-            let ripe = begin.checked_sub(2 * GROUP).map_or(0..0, group);
-            ripe.clone().for_each(|at| ways.fib.ripen(sought[at]));
-            for at in ripe {
+            for at in before(2) {
+                sought[at] = ways.fib.sift(sought[at], &self.scratch[at].1);
+            }
+            for at in before(3) {
                 let (parsed, prefixes) = &mut self.scratch[at];
                 let Some(packet) = packets.next() else { return };
                 act.packet(packet, parsed, prefixes, sought[at]);
@@ -332,7 +335,7 @@ impl Core {
                 if packet.annotations.next_hop_face.is_some() {
                     return Sought::default();
                 }
-                ways.fib.sift(prefixes)
+                ways.fib.winnow(prefixes)
             }
             What::Data | What::Nack => {
                 if let Some((hash, nonce)) = self.pit.nonce_of(&packet.annotations.pit_token) {

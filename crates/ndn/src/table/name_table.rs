@@ -1,9 +1,10 @@
 //! Values by prefix, shared by all workers: longest prefix match by one hash lookup for each depth at which there are
 //! prefixes, while the control thread changes them.
 //!
-//! A lookup is taken in steps for a batch: [`Lookup::ask`] fetches the buckets of all depths that come into question,
-//! [`Lookup::sift`] compares tags, the longest first, and fetches the record of the first that fits, [`Lookup::take`]
-//! compares the name, for which [`Lookup::ripen`] asks if it is long. Why not in two stages or with a filter: `docs/decisions/0018-longest-name-prefix.md`.
+//! A lookup is taken in steps for a batch: [`Lookup::ask`] fetches what tells at which depths there may be a prefix,
+//! [`Lookup::winnow`] fetches the buckets of those, [`Lookup::sift`] compares tags, the longest first, and fetches the record
+//! of the first that fits, [`Lookup::take`] compares the name, for which [`Lookup::ripen`] asks if it is long. Why so:
+//! `docs/decisions/0018-longest-name-prefix.md`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,7 +127,7 @@ impl<T: Send + Sync> NameTable<T> {
         let reader = domain.reader().expect("a place for a writer in the domain");
         // Room for half as many again: a lookup asks for several depths of which few are there, and a bucket that is full
         // has it look in the next one, which nobody asked for ahead. It costs 3 octets a prefix.
-        let table = Table::new(domain, prefixes_max.saturating_add(prefixes_max / 2))?;
+        let table = Table::sieved(domain, prefixes_max.saturating_add(prefixes_max / 2))?;
         let writer = Mutex::new(Writer { reader, counts: [0; DEPTH_MAX + 1], scratch: Prefixes::default() });
         Ok(Self { table, prefixes_max, hash, depths: AtomicU64::new(0), writer })
     }
@@ -249,7 +250,7 @@ impl<T> Copy for Lookup<'_, T> {}
 #[derive(Debug)]
 pub struct Sought<'g, T> {
     probe: Probe<'g, NameKey, Held<T>>,
-    /// The [bits](bit) of depths at which a prefix may be in the table. The deepest is that of `probe`.
+    /// The [bits](bit) of depths at which a prefix may be in the table. Sifted, the deepest is that of `probe`.
     depths: u64,
 }
 
@@ -286,20 +287,35 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
         self.depths & (u64::MAX << (DEPTH_MAX - prefixes.depth()))
     }
 
-    /// Fetches the buckets of all prefixes that may be there.
+    /// Fetches what tells which prefixes may be there.
     #[inline(always)]
     pub fn ask(self, prefixes: &Prefixes) {
         let mut depths = self.plausible(prefixes);
         while let Some(depth) = deepest(depths) {
-            let _ = self.stages.hash(&NameKey(prefixes.prefix(depth).0));
+            self.stages.ask(&NameKey(prefixes.prefix(depth).0));
             depths &= depths - 1;
         }
     }
 
-    /// Finds the longest prefix whose tag is there and fetches its record.
+    /// Fetches the buckets of the prefixes that may be there.
     #[inline(always)]
-    pub fn sift(self, prefixes: &Prefixes) -> Sought<'g, T> {
+    pub fn winnow(self, prefixes: &Prefixes) -> Sought<'g, T> {
         let mut depths = self.plausible(prefixes);
+        let mut left = 0;
+        while let Some(depth) = deepest(depths) {
+            let others = depths & (depths - 1);
+            if self.stages.may_have(&NameKey(prefixes.prefix(depth).0)) {
+                left |= depths ^ others;
+            }
+            depths = others;
+        }
+        Sought { probe: Probe::default(), depths: left }
+    }
+
+    /// Finds the longest prefix whose tag is there, of those that are [left](Self::winnow), and fetches its record.
+    #[inline(always)]
+    pub fn sift(self, winnowed: Sought<'g, T>, prefixes: &Prefixes) -> Sought<'g, T> {
+        let mut depths = winnowed.depths;
         while let Some(depth) = deepest(depths) {
             let probe = self.stages.probe_now(&NameKey(prefixes.prefix(depth).0));
             if probe.is_plausible() {
@@ -355,7 +371,8 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
     /// All steps at once.
     #[inline]
     pub fn longest(self, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
-        self.take(self.sift(prefixes), name, prefixes)
+        let all = Sought { probe: Probe::default(), depths: self.plausible(prefixes) };
+        self.take(self.sift(all, prefixes), name, prefixes)
     }
 }
 
