@@ -116,14 +116,20 @@ fn uplink_v4(teid: u32, container: bool, inner: &[u8]) -> Vec<u8> {
     ethernet(N3_MAC, &v4_packet("10.100.3.2", "10.100.3.1", &g_pdu(teid, container, inner)))
 }
 
+const SEEDS: usize = 9;
+
 /// Frames of every shape that the sessions forward.
-fn seeds() -> Vec<(PortId, Vec<u8>)> {
-    let v6_tunnel = v6_packet("fd00:3::2", "fd00:3::1", &g_pdu(1001, true, &udp_v4("10.60.0.1", "8.8.8.8")));
-    vec![
+fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
+    let v6_tunnel = |container: bool, inner: &[u8]| {
+        ethernet(N3_MAC, &v6_packet("fd00:3::2", "fd00:3::1", &g_pdu(1001, container, inner)))
+    };
+    [
         (N3, uplink_v4(1000, false, &udp_v4("10.60.0.0", "8.8.8.8"))),
         (N3, uplink_v4(1001, true, &udp_v4("10.60.0.1", "8.8.4.4"))),
         (N3, uplink_v4(1001, true, &udp_v6("2001:db8:60:1::5", "2001:db8:9::1"))),
-        (N3, ethernet(N3_MAC, &v6_tunnel)),
+        (N3, v6_tunnel(true, &udp_v4("10.60.0.1", "8.8.8.8"))),
+        (N3, v6_tunnel(false, &udp_v4("10.60.0.1", "8.8.8.8"))),
+        (N3, v6_tunnel(true, &udp_v6("2001:db8:60:1::5", "2001:db8:9::1"))),
         (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "10.60.0.0"))),
         (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "10.60.0.1"))),
         (N6, ethernet(N6_MAC, &udp_v6("2001:db8:9::1", "2001:db8:60:1::5"))),
@@ -135,9 +141,9 @@ type Mutation = (usize, Vec<(usize, u8)>, Option<usize>);
 
 /// Some seeds, half of them as they are.
 fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
-    let changes = prop::collection::vec((0usize..110, any::<u8>()), 0..3);
-    let mutated = (0usize..7, changes, prop::option::of(0usize..140));
-    let whole = (0usize..7).prop_map(|seed| (seed, Vec::new(), None));
+    let changes = prop::collection::vec((0usize..130, any::<u8>()), 0..3);
+    let mutated = (0..SEEDS, changes, prop::option::of(0usize..140));
+    let whole = (0..SEEDS).prop_map(|seed| (seed, Vec::new(), None));
     prop::collection::vec(prop_oneof![mutated, whole], 100)
 }
 

@@ -58,6 +58,8 @@ pub(super) struct PortFacts {
     /// How frames begin that bring a G-PDU to an IPv4 endpoint: without extension headers, and with a PDU session
     /// container. None where no GTP-U arrives.
     tunnel_heads: Box<[(EndpointId, [Head; 2])]>,
+    /// The same of IPv6 endpoints, up to the message's type: whether there is a container stands in it, and where, behind.
+    tunnel_heads_v6: Box<[(EndpointId, Head)]>,
     /// How frames begin to this port with IPv4 or IPv6 in them.
     v4: HeadOf16,
     v6: HeadOf16,
@@ -71,8 +73,15 @@ pub(super) struct PortFacts {
 const UDP_AT: usize = IP_AT + ipv4::HEADER_LEN;
 const GTPU_AT: usize = UDP_AT + udp::HEADER_LEN;
 const PACKET_AT: usize = GTPU_AT + gtpu::HEADER_LEN;
+/// The same in IPv6.
+const UDP_AT_V6: usize = IP_AT + ipv6::HEADER_LEN;
+const GTPU_AT_V6: usize = UDP_AT_V6 + udp::HEADER_LEN;
+const PACKET_AT_V6: usize = GTPU_AT_V6 + gtpu::HEADER_LEN;
 /// Octets that a PDU session container adds: optional fields, and an extension header of one unit.
 const CONTAINER: usize = gtpu::OPTIONAL_LEN + 4;
+
+/// In the first octet of a GTP-U header: an extension header follows, which here is a container.
+const CONTAINER_FOLLOWS: u8 = 4;
 
 /// What the first 64 octets of a frame must be.
 #[derive(Clone, Copy, Debug)]
@@ -105,12 +114,24 @@ impl Head {
             .exactly(IP_AT + 9, [IpProtocol::UDP.0])
             .exactly(IP_AT + 16, endpoint.octets())
             .exactly(UDP_AT + 2, gtpu::UDP_PORT.to_be_bytes())
-            .exactly(GTPU_AT, [if container { 0x34 } else { 0x30 }, 0xff]);
+            .exactly(GTPU_AT, [if container { 0x30 | CONTAINER_FOLLOWS } else { 0x30 }, 0xff]);
         if !container {
             return head;
         }
         head.exactly(PACKET_AT + 3, [gtpu::extension_type::PDU_SESSION_CONTAINER, 1])
             .exactly(PACKET_AT + 7, [gtpu::extension_type::NONE])
+    }
+
+    /// As [`Head::of_tunnel`], in IPv6 without extension headers, and with a container or without.
+    fn of_tunnel_v6(mac: [u8; 6], endpoint: Ipv6Addr) -> Self {
+        Self::ANY
+            .exactly(0, mac)
+            .exactly(12, EtherType::IPV6.0.to_be_bytes())
+            .with(IP_AT, [0x60], [0xf0])
+            .exactly(IP_AT + 6, [IpProtocol::UDP.0])
+            .exactly(IP_AT + 24, endpoint.octets())
+            .exactly(UDP_AT_V6 + 2, gtpu::UDP_PORT.to_be_bytes())
+            .with(GTPU_AT_V6, [0x30, 0xff], [!CONTAINER_FOLLOWS, 0xff])
     }
 
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -175,8 +196,17 @@ impl Ports {
             });
             heads.collect()
         };
+        let tunnel_heads_v6 = |port: &PortRole| {
+            let endpoints = (0u8..).zip(&settings.endpoints).filter(|_| port.gtpu);
+            let heads = endpoints.filter_map(|(at, addr)| match addr {
+                IpAddr::V6(addr) => Some((EndpointId(at), Head::of_tunnel_v6(port.mac, *addr))),
+                IpAddr::V4(_) => None,
+            });
+            heads.collect()
+        };
         let facts = settings.ports.iter().map(|port| PortFacts {
             tunnel_heads: tunnel_heads(port),
+            tunnel_heads_v6: tunnel_heads_v6(port),
             v4: HeadOf16::new(port.mac, EtherType::IPV4, (0x45, 0xff)),
             v6: HeadOf16::new(port.mac, EtherType::IPV6, (0x60, 0xf0)),
             mac: port.mac,
@@ -244,9 +274,12 @@ impl PortFacts {
     #[inline(always)]
     fn read_usual(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<()> {
         if let Some(head) = data.first_chunk::<64>() {
-            let has_container = head[GTPU_AT] & 4 != 0;
+            let has_container = head[GTPU_AT] & CONTAINER_FOLLOWS != 0;
             if let Some(endpoint) = self.endpoint_of(head, has_container) {
                 return read_tunnelled(endpoint, head, data.len(), has_container, arrived);
+            }
+            if !self.tunnel_heads_v6.is_empty() && self.read_tunnelled_v6(head, data, arrived).is_some() {
+                return Some(());
             }
         }
         self.read_plain(ports, data, arrived)
@@ -260,6 +293,36 @@ impl PortFacts {
             return Some(*endpoint);
         }
         if others.is_empty() { None } else { find_endpoint(others, head, has_container) }
+    }
+
+    /// Reads a frame of a tunnel over IPv6.
+    #[inline(never)]
+    fn read_tunnelled_v6(&self, head: &[u8; 64], data: &[u8], arrived: &mut Arrived) -> Option<()> {
+        let (endpoint, _) = self.tunnel_heads_v6.iter().find(|(_, shape)| shape.is_of(head))?;
+        let message = data[GTPU_AT_V6..].first_chunk::<{ gtpu::HEADER_LEN + CONTAINER }>()?;
+        let consumed = if message[0] & CONTAINER_FOLLOWS == 0 {
+            0
+        } else if message[11..13] == [gtpu::extension_type::PDU_SESSION_CONTAINER, 1]
+            && message[15] == gtpu::extension_type::NONE
+        {
+            octets(CONTAINER)
+        } else {
+            return None;
+        };
+        let payload = be16(head, IP_AT + 4);
+        let length = be16(message, 2);
+        // As over IPv4: usually nothing follows the inmost packet.
+        let others = [be16(head, UDP_AT_V6 + 4).into(), usize::from(length) + (PACKET_AT_V6 - UDP_AT_V6)];
+        let lengths_agree = others == [usize::from(payload); 2] && UDP_AT_V6 + others[0] <= data.len();
+        if !lengths_agree || length < consumed {
+            return None;
+        }
+        arrived.key = SessionKey::tunnel(*endpoint, Teid(be32(message, 4)));
+        arrived.offset = octets(PACKET_AT_V6) + consumed;
+        arrived.available = length - consumed;
+        arrived.way = StraightWay::UP;
+        arrived.kind = Kind::Usual;
+        Some(())
     }
 
     /// Reads a frame that is not from a tunnel.
@@ -396,9 +459,70 @@ pub(super) fn be128(octets: &[u8], at: usize) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use kaido_wire::{EthernetRepr, GtpuRepr, Ipv6Repr, MacAddr, PduSession, UdpRepr};
     use proptest::prelude::*;
 
     use super::*;
+
+    fn frame_of_tunnel_v6(endpoint: Ipv6Addr, container: bool) -> Vec<u8> {
+        let inner = [0x45; 20];
+        let pdu_session = container.then_some(PduSession::Uplink { qfi: 9 });
+        let header = GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(7, 20) };
+        let (gtpu_len, ports) = (header.len(), (gtpu::UDP_PORT, gtpu::UDP_PORT));
+        let udp_len = u16::try_from(gtpu_len + inner.len()).unwrap();
+        let mut frame = vec![0; PACKET_AT_V6 - gtpu::HEADER_LEN + gtpu_len];
+        let link = EthernetRepr { dst: MacAddr([2; 6]), src: MacAddr([4; 6]), ethertype: EtherType::IPV6 };
+        link.emit(&mut frame).unwrap();
+        let outer = Ipv6Repr {
+            src: Ipv6Addr::LOCALHOST,
+            dst: endpoint,
+            next_header: IpProtocol::UDP,
+            hop_limit: 9,
+            traffic_class: 0xff,
+            flow_label: 0xf_ffff,
+            payload_len: udp_len + 8,
+        };
+        outer.emit(&mut frame[IP_AT..]).unwrap();
+        let datagram = UdpRepr { src_port: ports.0, dst_port: ports.1, payload_len: udp_len };
+        datagram.emit(&mut frame[UDP_AT_V6..]).unwrap();
+        header.emit(&mut frame[GTPU_AT_V6..]).unwrap();
+        frame.extend(inner);
+        frame
+    }
+
+    #[test]
+    fn tunnels_over_ipv6_are_of_the_usual_shape() {
+        let endpoint: Ipv6Addr = "fd00:3::1".parse().unwrap();
+        let port = PortRole { mac: [2; 6], gtpu: true, mtu: 1500, instance: None, addresses: Vec::new() };
+        let endpoints = vec![Ipv4Addr::LOCALHOST.into(), endpoint.into()];
+        let settings = NodeSettings { endpoints, ports: vec![port], ..NodeSettings::default() };
+        let ports = Ports::new(&settings);
+        let read = |frame: &[u8]| {
+            let mut arrived = Arrived::default();
+            let _ = ports.facts(PortId(0)).read_usual(&ports, frame, &mut arrived);
+            (arrived.kind == Kind::Usual).then_some((arrived.key, arrived.offset, arrived.available))
+        };
+        let key = SessionKey::tunnel(EndpointId(1), Teid(7));
+        for (container, offset) in [(false, 70), (true, 78)] {
+            let whole = frame_of_tunnel_v6(endpoint, container);
+            assert_eq!(read(&whole), Some((key, offset, 20)));
+            let unlike = |at: usize, value: u8| {
+                let mut frame = whole.clone();
+                frame[at] = value;
+                assert_eq!(read(&frame), None, "{value} at {at}");
+            };
+            // Version, payload length, protocol, destination, port, UDP length, flags, type, message length.
+            for (at, value) in
+                [(14, 0x50), (19, 0), (20, 0), (53, 2), (57, 1), (59, 1), (62, 0x32), (63, 1), (65, 0)]
+            {
+                unlike(at, value);
+            }
+            if container {
+                [(73, 0xc0), (74, 2), (77, 0x85)].into_iter().for_each(|(at, value)| unlike(at, value));
+            }
+            assert_eq!(read(&whole[..whole.len() - 1]), None);
+        }
+    }
 
     proptest! {
         #[test]

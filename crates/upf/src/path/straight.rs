@@ -17,8 +17,9 @@ use crate::node::{Node, WorkerEvent};
 use crate::record::{Direction, PlainWay, Record, ShapeId, StraightWay};
 use crate::usage::UsageSlot;
 
-/// Where the user packet begins in a tunnel over IPv4 without extension headers.
-const TUNNELLED_AT: usize = IP_AT + ipv4::HEADER_LEN + udp::HEADER_LEN + gtpu::HEADER_LEN;
+/// Where the user packet begins in a tunnel over IPv4, and over IPv6, without extension headers.
+const TUNNELLED_AT: [usize; 2] = [TUNNEL + ipv4::HEADER_LEN, TUNNEL + ipv6::HEADER_LEN];
+const TUNNEL: usize = IP_AT + udp::HEADER_LEN + gtpu::HEADER_LEN;
 
 impl Worker {
     /// Makes a packet of the usual shape ready to leave, and says from which port. `None`, with the frame
@@ -153,7 +154,7 @@ impl Worker {
                 return None;
             }
             let is_relayed = arrived.way == StraightWay::UP;
-            if is_relayed && offset != TUNNELLED_AT {
+            if is_relayed && !TUNNELLED_AT.contains(&offset) {
                 // A PDU session container goes on with the packet.
                 return None;
             }
