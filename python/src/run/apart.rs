@@ -6,11 +6,11 @@
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread;
+use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError};
 use std::time::Duration;
 
-use kaido_engine::{Batch, PoolCache};
+use kaido_bench::traffic::{Arrivals, Outlet, Passed, apart};
+use kaido_engine::PoolCache;
 
 use super::Shared;
 use super::time::Time;
@@ -20,13 +20,6 @@ use super::turn::{Line, Turn, is_over, judge, rest};
 const QUEUE_MAX: usize = 128;
 /// Longest wait of the judge for a batch.
 const WAIT: Duration = Duration::from_millis(1);
-
-/// What came at a port.
-struct Arrivals {
-    port: usize,
-    now_ns: u64,
-    batch: Batch,
-}
 
 /// What the threads tell each other; nothing relies on an order between these but that of the queue.
 struct Signs {
@@ -61,27 +54,14 @@ impl Turn {
             ports: self.lines.iter().map(|_| PortSigns::default()).collect(),
         };
         let lines = std::mem::take(&mut self.lines);
-        thread::scope(|scope| {
-            let (to_judge, queue) = sync_channel(QUEUE_MAX);
-            let signs = &signs;
-            let threads: Vec<_> = lines
-                .into_iter()
-                .enumerate()
-                .map(|(port, line)| {
-                    let to_judge = to_judge.clone();
-                    scope.spawn(move || turn_line(line, port, signs, shared, &to_judge))
-                })
-                .collect();
-            drop(to_judge);
-            let sent_for_ns = self.judge_all(&queue, &mut caches, signs, shared);
+        let turn = |line, port, outlet| turn_line(line, port, outlet, &signs, shared);
+        let (lines, sent_for_ns) = apart(lines, QUEUE_MAX, turn, |queue| {
+            let sent_for_ns = self.judge_all(queue, &mut caches, &signs, shared);
             signs.is_done.store(true, Ordering::Relaxed);
-            let joined = threads.into_iter().map(|thread| match thread.join() {
-                Ok(line) => line,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            self.lines = joined.collect();
             sent_for_ns
-        })
+        });
+        self.lines = lines;
+        sent_for_ns
     }
 
     /// Judges until nothing is sent any more and nothing comes.
@@ -132,15 +112,8 @@ impl Turn {
 }
 
 /// A port's thread.
-fn turn_line(
-    mut line: Line,
-    port: usize,
-    signs: &Signs,
-    shared: &Shared,
-    to_judge: &SyncSender<Arrivals>,
-) -> Line {
+fn turn_line(mut line: Line, port: usize, mut outlet: Outlet, signs: &Signs, shared: &Shared) -> Line {
     let (own, time) = (&signs.ports[port], &signs.time);
-    let mut came: Option<Arrivals> = None;
     while !signs.is_done.load(Ordering::Relaxed) {
         let is_sending = signs.is_sending.load(Ordering::Relaxed) && !time.is_paused();
         let sent = line.send(port, is_sending, signs.duration_ns, time, shared);
@@ -149,32 +122,21 @@ fn turn_line(
         }
         own.is_sent.store(line.is_sent(signs.duration_ns), Ordering::Relaxed);
         own.is_unpaced.store(line.is_unpaced(), Ordering::Relaxed);
-        let was_held_up = came.is_some();
-        if !was_held_up {
-            let mut batch = Batch::new();
-            let now_ns = line.receive(port, &mut batch, time, shared);
-            came = (!batch.is_empty()).then_some(Arrivals { port, now_ns, batch });
-        }
-        let received = came.is_some();
-        if sent > 0 || received {
-            let live = &mut shared.state().live;
-            live.ports[port] = [line.sent, line.received];
-            for (stream, volume) in line.turn.sent() {
-                live.streams[stream] = volume;
-            }
-        }
-        match came.take().map(|arrivals| to_judge.try_send(arrivals)) {
-            None | Some(Ok(())) => {}
-            Some(Err(TrySendError::Full(back))) => {
-                line.held_up += u64::from(!was_held_up);
-                came = Some(back);
-            }
-            Some(Err(TrySendError::Disconnected(_))) => break,
-        }
-        if sent == 0 && !received {
+        let passed = outlet.pass(|batch| line.receive(port, batch, time, shared));
+        if sent == 0 && passed == Passed::Nothing {
             let due_ns = line.turn.next_due_ns().filter(|_| is_sending);
             rest(due_ns.map(|due_ns| due_ns.saturating_sub(time.now_ns())));
+            continue;
+        }
+        let live = &mut shared.state().live;
+        live.ports[port] = [line.sent, line.received];
+        for (stream, volume) in line.turn.sent() {
+            live.streams[stream] = volume;
+        }
+        if passed == Passed::Ended {
+            break;
         }
     }
+    line.held_up = outlet.held_up();
     line
 }

@@ -4,14 +4,14 @@
 //!   port a: make ─▶ push · receive ─┐ batches, with the times at which they came
 //!   port b: make ─▶ push · receive ─┴──▶ queue ──▶ judge ──▶ frames back to their pools
 //! ```
-//! A port that finds the queue full receives nothing until there is room: what comes meanwhile waits in its device.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use kaido_engine::{BATCH_MAX, Batch, PoolCache};
+use kaido_engine::{BATCH_MAX, PoolCache};
 
+use super::threads::{Arrivals, Outlet, Passed, apart};
 use super::turn::Turn;
 use super::{Ended, Run, judge, nanoseconds, rest};
 
@@ -21,13 +21,6 @@ const QUEUE_MAX: usize = 256;
 const POOL_SHARE: usize = 4;
 /// Longest wait of the judge for a batch: so late it sees that the time is over.
 const WAIT: Duration = Duration::from_millis(1);
-
-/// What came at a port.
-struct Arrivals {
-    port: usize,
-    now_ns: u64,
-    batch: Batch,
-}
 
 /// What the threads tell each other. Figures and flags that stand by themselves: no order between them is relied upon but
 /// that of the queue.
@@ -50,12 +43,6 @@ struct PortSigns {
     sent_ns: AtomicU64,
 }
 
-/// A port's thread at its end.
-struct Turned {
-    turn: Turn,
-    held_up: u64,
-}
-
 impl Run<'_> {
     pub(super) fn apart(mut self, mut turns: Vec<Turn>) -> Ended {
         let mut caches: Vec<PoolCache> = turns.iter_mut().map(|turn| turn.cache().pool().cache()).collect();
@@ -73,29 +60,14 @@ impl Run<'_> {
         let frames = caches.iter().map(|cache| cache.pool().frames()).min().unwrap_or(0);
         let room = (frames / POOL_SHARE / BATCH_MAX).clamp(1, QUEUE_MAX);
         let began = Instant::now();
-        let (turned, duration_ns) = std::thread::scope(|scope| {
-            let (to_judge, queue) = sync_channel(room);
-            let signs = &signs;
-            let threads: Vec<_> = turns
-                .into_iter()
-                .enumerate()
-                .map(|(port, turn)| {
-                    let to_judge = to_judge.clone();
-                    scope.spawn(move || turn_port(turn, port, began, signs, &to_judge))
-                })
-                .collect();
-            drop(to_judge);
-            let duration_ns = self.judge_all(&queue, &mut caches, signs, began);
+        let turn = |turn, port, outlet| turn_port(turn, port, outlet, began, &signs);
+        let (turned, duration_ns) = apart(turns, room, turn, |queue| {
+            let duration_ns = self.judge_all(queue, &mut caches, &signs, began);
             signs.is_done.store(true, Ordering::Relaxed);
-            let joined = threads.into_iter().map(|thread| match thread.join() {
-                Ok(turned) => turned,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            (joined.collect::<Vec<_>>(), duration_ns)
+            duration_ns
         });
         let threads = u32::try_from(turned.len() + 1).unwrap_or(u32::MAX);
-        let held_up = turned.iter().map(|turned| turned.held_up).collect();
-        let turns = turned.into_iter().map(|turned| turned.turn).collect();
+        let (turns, held_up) = turned.into_iter().unzip();
         Ended { turns, receiver: self.receiver, duration_ns, threads, held_up }
     }
 
@@ -150,17 +122,9 @@ impl Run<'_> {
     }
 }
 
-/// A port's thread.
-fn turn_port(
-    mut turn: Turn,
-    port: usize,
-    began: Instant,
-    signs: &Signs,
-    to_judge: &SyncSender<Arrivals>,
-) -> Turned {
+/// A port's thread: the port as it is left, and how many batches were held up.
+fn turn_port(mut turn: Turn, port: usize, mut outlet: Outlet, began: Instant, signs: &Signs) -> (Turn, u64) {
     let own = &signs.ports[port];
-    let mut came: Option<Arrivals> = None;
-    let mut held_up = 0;
     while !signs.is_done.load(Ordering::Relaxed) {
         let now_ns = nanoseconds(began);
         let is_sending = now_ns < signs.end_ns && signs.is_sending.load(Ordering::Relaxed);
@@ -173,28 +137,17 @@ fn turn_port(
         }
         let has_more = !turn.waiting().is_empty() || turn.next_due_ns().is_some();
         own.has_more.store(is_sending && has_more, Ordering::Relaxed);
-        let was_held_up = came.is_some();
-        if !was_held_up {
-            let mut batch = Batch::new();
-            turn.receive(&mut batch);
-            came = (!batch.is_empty()).then(|| Arrivals { port, now_ns: nanoseconds(began), batch });
-        }
-        let received = came.is_some();
-        if let Some(arrivals) = came.take() {
-            match to_judge.try_send(arrivals) {
-                Ok(()) => {}
-                Err(TrySendError::Full(back)) => {
-                    held_up += u64::from(!was_held_up);
-                    came = Some(back);
-                }
-                Err(TrySendError::Disconnected(_)) => break,
-            }
-        }
+        let passed = outlet.pass(|batch| {
+            turn.receive(batch);
+            nanoseconds(began)
+        });
         // Released after the queue has all that came before.
-        own.is_exhausted.store(came.is_none() && turn.is_exhausted(), Ordering::Release);
-        if sent == 0 && !received {
-            rest(is_sending, turn.next_due_ns(), nanoseconds(began));
+        own.is_exhausted.store(outlet.is_empty() && turn.is_exhausted(), Ordering::Release);
+        match passed {
+            Passed::Nothing if sent == 0 => rest(is_sending, turn.next_due_ns(), nanoseconds(began)),
+            Passed::Nothing | Passed::Something => {}
+            Passed::Ended => break,
         }
     }
-    Turned { turn, held_up }
+    (turn, outlet.held_up())
 }

@@ -10,6 +10,7 @@ mod apart;
 mod line;
 mod neighbour;
 mod ports;
+mod threads;
 mod turn;
 
 use std::net::IpAddr;
@@ -28,6 +29,7 @@ use crate::stream::Traffic;
 pub use line::{Line, addressed, addressed_rules, resolve};
 pub(crate) use ports::steered;
 pub use ports::{OpenError, OpenPort};
+pub use threads::{Arrivals, Outlet, Passed, apart};
 pub use turn::Turn;
 
 /// Looks at the clock that calibrate it.

@@ -16,6 +16,8 @@ pub struct Turn {
     generator: Generator,
     /// Made, but not yet taken by the port.
     waiting: Batch,
+    /// Empty, for what comes in beside the port.
+    aside: Batch,
     failed: u64,
 }
 
@@ -23,7 +25,7 @@ impl Turn {
     /// The port of number `port` in the traffic, which alone sends its streams.
     pub fn new(line: Line, compiled: &Arc<Compiled>, port: usize) -> Self {
         let generator = Generator::new(compiled, port, (0, 1), line.open.pool, line.open.memory);
-        Self { line, generator, waiting: Batch::new(), failed: 0 }
+        Self { line, generator, waiting: Batch::new(), aside: Batch::new(), failed: 0 }
     }
 
     /// The port, for another run; what it has not taken is not sent.
@@ -77,7 +79,7 @@ impl Turn {
 
     /// Adds what came to an empty batch, and answers ARP and neighbour discovery.
     pub fn receive(&mut self, batch: &mut Batch) {
-        let Self { line, generator, .. } = self;
+        let Self { line, generator, aside, .. } = self;
         line.open.port.receive(&mut line.cache, batch);
         // They will be sent from again, and hold what came now.
         batch.iter().for_each(|frame| generator.forget(frame));
@@ -90,9 +92,8 @@ impl Turn {
             return;
         }
         // Nothing that comes in beside the port is counted.
-        let mut aside = Batch::new();
         let side = line.open.neighbours_at();
-        side.receive(&mut line.cache, &mut aside);
+        side.receive(&mut line.cache, aside);
         for frame in aside.drain(..) {
             generator.forget(&frame);
             if let Some(answer) = neighbours.hear(frame.data()) {
