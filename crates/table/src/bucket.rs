@@ -94,6 +94,16 @@ impl Bucket {
         }
     }
 
+    /// Looks for a tag and for free slots at once.
+    #[inline(always)]
+    pub(crate) fn scan_both(&self, tag: u16) -> [Scan; 2] {
+        // Acquire: as in `scan`.
+        let [first, second, third] = &self.words;
+        let words = [first, second, third].map(|word| word.load(Ordering::Acquire));
+        let overflowed = words[OVERFLOW_WORD] >> OVERFLOW_SHIFT != 0;
+        [tag, EMPTY].map(|tag| Scan { hits: matching(words, tag) & SLOT_BITS, overflowed })
+    }
+
     /// The slots that are in use.
     pub(crate) fn occupied(&self) -> Scan {
         let empty = self.scan(EMPTY);

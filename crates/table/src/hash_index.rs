@@ -68,14 +68,56 @@ impl HashIndex {
         scan.first().is_none() && !scan.overflowed
     }
 
-    /// Whether it is seen at once that a number is the only one of a hash. `false` says nothing.
+    /// The place that a number of a hash would have, if it is seen at once that there is none. `None` says nothing.
     #[inline(always)]
-    pub fn is_only(&self, hash: u64, number: u32) -> bool {
-        let home = self.bucket(self.home(hash));
-        let mut scan = home.scan(tag_of(hash));
-        scan.next().is_some_and(|slot| home.record(slot) == number)
-            && scan.next().is_none()
-            && !scan.overflowed
+    pub fn vacancy(&self, hash: u64) -> Option<Vacancy> {
+        let home = self.home(hash);
+        let [alike, vacant] = self.bucket(home).scan_both(tag_of(hash));
+        if alike.first().is_some() || alike.overflowed {
+            return None;
+        }
+        vacant.first().map(|slot| Vacancy { home, slot, hash })
+    }
+
+    /// Puts a number into a place that was [found](Self::vacancy) since the last change; `false` when there are as many as
+    /// there may be.
+    ///
+    /// # Panics
+    /// When the place is of a larger index.
+    #[inline(always)]
+    #[must_use]
+    pub fn occupy(&mut self, Vacancy { home, slot, hash }: Vacancy, number: u32) -> bool {
+        assert!(home < self.count, "the place is of another index");
+        debug_assert!(self.bucket(home).scan_both(tag_of(hash))[1].any(|vacant| vacant == slot));
+        if self.len == self.len_max {
+            return false;
+        }
+        self.bucket(home).fill(slot, tag_of(hash), number);
+        self.len += 1;
+        true
+    }
+
+    /// Where a number lies, if it is seen at once that it is the only one of a hash. `None` says nothing.
+    #[inline(always)]
+    pub fn only(&self, hash: u64, number: u32) -> Option<Occupied> {
+        let home = self.home(hash);
+        let bucket = self.bucket(home);
+        let mut scan = bucket.scan(tag_of(hash));
+        let slot = scan.next().filter(|&slot| bucket.record(slot) == number)?;
+        (scan.next().is_none() && !scan.overflowed).then_some(Occupied { home, slot, number })
+    }
+
+    /// Removes the number of a place that was [found](Self::only) since the last change.
+    ///
+    /// # Panics
+    /// When the place is of a larger index.
+    #[inline(always)]
+    pub fn vacate(&mut self, Occupied { home, slot, number }: Occupied) {
+        assert!(home < self.count, "the place is of another index");
+        let bucket = self.bucket(home);
+        debug_assert_eq!(bucket.record(slot), number, "the place has changed");
+        bucket.clear(slot);
+        self.len -= 1;
     }
 
     /// Adds a number, which may be there for the hash already; `false` when there is no room.
@@ -184,6 +226,22 @@ impl HashIndex {
     }
 }
 
+/// A place for a number in a [`HashIndex`], until that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vacancy {
+    home: u32,
+    slot: usize,
+    hash: u64,
+}
+
+/// The place of a number in a [`HashIndex`], until that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupied {
+    home: u32,
+    slot: usize,
+    number: u32,
+}
+
 /// What [`HashIndex::find`] finds.
 #[derive(Clone)]
 pub struct Matches<'i> {
@@ -254,7 +312,7 @@ mod tests {
     proptest! {
         /// Few hashes, so that buckets overflow and numbers share hashes.
         #[test]
-        fn it_does_what_a_set_of_pairs_does(steps in prop::collection::vec((0u64..12, 0u32..6, 0u8..4), 1..200)) {
+        fn it_does_what_a_set_of_pairs_does(steps in prop::collection::vec((0u64..12, 0u32..6, 0u8..6), 1..200)) {
             let mut index = HashIndex::new(60).unwrap();
             let mut model = BTreeSet::new();
             let hash = |of: u64| of.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !1 | of & 1;
@@ -268,6 +326,21 @@ mod tests {
                         }
                     }
                     2 => prop_assert_eq!(index.remove(hash(of), number), model.remove(&(of, number))),
+                    4 if !model.contains(&(of, number)) => {
+                        if let Some(vacancy) = index.vacancy(hash(of)) {
+                            let room = model.len() < 60;
+                            prop_assert_eq!(index.occupy(vacancy, number), room);
+                            if room {
+                                model.insert((of, number));
+                            }
+                        }
+                    }
+                    5 => {
+                        if let Some(occupied) = index.only(hash(of), number) {
+                            prop_assert!(model.remove(&(of, number)));
+                            index.vacate(occupied);
+                        }
+                    }
                     3 if !model.contains(&(of, number + 6)) => {
                         let there = model.remove(&(of, number));
                         prop_assert_eq!(index.exchange(hash(of), number, number + 6), there);
@@ -286,8 +359,9 @@ mod tests {
                     prop_assert!(!index.is_absent(hash(of)) || found.is_empty());
                     for number in 0..12 {
                         let is_only = found.len() == 1 && found.contains(&number);
-                        prop_assert!(!index.is_only(hash(of), number) || is_only);
+                        prop_assert!(index.only(hash(of), number).is_none() || is_only);
                     }
+                    prop_assert!(index.vacancy(hash(of)).is_none() || found.is_empty());
                 }
             }
         }

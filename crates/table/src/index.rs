@@ -57,6 +57,8 @@ pub(crate) trait Keys {
 pub(crate) struct Geometry {
     /// Bits of a hash that choose the directory entry.
     depth: u32,
+    /// By how much half a hash is shifted for them.
+    shift: u32,
     /// Buckets of a segment; even.
     buckets: u32,
     /// Bits of a hash that choose the stripe; not more than `depth`.
@@ -75,6 +77,7 @@ impl Geometry {
         let buckets = slots.div_ceil((SLOTS as u64) << depth).next_multiple_of(2);
         Self {
             depth,
+            shift: 63 - depth,
             buckets: u32::try_from(buckets).unwrap_or(u32::MAX - 1),
             stripe_bits: depth.saturating_sub(2).min(STRIPE_BITS_MAX),
         }
@@ -91,8 +94,10 @@ impl Geometry {
     }
 
     #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // At most 16 bits are left.
     fn entry(self, hash: u64) -> usize {
-        top_bits(hash, self.depth)
+        // In two steps, because a shift by 64 is not defined.
+        (hash >> 1 >> self.shift) as usize
     }
 
     #[inline(always)]

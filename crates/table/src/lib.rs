@@ -42,7 +42,7 @@ pub use array::prefetch;
 pub use epoch::{Domain, Guard, Mark, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 #[cfg(not(any(loom, shuttle)))]
-pub use hash_index::{HashIndex, Matches};
+pub use hash_index::{HashIndex, Matches, Occupied, Vacancy};
 pub use places::{Places, Put};
 pub use policer::{Ticks, TokenBucket};
 pub use prefix::{NO_PREFIX, PrefixTable};

@@ -156,7 +156,7 @@ fn tail(octets: &[u8], mut at: usize) -> Option<(u64, usize)> {
 }
 
 /// FreshnessPeriod of MetaInfo that holds usual elements in their order.
-#[inline]
+#[inline(always)]
 fn freshness(meta: &[u8]) -> Option<u64> {
     let mut rest = meta;
     if let [0x18, 1, _, after @ ..] = rest {

@@ -4,11 +4,20 @@
 //! it finds and changes nothing before it is sure, and gives the packet back if it is not. The property test against the
 //! model has packets of both ways.
 
+use kaido_table::Vacancy;
+
 use super::interest::may_go;
 use super::parse::Parsed;
 use super::{Act, FaceView, Reach, Sink, reach};
 use crate::packet::{Annotations, FaceId, Packet};
 use crate::table::{Hops, InRecord, OutRecord, Prefixes, Selectors, Sought};
+
+/// Where a usual Interest goes, and where it waits.
+struct Way {
+    face: FaceId,
+    egress: FaceView,
+    vacancy: Vacancy,
+}
 
 impl<'g, S: Sink> Act<'_, 'g, S> {
     /// Forwards a new Interest to the cheapest next hop.
@@ -23,7 +32,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         prefixes: &Prefixes,
         sought: Sought<'g, Hops>,
     ) -> Result<(), Packet> {
-        let Some((face, egress)) = self.usual_way(&packet, parsed, prefixes, sought) else {
+        let Some(Way { face, egress, vacancy }) = self.usual_way(&packet, parsed, prefixes, sought) else {
             return Err(packet);
         };
         let octets = packet.frame.data_mut();
@@ -35,7 +44,8 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         };
         let asked = OutRecord { sent: self.now, face, nonce: waits.nonce, nack: None };
         let must_be_fresh = parsed.selectors.must_be_fresh;
-        let opened = self.core.pit.open(&octets[parsed.name()], prefixes, must_be_fresh, &waits, &asked);
+        let opened =
+            self.core.pit.open(&octets[parsed.name()], prefixes, vacancy, must_be_fresh, &waits, &asked);
         let Some(pit_token) = opened else { return Err(packet) };
         if let (Some(limit), Some(octet)) =
             (parsed.hop_limit, octets.get_mut(usize::from(parsed.hop_limit_at)))
@@ -67,15 +77,16 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         parsed: &Parsed,
         prefixes: &Prefixes,
         sought: Sought<'g, Hops>,
-    ) -> Option<(FaceId, FaceView)> {
+    ) -> Option<Way> {
         let (core, hash) = (&*self.core, prefixes.whole());
         let Selectors { can_be_prefix, .. } = parsed.selectors;
         if can_be_prefix || prefixes.has_digest() || parsed.has_hint || parsed.hop_limit == Some(0) {
             return None;
         }
-        if core.dead.has(hash, parsed.nonce?, self.now) || !core.pit.is_absent(hash) || !core.cs.lacks(hash) {
+        if core.dead.has(hash, parsed.nonce?, self.now) || !core.cs.lacks(hash) {
             return None;
         }
+        let vacancy = core.pit.vacancy(hash)?;
         let name = &packet.frame.data()[parsed.name()];
         let ingress = self.sink.face(packet.face)?;
         let face = match packet.annotations.next_hop_face {
@@ -88,7 +99,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         };
         let egress = self.sink.face(face)?;
         let is_usual = reach(name) == Reach::Any && may_go(Reach::Any, parsed, ingress, egress);
-        is_usual.then_some((face, egress))
+        is_usual.then_some(Way { face, egress, vacancy })
     }
 
     /// Forwards Data by its token alone to the one that waits for it.
@@ -108,7 +119,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         self.core.counters.data_in += u64::from(self.sink.visit().is_first);
         self.sink.satisfies(&packet, sole.hash);
         self.core.counters.satisfied += 1;
-        self.core.dead.add(sole.hash, sole.nonce, self.now);
+        self.core.dead.add_new(sole.hash, sole.nonce, self.now);
         self.core.pit.end(&sole);
         let Packet { frame, face, annotations } = packet;
         self.send_one(frame, (waits.face, egress), waits.token, face, annotations.congestion_mark);

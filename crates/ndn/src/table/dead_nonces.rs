@@ -70,11 +70,16 @@ impl DeadNonces {
     /// Remembers a nonce with a name that has this hash.
     #[inline]
     pub fn add(&mut self, name: u64, nonce: u32, now: Moment) {
+        if !self.has(name, nonce, now) {
+            self.add_new(name, nonce, now);
+        }
+    }
+
+    /// As [`DeadNonces::add`], of one that [was not here](DeadNonces::has) when its Interest came.
+    #[inline(always)]
+    pub fn add_new(&mut self, name: u64, nonce: u32, now: Moment) {
         let (place, print) = self.place(name, nonce);
         let line = &mut self.lines[place];
-        if line.has(print, now) {
-            return;
-        }
         let at = (line.ages >> NEXT_SHIFT) as usize % RING;
         if line.prints[at] != 0 && line.age(at, now) < AGE_MAX - 1 {
             self.early += 1;

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use kaido_table::{HashIndex, RegionError, Slots, Wheel, prefetch};
+use kaido_table::{HashIndex, RegionError, Slots, Vacancy, Wheel, prefetch};
 
 use super::chains::Chains;
 use super::names::{DEPTH_MAX, Prefixes};
@@ -143,10 +143,10 @@ impl Pit {
         self.index.is_empty()
     }
 
-    /// Whether it is seen at once that no entry has a name. `false` says nothing.
+    /// Where an entry of a name would lie, if it is seen at once that none has it. `None` says nothing.
     #[inline(always)]
-    pub fn is_absent(&self, hash: u64) -> bool {
-        self.index.is_absent(hash)
+    pub fn vacancy(&self, hash: u64) -> Option<Vacancy> {
+        self.index.vacancy(hash)
     }
 
     /// Asks for the line of the index for a name.
@@ -299,17 +299,17 @@ impl Pit {
             self.outs.free(&mut rest.outs_more);
             self.names.free(&mut rest.name_more);
         }
+        self.index.remove(self.entries[slot as usize].hash, slot);
         self.free_entry(slot);
     }
 
-    /// Frees an entry that has nothing that few have.
+    /// Frees an entry that is in the index no more and has nothing that few have.
     #[inline(always)]
     pub(super) fn free_entry(&mut self, slot: u32) {
         let entry = &mut self.entries[slot as usize];
         // The timer stays as it is: the next that gets the entry mostly waits longer.
         (entry.flags, entry.ins, entry.outs) = (entry.flags & flag::ARMED, 0, 0);
         entry.generation = (entry.generation + 1) & ((1 << GENERATION_BITS) - 1);
-        self.index.remove(entry.hash, slot);
         self.free.push(slot);
     }
 
@@ -324,10 +324,15 @@ impl Pit {
 
     /// The generation and the slot of a token that may be ours.
     #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // Those bits are wanted.
     pub(super) fn read_token(&self, token: &PitToken) -> Option<(u32, u32)> {
-        let [worker, g0, g1, s0, s1, s2] = *<&[u8; TOKEN_LEN]>::try_from(token.octets()).ok()?;
-        let generation = u32::from(g0) << 4 | u32::from(g1 >> 4);
-        (worker == self.worker).then(|| (generation, u32::from_be_bytes([g1 & 0x0f, s0, s1, s2])))
+        // As one number: worker, generation, slot.
+        let (octets, len) = token.padded();
+        let word = u64::from_be_bytes(*octets.first_chunk()?) >> (64 - 8 * TOKEN_LEN);
+        let is_own =
+            usize::from(len) == TOKEN_LEN && word >> (GENERATION_BITS + SLOT_BITS) == u64::from(self.worker);
+        let generation = (word >> SLOT_BITS) as u32 & ((1 << GENERATION_BITS) - 1);
+        is_own.then_some((generation, word as u32 & ((1 << SLOT_BITS) - 1)))
     }
 
     /// The worker that a token of [`TOKEN_LEN`] octets is of, if it is ours.

@@ -1,6 +1,8 @@
 //! The usual pending Interest: of one downstream and one upstream, with all that there is to know of it in one line and its
 //! name. It is made in one step and ended in one.
 
+use kaido_table::{Occupied, Vacancy};
+
 use super::names::Prefixes;
 use super::pit::{BEYOND, Pit, Slot};
 use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, flag};
@@ -10,6 +12,8 @@ use crate::packet::PitToken;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sole {
     slot: u32,
+    /// Where it lies in the index.
+    place: Occupied,
     /// The hash of its name.
     pub hash: u64,
     /// Who waits.
@@ -19,7 +23,7 @@ pub struct Sole {
 }
 
 impl Pit {
-    /// Makes an entry for a usual Interest whose name no entry [has](Pit::is_absent): one downstream waits, and one
+    /// Makes an entry for a usual Interest whose name [has none](Pit::vacancy): one downstream waits, and one
     /// upstream is asked. The token that Data for it is to carry; `None`, and nothing has been done, when it is not so usual
     /// or there is no room.
     #[inline(always)]
@@ -27,12 +31,13 @@ impl Pit {
         &mut self,
         name: &[u8],
         prefixes: &Prefixes,
+        vacancy: Vacancy,
         must_be_fresh: bool,
         waits: &InRecord,
         asked: &OutRecord,
     ) -> Option<PitToken> {
         let (hash, slot) = (prefixes.whole(), *self.free.last()?);
-        if name.len() > NAME_INLINE || !Entry::is_short(&waits.token) || !self.index.insert(hash, slot) {
+        if name.len() > NAME_INLINE || !Entry::is_short(&waits.token) || !self.index.occupy(vacancy, slot) {
             return None;
         }
         self.free.pop();
@@ -63,16 +68,18 @@ impl Pit {
         let is_name = name.len() <= NAME_INLINE && self.has_name(entry, name);
         // Prefixes that are longer than those whose depths are told apart count as of the whole name's depth.
         let shorter = (2 << entry.depth) - 1;
-        if !is_name || self.depths & shorter != 0 || !self.index.is_only(entry.hash, slot) {
+        if !is_name || self.depths & shorter != 0 {
             return None;
         }
+        let place = self.index.only(entry.hash, slot)?;
         let (waits, asked) = (entry.input()?, entry.out()?);
-        Some(Sole { slot, hash: entry.hash, waits, nonce: asked.nonce })
+        Some(Sole { slot, place, hash: entry.hash, waits, nonce: asked.nonce })
     }
 
     /// Removes an entry whose Data has come.
     #[inline(always)]
     pub fn end(&mut self, sole: &Sole) {
+        self.index.vacate(sole.place);
         self.free_entry(sole.slot);
     }
 }
