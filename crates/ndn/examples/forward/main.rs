@@ -6,6 +6,9 @@
 //! wait as a router of that rate has: round-trip time × rate. Routes have three to five components, names two more. Packets
 //! are made outside of the time that is taken, 4096 at a time. Times are those that the thread had the processor.
 //!
+//! What is around the router in memory, which takes its packets and keeps their tokens, is measured in the same run by handing it
+//! packets that were not forwarded, and is taken off.
+//!
 //! Beside it stand its two parts: the same work with tables that fit into the caches, and what the lines cost that a packet
 //! touches when they are only asked for and read. The ratio is that of the forwarding to both together.
 
@@ -18,9 +21,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{BATCH_MAX, FramePool};
-use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Sink, Unsolicited};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
-use kaido_ndn::{Annotations, Packet, PitToken};
+use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
 use rustix::time::{ClockId, clock_gettime};
 
 use floor::{Touch, floor};
@@ -55,13 +58,14 @@ fn main() -> Result<(), Failure> {
         sizes = vec![10_000, 1_000_000, 10_000_000];
     }
     println!(
-        "{:>9} {:>8} {:>24} │ {:>24} │ {:>15} │ {:>5} │ {:>8} {:>8}\n{:>9} {:>8} {:>8} {:>6} {:>8} │ {:>8} {:>6} {:>8} │ {:>8} {:>6} │",
+        "{:>9} {:>8} {:>24} │ {:>24} │ {:>15} │ {:>5} │ {:>15} │ {:>8} {:>8}\n{:>9} {:>8} {:>8} {:>6} {:>8} │ {:>8} {:>6} {:>8} │ {:>8} {:>6} │ {:>5} │ {:>8} {:>6} │",
         "",
         "",
         "forwarding, ns",
         "work alone, ns",
         "lines alone, ns",
         "ratio",
+        "taken off, ns",
         "B/prefix",
         "routes/s",
         "prefixes",
@@ -72,6 +76,9 @@ fn main() -> Result<(), Failure> {
         "Interest",
         "Data",
         "mean",
+        "Interest",
+        "Data",
+        "",
         "Interest",
         "Data",
     );
@@ -131,6 +138,36 @@ impl Bench<'_> {
         took
     }
 
+    /// Has the packets go straight to what is around the router, and says how long it took.
+    #[inline(never)]
+    fn hand_over(&mut self, face: FaceId) -> Duration {
+        // As the forwarding has just made them: what it costs to read them is not taken off.
+        let annotations =
+            Annotations { pit_token: PitToken::new(&[1; 6]).unwrap_or_default(), ..Annotations::default() };
+        let began = thread_time();
+        for batch in &mut self.batches {
+            for packet in batch.drain(..) {
+                self.network.send(face, packet.frame, &annotations);
+            }
+        }
+        let took = thread_time() - began;
+        self.batches.clear();
+        took
+    }
+
+    /// What an Interest and a Data cost that are handed over, but not forwarded.
+    fn around(&mut self, rounds: usize) -> Result<Cost, Failure> {
+        let (mut interests, mut data) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            self.interests()?;
+            interests.push(self.hand_over(PRODUCERS));
+            self.network.tokens.clear();
+            self.interests()?;
+            data.push(self.hand_over(CONSUMERS));
+        }
+        Ok(Cost { interest: median(interests, self.round), data: median(data, self.round) })
+    }
+
     fn round(&mut self, pending: usize) -> Result<(Duration, Duration), Failure> {
         self.interests()?;
         let interests = self.forward();
@@ -175,6 +212,10 @@ impl Cost {
     fn mean(self) -> f64 {
         (self.interest + self.data) / 2.0
     }
+
+    fn without(self, other: Self) -> Self {
+        Self { interest: self.interest - other.interest, data: self.data - other.data }
+    }
 }
 
 fn routes(shared: &Shared, names: &Names, prefixes: u32) -> Result<f64, Failure> {
@@ -187,7 +228,8 @@ fn routes(shared: &Shared, names: &Names, prefixes: u32) -> Result<f64, Failure>
     Ok(f64::from(prefixes) / (thread_time() - began).as_secs_f64())
 }
 
-fn forwarding(shared: &Arc<Shared>, names: &Names, scale: Scale) -> Result<Cost, Failure> {
+/// What forwarding costs, and what was taken off.
+fn forwarding(shared: &Arc<Shared>, names: &Names, scale: Scale) -> Result<(Cost, Cost), Failure> {
     let pool = FramePool::leak(4 * scale.round + 256)?;
     let settings = ForwarderSettings {
         pit: PitSettings::for_entries(scale.pit_entries, 0),
@@ -222,7 +264,9 @@ fn forwarding(shared: &Arc<Shared>, names: &Names, scale: Scale) -> Result<Cost,
     if bench.network.drops > 0 || bench.forwarder.pit().len() as usize != bench.waiting.len() {
         return Err(format!("{} packets were dropped", bench.network.drops).into());
     }
-    Ok(Cost { interest: median(interests, scale.round), data: median(data, scale.round) })
+    let cost = Cost { interest: median(interests, scale.round), data: median(data, scale.round) };
+    let around = bench.around(scale.rounds.min(ROUNDS))?;
+    Ok((cost.without(around), around))
 }
 
 /// The lines that an Interest and its Data touch.
@@ -256,12 +300,12 @@ fn measure(scale: Scale, pending: &[usize]) -> Result<(), Failure> {
     routes(&little, &few, small.prefixes)?;
     for &pending in pending {
         let scale = Scale { pending, ..scale };
-        let cost = forwarding(&shared, &names, scale)?;
-        let work = forwarding(&little, &few, small)?;
+        let (cost, around) = forwarding(&shared, &names, scale)?;
+        let (work, _) = forwarding(&little, &few, small)?;
         let lines = floors(&shared, scale)?;
         let per_prefix = shared.fib().table().memory().bytes() as f64 / f64::from(scale.prefixes);
         println!(
-            "{:>9} {pending:>8} {:>8.1} {:>6.1} {:>8.1} │ {:>8.1} {:>6.1} {:>8.1} │ {:>8.1} {:>6.1} │ {:>5.2} │ {per_prefix:>8.1} {routes_a_second:>8.0}",
+            "{:>9} {pending:>8} {:>8.1} {:>6.1} {:>8.1} │ {:>8.1} {:>6.1} {:>8.1} │ {:>8.1} {:>6.1} │ {:>5.2} │ {:>8.1} {:>6.1} │ {per_prefix:>8.1} {routes_a_second:>8.0}",
             scale.prefixes,
             cost.interest,
             cost.data,
@@ -272,6 +316,8 @@ fn measure(scale: Scale, pending: &[usize]) -> Result<(), Failure> {
             lines.interest,
             lines.data,
             cost.mean() / (work.mean() + lines.mean()),
+            around.interest,
+            around.data,
         );
     }
     Ok(())
