@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rig.ndn import FAR, NEAR, Hosts, Router, digest, fetch, serve
-from rig.net import Namespace, wait_until
+from rig.ndn import FAR, NEAR, NEAR_V6, Hosts, Router, digest, fetch, serve
+from rig.net import Namespace, NetError, wait_until
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
 
@@ -165,6 +165,79 @@ def test_two_routers_over_ethernet(
     serve(hosts.far, far.transport("unix"), "/py/big", big, tmp_path)
     assert fetch(hosts.near, near.transport("unix"), "/py/big") == digest(big)
     assert hosts.near.run("ping", "-c", "1", "-W", "5", FAR).returncode == 0, "IP stays the kernel's"
+
+
+#: A router that takes UDP in its workers, on the port that its neighbour is behind.
+ON_PORT: dict[str, object] = {
+    "udp": (),
+    "udp_on_ports": (f"{NEAR}:6363", f"[{NEAR_V6}]:6363"),
+}
+
+
+def on_port(driver: str, hosts: Hosts) -> str:
+    """The configuration of that port."""
+    for space in (hosts.near, hosts.far):
+        space.run("ethtool", "-K", "eth0", "gro", "on")
+    return f'[[port]]\nname = "eth0"\ndriver = "{driver}"\ninterface = "eth0"\n'
+
+
+# A veth has one queue: for AF_XDP that is one worker.
+@pytest.mark.parametrize(("driver", "workers"), [("af_xdp", 1), ("af_packet", 1), ("af_packet", 2)])
+def test_udp_on_the_engines_ports(
+    driver: str, workers: int, router: StartRouter, hosts: Hosts, big: Path, tmp_path: Path
+) -> None:
+    """python-ndn, over the kernel's UDP on another host, fetches from a router that has no socket for it.
+
+    Conformance: NFD faces UDP | python-ndn on another host speaks to a port of the engine, over IPv4 and IPv6
+    """
+    node = router(more=on_port(driver, hosts), workers=workers, **ON_PORT)
+    serve(hosts.near, node.transport("unix"), "/py/big", big, tmp_path)
+    for asked in (f"udp://{NEAR}:6363", f"udp://[{NEAR_V6}]:6363"):
+        assert fetch(hosts.far, asked, "/py/big") == digest(big), asked
+    faces = [face for face in node.faces() if face["remote"].startswith("udp")]
+    assert [(face["local"], face["persistency"], face["mtu"]) for face in faces] == [
+        (f"udp4://{NEAR}:6363", "on-demand", 8800),
+        (f"udp6://[{NEAR_V6}]:6363", "on-demand", 8800),
+    ]
+    assert all(face["received"]["interests"] >= OCTETS // 7000 for face in faces)
+    assert hosts.far.run("ping", "-c", "1", "-W", "5", NEAR).returncode == 0, (
+        "the rest of IP stays the kernel's"
+    )
+
+
+@pytest.mark.parametrize("driver", ["af_xdp", "af_packet"])
+def test_ndnd_is_a_neighbour_of_the_engines_ports(
+    driver: str, router: StartRouter, hosts: Hosts, big: Path, ndnd: Ndnd
+) -> None:
+    """ndnd's forwarder over UDP, both ways, with packets that the kernel and we cut into fragments of IP.
+
+    Conformance: NFD faces UDP | ndnd as a neighbour of a port of the engine, with fragments of IP both ways
+    """
+    hosts.slow_down()
+    face = f"udp4://{FAR}:6363"
+    route = f'[[ndn.face]]\nremote = "{face}"\n[[ndn.route]]\nprefix = "/far"\nto = "{face}"\n'
+    near = router(more=on_port(driver, hosts) + route, **ON_PORT)
+    far = ndnd.forwarder(hosts.far)
+    ndnd.put(hosts.far, far, "/far/big", big)
+    ndnd.put(hosts.near, near.transport("unix"), "/near/big", big)
+    assert ndnd.run(hosts.near, near.transport("unix"), "cat", "/far/big") == big.read_bytes()
+    ndnd.run(hosts.far, far, "fw", "route-add", "prefix=/near", f"face=udp4://{NEAR}:6363")
+    assert ndnd.run(hosts.far, far, "cat", "/near/big") == big.read_bytes()
+    made = next(listed for listed in near.faces() if listed["remote"] == face)
+    assert (made["persistency"], made["local"]) == ("permanent", f"udp4://{NEAR}:6363")
+    more = near.ndn("face", "create", "udp6://[fd00:7::9]:6363", "--local", "dev://eth0")
+    assert more["local"] == f"udp6://[{NEAR_V6}]:6363"
+    more = near.ndn("face", "create", "udp4://10.7.0.9:6363", "--local", f"udp4://{NEAR}:6363")
+    assert more["remote"] == "udp4://10.7.0.9:6363"
+    assert near.drops() == {} or not any("malformed" in reason for reason in near.drops())
+
+
+def test_a_router_says_which_address_no_port_has(router: StartRouter, hosts: Hosts) -> None:
+    """UDP is taken from ports that have its address, and where nobody else takes it."""
+    for address, said in (("192.0.2.9:6363", "no port has the address 192.0.2.9"),):
+        with pytest.raises(NetError) as refused:
+            router(more=on_port("af_packet", hosts), udp=(), udp_on_ports=(address,))
+        assert said in " ".join(str(refused.value).split())
 
 
 def mac(space: Namespace) -> str:

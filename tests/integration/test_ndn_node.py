@@ -151,7 +151,7 @@ def test_workers_share_the_names(binary: Path, tmp_path: Path) -> None:
 
 
 def test_the_status_shows_workers_and_hot_names(binary: Path, tmp_path: Path) -> None:
-    """Each worker has its part, its tables and what it handed over; a name that most ask for is shown as hot."""
+    """Each worker has its part, its tables and what it handed over; a name most ask for is shown as hot."""
     more = '[metrics]\nlisten = "127.0.0.1:17107"\n[ndn.balance]\nsample = 1\n'
     router = Router(binary, tmp_path, more=more, workers=2).start()
     shown = router.json("status")

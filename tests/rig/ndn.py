@@ -27,7 +27,9 @@ from rig.net import Cable, Namespace, Network, run, wait_until
 from rig.node import Node
 
 NEAR, FAR = "10.7.0.1", "10.7.0.2"
-CABLES = (Cable("near", "eth0", [f"{NEAR}/24"], "far", "eth0", [f"{FAR}/24"]),)
+NEAR_V6, FAR_V6 = "fd00:7::1", "fd00:7::2"
+ENDS = [f"{NEAR}/24", f"{NEAR_V6}/64"], [f"{FAR}/24", f"{FAR_V6}/64"]
+CABLES = (Cable("near", "eth0", ENDS[0], "far", "eth0", ENDS[1]),)
 
 #: Octets of a segment that the applications here publish.
 SEGMENT = 7000
@@ -57,6 +59,9 @@ class Router(Node):
     name: str = "router"
     udp_mtu: int = 8800
     cached: int = 0
+    #: Where the host's sockets take UDP, and the workers themselves on ports.
+    udp: tuple[str, ...] = ("0.0.0.0:6363",)
+    udp_on_ports: tuple[str, ...] = ()
 
     @property
     def config(self) -> str:
@@ -66,7 +71,7 @@ class Router(Node):
             f"[node]\nframes = 16384\nworkers = {self.workers}",
             f'[control]\nsocket = "{self.socket}"',
             f'[ndn.listen]\nunix = "{self.unix}"\ntcp = ["0.0.0.0:6363"]',
-            f'udp = ["0.0.0.0:6363"]\nudp_mtu = {self.udp_mtu}',
+            f"udp = {list(self.udp)}\nudp_on_ports = {list(self.udp_on_ports)}\nudp_mtu = {self.udp_mtu}",
             f"[ndn.cs]\npackets = {self.cached}",
         ]
         return "\n".join([*lines, self.more])
@@ -81,10 +86,14 @@ class Router(Node):
         """Where applications connect."""
         return self.folder / f"{self.name}.sock"
 
-    def ndn(self, *words: str) -> dict[str, Any]:
+    def ndn(self, *words: str) -> Any:
         """What `kaido ndn --json` prints, asked as an application."""
         done = run(str(self.binary), "ndn", "--router", self.transport("unix"), "--json", *words)
-        return dict(json.loads(done.stdout))
+        return json.loads(done.stdout)
+
+    def faces(self) -> list[dict[str, Any]]:
+        """Its faces."""
+        return list(self.ndn("face", "list"))
 
     def shares(self) -> list[float]:
         """Each worker's part of the packets."""

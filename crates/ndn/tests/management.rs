@@ -121,6 +121,8 @@ impl Node for TestNode {
         Erased { count: erased, has_more: count != Some(erased) && erased == limit }
     }
 
+    fn tick(&mut self, _: Instant) {}
+
     fn totals(&self) -> Totals {
         Totals { pit_entries: 3, measurements: 2, satisfied: 10, unsatisfied: 1 }
     }

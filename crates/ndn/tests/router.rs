@@ -21,7 +21,7 @@ use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::mgmt::{Authority, ControlParameters, Manager, Module, Node as _, Route, origin};
-use kaido_ndn::router::{Crew, Desk, Ndn, NodeParts, RouterNode};
+use kaido_ndn::router::{Crew, Desk, Ndn, NodeParts, RouterNode, UdpPorts};
 use kaido_ndn::table::{CsSettings, NameHash, PitSettings};
 use kaido_wire::ndn::{Interest, InterestRepr, LpHeader, Name, name_from_uri};
 
@@ -91,6 +91,7 @@ impl Node {
             shared: shared.clone(),
             host: host.clone(),
             ethernet: Vec::new(),
+            udp: UdpPorts::default(),
             desks,
             cs,
             pit_max: 4096,

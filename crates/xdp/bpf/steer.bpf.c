@@ -6,7 +6,8 @@
  *                                address is ours alone
  *   ROUTED (N6, SGi)             unicast IP to our MAC, not to an address of the kernel's own, and inside
  *                                ue_prefixes when there are any
- *   NDN                          frames of type 0x8624 to our MAC, or to a group; an NDN router's
+ *   NDN                          frames of type 0x8624 to our MAC, or to a group; an NDN router's. Where the router has a
+ *                                UDP port: UDP to it, or any fragment of UDP, to one of gtpu_addrs, too
  *
  * Those go to an AF_XDP socket of the receive queue; all else (ARP, ND, ping to ourselves, BGP, ssh, ...) goes to
  * the kernel. A packet that is ours while its queue has no socket is dropped and counted: the kernel would answer
@@ -286,6 +287,9 @@ __noinline int steer(struct xdp_md *ctx)
 	if (cfg->flags & STEER_ROLE_GTPU && (packet.is_fragment || packet.udp_port == bpf_htons(GTPU_PORT)) &&
 	    bpf_map_lookup_elem(&gtpu_addrs, &packet.destination))
 		return take(ctx, cfg, count, &packet, packet.is_fragment ? STEER_GTPU_FRAGMENT : STEER_GTPU);
+	if (cfg->flags & STEER_ROLE_NDN && cfg->ndn_udp && (packet.is_fragment || packet.udp_port == cfg->ndn_udp) &&
+	    bpf_map_lookup_elem(&gtpu_addrs, &packet.destination))
+		return take_ndn(ctx, cfg, count, eth, &packet);
 	if (cfg->flags & STEER_ROLE_ROUTED)
 		return route(ctx, cfg, count, eth, &packet);
 	return pass(count, STEER_PASS_NOT_GTPU);

@@ -25,7 +25,7 @@
 struct steer_config {
 	__u32 flags;
 	__u8 mac[6]; /* the interface's own */
-	__u8 pad[2];
+	__u16 ndn_udp; /* NDN: port of the UDP that is NDN at the addresses of gtpu_addrs, network byte order; 0 for none */
 	__u32 targets;  /* sockets a queue's packets are spread over */
 	__u32 instance; /* network instance of untagged packets to UEs, for the fast path; all ones for none */
 };

@@ -22,7 +22,8 @@ pub(crate) const ROLE_NDN: u32 = 32;
 pub(crate) struct Config {
     pub(crate) flags: u32,
     pub(crate) mac: [u8; 6],
-    pad: [u8; 2],
+    /// In host byte order, unlike there.
+    ndn_udp: u16,
     pub(crate) targets: u32,
     pub(crate) instance: u32,
 }
@@ -31,14 +32,19 @@ const _: () = assert!(size_of::<Config>() == 20);
 
 impl Config {
     pub(crate) const fn new(flags: u32, mac: [u8; 6], targets: u32, instance: u32) -> Self {
-        Self { flags, mac, pad: [0; 2], targets, instance }
+        Self { flags, mac, ndn_udp: 0, targets, instance }
+    }
+
+    /// With the port of the UDP that is NDN.
+    pub(crate) const fn with_ndn_udp(self, ndn_udp: u16) -> Self {
+        Self { ndn_udp, ..self }
     }
 
     pub(crate) fn to_bytes(self) -> [u8; 20] {
         let mut bytes = [0; size_of::<Self>()];
         bytes[..4].copy_from_slice(&self.flags.to_ne_bytes());
         bytes[4..10].copy_from_slice(&self.mac);
-        bytes[10..12].copy_from_slice(&self.pad);
+        bytes[10..12].copy_from_slice(&self.ndn_udp.to_be_bytes());
         bytes[12..16].copy_from_slice(&self.targets.to_ne_bytes());
         bytes[16..].copy_from_slice(&self.instance.to_ne_bytes());
         bytes

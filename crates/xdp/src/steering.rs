@@ -77,6 +77,8 @@ pub struct Steering {
     local: Table<16>,
     prefixes: Table<20>,
     by: SteerBy,
+    /// Port of the UDP that is NDN; 0 for none.
+    ndn_udp: u16,
     fast: Option<FastPort>,
 }
 
@@ -123,6 +125,7 @@ impl Steering {
             local: Table::new(mounted.map("local_addrs")?, "local addresses", ADDRESSES_MAX),
             prefixes: Table::new(mounted.map("ue_prefixes")?, "UE prefixes", PREFIXES_MAX),
             by: SteerBy::Queue,
+            ndn_udp: 0,
             fast,
             mounted,
         };
@@ -136,6 +139,17 @@ impl Steering {
     /// [`Error::TooMany`], [`Error::Libbpf`].
     pub fn set_gtpu_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), Error> {
         self.gtpu.replace(&addresses.iter().copied().map(address_key).collect())
+    }
+
+    /// Has an NDN router's interface take UDP to this port of these addresses, too, and all fragments of UDP to them, of which
+    /// nobody can tell the port. Port 0 takes none.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`], [`Error::Libbpf`].
+    pub fn set_ndn_udp(&mut self, addresses: &[IpAddr], port: u16) -> Result<(), Error> {
+        self.gtpu.replace(&addresses.iter().copied().map(address_key).collect())?;
+        self.ndn_udp = port;
+        self.write_config()
     }
 
     /// Addresses the kernel answers for on a routed interface. Those that stay are never missing.
@@ -284,7 +298,8 @@ impl Steering {
         let roles = flag(gtpu, abi::ROLE_GTPU) | flag(routed, abi::ROLE_ROUTED) | flag(ndn, abi::ROLE_NDN);
         let flags = roles | flag(prefixes, abi::PREFIXES) | by;
         let instance = self.fast.as_ref().and_then(|fast| fast.instance).map_or(NO_INSTANCE, u32::from);
-        let value = Config::new(flags, self.config.mac, targets, instance).to_bytes();
+        let value =
+            Config::new(flags, self.config.mac, targets, instance).with_ndn_udp(self.ndn_udp).to_bytes();
         self.config_map
             .update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(Error::libbpf("configuring the XDP program"))

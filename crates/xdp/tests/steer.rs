@@ -127,6 +127,29 @@ fn frames_of_ndn_are_the_routers() {
         ] {
             check(&router, name, &frame, want);
         }
+        let mut router = router;
+        router.set_ndn_udp(&["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()], 6363).unwrap();
+        let piece = fragment_v4("192.0.2.1", 17, true, 100, b"rest");
+        for (name, frame, want) in [
+            ("UDP", eth(OURS, 0x0800, &v4("192.0.2.1", 17, &udp(6363, b""))), Ours(Class::Ndn)),
+            ("UDP over IPv6", eth(OURS, 0x86dd, &v6("2001:db8::1", 17, &udp(6363, b""))), Ours(Class::Ndn)),
+            ("a piece", eth(OURS, 0x0800, &piece), Ours(Class::Ndn)),
+            ("another port", eth(OURS, 0x0800, &v4("192.0.2.1", 17, &udp(53, b""))), Kernel(Pass::NotGtpu)),
+            (
+                "another address",
+                eth(OURS, 0x0800, &v4("192.0.2.9", 17, &udp(6363, b""))),
+                Kernel(Pass::NotGtpu),
+            ),
+            (
+                "another MAC",
+                eth(OTHER, 0x0800, &v4("192.0.2.1", 17, &udp(6363, b""))),
+                Kernel(Pass::OtherMac),
+            ),
+            ("TCP", eth(OURS, 0x0800, &v4("192.0.2.1", 6, &udp(6363, b""))), Kernel(Pass::NotGtpu)),
+            ("frames still", eth(OURS, 0x8624, &[5, 0]), Ours(Class::Ndn)),
+        ] {
+            check(&router, name, &frame, want);
+        }
         check(&load(BOTH, false), "a user plane", &eth(OURS, 0x8624, &[5, 0]), Kernel(Pass::NotIp));
     });
 }

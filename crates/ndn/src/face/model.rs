@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use std::net::SocketAddr;
+
 use kaido_engine::PortId;
 use kaido_wire::MacAddr;
 
@@ -108,6 +110,15 @@ pub enum Transport {
         /// In which VLAN.
         vlan: Option<u16>,
     },
+    /// Datagrams of UDP in frames of a port of the engine.
+    Udp {
+        /// The port whose address ours is.
+        port: PortId,
+        /// Our address.
+        local: SocketAddr,
+        /// Theirs.
+        remote: SocketAddr,
+    },
 }
 
 /// Applications may say where an Interest is to go and hear where Data came from.
@@ -173,6 +184,11 @@ impl Face {
     /// Its number.
     pub fn id(&self) -> FaceId {
         self.id
+    }
+
+    /// What it was made of.
+    pub(super) fn settings(&self) -> &FaceSettings {
+        &self.settings
     }
 
     /// The other end.

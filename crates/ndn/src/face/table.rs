@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Face, FaceSettings, FaceState};
+use super::{Face, FaceSettings, FaceState, Persistency};
 use crate::FaceId;
 
 /// The first number of a face that is made; those below are of the node itself.
@@ -105,8 +105,26 @@ impl Faces {
     /// # Errors
     /// [`FaceError::Full`] when there are as many as there may be.
     pub fn find_or_create(&self, settings: FaceSettings) -> Result<Arc<Face>, FaceError> {
+        self.find_or_create_within(settings, usize::MAX, |_| false)
+    }
+
+    /// As [`Faces::find_or_create`], where of those made on demand that are `alike` there may be so many.
+    ///
+    /// # Errors
+    /// [`FaceError::Full`] when there are as many as there may be.
+    pub(crate) fn find_or_create_within(
+        &self,
+        settings: FaceSettings,
+        most: usize,
+        alike: impl Fn(&FaceSettings) -> bool,
+    ) -> Result<Arc<Face>, FaceError> {
         let mut state = self.lock();
         let known = state.slots.iter().flatten().find(|face| *face.transport() == settings.transport);
+        let is_alike =
+            |face: &&Arc<Face>| face.persistency() == Persistency::OnDemand && alike(face.settings());
+        if known.is_none() && state.slots.iter().flatten().filter(is_alike).count() >= most {
+            return Err(FaceError::Full);
+        }
         match known.cloned() {
             Some(face) => Ok(face),
             None => self.create_in(&mut state, settings),
@@ -255,7 +273,7 @@ impl FaceReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::face::{FaceUri, LinkType, Persistency, Scope, Transport};
+    use crate::face::{FaceUri, LinkType, Scope, Transport};
 
     fn settings() -> FaceSettings {
         FaceSettings {

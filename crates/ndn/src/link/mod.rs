@@ -8,17 +8,21 @@
 //! Headers are taken off and put on in place; a packet is copied only where fragments are joined or cut.
 
 mod assemble;
+mod datagram;
 mod ethernet;
 mod marking;
 mod reassembly;
 mod receive;
 mod send;
+mod udp;
 
 pub use reassembly::{FRAGMENTS_MAX, ReassemblyLimits};
+pub(crate) use udp::face_settings as udp_face;
+pub use udp::{UdpListen, UdpSettings};
 
 use std::time::Instant;
 
-use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_engine::{DropReason, Frame, NextHops, Output, PortId};
 use kaido_wire::MacAddr;
 use kaido_wire::ndn::PACKET_MAX;
 
@@ -26,6 +30,7 @@ use crate::face::{FaceReader, Faces};
 use ethernet::Addresses;
 use marking::Marking;
 use reassembly::Reassembly;
+use udp::Udp;
 
 /// Octets of the longest packet of the link: the longest of the network, and room for what is said of it.
 pub const LINK_PACKET_MAX: usize = PACKET_MAX + 512;
@@ -78,6 +83,8 @@ pub struct Link {
     addresses: Addresses,
     reassembly: Reassembly,
     marking: Marking,
+    /// UDP over the engine's ports, where there is any.
+    udp: Option<Box<Udp>>,
 }
 
 impl Link {
@@ -88,8 +95,16 @@ impl Link {
             addresses: Addresses::default(),
             reassembly: Reassembly::new(settings.reassembly),
             marking: Marking::default(),
+            udp: None,
             settings,
         }
+    }
+
+    /// The service with UDP on ports of the engine, which finds next hops by `next_hops`.
+    #[must_use]
+    pub fn with_udp(mut self, settings: UdpSettings, next_hops: NextHops) -> Self {
+        self.udp = Some(Box::new(Udp::new(settings, next_hops)));
+        self
     }
 
     /// Takes notice of faces that were made or removed: to be called once a batch.
@@ -99,6 +114,9 @@ impl Link {
         if self.addresses.refresh(&self.faces) {
             let faces = &self.faces;
             self.marking.forget(|face| faces.get(face).is_some());
+        }
+        if let Some(udp) = &mut self.udp {
+            udp.refresh(&self.faces);
         }
     }
 
@@ -111,10 +129,14 @@ impl Link {
     /// Gives up packets of which fragments are missing for too long.
     pub fn tick(&mut self, out: &mut Output<'_>) {
         self.reassembly.expire(out.now(), out);
+        if let Some(udp) = &mut self.udp {
+            udp.tick(&self.settings.ports, out);
+        }
     }
 
     /// When [`Self::tick`] has something to do at the earliest.
     pub fn tick_due(&self) -> Option<Instant> {
-        self.reassembly.due()
+        let udp = self.udp.as_ref().and_then(|udp| udp.tick_due());
+        self.reassembly.due().into_iter().chain(udp).min()
     }
 }

@@ -33,11 +33,28 @@ impl Link {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Result<Option<Packet>, (Frame, DropReason)> {
-        let id = match self.face_of(port, &frame) {
-            Ok((id, headers)) if frame.strip(headers) => id,
-            Ok(_) => return Err((frame, DropReason::NdnLinkMalformed)),
-            Err(reason) => return Err((frame, reason)),
-        };
+        if self.may_be_udp(port, &frame) {
+            return match self.datagram(port, frame, out)? {
+                Some((id, frame)) => self.read_packet(id, port, frame, out),
+                None => Ok(None),
+            };
+        }
+        match self.face_of(port, &frame) {
+            Ok((id, headers)) if frame.strip(headers) => self.read_packet(id, port, frame, out),
+            Ok(_) => Err((frame, DropReason::NdnLinkMalformed)),
+            Err(reason) => Err((frame, reason)),
+        }
+    }
+
+    /// Reads a packet of the link that came by a face.
+    #[inline]
+    fn read_packet(
+        &mut self,
+        id: FaceId,
+        port: PortId,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Result<Option<Packet>, (Frame, DropReason)> {
         let Some(face) = self.faces.get(id) else { return Err((frame, DropReason::NdnFaceUnknown)) };
         face.counters().received.octets(frame.packet_len());
         if self.settings.ports.get(port.index()) != Some(&PortKind::Host) {

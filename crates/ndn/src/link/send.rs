@@ -1,10 +1,13 @@
 //! From a packet of the network layer to frames.
 
+use std::net::SocketAddr;
+
 use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_wire::ndn::LpHeader;
 
 use super::reassembly::FRAGMENTS_MAX;
-use super::{Link, PSEUDO_HEADER, assemble, ethernet};
+use super::udp::Udp;
+use super::{Link, PSEUDO_HEADER, PortKind, assemble, ethernet};
 use crate::face::{FLAG_LOCAL_FIELDS, Face, FaceState, PacketKind, Transport};
 use crate::{Annotations, FaceId};
 
@@ -16,11 +19,12 @@ impl Link {
     /// face takes. What cannot be sent is dropped with its reason.
     #[inline]
     pub fn send(&mut self, face: FaceId, frame: Frame, annotations: &Annotations, out: &mut Output<'_>) {
-        let Some(face) = self.faces.get(face) else {
+        let Self { settings, faces, marking, udp, .. } = self;
+        let Some(face) = faces.get(face) else {
             return out.drop(PortId(0), frame, DropReason::NdnFaceUnknown);
         };
         let port = match *face.transport() {
-            Transport::Host { port } | Transport::Ethernet { port, .. } => port,
+            Transport::Host { port } | Transport::Ethernet { port, .. } | Transport::Udp { port, .. } => port,
             Transport::Internal => return out.drop(PortId(0), frame, DropReason::NdnFaceUnknown),
         };
         let Some(kind) = PacketKind::of(frame.data().first(), annotations.nack.is_some()) else {
@@ -29,28 +33,35 @@ impl Link {
         if face.state() == FaceState::Down {
             return out.drop(port, frame, DropReason::NdnFaceDown);
         }
-        let is_marked = self.marking.marks(face, out.now());
+        let is_marked = marking.marks(face, out.now());
         let header = header(annotations, face, is_marked);
-        if put(face, frame, &header, out) {
+        let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut() };
+        if put(face, frame, &header, &mut ways, out) {
             face.counters().sent.packet(kind);
         }
     }
 }
 
+/// What leads to faces over Ethernet.
+struct Ways<'l> {
+    ports: &'l [PortKind],
+    udp: Option<&'l mut Udp>,
+}
+
 /// Puts the header on, or cuts the packet; whether anything was sent.
-fn put(face: &Face, frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
+fn put(face: &Face, frame: Frame, header: &LpHeader<'_>, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
     let (len, mtu) = (frame.packet_len(), face.mtu());
     if header.is_empty() && len <= mtu {
-        return transmit(face, frame, out);
+        return transmit(face, frame, ways, out);
     }
     if header.len(len) + len <= mtu {
-        return with_header(face, frame, header, out);
+        return with_header(face, frame, header, ways, out);
     }
-    cut(face, frame, header, out)
+    cut(face, frame, header, ways, out)
 }
 
 #[cold]
-fn cut(face: &Face, frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
+fn cut(face: &Face, frame: Frame, header: &LpHeader<'_>, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
     let (len, mtu) = (frame.packet_len(), face.mtu());
     let mut first = LpHeader { sequence: Some(0), frag_count: FRAGMENTS_MAX as u64, ..*header };
     let size = mtu.saturating_sub(first.len(mtu)).min(FRAGMENT_MAX);
@@ -73,7 +84,7 @@ fn cut(face: &Face, frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -
         }
         first.sequence = Some(sequence.wrapping_add(index as u64));
         (first.frag_index, first.frag_count) = (index as u64, count as u64);
-        with_header(face, part, &first, out);
+        with_header(face, part, &first, ways, out);
     }
     out.release(frame);
     true
@@ -100,12 +111,18 @@ fn header<'a>(annotations: &'a Annotations, face: &Face, is_marked: bool) -> LpH
 
 fn port_of(face: &Face) -> PortId {
     match *face.transport() {
-        Transport::Host { port } | Transport::Ethernet { port, .. } => port,
+        Transport::Host { port } | Transport::Ethernet { port, .. } | Transport::Udp { port, .. } => port,
         Transport::Internal => PortId(0),
     }
 }
 
-fn with_header(face: &Face, mut frame: Frame, header: &LpHeader<'_>, out: &mut Output<'_>) -> bool {
+fn with_header(
+    face: &Face,
+    mut frame: Frame,
+    header: &LpHeader<'_>,
+    ways: &mut Ways<'_>,
+    out: &mut Output<'_>,
+) -> bool {
     let len = frame.packet_len();
     let room = header.len(len);
     let is_written = frame.prepend(room).is_some_and(|front| header.emit(len, front).is_ok());
@@ -113,15 +130,16 @@ fn with_header(face: &Face, mut frame: Frame, header: &LpHeader<'_>, out: &mut O
         out.drop(port_of(face), frame, DropReason::NoHeadroom);
         return false;
     }
-    transmit(face, frame, out)
+    transmit(face, frame, ways, out)
 }
 
 /// Puts on what leads to the face, and sends.
-fn transmit(face: &Face, mut frame: Frame, out: &mut Output<'_>) -> bool {
+fn transmit(face: &Face, mut frame: Frame, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
     let len = frame.packet_len();
     let port = port_of(face);
     let frame = match *face.transport() {
         Transport::Ethernet { local, remote, vlan, .. } => ethernet::put_header(frame, local, remote, vlan),
+        Transport::Udp { local, remote, .. } => return datagram(face, (local, remote), frame, ways, out),
         Transport::Host { .. } | Transport::Internal => match frame.prepend(PSEUDO_HEADER) {
             Some(front) => {
                 front[..PSEUDO_HEADER].copy_from_slice(&face.id().0.to_be_bytes());
@@ -141,4 +159,27 @@ fn transmit(face: &Face, mut frame: Frame, out: &mut Output<'_>) -> bool {
             false
         }
     }
+}
+
+/// Sends to the other end of a face by UDP on the engine's ports.
+fn datagram(
+    face: &Face,
+    ends: (SocketAddr, SocketAddr),
+    frame: Frame,
+    ways: &mut Ways<'_>,
+    out: &mut Output<'_>,
+) -> bool {
+    let (len, port) = (frame.packet_len(), port_of(face));
+    let sent = match &mut ways.udp {
+        Some(udp) => udp.send(ways.ports, (port, ends), frame, out),
+        None => Err((frame, DropReason::NdnFaceDown)),
+    };
+    match sent {
+        Ok(()) => face.counters().sent.octets(len),
+        Err((frame, reason)) => {
+            out.drop(port, frame, reason);
+            return false;
+        }
+    }
+    true
 }

@@ -125,6 +125,7 @@ impl<N: Node> Manager<N> {
     /// Does what is due: routes end, those to faces that are gone go with them. Gives the notifications of what was done to
     /// faces, which the Interests that wait for them are answered with.
     pub fn tick(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        self.node.tick(now);
         self.rib.expire(now, &mut self.node.fib());
         self.datasets.retain(|made| now.saturating_duration_since(made.at) < KEPT);
         let (events, _) = self.node.faces().take_events();

@@ -1,7 +1,7 @@
 //! What management needs of the node: the tables that it writes, and what only others can do.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use crate::FaceId;
 use crate::face::{Face, FaceUri, Faces, Persistency};
@@ -190,6 +190,9 @@ pub trait Node {
     /// Erases Data of a prefix, up to `count` of them, or all there are: with one call up to `limit`, and what can be in two seconds
     /// or so. The next call of that prefix goes on where this one has ended, if there is more.
     fn erase_cs(&mut self, prefix: &[u8], count: Option<u64>, limit: u64) -> Erased;
+
+    /// Does what is due from time to time.
+    fn tick(&mut self, now: Instant);
 
     /// What it has done.
     fn totals(&self) -> Totals;

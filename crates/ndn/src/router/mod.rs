@@ -7,6 +7,7 @@
 //!  RouterNode ─orders, reports─▶ Desk ─────┘           RouterNode ─▶ Shared: FIB, strategies · Faces · HostControl
 //! ```
 
+mod aging;
 mod crew;
 mod desk;
 mod node;
@@ -14,7 +15,7 @@ mod sweep;
 
 pub use crew::{Crew, CrewCounters};
 pub use desk::{Desk, WorkerReport};
-pub use node::{EthernetPort, NodeParts, Observer, RouterNode};
+pub use node::{EthernetPort, NodeParts, Observer, RouterNode, UdpPorts};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -141,7 +142,9 @@ impl Sink for Ways<'_, '_> {
 
     fn drop(&mut self, face: FaceId, frame: Frame, reason: DropReason) {
         let port = match self.link.faces().get(face).map(|face| *face.transport()) {
-            Some(Transport::Host { port } | Transport::Ethernet { port, .. }) => port,
+            Some(
+                Transport::Host { port } | Transport::Ethernet { port, .. } | Transport::Udp { port, .. },
+            ) => port,
             Some(Transport::Internal) | None => self.port,
         };
         self.out.drop(port, frame, reason);

@@ -2,13 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::PortId;
 use kaido_wire::MacAddr;
 use kaido_wire::ndn::{Component, Name, name_from_uri, types};
 
+use super::aging::Aging;
 use super::desk::{Desk, Order, WorkerReport};
 use super::sweep::Sweeping;
 use crate::FaceId;
@@ -16,6 +18,7 @@ use crate::balance::{Balance, HotName};
 use crate::face::{Face, FaceError, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use crate::forward::{Shared, StrategyChoice};
 use crate::host::{ConnectError, HostControl};
+use crate::link::{UdpListen, udp_face};
 use crate::mgmt::{
     CreateError, CsInfo, CsWish, DiskInfo, Erased, FaceWish, HotNameInfo, Node, Sharing, Totals, WorkerInfo,
 };
@@ -38,6 +41,17 @@ pub struct EthernetPort {
     pub mtu: u16,
 }
 
+/// UDP on the engine's ports, as faces are made over it.
+#[derive(Clone, Debug, Default)]
+pub struct UdpPorts {
+    /// Where it is taken.
+    pub listens: Vec<UdpListen>,
+    /// Octets of a UDP payload.
+    pub mtu: u16,
+    /// After how long without a packet a face goes that was made for a sender.
+    pub idle: Duration,
+}
+
 /// What a node is made of.
 #[derive(Debug)]
 pub struct NodeParts {
@@ -49,6 +63,8 @@ pub struct NodeParts {
     pub host: HostControl,
     /// Its ports for Ethernet.
     pub ethernet: Vec<EthernetPort>,
+    /// UDP on these ports.
+    pub udp: UdpPorts,
     /// Where orders for its workers are put.
     pub desks: Vec<Arc<Desk>>,
     /// The Content Store of each worker.
@@ -72,6 +88,7 @@ pub struct RouterNode {
     admits: bool,
     serves: bool,
     sweeping: Sweeping,
+    aging: Aging,
     began: SystemTime,
 }
 
@@ -86,6 +103,7 @@ impl RouterNode {
             admits: true,
             serves: true,
             sweeping: Sweeping::default(),
+            aging: Aging::default(),
             began: now,
         }
     }
@@ -146,6 +164,44 @@ impl RouterNode {
         Ok(face)
     }
 
+    /// The address on a port of the engine from which a face by UDP goes to `remote`: the one that is wished for, or one of its
+    /// family where the host has no socket of it.
+    fn udp_listen(&self, wish: &FaceWish, remote: SocketAddr) -> Option<UdpListen> {
+        let NodeParts { udp, host, ethernet, .. } = &self.parts;
+        let mut alike =
+            udp.listens.iter().filter(|listen| listen.address.is_ipv4() == remote.is_ipv4()).copied();
+        match &wish.local {
+            Some(FaceUri::Udp(local)) => alike.find(|listen| listen.address == *local),
+            Some(FaceUri::Dev(name)) => {
+                let port = ethernet.iter().find(|port| port.name == *name)?.port;
+                alike.find(|listen| listen.port == port)
+            }
+            Some(_) => None,
+            None => {
+                let has_socket = host.udp_addresses().iter().any(|own| own.is_ipv4() == remote.is_ipv4());
+                alike.next().filter(|_| !has_socket)
+            }
+        }
+    }
+
+    fn create_udp(
+        &self,
+        wish: &FaceWish,
+        listen: UdpListen,
+        remote: SocketAddr,
+    ) -> Result<Arc<Face>, CreateError> {
+        let settings = udp_face(listen, remote, wish.persistency, self.parts.udp.mtu);
+        let faces = self.parts.faces.all();
+        if let Some(face) = faces.into_iter().find(|face| *face.transport() == settings.transport) {
+            return Err(CreateError::Exists(face));
+        }
+        let face = self.parts.faces.create(settings).map_err(|FaceError::Full| CreateError::Full)?;
+        if let Some(mtu) = wish.mtu {
+            face.set_mtu(mtu);
+        }
+        Ok(face)
+    }
+
     /// The share of one worker of packets that all may hold.
     fn share(&self, packets: u64) -> u32 {
         let workers = self.parts.desks.len().max(1) as u64;
@@ -166,9 +222,14 @@ impl Node for RouterNode {
         if wish.persistency == Persistency::OnDemand {
             return Err(CreateError::Unsupported("faces on demand are made by those who come"));
         }
-        let made = match &wish.remote {
-            FaceUri::Ether(remote) => self.create_ethernet(wish, *remote)?,
-            remote => {
+        let on_port = match &wish.remote {
+            FaceUri::Udp(remote) => self.udp_listen(wish, *remote).map(|listen| (listen, *remote)),
+            _ => None,
+        };
+        let made = match (&wish.remote, on_port) {
+            (FaceUri::Ether(remote), _) => self.create_ethernet(wish, *remote)?,
+            (_, Some((listen, remote))) => self.create_udp(wish, listen, remote)?,
+            (remote, None) => {
                 self.parts.host.connect(remote.clone(), wish.persistency, wish.mtu).map_err(|error| {
                     match error {
                         ConnectError::Exists(id) => match self.parts.faces.get(id) {
@@ -268,6 +329,10 @@ impl Node for RouterNode {
     fn erase_cs(&mut self, prefix: &[u8], count: Option<u64>, limit: u64) -> Erased {
         let NodeParts { desks, tier, host, .. } = &self.parts;
         self.sweeping.erase(desks, tier.as_ref(), &|| host.wake(), prefix, count, limit)
+    }
+
+    fn tick(&mut self, now: Instant) {
+        self.aging.look(&self.parts.faces, self.parts.udp.idle, now);
     }
 
     fn totals(&self) -> Totals {

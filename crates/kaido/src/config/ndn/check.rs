@@ -1,6 +1,7 @@
 //! What no single field of a router's file can tell.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 
 use kaido_ndn::face::FaceUri;
 use toml::Spanned;
@@ -110,11 +111,51 @@ fn disk(config: &NdnConfig, disk: &Spanned<DiskConfig>, findings: &mut Findings)
 
 fn listen(config: &NdnConfig, findings: &mut Findings) {
     let listen = &config.ndn.listen;
+    udp_on_ports(config, findings);
     let nowhere = listen.unix.as_os_str().is_empty() && listen.tcp.is_empty() && listen.udp.is_empty();
     if nowhere && config.base.ports.is_empty() {
         let help =
             "give ndn.listen.unix a path, ndn.listen.tcp or ndn.listen.udp an address, or add a [[port]]";
         findings.add(0..0, "ndn.listen", "nothing is listened to", help);
+    }
+}
+
+fn udp_on_ports(config: &NdnConfig, findings: &mut Findings) {
+    let (listen, field) = (&config.ndn.listen, "ndn.listen.udp_on_ports");
+    let drivers = config.base.ports.iter().map(|port| *port.get_ref().driver.get_ref());
+    let has_port = drivers.into_iter().any(|driver| matches!(driver, Driver::AfXdp | Driver::AfPacket));
+    let mut known: Vec<SocketAddr> = Vec::new();
+    for spanned in &listen.udp_on_ports {
+        let (address, span) = (*spanned.get_ref(), spanned.span());
+        let ip = address.ip();
+        let is_station =
+            !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && address.port() != 0;
+        let is_taken = |own: &SocketAddr| {
+            own.port() == address.port()
+                && (own.ip() == ip || (own.ip().is_unspecified() && own.is_ipv4() == address.is_ipv4()))
+        };
+        let (message, help) = if !is_station {
+            (
+                format!("{address} is no address of a port"),
+                "give an address of a port's interface, with a port number",
+            )
+        } else if known.contains(&address) {
+            (format!("{address} is there twice"), "once is enough")
+        } else if known.first().is_some_and(|first| first.port() != address.port()) {
+            (format!("{address} has another port number than the others"), "give all the same, such as 6363")
+        } else if listen.udp.iter().any(is_taken) {
+            let help = "an address is taken by a socket of the host or by a port of the engine: leave it out of one of them";
+            (format!("ndn.listen.udp takes {address}, too"), help)
+        } else if has_port {
+            known.push(address);
+            continue;
+        } else {
+            (
+                "there is no port to take UDP from".to_owned(),
+                "add a [[port]] with driver = \"af_xdp\" or \"af_packet\"",
+            )
+        };
+        findings.add(span, field, message, help);
     }
 }
 
@@ -129,7 +170,9 @@ fn face(config: &NdnConfig, face: &FaceConfig, ends: &mut HashSet<FaceUri>, find
     }
     match &remote.get_ref().0 {
         FaceUri::Udp(address) => {
-            let listens = config.ndn.listen.udp.iter().any(|local| local.is_ipv4() == address.is_ipv4());
+            let on_ports = config.ndn.listen.udp_on_ports.iter().map(Spanned::get_ref);
+            let mut locals = config.ndn.listen.udp.iter().chain(on_ports);
+            let listens = locals.any(|local| local.is_ipv4() == address.is_ipv4());
             if !listens {
                 let family = if address.is_ipv4() { "0.0.0.0:6363" } else { "[::]:6363" };
                 let help = format!("write udp = [\"{family}\"] into [ndn.listen]: it is sent from there");
@@ -170,6 +213,14 @@ mod tests {
                 Err(format!("{fault}\n{}", fault.help().map(|help| help.to_string()).unwrap_or_default()))
             }
         }
+    }
+
+    const ON_PORT: &str = "[[port]]\nname = \"a\"\ndriver = \"af_packet\"\ninterface = \"a\"\n[ndn.listen]\n";
+
+    #[test]
+    fn udp_on_a_port_is_enough_for_a_face() {
+        let more = "udp = [\"[::]:6363\"]\nudp_on_ports = [\"192.0.2.1:6363\"]\n[[ndn.face]]\nremote = \"udp4://192.0.2.9\"\n";
+        assert_eq!(read(&format!("{ON_PORT}{more}")).unwrap().ndn.listen.udp_on_ports.len(), 1);
     }
 
     #[test]
@@ -219,6 +270,31 @@ mod tests {
             ),
             ("[ndn.listen]\nunix = \"\"\n", "ndn.listen: nothing is listened to"),
             ("[ndn.listen]\nudp_mtu = 100\n", "ndn.listen.udp_mtu"),
+            (
+                "[ndn.listen]\nudp_on_ports = [\"192.0.2.1:6363\"]\n",
+                "ndn.listen.udp_on_ports: there is no port to take UDP from",
+            ),
+            (
+                "[[port]]\nname = \"a\"\ndriver = \"tap\"\n[ndn.listen]\nudp_on_ports = [\"192.0.2.1:6363\"]\n",
+                "there is no port to take UDP from",
+            ),
+            (
+                &format!("{ON_PORT}udp_on_ports = [\"0.0.0.0:6363\"]\n"),
+                "ndn.listen.udp_on_ports: 0.0.0.0:6363 is no address of a port",
+            ),
+            (&format!("{ON_PORT}udp_on_ports = [\"[2001:db8::1]:0\"]\n"), "is no address of a port"),
+            (
+                &format!("{ON_PORT}udp_on_ports = [\"192.0.2.1:6363\", \"192.0.2.1:6363\"]\n"),
+                "192.0.2.1:6363 is there twice",
+            ),
+            (
+                &format!("{ON_PORT}udp_on_ports = [\"192.0.2.1:6363\", \"192.0.2.2:6364\"]\n"),
+                "192.0.2.2:6364 has another port number",
+            ),
+            (
+                &format!("{ON_PORT}udp = [\"0.0.0.0:6363\"]\nudp_on_ports = [\"192.0.2.1:6363\"]\n"),
+                "ndn.listen.udp takes 192.0.2.1:6363, too",
+            ),
             ("[[ndn.face]]\nremote = \"udp4://192.0.2.1\"\n", "no UDP socket of its family"),
             ("[[ndn.face]]\nremote = \"unix:///a\"\n", "faces to unix:// are made by who is there"),
             ("[[ndn.face]]\nremote = \"ether://[02:00:00:00:00:01]\"\n", "the port of the face is not said"),

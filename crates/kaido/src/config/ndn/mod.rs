@@ -188,6 +188,8 @@ pub(crate) struct ListenConfig {
     pub(crate) tcp: Vec<SocketAddr>,
     /// Addresses for UDP.
     pub(crate) udp: Vec<SocketAddr>,
+    /// Addresses of the engine's ports at which UDP is taken without a socket.
+    pub(crate) udp_on_ports: Vec<Spanned<SocketAddr>>,
     /// The address of the interface on which the multicast group is heard.
     pub(crate) multicast: Option<Ipv4Addr>,
     /// Octets of a UDP payload, at most.
@@ -206,6 +208,7 @@ impl Default for ListenConfig {
             unix: PathBuf::from("/run/nfd/nfd.sock"),
             tcp: Vec::new(),
             udp: Vec::new(),
+            udp_on_ports: Vec::new(),
             multicast: None,
             udp_mtu: unplaced(8800),
             on_demand_max: unplaced(1024),

@@ -138,6 +138,13 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     (
         "ndn.listen",
+        "udp_on_ports",
+        "list of addresses with ports",
+        "[]",
+        "Addresses of interfaces of `[[port]]`s (`af_xdp`, `af_packet`) at which the workers take UDP themselves, without a socket of the host; all with the same port number.",
+    ),
+    (
+        "ndn.listen",
         "multicast",
         "IPv4 address of an interface",
         "none",

@@ -50,6 +50,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     let mut kinds = ports.kinds();
     kinds.push(PortKind::Host);
     let link = LinkSettings { ports: kinds, reassembly: reassembly(config) };
+    let udp = ports.udp(config);
     let tier = tier::open(config)?;
     let hash = tier.as_ref().map_or_else(NameHash::random, Tier::name_hash);
     let shared = Shared::new(hash, *config.ndn.prefixes_max.get_ref())
@@ -76,7 +77,11 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         }
         let desk = Arc::new(team.desk(number));
         desks.push(desk.clone());
-        let ndn = Ndn::new(Link::new(link.clone(), &faces), forwarder, desk);
+        let mut worker_link = Link::new(link.clone(), &faces);
+        if let Some(settings) = &udp {
+            worker_link = worker_link.with_udp(settings.clone(), ports.opened.routes().next_hops());
+        }
+        let ndn = Ndn::new(worker_link, forwarder, desk);
         Ok(Box::new(team.join(ndn, shared.hash(), number)))
     })?;
     ports.opened.attach()?;
@@ -86,6 +91,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         channels: channels(config, &host_control),
         host: host_control.clone(),
         ethernet: ports.ethernet(),
+        udp: ports.udp_ports(config),
         desks,
         cs: team.settings(&settings, 0).cs,
         pit_max: settings.pit.entries,
@@ -198,7 +204,8 @@ fn channels(config: &NdnConfig, host: &HostControl) -> Vec<FaceUri> {
         listen.unix.to_str().filter(|path| !path.is_empty()).map(|path| FaceUri::Unix(path.to_owned()));
     let group = listen.multicast.map(|_| FaceUri::Udp((MULTICAST_GROUP, MULTICAST_PORT).into()));
     let tcp = host.tcp_addresses().iter().map(|address| FaceUri::Tcp(*address));
-    let udp = host.udp_addresses().iter().map(|address| FaceUri::Udp(*address));
+    let on_ports = listen.udp_on_ports.iter().map(toml::Spanned::get_ref);
+    let udp = host.udp_addresses().iter().chain(on_ports).map(|address| FaceUri::Udp(*address));
     unix.into_iter().chain(tcp).chain(udp).chain(group).collect()
 }
 

@@ -1,20 +1,27 @@
 //! What the router asks of its ports of Ethernet, and is told of them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
+use kaido_engine::fragment::Limits;
 use kaido_engine::netlink::Interface;
+use kaido_engine::port::UdpSink;
 use kaido_engine::{FramePool, KernelPath, PortId};
-use kaido_ndn::link::PortKind;
-use kaido_ndn::router::EthernetPort;
+use kaido_ndn::link::{PortKind, UdpListen, UdpSettings};
+use kaido_ndn::router::{EthernetPort, UdpPorts};
 use kaido_wire::MacAddr;
 use kaido_xdp::{Roles, Steering, SteeringConfig};
 
-use crate::config::{NdnConfig, PortConfig};
-use crate::run::StartFault;
+use miette::miette;
+
+use crate::config::{Driver, NdnConfig, PortConfig};
 use crate::run::ports::{Demands, Found, Opened};
 
-/// The router's demands: NDN is a protocol beside IP, so that of IP nothing is taken.
-struct Wants;
+/// The router's demands: its own protocol, and of IP nothing but UDP to it.
+struct Wants {
+    /// Where UDP is taken.
+    udp: Vec<SocketAddr>,
+}
 
 impl Demands for Wants {
     type Program = Steering;
@@ -26,7 +33,12 @@ impl Demands for Wants {
         multi_buffer: bool,
     ) -> Result<Steering, kaido_xdp::Error> {
         let roles = Roles { gtpu: false, routed: false, ndn: true };
-        Steering::load(SteeringConfig { roles, mac: interface.mac, multi_buffer })
+        let mut steering = Steering::load(SteeringConfig { roles, mac: interface.mac, multi_buffer })?;
+        if let Some(first) = self.udp.first() {
+            let addresses: Vec<IpAddr> = self.udp.iter().map(SocketAddr::ip).collect();
+            steering.set_ndn_udp(&addresses, first.port())?;
+        }
+        Ok(steering)
     }
 
     fn tunnel_addresses(&self, _port: &PortConfig) -> &[IpAddr] {
@@ -45,20 +57,59 @@ impl Demands for Wants {
 /// The ports.
 pub(super) struct Ports {
     pub(super) opened: Opened<Steering>,
+    /// Where UDP is taken.
+    udp: Vec<UdpListen>,
+    /// Holds these addresses, for as long as there are ports.
+    _sink: Option<UdpSink>,
 }
 
 impl Ports {
     /// Opens every port.
-    pub(super) fn open(config: &NdnConfig, pool: &'static FramePool) -> Result<Self, StartFault> {
+    ///
+    /// # Errors
+    /// What kept one from being opened, or that none has an address that UDP is to be taken at.
+    pub(super) fn open(config: &NdnConfig, pool: &'static FramePool) -> miette::Result<Self> {
         let takes_all = |_: &PortConfig| false;
         let found = Found::look(&config.base, pool, takes_all)?;
-        Ok(Self { opened: Opened::open(found, pool, &Wants, takes_all)? })
+        let wants = Wants { udp: config.ndn.listen.udp_on_ports.iter().map(|own| *own.get_ref()).collect() };
+        let opened = Opened::open(found, pool, &wants, takes_all)?;
+        let listen = |address: &SocketAddr| listen(&opened, *address);
+        let udp: Vec<UdpListen> = wants.udp.iter().map(listen).collect::<miette::Result<_>>()?;
+        let sink = UdpSink::bind(wants.udp).map_err(|error| {
+            miette!(
+                help = "another program may take UDP there: stop it, or give another port number",
+                "ndn.listen.udp_on_ports: {error}"
+            )
+        })?;
+        Ok(Self { opened, _sink: Some(sink).filter(|_| !udp.is_empty()), udp })
     }
 
     /// What the link is told of them, in the order of their numbers.
     pub(super) fn kinds(&self) -> Vec<PortKind> {
         let kind = |port: EthernetPort| PortKind::Ethernet { mac: port.mac, mtu: port.mtu, on_demand: true };
         self.ethernet().into_iter().map(kind).collect()
+    }
+
+    /// How the link takes UDP from them; `None` where it does not.
+    pub(super) fn udp(&self, config: &NdnConfig) -> Option<UdpSettings> {
+        let (listen, reassembly) = (&config.ndn.listen, &config.base.reassembly);
+        let limits = reassembly.limits();
+        (!self.udp.is_empty()).then(|| UdpSettings {
+            listens: self.udp.clone(),
+            mtu: *listen.udp_mtu.get_ref(),
+            on_demand_max: *listen.on_demand_max.get_ref() as usize,
+            fragments: Limits { packets: if reassembly.enabled { limits.packets } else { 0 }, ..limits },
+        })
+    }
+
+    /// What the management is told of UDP on them.
+    pub(super) fn udp_ports(&self, config: &NdnConfig) -> UdpPorts {
+        let listen = &config.ndn.listen;
+        UdpPorts {
+            listens: self.udp.clone(),
+            mtu: *listen.udp_mtu.get_ref(),
+            idle: Duration::from_secs((*listen.idle_s.get_ref()).into()),
+        }
     }
 
     /// What the management is told of them.
@@ -71,4 +122,20 @@ impl Ports {
         };
         (0u8..).zip(&self.opened.devices).map(port).collect()
     }
+}
+
+/// The port that has an address at which UDP is to be taken.
+fn listen(opened: &Opened<Steering>, address: SocketAddr) -> miette::Result<UdpListen> {
+    let numbered = (0u8..).zip(&opened.devices);
+    let mut takes = numbered
+        .filter(|(_, device)| matches!(device.config.driver.get_ref(), Driver::AfXdp | Driver::AfPacket));
+    let found = takes.find(|(_, device)| device.addresses().any(|own| own == address.ip()));
+    let (number, _) = found.ok_or_else(|| {
+        miette!(
+            help = "`ip address` shows those of the interfaces; the port's driver is af_xdp or af_packet",
+            "ndn.listen.udp_on_ports: no port has the address {}",
+            address.ip()
+        )
+    })?;
+    Ok(UdpListen { port: PortId(number), address })
 }
