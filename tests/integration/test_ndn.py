@@ -240,6 +240,35 @@ def test_a_router_says_which_address_no_port_has(router: StartRouter, hosts: Hos
         assert said in " ".join(str(refused.value).split())
 
 
+@pytest.mark.parametrize("family", ["udp4", "udp6"])
+def test_groups_on_several_interfaces(family: str, router: StartRouter, hosts: Hosts, tmp_path: Path) -> None:
+    """Routers meet in the groups of both families; of several interfaces each has its own faces.
+
+    Conformance: NFD faces multicast | Groups of both families on several interfaces, a face for each
+    """
+    hosts.near.ip("link", "add", "other0", "type", "veth", "peer", "name", "other1")
+    hosts.near.ip("link", "set", "other1", "up")
+    hosts.near.ip("address", "add", "10.8.0.1/24", "dev", "other0")
+    hosts.near.ip("address", "add", "fd00:8::1/64", "dev", "other0", "nodad")
+    hosts.near.ip("link", "set", "other0", "up")
+    content = tmp_path / "content"
+    content.write_bytes(os.urandom(300_000))
+    near = router(udp_mtu=1400, multicast=("other0", "eth0"))
+    far = router(space=hosts.far, udp_mtu=1400, multicast=("eth0",))
+    groups = [face for face in near.faces() if face["link"] == "multi-access"]
+    assert [face["remote"].split(":")[0] for face in groups] == ["udp4", "udp6", "udp4", "udp6"]
+    assert [face["local"] for face in groups[1::2]] == ["dev://other0", "dev://eth0"]
+    assert [face["local"] for face in groups[::2]] == ["udp4://10.8.0.1:56363", f"udp4://{NEAR}:56363"]
+    serve(hosts.far, far.transport("unix"), "/py/content", content, tmp_path)
+    used = groups[2:][family == "udp6"]
+    near.tell("route", "add", "/py", str(used["face"]))
+    assert fetch(hosts.near, near.transport("unix"), "/py/content") == digest(content)
+    for face in near.faces():
+        if face["link"] == "multi-access":
+            assert (face["received"]["data"] >= 43) == (face["face"] == used["face"]), face
+            assert face["received"]["interests"] == 0, "what it sends does not come back"
+
+
 def mac(space: Namespace) -> str:
     """The address of a host's eth0."""
     (found,) = (link["address"] for link in space.links() if link["ifname"] == "eth0")

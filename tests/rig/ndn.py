@@ -62,6 +62,7 @@ class Router(Node):
     #: Where the host's sockets take UDP, and the workers themselves on ports.
     udp: tuple[str, ...] = ("0.0.0.0:6363",)
     udp_on_ports: tuple[str, ...] = ()
+    multicast: tuple[str, ...] = ()
 
     @property
     def config(self) -> str:
@@ -71,7 +72,8 @@ class Router(Node):
             f"[node]\nframes = 16384\nworkers = {self.workers}",
             f'[control]\nsocket = "{self.socket}"',
             f'[ndn.listen]\nunix = "{self.unix}"\ntcp = ["0.0.0.0:6363"]',
-            f"udp = {list(self.udp)}\nudp_on_ports = {list(self.udp_on_ports)}\nudp_mtu = {self.udp_mtu}",
+            f"udp = {list(self.udp)}\nudp_on_ports = {list(self.udp_on_ports)}\n"
+            f"multicast = {list(self.multicast)}\nudp_mtu = {self.udp_mtu}",
             f"[ndn.cs]\npackets = {self.cached}",
         ]
         return "\n".join([*lines, self.more])
@@ -86,10 +88,13 @@ class Router(Node):
         """Where applications connect."""
         return self.folder / f"{self.name}.sock"
 
+    def tell(self, *words: str) -> str:
+        """What `kaido ndn` prints, run as an application."""
+        return run(str(self.binary), "ndn", "--router", self.transport("unix"), *words).stdout
+
     def ndn(self, *words: str) -> Any:
-        """What `kaido ndn --json` prints, asked as an application."""
-        done = run(str(self.binary), "ndn", "--router", self.transport("unix"), "--json", *words)
-        return json.loads(done.stdout)
+        """What it prints as JSON."""
+        return json.loads(self.tell("--json", *words))
 
     def faces(self) -> list[dict[str, Any]]:
         """Its faces."""

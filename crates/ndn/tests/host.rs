@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use kaido_engine::{Batch, DropReason, Frame, FramePool, PoolCache, Port, PortId};
 use kaido_ndn::FaceId;
 use kaido_ndn::face::{FaceEventKind, FaceState, FaceUri, Faces, LinkType, Persistency, Scope};
-use kaido_ndn::host::{ConnectError, HostControl, HostPort, HostSettings, MULTICAST_GROUP};
+use kaido_ndn::host::{ConnectError, HostControl, HostPort, HostSettings, MULTICAST_GROUP, MulticastOn};
 use kaido_wire::ndn::MULTICAST_PORT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -395,7 +395,8 @@ fn idle_senders_are_forgotten() {
 
 #[test]
 fn a_group_is_one_face() {
-    let mut rig = Rig::new(HostSettings { multicast: Some(Ipv4Addr::LOCALHOST), ..HostSettings::default() });
+    let on = vec![MulticastOn::V4(Ipv4Addr::LOCALHOST)];
+    let mut rig = Rig::new(HostSettings { multicast: on, ..HostSettings::default() });
     let face = rig.faces.all().remove(0);
     assert_eq!(face.remote().to_string(), "udp4://224.0.23.170:56363");
     assert_eq!((face.link_type(), face.persistency()), (LinkType::MultiAccess, Persistency::Permanent));
@@ -406,6 +407,25 @@ fn a_group_is_one_face() {
     rig.send(face.id(), &packet(5, 9));
     assert!(rig.turn().is_empty(), "what we send does not come back");
     assert_eq!(rig.lost(DropReason::TxError), 0);
+    rig.finish();
+}
+
+/// Without a route for groups, as on loopback, nothing can be sent to that of IPv6: the integration tests do.
+#[test]
+fn groups_of_both_families_are_a_face_each() {
+    let index = rustix::net::netdevice::name_to_index(UdpSocket::bind(loopback(0)).unwrap(), "lo").unwrap();
+    let own = Ipv6Addr::LOCALHOST;
+    let six = MulticastOn::V6 { index, name: "lo".into(), own };
+    let on = vec![MulticastOn::V4(Ipv4Addr::LOCALHOST), six.clone()];
+    let mut rig = Rig::new(HostSettings { multicast: on, ..HostSettings::default() });
+    let [four, group] = [0, 1].map(|at: usize| rig.faces.all().remove(at));
+    assert_eq!(group.remote().to_string(), format!("udp6://[ff02::1234%{index}]:56363"));
+    assert_eq!((group.local().to_string(), group.link_type()), ("dev://lo".into(), LinkType::MultiAccess));
+    let sender = UdpSocket::bind(loopback(0)).unwrap();
+    rustix::net::sockopt::set_ip_multicast_if(&sender, &Ipv4Addr::LOCALHOST).unwrap();
+    sender.send_to(&packet(5, 7), (MULTICAST_GROUP, MULTICAST_PORT)).unwrap();
+    assert_eq!(rig.receive(1), [(four.id(), packet(5, 7))]);
+    assert_eq!(rig.control.groups(), [MulticastOn::V4(Ipv4Addr::LOCALHOST), six]);
     rig.finish();
 }
 

@@ -17,7 +17,7 @@ mod xdp;
 pub use error::PortError;
 pub use frames::{FramePort, FrameQueue};
 pub use memory::{MemoryPort, MemoryWire};
-pub use packet::{PacketDrops, PacketPort, UdpSink};
+pub use packet::{PacketDrops, PacketPort, UdpSink, hear_own_groups};
 pub use pcap::{PcapError, PcapFormat, PcapPacket, PcapPort, PcapReader, PcapWriter};
 pub use tap::{TapConfig, TapPort};
 pub use tun::{Layer, Tun};

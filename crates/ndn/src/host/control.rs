@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kaido_engine::PortId;
 
-use super::HOST_MTU;
 use super::listen::scope_of;
 use super::poller::Waker;
+use super::{HOST_MTU, MulticastOn};
 use crate::FaceId;
 use crate::face::{
     FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, Face, FaceError, FaceSettings, FaceState, FaceUri, Faces,
@@ -76,6 +76,8 @@ pub struct HostControl {
     pub(super) udp_mtu: u16,
     /// Addresses of the listeners.
     pub(super) tcp: Vec<SocketAddr>,
+    /// Multicast groups.
+    pub(super) groups: Vec<MulticastOn>,
 }
 
 impl HostControl {
@@ -186,6 +188,11 @@ impl HostControl {
     /// Addresses on which TCP connections are taken.
     pub fn tcp_addresses(&self) -> &[SocketAddr] {
         &self.tcp
+    }
+
+    /// Where multicast groups are joined.
+    pub fn groups(&self) -> &[MulticastOn] {
+        &self.groups
     }
 
     /// Addresses on which datagrams are taken.

@@ -56,7 +56,9 @@ impl Datagrams {
 
     /// Whether what this address sends is our own.
     pub(super) fn is_ours(&self, remote: SocketAddr) -> bool {
-        matches!(self.peers, Peers::Group { ours, .. } if ours == Some(remote))
+        // Not by what an address of IPv6 has beside: the link that it is of.
+        let is_ours = |ours: SocketAddr| (ours.ip(), ours.port()) == (remote.ip(), remote.port());
+        matches!(self.peers, Peers::Group { ours: Some(ours), .. } if is_ours(ours))
     }
 
     /// The face of a sender.

@@ -1,7 +1,7 @@
 //! How the faces of the host port come and go.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use super::datagram::Datagrams;
 use super::listen::{self, Newcomer};
 use super::poller::Source;
 use super::port::{HostPort, Way, packet_len};
-use super::{HOST_MTU, HostError, MULTICAST_GROUP};
+use super::{HOST_MTU, HostError, MulticastOn};
 use crate::FaceId;
 use crate::face::{
-    FLAG_CONGESTION_MARKING, Face, FaceSettings, FaceState, FaceUri, LinkType, Persistency, Scope, Transport,
+    FLAG_CONGESTION_MARKING, Face, FaceError, FaceSettings, FaceState, FaceUri, LinkType, Persistency, Scope,
+    Transport,
 };
 
 /// Connections that are taken at a time.
@@ -27,22 +28,22 @@ const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 impl HostPort {
     /// Opens the socket of the multicast group and makes its face.
-    pub(super) fn join(&mut self, interface: Ipv4Addr) -> Result<(), HostError> {
-        let (socket, sender) = listen::multicast(interface)?;
-        let remote = SocketAddr::from((MULTICAST_GROUP, MULTICAST_PORT));
+    pub(super) fn join(&mut self, on: &MulticastOn) -> Result<(), HostError> {
+        let (socket, sender) = listen::multicast(on)?;
+        let remote = on.group();
+        let local = match on {
+            MulticastOn::V4(interface) => FaceUri::Udp(SocketAddr::from((*interface, MULTICAST_PORT))),
+            MulticastOn::V6 { name, .. } => FaceUri::Dev(name.clone()),
+        };
         let settings = FaceSettings {
             link_type: LinkType::MultiAccess,
             persistency: Persistency::Permanent,
             mtu: self.settings.udp_mtu,
-            ..self.face_settings(
-                FaceUri::Udp(remote),
-                FaceUri::Udp(SocketAddr::from((interface, MULTICAST_PORT))),
-                Scope::NonLocal,
-            )
+            ..self.face_settings(FaceUri::Udp(remote), local, Scope::NonLocal)
         };
-        let face = self.faces.create(settings).map_err(|full| {
-            HostError::at(format!("UDP {MULTICAST_GROUP}"))(io::Error::other(full.to_string()))
-        })?;
+        let full =
+            |full: FaceError| HostError::at(format!("UDP {remote}"))(io::Error::other(full.to_string()));
+        let face = self.faces.create(settings).map_err(full)?;
         let socket_at = self.datagrams.len();
         self.put(Way::Datagrams { face: face.id(), socket: socket_at, remote });
         self.datagrams.push(Datagrams::group(socket, sender, face));

@@ -1,20 +1,22 @@
 //! Sockets that take connections and datagrams, opened.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use kaido_engine::port::hear_own_groups;
 use kaido_wire::ndn::MULTICAST_PORT;
 use rustix::net::sockopt::{
-    set_ip_multicast_if, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
-    set_socket_reuseaddr, set_socket_send_buffer_size, set_socket_send_buffer_size_force,
+    set_ip_multicast_if, set_ipv6_multicast_hops, set_ipv6_multicast_if, set_socket_recv_buffer_size,
+    set_socket_recv_buffer_size_force, set_socket_reuseaddr, set_socket_send_buffer_size,
+    set_socket_send_buffer_size_force,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with};
 
 use super::connection::Socket;
-use super::{HostError, MULTICAST_GROUP};
+use super::{HostError, MULTICAST_GROUP, MULTICAST_GROUP_V6, MulticastOn};
 use crate::face::{FaceUri, Scope};
 
 /// Octets of datagrams that the kernel keeps for us, with what it adds to each.
@@ -133,25 +135,51 @@ fn widen(socket: &UdpSocket) {
     }
 }
 
-/// A UDP socket for what is sent to the group on the interface that has `interface`, and one to send to it.
+/// A UDP socket for what is sent to a group on an interface, and one to send to it.
 ///
 /// What we send comes back to us, as it does to others of this host: it is known by the sender's own address.
-pub(super) fn multicast(interface: Ipv4Addr) -> Result<(UdpSocket, UdpSocket), HostError> {
-    open_multicast(interface).map_err(HostError::at(format!("UDP {MULTICAST_GROUP} on {interface}")))
+pub(super) fn multicast(on: &MulticastOn) -> Result<(UdpSocket, UdpSocket), HostError> {
+    let opened = match on {
+        MulticastOn::V4(interface) => open_v4(*interface),
+        MulticastOn::V6 { index, own, .. } => open_v6(on.group(), *index, *own),
+    };
+    let place = match on {
+        MulticastOn::V4(interface) => interface.to_string(),
+        MulticastOn::V6 { name, .. } => name.clone(),
+    };
+    opened.map_err(HostError::at(format!("UDP {} on {place}", on.group())))
 }
 
-fn open_multicast(interface: Ipv4Addr) -> io::Result<(UdpSocket, UdpSocket)> {
+/// A socket that others of this host, who may be of the group too, share the address with.
+fn receiver(group: SocketAddr) -> io::Result<UdpSocket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let receiver = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
-    // Others of this host may be of the group too.
+    let family = if group.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let receiver = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
     set_socket_reuseaddr(&receiver, true)?;
-    bind(&receiver, &SocketAddr::from((MULTICAST_GROUP, MULTICAST_PORT)))?;
+    bind(&receiver, &group)?;
     let receiver = UdpSocket::from(receiver);
     widen(&receiver);
+    Ok(receiver)
+}
+
+fn open_v4(interface: Ipv4Addr) -> io::Result<(UdpSocket, UdpSocket)> {
+    let receiver = receiver((MULTICAST_GROUP, MULTICAST_PORT).into())?;
+    hear_own_groups(&receiver)?;
     receiver.join_multicast_v4(&MULTICAST_GROUP, &interface)?;
     let sender = UdpSocket::bind((interface, 0))?;
     sender.set_nonblocking(true)?;
     set_ip_multicast_if(&sender, &interface)?;
     sender.set_multicast_ttl_v4(1)?;
+    Ok((receiver, sender))
+}
+
+fn open_v6(group: SocketAddr, index: u32, own: Ipv6Addr) -> io::Result<(UdpSocket, UdpSocket)> {
+    // Bound to a group of a link, it hears that link alone.
+    let receiver = receiver(group)?;
+    receiver.join_multicast_v6(&MULTICAST_GROUP_V6, index)?;
+    let sender = UdpSocket::bind(SocketAddrV6::new(own, 0, 0, index))?;
+    sender.set_nonblocking(true)?;
+    set_ipv6_multicast_if(&sender, index)?;
+    set_ipv6_multicast_hops(&sender, 1)?;
     Ok((receiver, sender))
 }

@@ -23,12 +23,12 @@ mod port;
 pub use control::{ConnectError, HostControl};
 pub use port::HostPort;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use kaido_engine::PortId;
-use kaido_wire::ndn::PACKET_MAX;
+use kaido_wire::ndn::{MULTICAST_PORT, PACKET_MAX};
 
 /// Octets of a packet of the link over a socket, at most: those of the longest packet of the network layer.
 #[allow(clippy::cast_possible_truncation)] // 8800.
@@ -36,6 +36,34 @@ pub const HOST_MTU: u16 = PACKET_MAX as u16;
 
 /// The multicast group of NDN.
 pub const MULTICAST_GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 23, 170);
+/// Its group of IPv6, on a link.
+pub const MULTICAST_GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234);
+
+/// Where a group is joined: each is a face.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MulticastOn {
+    /// The group of IPv4, on the interface that has this address.
+    V4(Ipv4Addr),
+    /// The group of IPv6.
+    V6 {
+        /// The interface's index.
+        index: u32,
+        /// Its name.
+        name: String,
+        /// One of its addresses: the one that we send from.
+        own: Ipv6Addr,
+    },
+}
+
+impl MulticastOn {
+    /// The group.
+    pub fn group(&self) -> SocketAddr {
+        match self {
+            Self::V4(_) => (MULTICAST_GROUP, MULTICAST_PORT).into(),
+            Self::V6 { index, .. } => SocketAddrV6::new(MULTICAST_GROUP_V6, MULTICAST_PORT, 0, *index).into(),
+        }
+    }
+}
 
 /// What the host port listens on and what it bounds.
 #[derive(Clone, Debug)]
@@ -48,8 +76,8 @@ pub struct HostSettings {
     pub tcp: Vec<SocketAddr>,
     /// Addresses for UDP.
     pub udp: Vec<SocketAddr>,
-    /// The address of the interface on which the multicast group is joined.
-    pub multicast: Option<Ipv4Addr>,
+    /// Where multicast groups are joined.
+    pub multicast: Vec<MulticastOn>,
     /// Octets of a UDP payload, at most.
     pub udp_mtu: u16,
     /// Faces that are made for whoever connects or sends, at most.
@@ -67,7 +95,7 @@ impl Default for HostSettings {
             unix: None,
             tcp: Vec::new(),
             udp: Vec::new(),
-            multicast: None,
+            multicast: Vec::new(),
             udp_mtu: HOST_MTU,
             on_demand_max: 1024,
             idle: Duration::from_secs(600),

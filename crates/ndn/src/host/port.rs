@@ -103,6 +103,7 @@ impl HostPort {
             udp: datagrams.iter().filter_map(|datagrams| datagrams.socket.local_addr().ok()).collect(),
             udp_mtu: settings.udp_mtu,
             tcp: listeners.iter().filter_map(Listener::address).collect(),
+            groups: settings.multicast.clone(),
         };
         let now = Instant::now();
         let mut port = Self {
@@ -124,8 +125,8 @@ impl HostPort {
             lost: Lost::default(),
             settings,
         };
-        if let Some(interface) = port.settings.multicast {
-            port.join(interface)?;
+        for on in port.settings.multicast.clone() {
+            port.join(&on)?;
         }
         port.watch_all()?;
         Ok((port, control))

@@ -9,10 +9,12 @@
 //!
 //! Source: `packet(7)`, kernel `include/uapi/linux/if_packet.h` and `virtio_net.h`.
 
+mod group;
 mod offload;
 mod sink;
 mod socket;
 
+pub use group::hear_own_groups;
 pub use sink::UdpSink;
 
 use std::os::fd::{AsFd, BorrowedFd};

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use kaido_ndn::face::FaceUri;
 use toml::Spanned;
 
-use super::{DiskConfig, FaceConfig, NdnConfig};
+use super::{DiskConfig, FaceConfig, MulticastField, NdnConfig};
 use crate::config::check::Findings;
 use crate::config::node::QueueMode;
 use crate::config::{Datapath, Driver};
@@ -112,6 +112,13 @@ fn disk(config: &NdnConfig, disk: &Spanned<DiskConfig>, findings: &mut Findings)
 fn listen(config: &NdnConfig, findings: &mut Findings) {
     let listen = &config.ndn.listen;
     udp_on_ports(config, findings);
+    let MulticastField(interfaces) = listen.multicast.get_ref();
+    let mut known = HashSet::new();
+    for interface in interfaces.iter().filter(|interface| interface.is_empty() || !known.insert(*interface)) {
+        let message = format!("{interface:?} is no interface, or is there twice");
+        let help = "give names of interfaces, or an IPv4 address of each";
+        findings.add(listen.multicast.span(), "ndn.listen.multicast", message, help);
+    }
     let nowhere = listen.unix.as_os_str().is_empty() && listen.tcp.is_empty() && listen.udp.is_empty();
     if nowhere && config.base.ports.is_empty() {
         let help =
@@ -224,6 +231,14 @@ mod tests {
     }
 
     #[test]
+    fn groups_are_heard_on_one_interface_or_several() {
+        for (given, wanted) in [("\"192.0.2.1\"", 1), ("[\"eth0\", \"192.0.2.1\"]", 2), ("[]", 0)] {
+            let config = read(&format!("[ndn.listen]\nmulticast = {given}\n")).unwrap();
+            assert_eq!(config.ndn.listen.multicast.get_ref().0.len(), wanted);
+        }
+    }
+
+    #[test]
     fn the_shortest_file_listens_where_applications_look() {
         let config = read("").unwrap();
         assert_eq!(config.ndn.listen.unix, Path::new("/run/nfd/nfd.sock"));
@@ -270,6 +285,12 @@ mod tests {
             ),
             ("[ndn.listen]\nunix = \"\"\n", "ndn.listen: nothing is listened to"),
             ("[ndn.listen]\nudp_mtu = 100\n", "ndn.listen.udp_mtu"),
+            ("[ndn.listen]\nmulticast = 7\n", "the name of an interface or its IPv4 address"),
+            (
+                "[ndn.listen]\nmulticast = [\"a\", \"b\", \"a\"]\n",
+                "ndn.listen.multicast: \"a\" is no interface, or is there twice",
+            ),
+            ("[ndn.listen]\nmulticast = \"\"\n", "ndn.listen.multicast: \"\" is no interface"),
             (
                 "[ndn.listen]\nudp_on_ports = [\"192.0.2.1:6363\"]\n",
                 "ndn.listen.udp_on_ports: there is no port to take UDP from",

@@ -1,9 +1,10 @@
 //! The file of an NDN router: `function = "ndn"`.
 
 mod check;
+mod multicast;
 mod name;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use toml::Spanned;
 use super::{Base, unplaced};
 
 pub(super) use self::check::check;
+pub(crate) use self::multicast::MulticastField;
 pub(crate) use self::name::NameField;
 
 /// The whole file.
@@ -190,8 +192,8 @@ pub(crate) struct ListenConfig {
     pub(crate) udp: Vec<SocketAddr>,
     /// Addresses of the engine's ports at which UDP is taken without a socket.
     pub(crate) udp_on_ports: Vec<Spanned<SocketAddr>>,
-    /// The address of the interface on which the multicast group is heard.
-    pub(crate) multicast: Option<Ipv4Addr>,
+    /// Interfaces on which the multicast groups are heard.
+    pub(crate) multicast: Spanned<MulticastField>,
     /// Octets of a UDP payload, at most.
     pub(crate) udp_mtu: Spanned<u16>,
     /// Faces that are made for whoever comes, at most.
@@ -209,7 +211,7 @@ impl Default for ListenConfig {
             tcp: Vec::new(),
             udp: Vec::new(),
             udp_on_ports: Vec::new(),
-            multicast: None,
+            multicast: unplaced(MulticastField::default()),
             udp_mtu: unplaced(8800),
             on_demand_max: unplaced(1024),
             idle_s: unplaced(600),

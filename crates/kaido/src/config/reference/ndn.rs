@@ -146,9 +146,9 @@ pub(super) const FIELDS: &[Field] = &[
     (
         "ndn.listen",
         "multicast",
-        "IPv4 address of an interface",
-        "none",
-        "Hears and sends to the group of NDN, 224.0.23.170:56363, on this interface.",
+        "interface, or list of interfaces",
+        "[]",
+        "Hears and sends to the groups of NDN on these interfaces: by its name to 224.0.23.170:56363 and `[ff02::1234]:56363`, as it has addresses; by an IPv4 address of it to the first alone. Each is a face.",
     ),
     ("ndn.listen", "udp_mtu", "512 to 8800", "8800", "Octets of a UDP payload; longer packets are cut."),
     (

@@ -4,6 +4,7 @@ mod control;
 mod keys;
 mod management;
 mod metrics;
+mod multicast;
 mod ports;
 mod tier;
 mod workers;
@@ -14,12 +15,11 @@ use std::time::{Duration, Instant, SystemTime};
 use kaido_engine::PortId;
 use kaido_ndn::face::{FaceUri, Faces};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
-use kaido_ndn::host::{HostControl, HostPort, HostSettings, MULTICAST_GROUP};
+use kaido_ndn::host::{HostControl, HostPort, HostSettings};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
 use kaido_ndn::router::{Ndn, NodeParts, RouterNode};
 use kaido_ndn::table::{Admit, CsSettings, NameHash, PitSettings};
 use kaido_ndn::tier::Tier;
-use kaido_wire::ndn::MULTICAST_PORT;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use self::control::ShownRouter;
@@ -150,7 +150,7 @@ fn open_host(config: &NdnConfig, at: usize, faces: &Faces) -> miette::Result<(Ho
         unix: Some(listen.unix.clone()).filter(|path| !path.as_os_str().is_empty()),
         tcp: listen.tcp.clone(),
         udp: listen.udp.clone(),
-        multicast: listen.multicast,
+        multicast: multicast::groups(&listen.multicast.get_ref().0)?,
         udp_mtu: *listen.udp_mtu.get_ref(),
         on_demand_max: *listen.on_demand_max.get_ref() as usize,
         idle: Duration::from_secs((*listen.idle_s.get_ref()).into()),
@@ -202,11 +202,11 @@ fn channels(config: &NdnConfig, host: &HostControl) -> Vec<FaceUri> {
     let listen = &config.ndn.listen;
     let unix =
         listen.unix.to_str().filter(|path| !path.is_empty()).map(|path| FaceUri::Unix(path.to_owned()));
-    let group = listen.multicast.map(|_| FaceUri::Udp((MULTICAST_GROUP, MULTICAST_PORT).into()));
+    let groups = host.groups().iter().map(|on| FaceUri::Udp(on.group()));
     let tcp = host.tcp_addresses().iter().map(|address| FaceUri::Tcp(*address));
     let on_ports = listen.udp_on_ports.iter().map(toml::Spanned::get_ref);
     let udp = host.udp_addresses().iter().chain(on_ports).map(|address| FaceUri::Udp(*address));
-    unix.into_iter().chain(tcp).chain(udp).chain(group).collect()
+    unix.into_iter().chain(tcp).chain(udp).chain(groups).collect()
 }
 
 /// Where the host port listens, in words.
@@ -216,7 +216,7 @@ fn listening(config: &NdnConfig) -> String {
         (!listen.unix.as_os_str().is_empty(), "unix"),
         (!listen.tcp.is_empty(), "tcp"),
         (!listen.udp.is_empty(), "udp"),
-        (listen.multicast.is_some(), "multicast"),
+        (!listen.multicast.get_ref().0.is_empty(), "multicast"),
     ];
     kinds.iter().filter(|(is_on, _)| *is_on).map(|(_, kind)| *kind).collect::<Vec<_>>().join(", ")
 }
