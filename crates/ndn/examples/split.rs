@@ -132,7 +132,8 @@ impl<'n> Traffic<'n> {
 
     /// After the Interests have been forwarded: the Data of those that have waited longest.
     fn data(&mut self) -> Result<Vec<Batch>, Failure> {
-        self.waiting.extend((self.next..).zip(self.network.tokens.drain(..)));
+        let tokens = self.network.tokens.drain(..).map(|octets| PitToken::new(&octets).unwrap_or_default());
+        self.waiting.extend((self.next..).zip(tokens));
         self.next += ROUND as u64;
         let mut batches = Vec::new();
         let due = if self.waiting.len() < PENDING { 0 } else { ROUND };
@@ -265,7 +266,7 @@ impl Routes<'_> {
             let mut sought: Vec<Sought<'_, Hops>> =
                 batch.iter().zip(&scratch).map(|(_, prefixes)| lookup.winnow(prefixes)).collect();
             for (sought, prefixes) in sought.iter_mut().zip(&scratch) {
-                *sought = lookup.sift(*sought, prefixes);
+                lookup.sift(sought, prefixes);
             }
             sought.iter().for_each(|sought| lookup.ripen(*sought));
             let is_full = batch.len() == BATCH_MAX;

@@ -73,11 +73,14 @@ impl Iterator for Scan {
     }
 }
 
+/// Where in a hash its tag stands.
+pub(crate) const TAG_SHIFT: u32 = 32;
+
 /// The tag of a hash: sixteen bits of it, but never the tag of an empty slot.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // Those sixteen bits are wanted.
 pub(crate) fn tag_of(hash: u64) -> u16 {
-    ((hash >> 32) as u16).max(EMPTY + 1)
+    ((hash >> TAG_SHIFT) as u16).max(EMPTY + 1)
 }
 
 impl Bucket {

@@ -272,7 +272,7 @@ impl Index {
     #[inline(always)]
     pub(crate) fn may_have(&self, hash: u64) -> bool {
         let (segment, home) = (self.segment(hash), self.geometry.home(hash));
-        let may_have = self.sieve.as_ref().is_none_or(|sieve| sieve.may_have(segment + home, tag_of(hash)));
+        let may_have = self.sieve.as_ref().is_none_or(|sieve| sieve.may_have(segment + home, hash));
         if may_have {
             prefetch(self.bucket(segment, home));
         }

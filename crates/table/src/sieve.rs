@@ -6,7 +6,7 @@
 //! usual load one absent key in a hundred is not sieved out.
 
 use crate::array::{Array, Zeroed, prefetch};
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, TAG_SHIFT};
 use crate::region::RegionError;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -25,10 +25,11 @@ unsafe impl Zeroed for Word {
 #[derive(Debug)]
 pub(crate) struct Sieve(Array<Word>);
 
-/// The bits of a tag: of any three of six, which overlap in part, as a tag has sixteen bits.
+/// The bits of a hash with a tag, which stands in the lowest sixteen of `tag`: three numbers of six bits, which overlap in
+/// part. The lowest bit of the tag is in none, as the two tags that stand for a tag of zero differ in it.
 #[inline(always)]
-fn bits_of(tag: u16) -> u64 {
-    1 << (tag & 63) | 1 << (tag >> 5 & 63) | 1 << (tag >> 10)
+fn bits_of(tag: u64) -> u64 {
+    1 << (tag >> 1 & 63) | 1 << (tag >> 5 & 63) | 1 << (tag >> 10 & 63)
 }
 
 impl Sieve {
@@ -61,10 +62,10 @@ impl Sieve {
         prefetch(self.word(bucket));
     }
 
-    /// Whether a tag may be in a bucket, or in one that follows as it was full.
+    /// Whether the tag of a hash may be in a bucket, or in one that follows as it was full.
     #[inline(always)]
-    pub(crate) fn may_have(&self, bucket: u32, tag: u16) -> bool {
-        let bits = bits_of(tag);
+    pub(crate) fn may_have(&self, bucket: u32, hash: u64) -> bool {
+        let bits = bits_of(hash >> TAG_SHIFT);
         // Acquire: who does not see a removed key's bits sees what its remover wrote before.
         self.word(bucket).load(Ordering::Acquire) & bits == bits
     }
@@ -73,7 +74,7 @@ impl Sieve {
     pub(crate) fn add(&self, bucket: u32, tag: u16) {
         let word = self.word(bucket);
         // Release: who sees the key there sees its bits, as they are stored before. The lock makes us the only writer.
-        word.store(word.load(Ordering::Relaxed) | bits_of(tag), Ordering::Release);
+        word.store(word.load(Ordering::Relaxed) | bits_of(tag.into()), Ordering::Release);
     }
 
     /// Says what is in a bucket after something went, or passed it.
@@ -82,7 +83,7 @@ impl Sieve {
         let bits = if occupied.overflowed {
             u64::MAX
         } else {
-            occupied.fold(0, |bits, slot| bits | bits_of(bucket.tag(slot)))
+            occupied.fold(0, |bits, slot| bits | bits_of(bucket.tag(slot).into()))
         };
         // Release: after what was changed in the bucket.
         self.word(number).store(bits, Ordering::Release);
@@ -95,30 +96,34 @@ mod tests {
     use super::*;
     use crate::bucket::SLOTS;
 
+    fn may_have(sieve: &Sieve, bucket: u32, tag: u16) -> bool {
+        sieve.may_have(bucket, u64::from(tag) << TAG_SHIFT | 0x1234 << 48 | 0x5678)
+    }
+
     #[test]
     fn a_word_says_what_is_in_its_bucket() {
         let (sieve, bucket) = (Sieve::new(2).unwrap(), Bucket::zeroed());
         assert!(sieve.grow_to(2));
-        assert!(!sieve.may_have(1, 7));
+        assert!(!may_have(&sieve, 1, 7));
         for (slot, tag) in (0..5).zip([7, 1 << 15, 900, 7, 40_000]) {
             sieve.add(1, tag);
             bucket.fill(slot, tag, 0);
-            assert!(sieve.may_have(1, tag) && !sieve.may_have(0, tag));
+            assert!(may_have(&sieve, 1, tag) && !may_have(&sieve, 0, tag));
         }
-        let absent = (1..=u16::MAX).filter(|&tag| sieve.may_have(1, tag)).count();
+        let absent = (1..=u16::MAX).filter(|&tag| may_have(&sieve, 1, tag)).count();
         assert!(absent < 2000, "{absent} of 65535 with four tags in the bucket");
         for (slot, left) in [(0, true), (3, false)] {
             bucket.clear(slot);
             sieve.renew(1, &bucket);
-            assert_eq!(sieve.may_have(1, 7), left, "7 was there twice");
+            assert_eq!(may_have(&sieve, 1, 7), left, "7 was there twice");
         }
-        assert!(sieve.may_have(1, 40_000));
+        assert!(may_have(&sieve, 1, 40_000));
         (0..SLOTS).for_each(|slot| bucket.fill(slot, 1, 0));
         bucket.pass();
         sieve.renew(1, &bucket);
-        assert!((1..=u16::MAX).all(|tag| sieve.may_have(1, tag)), "any may lie further on");
+        assert!((1..=u16::MAX).all(|tag| may_have(&sieve, 1, tag)), "any may lie further on");
         bucket.unpass();
         sieve.renew(1, &bucket);
-        assert!(!sieve.may_have(1, 40_000));
+        assert!(!may_have(&sieve, 1, 40_000));
     }
 }

@@ -103,14 +103,7 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
         let Some(home) = probe.home else { return };
         // The numbers in another table's bucket are not of our records.
         assert!(self.table.index.owns(home), "the probe is of another table");
-        let scan = home.scan(tag_of(probe.hash));
-        if let Some(slot) = scan.first() {
-            probe.record = Some(self.record(home.record(slot)));
-        } else if scan.overflowed {
-            self.probe_further(probe);
-        } else {
-            probe.home = None;
-        }
+        *probe = self.probe_at(probe.hash, home);
     }
 
     /// As [`Stages::hash`] and [`Stages::probe`] in one: for a key whose bucket has been asked for.
@@ -118,17 +111,18 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
     #[must_use]
     pub fn probe_now(self, key: &K) -> Probe<'g, K, V> {
         let hash = self.table.seed.hash(key);
-        let home = self.table.index.home(hash);
+        self.probe_at(hash, self.table.index.home(hash))
+    }
+
+    #[inline(always)]
+    fn probe_at(self, hash: u64, home: &'g Bucket) -> Probe<'g, K, V> {
         let scan = home.scan(tag_of(hash));
-        let mut probe = Probe { hash, home: Some(home), record: None };
-        if let Some(slot) = scan.first() {
-            probe.record = Some(self.record(home.record(slot)));
-        } else if scan.overflowed {
-            self.probe_further(&mut probe);
-        } else {
-            probe.home = None;
-        }
-        probe
+        let record = match scan.first() {
+            Some(slot) => Some(self.record(home.record(slot))),
+            None if scan.overflowed => self.record_further(hash),
+            None => None,
+        };
+        Probe { hash, home: record.map(|_| home), record }
     }
 
     /// The value of the first record that may be the key's: for who asks ahead for what it leads to.
@@ -158,11 +152,8 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
     /// Looks for the tag where a key goes that found its home full.
     #[cold]
     #[inline(never)]
-    fn probe_further(self, probe: &mut Probe<'g, K, V>) {
-        match self.table.index.find(probe.hash, |_| true) {
-            Some(place) => probe.record = Some(self.record(place.record)),
-            None => probe.home = None,
-        }
+    fn record_further(self, hash: u64) -> Option<&'g Cell<K, V>> {
+        self.table.index.find(hash, |_| true).map(|place| self.record(place.record))
     }
 
     /// The complete search: another key had the same tag, or the slot was taken by another key since.

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::{BATCH_MAX, FramePool};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Sink, Unsolicited};
-use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
+use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings, TOKEN_LEN};
 use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -99,7 +99,7 @@ struct Bench<'n> {
     now: Instant,
     next: u64,
     /// Packets that wait for their Data, with our token.
-    waiting: VecDeque<(u64, PitToken)>,
+    waiting: VecDeque<(u64, [u8; TOKEN_LEN])>,
     batches: Vec<Batch>,
     name: Vec<u8>,
 }
@@ -118,6 +118,7 @@ impl Bench<'_> {
     fn data(&mut self) -> Result<(), Failure> {
         for (number, pit_token) in self.waiting.drain(..self.round) {
             let frame = self.names.data(number, &[], &mut self.name, &mut self.network.cache)?;
+            let pit_token = PitToken::new(&pit_token).unwrap_or_default();
             let annotations = Annotations { pit_token, ..Annotations::default() };
             push(&mut self.batches, Packet { frame, face: PRODUCERS, annotations });
         }
@@ -142,8 +143,10 @@ impl Bench<'_> {
     #[inline(never)]
     fn hand_over(&mut self, face: FaceId) -> Duration {
         // As the forwarding has just made them: what it costs to read them is not taken off.
-        let annotations =
-            Annotations { pit_token: PitToken::new(&[1; 6]).unwrap_or_default(), ..Annotations::default() };
+        let annotations = Annotations {
+            pit_token: PitToken::new(&[1; TOKEN_LEN]).unwrap_or_default(),
+            ..Annotations::default()
+        };
         let began = thread_time();
         for batch in &mut self.batches {
             for packet in batch.drain(..) {

@@ -3,7 +3,8 @@
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, DropReason, Frame, PoolCache};
 use kaido_ndn::forward::{FaceView, Sink};
-use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
+use kaido_ndn::table::TOKEN_LEN;
+use kaido_ndn::{Annotations, FaceId, Packet};
 
 pub(crate) const CONSUMERS: FaceId = FaceId(301);
 pub(crate) const PRODUCERS: FaceId = FaceId(302);
@@ -11,7 +12,8 @@ pub(crate) const PRODUCERS: FaceId = FaceId(302);
 /// Takes what is sent, and keeps the tokens of Interests.
 pub(crate) struct Network {
     pub(crate) cache: PoolCache,
-    pub(crate) tokens: Vec<PitToken>,
+    /// Their octets alone: to copy what was written in pieces in one would have the core wait.
+    pub(crate) tokens: Vec<[u8; TOKEN_LEN]>,
     pub(crate) data: u64,
     pub(crate) drops: u64,
 }
@@ -31,7 +33,7 @@ impl Sink for Network {
         if annotations.nack.is_some() {
             self.drops += 1;
         } else if face == PRODUCERS {
-            self.tokens.push(annotations.pit_token);
+            self.tokens.push(annotations.pit_token.octets().try_into().unwrap_or([0; TOKEN_LEN]));
         } else {
             self.data += 1;
         }

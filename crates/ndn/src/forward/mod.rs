@@ -231,7 +231,7 @@ impl Forwarder {
                 sought.push(act.core.approach(&left[at - gone], parsed, prefixes, at - gone, ways));
             }
             for at in before(2) {
-                sought[at] = ways.fib.sift(sought[at], &self.scratch[at].1);
+                ways.fib.sift(&mut sought[at], &self.scratch[at].1);
             }
             for at in before(3) {
                 let (parsed, prefixes) = &mut self.scratch[at];

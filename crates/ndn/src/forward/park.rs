@@ -307,7 +307,8 @@ impl<S: Sink> Act<'_, '_, S> {
         parsed.read(&packet, false, &self.core.hash, &mut prefixes);
         // One hop was counted when it came.
         parsed.hop_limit = parsed.hop_limit.map(|limit| limit.saturating_add(1));
-        let sought = self.ways.fib.sift(self.ways.fib.winnow(&prefixes), &prefixes);
+        let mut sought = self.ways.fib.winnow(&prefixes);
+        self.ways.fib.sift(&mut sought, &prefixes);
         let pending = Pending { slot, was_pending: false, came_before: false };
         self.forward(packet, &parsed, &prefixes, sought, ingress, pending);
     }

@@ -105,8 +105,11 @@ pub(super) struct Ways<'g> {
 
 impl<'g> Ways<'g> {
     /// The strategy of a name.
-    #[inline]
+    #[inline(always)]
     pub(super) fn strategy(self, name: &[u8], prefixes: &Prefixes) -> StrategyChoice {
+        if !self.strategies.is_plausible(prefixes) {
+            return StrategyChoice::default();
+        }
         self.strategies.longest(name, prefixes).map_or(StrategyChoice::default(), |(_, choice)| *choice)
     }
 

@@ -61,7 +61,7 @@ impl DeadNonces {
     }
 
     /// Whether a nonce was seen with a name that has this hash.
-    #[inline]
+    #[inline(always)]
     pub fn has(&self, name: u64, nonce: u32, now: Moment) -> bool {
         let (place, print) = self.place(name, nonce);
         self.lines[place].has(print, now)

@@ -16,6 +16,10 @@ use kaido_table::{
 
 use super::names::{DEPTH_MAX, NameError, NameHash, Prefixes};
 
+/// Prefixes from which on the buckets of those that may be there are sieved: below it the index, 13 octets a prefix, stays in
+/// the cache, and to fetch all of them costs less than to tell which.
+const SIEVED_FROM: usize = 1 << 18;
+
 /// Octets of a name that lie beside its value; longer names take an allocation.
 const INLINE: usize = 38;
 
@@ -100,6 +104,8 @@ struct Writer {
 pub struct NameTable<T> {
     table: Table<NameKey, Held<T>>,
     prefixes_max: u32,
+    /// [`SIEVED_FROM`], but for tests.
+    sieved_from: usize,
     hash: NameHash,
     /// The [bits](bit) of depths at which there are prefixes.
     depths: AtomicU64,
@@ -129,7 +135,8 @@ impl<T: Send + Sync> NameTable<T> {
         // has it look in the next one, which nobody asked for ahead. It costs 3 octets a prefix.
         let table = Table::sieved(domain, prefixes_max.saturating_add(prefixes_max / 2))?;
         let writer = Mutex::new(Writer { reader, counts: [0; DEPTH_MAX + 1], scratch: Prefixes::default() });
-        Ok(Self { table, prefixes_max, hash, depths: AtomicU64::new(0), writer })
+        let depths = AtomicU64::new(0);
+        Ok(Self { table, prefixes_max, sieved_from: SIEVED_FROM, hash, depths, writer })
     }
 
     /// Prefixes in it.
@@ -215,7 +222,8 @@ impl<T: Send + Sync> NameTable<T> {
     /// When the guard is of another domain.
     #[inline]
     pub fn lookup<'g>(&'g self, guard: &'g Guard<'_>) -> Lookup<'g, T> {
-        Lookup { stages: self.table.stages(guard), depths: self.depths.load(Ordering::Acquire) }
+        let is_sieved = self.len() >= self.sieved_from;
+        Lookup { stages: self.table.stages(guard), depths: self.depths.load(Ordering::Acquire), is_sieved }
     }
 
     /// The value of exactly this prefix, handed to `read`.
@@ -236,6 +244,7 @@ impl<T: Send + Sync> NameTable<T> {
 pub struct Lookup<'g, T> {
     stages: Stages<'g, NameKey, Held<T>>,
     depths: u64,
+    is_sieved: bool,
 }
 
 impl<T> Clone for Lookup<'_, T> {
@@ -287,20 +296,34 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
         self.depths & (u64::MAX << (DEPTH_MAX - prefixes.depth()))
     }
 
-    /// Fetches what tells which prefixes may be there.
+    /// Whether there is any prefix at a depth at which the name has one.
+    #[inline(always)]
+    pub fn is_plausible(self, prefixes: &Prefixes) -> bool {
+        self.plausible(prefixes) != 0
+    }
+
+    /// Fetches what tells which prefixes may be there: of a small table the buckets.
     #[inline(always)]
     pub fn ask(self, prefixes: &Prefixes) {
         let mut depths = self.plausible(prefixes);
         while let Some(depth) = deepest(depths) {
-            self.stages.ask(&NameKey(prefixes.prefix(depth).0));
+            let key = NameKey(prefixes.prefix(depth).0);
+            if self.is_sieved {
+                self.stages.ask(&key);
+            } else {
+                let _ = self.stages.hash(&key);
+            }
             depths &= depths - 1;
         }
     }
 
-    /// Fetches the buckets of the prefixes that may be there.
+    /// Fetches the buckets of the prefixes that may be there; of a small table they are on their way.
     #[inline(always)]
     pub fn winnow(self, prefixes: &Prefixes) -> Sought<'g, T> {
         let mut depths = self.plausible(prefixes);
+        if !self.is_sieved {
+            return Sought { probe: Probe::default(), depths };
+        }
         let mut left = 0;
         while let Some(depth) = deepest(depths) {
             let others = depths & (depths - 1);
@@ -314,16 +337,14 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
 
     /// Finds the longest prefix whose tag is there, of those that are [left](Self::winnow), and fetches its record.
     #[inline(always)]
-    pub fn sift(self, winnowed: Sought<'g, T>, prefixes: &Prefixes) -> Sought<'g, T> {
-        let mut depths = winnowed.depths;
-        while let Some(depth) = deepest(depths) {
-            let probe = self.stages.probe_now(&NameKey(prefixes.prefix(depth).0));
-            if probe.is_plausible() {
-                return Sought { probe, depths };
+    pub fn sift(self, sought: &mut Sought<'g, T>, prefixes: &Prefixes) {
+        while let Some(depth) = deepest(sought.depths) {
+            sought.probe = self.stages.probe_now(&NameKey(prefixes.prefix(depth).0));
+            if sought.probe.is_plausible() {
+                return;
             }
-            depths &= depths - 1;
+            sought.depths &= sought.depths - 1;
         }
-        Sought::default()
     }
 
     /// Fetches the name of the record that was found, if it does not lie in it.
@@ -371,8 +392,9 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
     /// All steps at once.
     #[inline]
     pub fn longest(self, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
-        let all = Sought { probe: Probe::default(), depths: self.plausible(prefixes) };
-        self.take(self.sift(all, prefixes), name, prefixes)
+        let mut sought = Sought { probe: Probe::default(), depths: self.plausible(prefixes) };
+        self.sift(&mut sought, prefixes);
+        self.take(sought, name, prefixes)
     }
 }
 
@@ -388,6 +410,19 @@ mod tests {
     fn table<T: Send + Sync>(prefixes_max: u32) -> (NameTable<T>, Reader, NameHash) {
         let (domain, hash) = (Domain::new(), NameHash::fixed(5));
         (NameTable::new(&domain, hash, prefixes_max).unwrap(), domain.reader().unwrap(), hash)
+    }
+
+    /// What a lookup in steps finds.
+    fn in_steps<'g>(
+        lookup: Lookup<'g, usize>,
+        name: &[u8],
+        prefixes: &Prefixes,
+    ) -> Option<(usize, &'g usize)> {
+        lookup.ask(prefixes);
+        let mut sought = lookup.winnow(prefixes);
+        lookup.sift(&mut sought, prefixes);
+        lookup.ripen(sought);
+        lookup.take(sought, name, prefixes)
     }
 
     #[test]
@@ -434,7 +469,7 @@ mod tests {
             names in prop::collection::vec(prop::collection::vec(0u8..3, 0..8), 40),
         ) {
             let octets = |name: &[u8]| name.iter().flat_map(|&value| [8, 1, value]).collect::<Vec<_>>();
-            let (table, mut reader, hash) = table(1000);
+            let (mut table, mut reader, hash) = table(1000);
             let mut model = BTreeMap::new();
             for (number, (prefix, there)) in steps.into_iter().enumerate() {
                 prop_assert_eq!(table.update(&octets(&prefix), |_| there.then_some(number)), Ok(there));
@@ -446,12 +481,18 @@ mod tests {
             }
             prop_assert_eq!(table.len(), model.len());
             let guard = reader.pin();
-            let lookup = table.lookup(&guard);
             let mut prefixes = Prefixes::default();
-            for name in names {
-                let expected = (0..=name.len()).rev().find_map(|depth| Some((depth, model.get(&name[..depth])?)));
-                prefixes.fill(&hash, &octets(&name)).unwrap();
-                prop_assert_eq!(lookup.longest(&octets(&name), &prefixes), expected);
+            for sieved_from in [SIEVED_FROM, 0] {
+                table.sieved_from = sieved_from;
+                let lookup = table.lookup(&guard);
+                prop_assert_eq!(lookup.is_sieved, sieved_from == 0);
+                for name in &names {
+                    let expected =
+                        (0..=name.len()).rev().find_map(|depth| Some((depth, model.get(&name[..depth])?)));
+                    prefixes.fill(&hash, &octets(name)).unwrap();
+                    prop_assert_eq!(lookup.longest(&octets(name), &prefixes), expected);
+                    prop_assert_eq!(in_steps(lookup, &octets(name), &prefixes), expected);
+                }
             }
         }
     }
