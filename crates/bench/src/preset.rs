@@ -174,20 +174,9 @@ impl Build {
         // Lengths and checksums are the generator's work.
         let mut space = [0; 40];
         let len = match (src, dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Repr {
-                src,
-                dst,
-                protocol,
-                ttl: HOPS,
-                tos: 0,
-                identification: 0,
-                dont_fragment: true,
-                more_fragments: false,
-                fragment_offset: 0,
-                options: &[],
-                payload_len: 0,
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                Ipv4Repr::whole([src, dst], protocol, HOPS).emit(&mut space)
             }
-            .emit(&mut space),
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
                 let header = Ipv6Repr {
                     src,

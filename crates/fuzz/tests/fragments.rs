@@ -4,14 +4,12 @@
 
 #[path = "../../upf/tests/fixture/mod.rs"]
 mod fixture;
-#[path = "../../upf/tests/packets/mod.rs"]
-mod packets;
 mod site;
 
 use std::cell::RefCell;
 use std::time::Duration;
 
-use fixture::{GNB_MAC, N3_MAC, SessionPlan, now, settings};
+use fixture::{GNB_MAC, N3_MAC, SessionPlan, now, packets, settings};
 use kaido_fuzz::{Script, fuzz_target};
 use kaido_upf::fragment::{FragmentSettings, Limits};
 use kaido_upf::node::NodeSettings;

@@ -4,14 +4,12 @@
 
 #[path = "../../upf/tests/fixture/mod.rs"]
 mod fixture;
-#[path = "../../upf/tests/packets/mod.rs"]
-mod packets;
 mod site;
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fixture::{DN_MAC, GNB_MAC, N3, N3_MAC, N6, N6_MAC, SessionPlan, now, settings, v4};
+use fixture::{DN_MAC, GNB_MAC, N3, N3_MAC, N6, N6_MAC, SessionPlan, now, packets, settings, v4};
 use kaido_fuzz::{Script, fuzz_target};
 use kaido_pfcp::SessionTemplate;
 use kaido_upf::control::Upf;

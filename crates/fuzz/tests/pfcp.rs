@@ -5,15 +5,13 @@
 
 #[path = "../../upf/tests/fixture/mod.rs"]
 mod fixture;
-#[path = "../../upf/tests/packets/mod.rs"]
-mod packets;
 mod site;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use fixture::{N3, N6, SessionPlan, settings};
+use fixture::{N3, N6, SessionPlan, packets, settings};
 use kaido_fuzz::{Script, fuzz_target};
 use kaido_pfcp::{Config, Endpoint, Features, Limits, Moment, NodeId, Peer, Transmit};
 use kaido_upf::control::{SessionSummary, Upf};

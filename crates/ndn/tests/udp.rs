@@ -135,17 +135,10 @@ fn packet(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let mut header = vec![0; ipv4::HEADER_LEN];
             let repr = Ipv4Repr {
-                src,
-                dst,
-                protocol: IpProtocol::UDP,
-                ttl: 64,
-                tos: 0,
                 identification: 7,
                 dont_fragment: false,
-                more_fragments: false,
-                fragment_offset: 0,
-                options: &[],
                 payload_len: len,
+                ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, 64)
             };
             repr.emit(&mut header).unwrap();
             (header, checksum::pseudo_v4(src, dst, IpProtocol::UDP, len))

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod fixture;
-mod packets;
 
 use std::time::{Duration, Instant, SystemTime};
 
+use fixture::packets::{downlink, ipv4, udp_with, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
 use kaido_upf::rules::{
@@ -16,7 +16,6 @@ use kaido_upf::rules::{
     UsageReportTrigger,
 };
 use kaido_wire::IpProtocol;
-use packets::{downlink, ipv4, udp_with, uplink};
 
 const UE: &str = "10.60.0.7";
 const SERVER: &str = "192.0.2.1";

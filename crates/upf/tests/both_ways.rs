@@ -56,17 +56,10 @@ fn ethernet(dst: [u8; 6], packet: &[u8]) -> Vec<u8> {
 
 fn v4_packet(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
     let header = Ipv4Repr {
-        src: fixture::v4(src),
-        dst: fixture::v4(dst),
-        protocol: IpProtocol::UDP,
-        ttl: 17,
-        tos: 0,
         identification: 7,
         dont_fragment: false,
-        more_fragments: false,
-        fragment_offset: 0,
-        options: &[],
         payload_len: payload.len() as u16,
+        ..Ipv4Repr::whole([fixture::v4(src), fixture::v4(dst)], IpProtocol::UDP, 17)
     };
     let mut packet = vec![0; header.len()];
     header.emit(&mut packet).unwrap();

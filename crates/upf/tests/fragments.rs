@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod fixture;
-mod packets;
 
 use std::time::Duration;
 
+use fixture::packets::{downlink, ethernet, ipv4 as ipv4_packet, udp_between, udp_with, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_engine::{DropReason, PortId};
 use kaido_upf::fragment::{FragmentSettings, Limits, Oversize};
@@ -13,7 +13,6 @@ use kaido_upf::node::NodeSettings;
 use kaido_upf::path::MssClamp;
 use kaido_upf::rules::{Pdr, PdrId, SdfFilter, SessionService};
 use kaido_wire::{IpProtocol, checksum, gtpu, ipv4};
-use packets::{downlink, ethernet, ipv4 as ipv4_packet, udp_between, udp_with, uplink};
 
 fn with_fragments(oversize: Oversize) -> NodeSettings {
     let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };

@@ -44,17 +44,10 @@ fn from_gnb_raw(payload: &[u8], src_port: u16) -> Vec<u8> {
 fn from_raw(src: &str, payload: &[u8], src_port: u16) -> Vec<u8> {
     let mut packet = vec![0; 28];
     Ipv4Repr {
-        src: v4(src),
-        dst: v4("10.100.3.1"),
-        protocol: IpProtocol::UDP,
-        ttl: 64,
-        tos: 0,
         identification: 1,
         dont_fragment: false,
-        more_fragments: false,
-        fragment_offset: 0,
-        options: &[],
         payload_len: u16::try_from(8 + payload.len()).unwrap(),
+        ..Ipv4Repr::whole([v4(src), v4("10.100.3.1")], IpProtocol::UDP, 64)
     }
     .emit(&mut packet)
     .unwrap();

@@ -43,17 +43,9 @@ fn udp(dst_port: u16, payload: &[u8]) -> Vec<u8> {
 fn ipv4(payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0; 20];
     Ipv4Repr {
-        src: Ipv4Addr::new(10, 100, 3, 1),
-        dst: Ipv4Addr::new(10, 100, 3, 2),
-        protocol: IpProtocol::UDP,
-        ttl: 64,
-        tos: 0,
         identification: 1,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        options: &[],
         payload_len: u16::try_from(payload.len()).unwrap(),
+        ..Ipv4Repr::whole([Ipv4Addr::new(10, 100, 3, 1), Ipv4Addr::new(10, 100, 3, 2)], IpProtocol::UDP, 64)
     }
     .emit(&mut packet)
     .unwrap();

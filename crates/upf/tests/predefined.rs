@@ -2,15 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod fixture;
-mod packets;
 
+use fixture::packets::{downlink, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_upf::node::NodeSettings;
 use kaido_upf::rules::{
     ApplicationId, Cause, Establishment, Modification, Pdr, PdrId, PredefinedName, PredefinedRule, RuleId,
     SdfFilter, Seid, SessionService, UpdatePdr,
 };
-use packets::{downlink, udp_between, uplink};
 
 fn name(text: &str) -> PredefinedName {
     PredefinedName(text.into())

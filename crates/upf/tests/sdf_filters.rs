@@ -2,15 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod fixture;
-mod packets;
 
+use fixture::packets::{downlink, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
 use kaido_upf::rules::{
     ApplyAction, Cause, Establishment, Far, FarId, Modification, Pdi, Pdr, PdrId, RuleId, SdfFilter,
     SessionService, UpdatePdr,
 };
-use packets::{downlink, udp_between, uplink};
 
 const WEB: &str = "permit out udp from 8.8.8.8 53 to assigned";
 

@@ -2,17 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 mod fixture;
-mod packets;
 
 use std::net::IpAddr;
 
+use fixture::packets::{downlink, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, ip, now};
 use kaido_engine::{DropReason, Fate};
 use kaido_upf::control::{TraceBatch, TraceFilter};
 use kaido_upf::record::Direction;
 use kaido_upf::rules::{FarId, PdrId, QerId, SessionService, UrrId};
 use kaido_upf::trace::WatchId;
-use packets::{downlink, udp_between, uplink};
 
 const ALL: (usize, usize) = (1000, usize::MAX);
 

@@ -2,15 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod fixture;
-mod packets;
 
+use fixture::packets::{downlink, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, ip, now, v4};
 use kaido_engine::DropReason;
 use kaido_upf::rules::{
     Cause, ChooseOr, Establishment, FTeid, FramedRoute, LocalFTeid, Modification, Pdi, PdrId, RuleId,
     SessionService, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateTrafficEndpoint,
 };
-use packets::{downlink, udp_between, uplink};
 
 const ACCESS: TrafficEndpointId = TrafficEndpointId(1);
 const CORE: TrafficEndpointId = TrafficEndpointId(2);

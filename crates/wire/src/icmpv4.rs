@@ -216,17 +216,10 @@ impl<'a> Icmpv4ErrorPacket<'a> {
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let message = self.message();
         let ip = Ipv4Repr {
-            src: self.src,
-            dst: self.dst,
-            protocol: IpProtocol::ICMP,
-            ttl: self.ttl,
             tos: self.tos,
-            identification: 0,
             dont_fragment: false,
-            more_fragments: false,
-            fragment_offset: 0,
-            options: &[],
             payload_len: length_field(message.len())?,
+            ..Ipv4Repr::whole([self.src, self.dst], IpProtocol::ICMP, self.ttl)
         };
         let buffer = room(buffer, ip.len() + message.len())?;
         let at = ip.emit(buffer)?;
@@ -281,17 +274,9 @@ mod tests {
 
     fn offending(len: u16) -> Vec<u8> {
         let ip = Ipv4Repr {
-            src: Ipv4Addr::new(10, 60, 0, 7),
-            dst: Ipv4Addr::new(8, 8, 8, 8),
-            protocol: IpProtocol::UDP,
-            ttl: 1,
-            tos: 0,
-            identification: 0,
             dont_fragment: false,
-            more_fragments: false,
-            fragment_offset: 0,
-            options: &[],
             payload_len: len - 20,
+            ..Ipv4Repr::whole([Ipv4Addr::new(10, 60, 0, 7), Ipv4Addr::new(8, 8, 8, 8)], IpProtocol::UDP, 1)
         };
         let mut packet = vec![0xee; usize::from(len) + 4];
         ip.emit(&mut packet).unwrap();

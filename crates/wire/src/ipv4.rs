@@ -299,6 +299,25 @@ pub struct Ipv4Repr<'a> {
 }
 
 impl<'a> Ipv4Repr<'a> {
+    /// The header of a whole datagram between two addresses, without options, that is never cut: its identification means
+    /// nothing then (RFC 6864). Its payload is still empty.
+    #[must_use]
+    pub const fn whole([src, dst]: [Ipv4Addr; 2], protocol: IpProtocol, ttl: u8) -> Self {
+        Self {
+            src,
+            dst,
+            protocol,
+            ttl,
+            tos: 0,
+            identification: 0,
+            dont_fragment: true,
+            more_fragments: false,
+            fragment_offset: 0,
+            options: &[],
+            payload_len: 0,
+        }
+    }
+
     /// Reads a header; refuses a wrong checksum.
     pub fn parse<T: AsRef<[u8]>>(view: &'a Ipv4View<T>) -> Result<Self, Error> {
         if !view.verify_checksum() {

@@ -260,18 +260,10 @@ impl Expectations {
                     fill(&mut datagram, pseudo);
                 }
                 let header = Ipv4Repr {
-                    src,
-                    dst,
-                    protocol: IpProtocol::UDP,
-                    ttl: hops,
                     tos,
-                    // Means nothing in a packet that is never fragmented (RFC 6864 section 4.1).
                     identification: example.map_or(0, |outer| outer.identification),
-                    dont_fragment: true,
-                    more_fragments: false,
-                    fragment_offset: 0,
-                    options: &[],
                     payload_len: length,
+                    ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, hops)
                 };
                 head = vec![0; header.len()];
                 header.emit(&mut head).ok()?;

@@ -31,19 +31,7 @@ impl Packet {
     }
 
     fn ipv4(mut self, [src, dst]: [Ipv4Addr; 2], protocol: IpProtocol) -> Self {
-        let repr = Ipv4Repr {
-            src,
-            dst,
-            protocol,
-            ttl: HOPS,
-            tos: 0,
-            identification: 0,
-            dont_fragment: true,
-            more_fragments: false,
-            fragment_offset: 0,
-            options: &[],
-            payload_len: 0,
-        };
+        let repr = Ipv4Repr::whole([src, dst], protocol, HOPS);
         self.put(|room| repr.emit(room));
         self
     }

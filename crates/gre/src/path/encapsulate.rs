@@ -181,17 +181,11 @@ impl Gre {
                 #[allow(clippy::cast_possible_truncation)] // As many bits as the field has.
                 let identification = identification as u16;
                 let header = Ipv4Repr {
-                    src,
-                    dst,
-                    protocol: IpProtocol::GRE,
-                    ttl: hops,
                     tos,
                     identification,
                     dont_fragment,
-                    more_fragments: false,
-                    fragment_offset: 0,
-                    options: &[],
                     payload_len,
+                    ..Ipv4Repr::whole([src, dst], IpProtocol::GRE, hops)
                 };
                 header.emit(frame.prepend(ipv4::HEADER_LEN).ok_or(Error::Truncated)?)?;
             }

@@ -36,19 +36,8 @@ pub(super) fn write(packet: &mut [u8], number: u64, from: SocketAddr, to: Socket
     match (from.ip(), to.ip()) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             view.fill_checksum_v4(src, dst);
-            let header = Ipv4Repr {
-                src,
-                dst,
-                protocol: IpProtocol::UDP,
-                ttl: HOPS,
-                tos: 0,
-                identification: 0,
-                dont_fragment: true,
-                more_fragments: false,
-                fragment_offset: 0,
-                options: &[],
-                payload_len: length,
-            };
+            let header =
+                Ipv4Repr { payload_len: length, ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, HOPS) };
             header.emit(packet)?;
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {

@@ -77,18 +77,9 @@ pub(super) fn prepend_ipv4(
     frame: &mut Frame,
 ) -> Result<(), Error> {
     let header = Ipv4Repr {
-        src,
-        dst,
-        protocol,
-        ttl: HOPS,
         tos,
-        // An atomic datagram: never fragmented, so its identification means nothing (RFC 6864).
-        identification: 0,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        options: &[],
         payload_len: u16::try_from(frame.packet_len()).map_err(|_| Error::Range)?,
+        ..Ipv4Repr::whole([src, dst], protocol, HOPS)
     };
     header.emit(frame.prepend(ipv4::HEADER_LEN).ok_or(Error::Truncated)?)?;
     Ok(())

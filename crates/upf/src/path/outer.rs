@@ -76,20 +76,8 @@ impl OuterTemplate {
         template.push(udp::HEADER_LEN, |space| ports.emit(space))?;
         match (ends.src, ends.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let header = Ipv4Repr {
-                    src,
-                    dst,
-                    protocol: IpProtocol::UDP,
-                    ttl: HOPS,
-                    tos: shape.tos,
-                    // An atomic datagram: never fragmented, so its identification means nothing (RFC 6864).
-                    identification: 0,
-                    dont_fragment: true,
-                    more_fragments: false,
-                    fragment_offset: 0,
-                    options: &[],
-                    payload_len: 0,
-                };
+                let header =
+                    Ipv4Repr { tos: shape.tos, ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, HOPS) };
                 template.push(ipv4::HEADER_LEN, |space| header.emit(space))?;
                 let at = BYTES - usize::from(template.len);
                 template.bytes[at + 2..at + 4].fill(0);

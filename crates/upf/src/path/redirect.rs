@@ -165,19 +165,7 @@ fn write(
     let front = frame.prepend(ip_len)?;
     match (packet.dst, packet.src) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let ip = Ipv4Repr {
-                src,
-                dst,
-                protocol: IpProtocol::TCP,
-                ttl: HOPS,
-                tos: 0,
-                identification: 0,
-                dont_fragment: true,
-                more_fragments: false,
-                fragment_offset: 0,
-                options: &[],
-                payload_len: len,
-            };
+            let ip = Ipv4Repr { payload_len: len, ..Ipv4Repr::whole([src, dst], IpProtocol::TCP, HOPS) };
             ip.emit(front).ok()?;
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {

@@ -16,17 +16,9 @@ fn datagram(payload: usize) -> Vec<u8> {
 /// An IPv4 packet with `payload` behind its header.
 pub fn ipv4(src: &str, dst: &str, protocol: IpProtocol, ttl: u8, payload: &[u8]) -> Vec<u8> {
     let header = Ipv4Repr {
-        src: v4(src),
-        dst: v4(dst),
-        protocol,
-        ttl,
-        tos: 0,
         identification: 7,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        options: &[],
         payload_len: payload.len() as u16,
+        ..Ipv4Repr::whole([v4(src), v4(dst)], protocol, ttl)
     };
     let mut packet = vec![0; 20];
     header.emit(&mut packet).unwrap();

@@ -177,17 +177,8 @@ impl<'u> Site<'u> {
         let mut frame = vec![0; gtpu_at + gtpu.len() + inner.len()];
         let payload_len = u16::try_from(gtpu.len() + inner.len()).unwrap_or(u16::MAX);
         let outer = Ipv4Repr {
-            src: GNB,
-            dst: UPF_GTPU,
-            protocol: IpProtocol::UDP,
-            ttl: numbered::HOPS,
-            tos: 0,
-            identification: 0,
-            dont_fragment: true,
-            more_fragments: false,
-            fragment_offset: 0,
-            options: &[],
             payload_len: payload_len + 8,
+            ..Ipv4Repr::whole([GNB, UPF_GTPU], IpProtocol::UDP, numbered::HOPS)
         };
         let ports = UdpRepr { src_port: UDP_PORT, dst_port: UDP_PORT, payload_len };
         link(N3_MAC, GNB_MAC, EtherType::IPV4, &mut frame);
