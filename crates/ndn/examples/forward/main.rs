@@ -1,6 +1,6 @@
 //! What forwarding costs in memory, on one core: `cargo run --release -p kaido-ndn --example forward [prefixes ...]`;
-//! `--pending N` and `--rounds N` for others than the usual numbers of waiting Interests and of rounds, `--wall` for the
-//! clock on the wall, where a simulator has no other.
+//! `--pending N` and `--rounds N` for others than the usual numbers of waiting Interests and of rounds, `--cs PACKETS` for a
+//! Content Store that keeps all Data, `--wall` for the clock on the wall, where a simulator has no other.
 //!
 //! Interests for random names below random routes, each answered by its Data a round trip later, so that as many Interests
 //! wait as a router of that rate has: round-trip time × rate. Routes have three to five components, names two more. Packets
@@ -43,13 +43,14 @@ static WALL: OnceLock<Instant> = OnceLock::new();
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Failure> {
-    let (mut sizes, mut pending, mut rounds) = (Vec::new(), PENDING.to_vec(), ROUNDS);
+    let (mut sizes, mut pending, mut rounds, mut cached) = (Vec::new(), PENDING.to_vec(), ROUNDS, 0);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || arguments.next().ok_or("a number is missing");
         match argument.as_str() {
             "--pending" => pending = vec![number()?.parse()?],
             "--rounds" => rounds = number()?.parse()?,
+            "--cs" => cached = number()?.parse()?,
             "--wall" => _ = WALL.set(Instant::now()),
             size => sizes.push(size.parse()?),
         }
@@ -83,8 +84,15 @@ fn main() -> Result<(), Failure> {
         "Data",
     );
     for prefixes in sizes {
-        let scale =
-            Scale { prefixes, pending: 0, round: ROUND, rounds, pit_entries: 1 << 19, dead_nonces: 1 << 22 };
+        let scale = Scale {
+            prefixes,
+            pending: 0,
+            round: ROUND,
+            rounds,
+            pit_entries: 1 << 19,
+            dead_nonces: 1 << 22,
+            cached,
+        };
         measure(scale, &pending)?;
     }
     Ok(())
@@ -195,12 +203,22 @@ struct Scale {
     rounds: usize,
     pit_entries: u32,
     dead_nonces: u32,
+    /// Packets that the Content Store holds.
+    cached: u32,
 }
 
 impl Scale {
     /// Tables that fit into the caches, and packets that are there: what is left is the work.
     fn small(self) -> Self {
-        Self { prefixes: 1000, pending: 512, round: 512, pit_entries: 2048, dead_nonces: 4096, ..self }
+        Self {
+            prefixes: 1000,
+            pending: 512,
+            round: 512,
+            pit_entries: 2048,
+            dead_nonces: 4096,
+            cached: self.cached.min(4096),
+            ..self
+        }
     }
 }
 
@@ -236,7 +254,7 @@ fn forwarding(shared: &Arc<Shared>, names: &Names, scale: Scale) -> Result<(Cost
     let pool = FramePool::leak(4 * scale.round + 256)?;
     let settings = ForwarderSettings {
         pit: PitSettings::for_entries(scale.pit_entries, 0),
-        cs: CsSettings { packets: 0, octets: 0 },
+        cs: CsSettings { packets: scale.cached, octets: u64::from(scale.cached) * 256 },
         dead_nonces: scale.dead_nonces,
         measured_prefixes: 1024,
         unsolicited: Unsolicited::Drop,

@@ -83,7 +83,7 @@ impl<S: Sink> Act<'_, '_, S> {
     }
 
     /// Keeps Data; whether it was kept.
-    fn keep(&mut self, frame: &Frame, parsed: &Parsed, prefixes: &Prefixes) -> bool {
+    pub(super) fn keep(&mut self, frame: &Frame, parsed: &Parsed, prefixes: &Prefixes) -> bool {
         if !self.core.cs.is_on() {
             return false;
         }
@@ -115,12 +115,17 @@ impl<S: Sink> Act<'_, '_, S> {
     fn close(&mut self, slot: Slot, from: FaceId, is_cached: bool) {
         self.core.counters.satisfied += 1;
         self.note_answer(slot, from);
-        // A copy of the Interest that still goes round finds the cached Data, if that is fresh enough for it. Where there are
-        // several workers it may come to another one, which asks here whether it is known.
-        if !is_cached || self.core.place.is_some() || self.core.pit.selectors(slot).must_be_fresh {
+        if !self.is_known_by_cached(is_cached, self.core.pit.selectors(slot).must_be_fresh) {
             self.core.bury(slot, self.now);
         }
         self.core.pit.remove(slot);
+    }
+
+    /// Whether a copy of an answered Interest that still goes round finds the cached Data, if that is fresh enough for it. Where
+    /// there are several workers it may come to another one, which asks here whether it is known.
+    #[inline(always)]
+    pub(super) fn is_known_by_cached(&self, is_cached: bool, must_be_fresh: bool) -> bool {
+        is_cached && self.core.place.is_none() && !must_be_fresh
     }
 
     /// Adds who waits for an entry: each face once, or once for each token that it gave.

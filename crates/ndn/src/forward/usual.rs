@@ -102,12 +102,17 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         is_usual.then_some(Way { face, egress, vacancy })
     }
 
-    /// Forwards Data by its token alone to the one that waits for it.
+    /// Forwards Data by its token to the one that waits, and keeps it if it is to be kept.
     ///
     /// # Errors
     /// The packet, and nothing has been done, when it is not so simple.
     #[inline(never)]
-    pub(super) fn data_by_token(&mut self, packet: Packet, parsed: &Parsed) -> Result<(), Packet> {
+    pub(super) fn data_by_token(
+        &mut self,
+        packet: Packet,
+        parsed: &Parsed,
+        prefixes: &Prefixes,
+    ) -> Result<(), Packet> {
         let name = &packet.frame.data()[parsed.name()];
         let Some(sole) = self.core.pit.sole(&packet.annotations.pit_token, name) else { return Err(packet) };
         let waits = &sole.waits;
@@ -117,12 +122,28 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             return Err(packet);
         }
         self.core.counters.data_in += u64::from(self.sink.visit().is_first);
+        let is_cached = self.core.cs.is_on() && self.keep_wanted(&packet, parsed, prefixes, sole.hash);
         self.sink.satisfies(&packet, sole.hash);
         self.core.counters.satisfied += 1;
-        self.core.dead.add_new(sole.hash, sole.nonce, self.now);
+        if !self.is_known_by_cached(is_cached, sole.must_be_fresh) {
+            self.core.dead.add_new(sole.hash, sole.nonce, self.now);
+        }
         self.core.pit.end(&sole);
         let Packet { frame, face, annotations } = packet;
         self.send_one(frame, (waits.face, egress), waits.token, face, annotations.congestion_mark);
         Ok(())
+    }
+
+    /// Keeps Data that an Interest of this hash waits for, if it is to be kept; whether it was.
+    #[inline(never)]
+    fn keep_wanted(&mut self, packet: &Packet, parsed: &Parsed, prefixes: &Prefixes, hash: u64) -> bool {
+        if packet.annotations.no_cache {
+            return false;
+        }
+        let is_wanted = self.core.cs.is_wanted(hash);
+        if !is_wanted {
+            self.core.cs.refuse();
+        }
+        is_wanted && self.keep(&packet.frame, parsed, prefixes)
     }
 }

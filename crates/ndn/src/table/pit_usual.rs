@@ -20,6 +20,8 @@ pub struct Sole {
     pub waits: InRecord,
     /// The nonce that it was sent with.
     pub nonce: u32,
+    /// Stale Data from a cache does not satisfy it.
+    pub must_be_fresh: bool,
 }
 
 impl Pit {
@@ -73,7 +75,8 @@ impl Pit {
         }
         let place = self.index.only(entry.hash, slot)?;
         let (waits, asked) = (entry.input()?, entry.out()?);
-        Some(Sole { slot, place, hash: entry.hash, waits, nonce: asked.nonce })
+        let must_be_fresh = entry.flags & flag::MUST_BE_FRESH != 0;
+        Some(Sole { slot, place, hash: entry.hash, waits, nonce: asked.nonce, must_be_fresh })
     }
 
     /// Removes an entry whose Data has come.
