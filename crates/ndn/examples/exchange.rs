@@ -1,42 +1,45 @@
-//! What an exchange of an Interest and its Data costs the router, over Unix sockets, with so many Interests under way.
+//! What an exchange of an Interest and its Data costs the router, over Unix sockets or UDP, with so many Interests under way.
 //!
 //! ```text
-//!  consumer ─Interest─▶ router ─Interest─▶ producer         cargo run --release -p kaido-ndn --example exchange
+//!  consumer ─Interest─▶ router ─Interest─▶ producer         cargo run --release -p kaido-ndn --example exchange [udp]
 //!           ◀──Data────        ◀──Data────
 //! ```
 //! Consumer and producer look at nothing they need not; what is counted is the time on the processor of the router's worker
-//! alone, as the kernel says. An argument is a number of routes beside the one that is used.
+//! alone, as the kernel says. A number among the arguments is one of routes beside the one that is used.
 
 // An example: what fails ends it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{FramePool, KernelPath, Worker, WorkerSettings};
 use kaido_ndn::FaceId;
-use kaido_ndn::face::Faces;
+use kaido_ndn::face::{FaceUri, Faces, Persistency};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::host::{HostPort, HostSettings};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::router::{Desk, Ndn};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name, name_from_uri, tlv};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 /// How long each window is measured.
 const MEASURED: Duration = Duration::from_secs(2);
 
 fn main() {
-    let siblings: u32 =
-        std::env::args().nth(1).map_or(0, |number| number.parse().expect("a number of routes"));
+    let siblings: u32 = std::env::args().find_map(|number| number.parse().ok()).unwrap_or(0);
+    let is_udp = std::env::args().any(|word| word == "udp");
     let path = std::env::temp_dir().join(format!("kaido-exchange-{}.sock", std::process::id()));
     let faces = Faces::new(16);
-    let settings = HostSettings { unix: Some(path.clone()), ..HostSettings::default() };
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let settings = HostSettings { unix: Some(path.clone()), udp: vec![loopback], ..HostSettings::default() };
     let (port, host) = HostPort::open(settings, &faces).unwrap();
     let shared = Shared::new(NameHash::random(), siblings.max(1) * 2 + 1024).unwrap();
     let settings = ForwarderSettings {
@@ -55,7 +58,16 @@ fn main() {
     let stop = Arc::new(AtomicBool::new(false));
     let worker = worker.spawn("router".into(), stop.clone()).unwrap();
 
-    let producer = UnixStream::connect(&path).unwrap();
+    let router = host.udp_addresses()[0];
+    let connect = || match is_udp {
+        true => Line::datagrams(router),
+        false => Line::Stream(UnixStream::connect(&path).unwrap()),
+    };
+    let producer = connect();
+    if let Line::Datagrams(socket) = &producer {
+        let remote = FaceUri::Udp(socket.local_addr().unwrap());
+        host.connect(remote, Persistency::Permanent, None).unwrap();
+    }
     let hop = Hop { face: face_of_first(&faces), cost: 1 };
     shared.fib().add(&name_from_uri("/bench").unwrap(), hop).unwrap();
     for sibling in 0..siblings {
@@ -64,13 +76,65 @@ fn main() {
     std::thread::spawn(move || produce(producer));
     println!("{siblings} routes beside; window, exchanges/s, us on the processor per exchange");
     for window in [1, 8, 64, 256] {
-        let (exchanges, took, cpu) = measure(&path, window);
+        let (exchanges, took, cpu) = measure(connect(), window);
         let each = cpu.as_secs_f64() * 1e6 / f64::from(exchanges);
         println!("{window:6} {:12.0} {each:10.2}", f64::from(exchanges) / took.as_secs_f64());
     }
     stop.store(true, Ordering::Relaxed);
     host.wake();
     assert!(worker.join());
+}
+
+/// A way to the router.
+enum Line {
+    Stream(UnixStream),
+    Datagrams(UdpSocket),
+}
+
+impl Line {
+    fn datagrams(router: SocketAddr) -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.connect(router).unwrap();
+        // What is lost is waited for in vain.
+        let _ = set_socket_recv_buffer_size_force(&socket, 8 << 20);
+        Self::Datagrams(socket)
+    }
+
+    /// Sends packets that lie one behind the other.
+    fn send(&mut self, packets: &[u8]) -> std::io::Result<()> {
+        match self {
+            Self::Stream(socket) => socket.write_all(packets),
+            Self::Datagrams(socket) => {
+                let mut rest = packets;
+                while let Ok(header) = tlv::header(rest) {
+                    let (packet, behind) = rest.split_at(header.element_len());
+                    socket.send(packet)?;
+                    rest = behind;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn receive(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Stream(socket) => socket.read(room),
+            Self::Datagrams(socket) => receive_all(socket, room),
+        }
+    }
+}
+
+/// Waits for a datagram, and takes those that have come behind it.
+fn receive_all(socket: &UdpSocket, room: &mut [u8]) -> std::io::Result<usize> {
+    let mut len = socket.recv(room)?;
+    socket.set_nonblocking(true)?;
+    while room.len() - len > 10_000
+        && let Ok(more) = socket.recv(&mut room[len..])
+    {
+        len += more;
+    }
+    socket.set_nonblocking(false)?;
+    Ok(len)
 }
 
 /// The face of who has connected first.
@@ -93,8 +157,7 @@ fn worker_time() -> Duration {
 }
 
 /// Keeps `window` Interests under way; exchanges, how long they took, and the router's time.
-fn measure(path: &Path, window: u32) -> (u32, Duration, Duration) {
-    let mut socket = UnixStream::connect(path).unwrap();
+fn measure(mut line: Line, window: u32) -> (u32, Duration, Duration) {
     let mut buffer = vec![0; 1 << 18];
     let (mut under_way, mut received, mut kept) = (0, 0, 0);
     // The names of one window are not those of another.
@@ -108,8 +171,8 @@ fn measure(path: &Path, window: u32) -> (u32, Duration, Duration) {
             number += 1;
             under_way += 1;
         }
-        socket.write_all(&interests).unwrap();
-        let len = socket.read(&mut buffer[kept..]).unwrap();
+        line.send(&interests).unwrap();
+        let len = line.receive(&mut buffer[kept..]).unwrap();
         assert!(len > 0, "the router is gone");
         let all = kept + len;
         let (packets, rest) = count(&buffer[..all]);
@@ -146,11 +209,11 @@ fn count(mut octets: &[u8]) -> (u32, usize) {
 }
 
 /// Answers every Interest.
-fn produce(mut socket: UnixStream) {
+fn produce(mut line: Line) {
     let mut buffer = vec![0; 1 << 18];
     let (mut kept, mut answers) = (0, Vec::new());
     loop {
-        let Ok(len @ 1..) = socket.read(&mut buffer[kept..]) else { return };
+        let Ok(len @ 1..) = line.receive(&mut buffer[kept..]) else { return };
         let all = kept + len;
         let mut rest = &buffer[..all];
         answers.clear();
@@ -162,7 +225,7 @@ fn produce(mut socket: UnixStream) {
         }
         kept = rest.len();
         buffer.copy_within(all - kept..all, 0);
-        if socket.write_all(&answers).is_err() {
+        if line.send(&answers).is_err() {
             return;
         }
     }

@@ -3,6 +3,7 @@
 //! A [`Port`] value is one queue of one device, owned by one worker. What differs between devices ends
 //! here: a function sees frames and port numbers.
 
+mod datagrams;
 mod error;
 mod frames;
 mod memory;
@@ -14,6 +15,7 @@ mod tun;
 #[cfg(not(any(loom, shuttle)))]
 mod xdp;
 
+pub use datagrams::DatagramRooms;
 pub use error::PortError;
 pub use frames::{FramePort, FrameQueue};
 pub use memory::{MemoryPort, MemoryWire};

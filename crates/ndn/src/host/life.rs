@@ -182,8 +182,8 @@ impl HostPort {
     }
 
     /// Makes a face for a sender of datagrams, if this one begins as a packet does.
-    pub(super) fn meet(&mut self, number: usize, remote: SocketAddr, len: usize) -> Option<FaceId> {
-        if !packet_len(&self.scratch[..len]).is_ok_and(|whole| whole == Some(len)) {
+    pub(super) fn meet(&mut self, number: usize, remote: SocketAddr, octets: &[u8]) -> Option<FaceId> {
+        if !packet_len(octets).is_ok_and(|whole| whole == Some(octets.len())) {
             self.lost.malformed();
             return None;
         }

@@ -6,7 +6,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kaido_engine::{Batch, DropReason, FRAME_SIZE, Frame, HEADROOM, PoolCache, Port};
+use arrayvec::ArrayVec;
+use kaido_engine::port::DatagramRooms;
+use kaido_engine::{BATCH_MAX, Batch, DropReason, FRAME_SIZE, Frame, HEADROOM, PoolCache, Port};
 use kaido_wire::ndn::{tlv, types};
 
 use super::connection::{Connection, Stage};
@@ -62,6 +64,11 @@ pub struct HostPort {
     /// By the lower bits of the face's number.
     pub(super) ways: Box<[Option<Way>]>,
     pub(super) scratch: Box<[u8]>,
+    /// Where datagrams are received.
+    rooms: DatagramRooms,
+    /// Datagrams that go out by one socket.
+    gathered: ArrayVec<(SocketAddr, Frame), BATCH_MAX>,
+    gathered_for: usize,
     pub(super) cutting: Option<Cutting>,
     /// Faces with something in their outbox that was not flushed.
     pub(super) dirty: Vec<FaceId>,
@@ -114,6 +121,9 @@ impl HostPort {
             datagrams,
             ways: std::iter::repeat_with(|| None).take(faces.capacity()).collect(),
             scratch: vec![0; READ_MAX + LINK_PACKET_MAX].into(),
+            rooms: DatagramRooms::new(LINK_PACKET_MAX + 1),
+            gathered: ArrayVec::new(),
+            gathered_for: 0,
             cutting: None,
             dirty: Vec::with_capacity(64),
             queued: 0,
@@ -252,24 +262,46 @@ impl HostPort {
     fn receive_datagrams(&mut self, number: usize, pool: &mut PoolCache, batch: &mut Batch) {
         let mut failures = 0;
         while !batch.is_full() && failures < FAILURES_MAX {
-            let (len, remote) = match self.datagrams[number].socket.recv_from(&mut self.scratch) {
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => {
-                    failures += 1;
-                    continue;
+            let wanted = batch.capacity() - batch.len();
+            match self.rooms.receive(&self.datagrams[number].socket, wanted) {
+                Ok(received) => {
+                    self.take_datagrams(number, pool, batch);
+                    if received < wanted {
+                        return;
+                    }
                 }
-            };
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => failures += 1,
+            }
+        }
+    }
+
+    /// Takes the datagrams that were received: no more than there is room for.
+    fn take_datagrams(&mut self, number: usize, pool: &mut PoolCache, batch: &mut Batch) {
+        let rooms = std::mem::take(&mut self.rooms);
+        for (remote, octets) in rooms.datagrams() {
             if self.datagrams[number].is_ours(remote) {
                 continue;
             }
             let known = self.datagrams[number].face(remote, self.now);
-            let Some(face) = known.or_else(|| self.meet(number, remote, len)) else { continue };
-            match frame_of(face, &self.scratch[..len], pool) {
+            let Some(face) = known.or_else(|| self.meet(number, remote, octets)) else { continue };
+            match frame_of(face, octets, pool) {
                 Some(frame) => batch.push(frame),
-                None => return self.lost.no_frame(),
+                None => self.lost.no_frame(),
             }
         }
+        self.rooms = rooms;
+    }
+
+    /// Sends the datagrams that were gathered for a socket.
+    fn send_datagrams(&mut self, pool: &mut PoolCache) {
+        let Self { datagrams, gathered, gathered_for, lost, .. } = self;
+        datagrams[*gathered_for].send(gathered, |sent| match sent {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => lost.slow(),
+            Err(_) => lost.failed(1),
+        });
+        gathered.drain(..).for_each(|(_, frame)| pool.release(frame));
     }
 
     pub(super) fn stop_cutting(&mut self, id: FaceId) {
@@ -301,12 +333,13 @@ impl HostPort {
                 }
                 return;
             }
-            Some(Way::Datagrams { socket, remote, .. }) => {
-                match self.datagrams[*socket].send(*remote, &frame) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.lost.slow(),
-                    Err(_) => self.lost.failed(1),
+            Some(&mut Way::Datagrams { socket, remote, .. }) => {
+                // Those of one socket go together, in their order.
+                if self.gathered.is_full() || (socket != self.gathered_for && !self.gathered.is_empty()) {
+                    self.send_datagrams(pool);
                 }
+                self.gathered_for = socket;
+                return self.gathered.push((remote, frame));
             }
             None => self.lost.unknown(),
         }
@@ -360,6 +393,9 @@ impl Port for HostPort {
     fn transmit(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
         for frame in batch.drain(..) {
             self.give(frame, pool);
+        }
+        if !self.gathered.is_empty() {
+            self.send_datagrams(pool);
         }
         while let Some(id) = self.dirty.pop() {
             self.flush(id, pool);
