@@ -104,24 +104,57 @@ impl Lan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LanId(pub u16);
 
+/// LANs found by their tags on a port, and by their network instance: what all kinds of LANs have in common. `T` are the tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LanIndex<T> {
+    by_tags: Vec<((PortId, T), u16)>,
+    by_instance: Vec<(InstanceId, u16)>,
+}
+
+impl<T> Default for LanIndex<T> {
+    fn default() -> Self {
+        Self { by_tags: Vec::new(), by_instance: Vec::new() }
+    }
+}
+
+impl<T: Copy + Ord> LanIndex<T> {
+    /// Of LANs in the order of their numbers; those beyond 65536 have none.
+    pub(crate) fn new(lans: impl Iterator<Item = (PortId, T, InstanceId)>) -> Self {
+        let (mut by_tags, mut by_instance): (Vec<_>, Vec<_>) = (0..=u16::MAX)
+            .zip(lans)
+            .map(|(id, (port, tags, instance))| (((port, tags), id), (instance, id)))
+            .unzip();
+        by_tags.sort_unstable();
+        by_instance.sort_unstable();
+        Self { by_tags, by_instance }
+    }
+
+    /// The LAN with these tags on a port.
+    pub(crate) fn with_tags(&self, port: PortId, tags: T) -> Option<u16> {
+        let at = self.by_tags.binary_search_by_key(&(port, tags), |&(key, _)| key).ok()?;
+        Some(self.by_tags[at].1)
+    }
+
+    /// The LAN of a network instance.
+    pub(crate) fn of_instance(&self, instance: InstanceId) -> Option<u16> {
+        let at = self.by_instance.binary_search_by_key(&instance, |&(instance, _)| instance).ok()?;
+        Some(self.by_instance[at].1)
+    }
+}
+
 /// All LANs of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Lans {
     lans: Vec<Lan>,
-    by_tags: Vec<((PortId, VlanTags), LanId)>,
-    by_instance: Vec<(InstanceId, LanId)>,
+    index: LanIndex<VlanTags>,
 }
 
 impl Lans {
     /// Configuration sees to it that no two have one instance, nor the same tags on one port, and that there are at
     /// most 65536.
     pub fn new(lans: Vec<Lan>) -> Self {
-        let numbered = || (0..=u16::MAX).map(LanId).zip(&lans);
-        let mut by_tags: Vec<_> = numbered().map(|(id, lan)| ((lan.port, lan.tags), id)).collect();
-        let mut by_instance: Vec<_> = numbered().map(|(id, lan)| (lan.instance, id)).collect();
-        by_tags.sort_unstable();
-        by_instance.sort_unstable();
-        Self { lans, by_tags, by_instance }
+        let index = LanIndex::new(lans.iter().map(|lan| (lan.port, lan.tags, lan.instance)));
+        Self { lans, index }
     }
 
     /// Whether there are none.
@@ -136,16 +169,13 @@ impl Lans {
 
     /// The LAN in which a frame came.
     pub fn of_frame(&self, port: PortId, link: &Link) -> Option<(LanId, &Lan)> {
-        let key = (port, VlanTags::of(link)?);
-        let at = self.by_tags.binary_search_by_key(&key, |&(key, _)| key).ok()?;
-        let id = self.by_tags[at].1;
+        let id = LanId(self.index.with_tags(port, VlanTags::of(link)?)?);
         Some((id, self.get(id)?))
     }
 
     /// The LAN of a network instance.
     pub fn of_instance(&self, instance: InstanceId) -> Option<LanId> {
-        let at = self.by_instance.binary_search_by_key(&instance, |&(instance, _)| instance).ok()?;
-        Some(self.by_instance[at].1)
+        self.index.of_instance(instance).map(LanId)
     }
 }
 

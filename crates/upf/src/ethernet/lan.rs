@@ -3,7 +3,7 @@
 use kaido_engine::PortId;
 use kaido_wire::Link;
 
-use crate::lan::VlanTags;
+use crate::lan::{LanIndex, VlanTags};
 use crate::record::InstanceId;
 
 /// A network instance of Ethernet sessions.
@@ -25,20 +25,15 @@ pub struct EthernetLanId(pub u16);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EthernetLans {
     lans: Vec<EthernetLan>,
-    by_tags: Vec<((PortId, Option<VlanTags>), EthernetLanId)>,
-    by_instance: Vec<(InstanceId, EthernetLanId)>,
+    index: LanIndex<Option<VlanTags>>,
 }
 
 impl EthernetLans {
     /// Configuration sees to it that no two have one instance, nor the same tags on one port, and that there are at most
     /// 65536.
     pub fn new(lans: Vec<EthernetLan>) -> Self {
-        let numbered = || (0..=u16::MAX).map(EthernetLanId).zip(&lans);
-        let mut by_tags: Vec<_> = numbered().map(|(id, lan)| ((lan.port, lan.tags), id)).collect();
-        let mut by_instance: Vec<_> = numbered().map(|(id, lan)| (lan.instance, id)).collect();
-        by_tags.sort_unstable();
-        by_instance.sort_unstable();
-        Self { lans, by_tags, by_instance }
+        let index = LanIndex::new(lans.iter().map(|lan| (lan.port, lan.tags, lan.instance)));
+        Self { lans, index }
     }
 
     /// Whether there are none.
@@ -53,8 +48,7 @@ impl EthernetLans {
 
     /// The LAN of a network instance.
     pub fn of_instance(&self, instance: InstanceId) -> Option<EthernetLanId> {
-        let at = self.by_instance.binary_search_by_key(&instance, |&(instance, _)| instance).ok()?;
-        Some(self.by_instance[at].1)
+        self.index.of_instance(instance).map(EthernetLanId)
     }
 
     /// The LAN that a frame with these tags came from, and how many of them are the LAN's: those of two tags, of one,
@@ -71,8 +65,7 @@ impl EthernetLans {
     }
 
     fn find(&self, port: PortId, tags: Option<VlanTags>) -> Option<EthernetLanId> {
-        let at = self.by_tags.binary_search_by_key(&(port, tags), |&(key, _)| key).ok()?;
-        Some(self.by_tags[at].1)
+        self.index.with_tags(port, tags).map(EthernetLanId)
     }
 }
 
