@@ -310,6 +310,7 @@ impl Core {
                 }
                 if self.cs.is_on() {
                     self.cs.prefetch(prefixes.whole());
+                    self.cs.prefetch_below(prefixes);
                 }
             }
             What::Refused(_) => {}

@@ -8,7 +8,7 @@
 //! whose name has up to [`LEVELS`] components more; what lies deeper is forwarded, as is an Interest whose prefix's newest
 //! Data was evicted while older Data stayed.
 
-use kaido_table::{HashIndex, RegionError, Slots};
+use kaido_table::{HashIndex, RegionError, Slots, prefetch};
 
 use super::admission::Admission;
 use super::cs_entry::{Admit, BELOW, CsCounters, CsSettings, Entry, LEVELS, NewData};
@@ -260,7 +260,21 @@ impl Cs {
             }
             self.counters.evicted += 1;
             self.spill(self.hand);
-            return self.remove(self.hand);
+            self.remove(self.hand);
+            return self.prefetch_next();
+        }
+    }
+
+    /// Asks for what the packet that is likely to go next is found by, and for its memory, which the packet in its place takes:
+    /// it is there when another comes.
+    fn prefetch_next(&self) {
+        let number = self.hand as usize + 1;
+        if let Some(entry) = self.entries.get(number) {
+            [entry.hash].into_iter().chain(entry.below).for_each(|hash| self.index.prefetch(hash));
+            self.payloads.prefetch(entry.first_block);
+        }
+        if let Some(after) = self.entries.get(number + 1) {
+            prefetch(after);
         }
     }
 }

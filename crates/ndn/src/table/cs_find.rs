@@ -4,8 +4,8 @@ use kaido_engine::Frame;
 use kaido_table::prefetch;
 
 use super::cs::Cs;
-use super::cs_entry::{BELOW, Cached, Entry};
-use super::names::Prefixes;
+use super::cs_entry::{BELOW, Cached, Entry, LEVELS};
+use super::names::{DEPTH_MAX, Prefixes};
 use super::pit_entry::Selectors;
 use crate::moment::Moment;
 
@@ -19,6 +19,15 @@ impl Cs {
         }
         if let Some(lane) = &self.lane {
             lane.prefetch(hash);
+        }
+    }
+
+    /// Asks for the lines of the index that Data is noted in if it is kept: those of its prefixes.
+    #[inline(always)]
+    pub fn prefetch_below(&self, prefixes: &Prefixes) {
+        let depths = prefixes.components().saturating_sub(LEVELS).max(1)..prefixes.components();
+        for depth in depths.take_while(|depth| *depth <= DEPTH_MAX) {
+            self.index.prefetch(prefixes.prefix(depth).0);
         }
     }
 
