@@ -113,6 +113,29 @@ fn data_that_nobody_waits_for_is_kept_at_its_home_if_at_all() {
     crowd.end();
 }
 
+/// What a consumer asks for to learn the newest version of a content, others ask for, too, in the same words.
+#[test]
+fn an_interest_that_may_be_a_prefix_finds_what_has_answered_the_same_one() {
+    let mut crowd = Crowd::new(Made { workers: 4, cached: 64, ..Made::default() });
+    for home in 0..4 {
+        let prefix = crowd.at_home(home, "/a");
+        let longer = format!("{prefix}/v/s");
+        let discover = |crowd: &mut Crowd, worker, face, nonce| {
+            let octets = interest_with(&prefix, nonce, |repr| repr.can_be_prefix = true);
+            crowd.put(worker, face, &LpHeader::default(), &octets);
+            crowd.settle()
+        };
+        let sent = discover(&mut crowd, 0, 1, 1);
+        assert_eq!(briefs(&sent), [('I', 0)]);
+        assert_eq!(briefs(&crowd.data(2, 0, &longer, &sent[0].token)), [('D', 1)]);
+        for worker in 0..4 {
+            let nonce = 10 + u32::try_from(worker).unwrap();
+            assert_eq!(briefs(&discover(&mut crowd, worker, 2, nonce)), [('D', 2)], "wherever it comes in");
+        }
+    }
+    crowd.end();
+}
+
 #[test]
 fn nacks_find_their_interests() {
     let mut crowd = four();
