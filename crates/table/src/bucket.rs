@@ -98,6 +98,7 @@ impl Bucket {
     }
 
     /// Looks for a tag and for free slots at once.
+    #[cfg(not(any(loom, shuttle)))] // As who needs it.
     #[inline(always)]
     pub(crate) fn scan_both(&self, tag: u16) -> [Scan; 2] {
         // Acquire: as in `scan`.

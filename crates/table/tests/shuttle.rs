@@ -87,6 +87,35 @@ fn a_replaced_key_is_never_missed_while_the_table_grows() {
     );
 }
 
+/// While others come and go beside it, overflow its bucket and split its segment.
+#[test]
+fn a_key_that_stays_passes_the_sieve() {
+    shuttle::check_random(
+        || {
+            let domain = Domain::new();
+            let table: Arc<Marks> = Arc::new(Table::sieved(&domain, 8).unwrap());
+            table.insert(1, Marked(1)).unwrap();
+            let looking = {
+                let (table, mut reader) = (table.clone(), domain.reader().unwrap());
+                thread::spawn(move || {
+                    (0..6).all(|_| {
+                        thread::yield_now();
+                        let guard = reader.pin();
+                        table.stages(&guard).may_have(&1)
+                    })
+                })
+            };
+            // The hash is another each time, and for some the few buckets of the model are full before.
+            let others: Vec<u64> = (2..=6).filter(|key| table.insert(*key, Marked(*key)).is_ok()).collect();
+            for key in others.iter().take(3) {
+                assert!(table.remove(key));
+            }
+            assert!(looking.join().unwrap());
+        },
+        ITERATIONS,
+    );
+}
+
 #[test]
 fn removed_keys_end_once_and_kept_ones_stay() {
     shuttle::check_random(
