@@ -56,7 +56,7 @@ impl Mismatch {
             // The program drops what comes in on a queue without a socket.
             QueueMode::Rss if queues > workers => format!("or node.workers = {queues}"),
             QueueMode::Rss => format!(
-                "or node.workers = {queues}; or node.steer_by = \"ue\", or node.queue_mode = \"shared\", which make do with fewer queues"
+                "or node.workers = {queues}; all but an NDN router make do with fewer queues by node.queue_mode = \"shared\", a UPF by node.steer_by = \"ue\" too"
             ),
         }
     }
