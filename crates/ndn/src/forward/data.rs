@@ -115,7 +115,7 @@ impl<S: Sink> Act<'_, '_, S> {
     fn close(&mut self, slot: Slot, from: FaceId, is_cached: bool) {
         self.core.counters.satisfied += 1;
         self.note_answer(slot, from);
-        if !self.is_known_by_cached(is_cached, self.core.pit.selectors(slot).must_be_fresh) {
+        if !is_cached || !self.is_known_by_cached(self.core.pit.selectors(slot).must_be_fresh) {
             self.core.bury(slot, self.now);
         }
         self.core.pit.remove(slot);
@@ -124,8 +124,8 @@ impl<S: Sink> Act<'_, '_, S> {
     /// Whether a copy of an answered Interest that still goes round finds the cached Data, if that is fresh enough for it. Where
     /// there are several workers it may come to another one, which asks here whether it is known.
     #[inline(always)]
-    pub(super) fn is_known_by_cached(&self, is_cached: bool, must_be_fresh: bool) -> bool {
-        is_cached && self.core.place.is_none() && !must_be_fresh
+    pub(super) fn is_known_by_cached(&self, must_be_fresh: bool) -> bool {
+        self.core.place.is_none() && !must_be_fresh
     }
 
     /// Adds who waits for an entry: each face once, or once for each token that it gave.

@@ -409,11 +409,14 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
                     self.interest(packet, parsed, prefixes, sought);
                 }
             }
+            What::Data if !parsed.is_hashed => {
+                if let Err(packet) = self.data_by_token::<false>(packet, parsed, prefixes) {
+                    parsed.read(&packet, false, &self.core.hash, prefixes);
+                    self.other(packet, parsed, prefixes);
+                }
+            }
             What::Data => {
-                if let Err(packet) = self.data_by_token(packet, parsed, prefixes) {
-                    if !parsed.is_hashed {
-                        parsed.read(&packet, false, &self.core.hash, prefixes);
-                    }
+                if let Err(packet) = self.data_by_token::<true>(packet, parsed, prefixes) {
                     self.other(packet, parsed, prefixes);
                 }
             }

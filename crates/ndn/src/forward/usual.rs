@@ -102,12 +102,13 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         is_usual.then_some(Way { face, egress, vacancy })
     }
 
-    /// Forwards Data by its token to the one that waits, and keeps it if it is to be kept.
+    /// Forwards Data by its token to the one that waits, and keeps it if it is to be kept. Without a cache it is a function of its
+    /// own, in which what is known of the entry stays in registers.
     ///
     /// # Errors
     /// The packet, and nothing has been done, when it is not so simple.
     #[inline(never)]
-    pub(super) fn data_by_token(
+    pub(super) fn data_by_token<const CACHES: bool>(
         &mut self,
         packet: Packet,
         parsed: &Parsed,
@@ -122,10 +123,10 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             return Err(packet);
         }
         self.core.counters.data_in += u64::from(self.sink.visit().is_first);
-        let is_cached = self.core.cs.is_on() && self.keep_wanted(&packet, parsed, prefixes, sole.hash);
+        let is_cached = CACHES && self.keep_wanted(&packet, parsed, prefixes, sole.hash);
         self.sink.satisfies(&packet, sole.hash);
         self.core.counters.satisfied += 1;
-        if !self.is_known_by_cached(is_cached, sole.must_be_fresh) {
+        if !is_cached || !self.is_known_by_cached(self.core.pit.must_be_fresh(&sole)) {
             self.core.dead.add_new(sole.hash, sole.nonce, self.now);
         }
         self.core.pit.end(&sole);
@@ -137,7 +138,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     /// Keeps Data that an Interest of this hash waits for, if it is to be kept; whether it was.
     #[inline(never)]
     fn keep_wanted(&mut self, packet: &Packet, parsed: &Parsed, prefixes: &Prefixes, hash: u64) -> bool {
-        if packet.annotations.no_cache {
+        if packet.annotations.no_cache || !self.core.cs.is_on() {
             return false;
         }
         let is_wanted = self.core.cs.is_wanted(hash);

@@ -20,8 +20,6 @@ pub struct Sole {
     pub waits: InRecord,
     /// The nonce that it was sent with.
     pub nonce: u32,
-    /// Stale Data from a cache does not satisfy it.
-    pub must_be_fresh: bool,
 }
 
 impl Pit {
@@ -75,8 +73,13 @@ impl Pit {
         }
         let place = self.index.only(entry.hash, slot)?;
         let (waits, asked) = (entry.input()?, entry.out()?);
-        let must_be_fresh = entry.flags & flag::MUST_BE_FRESH != 0;
-        Some(Sole { slot, place, hash: entry.hash, waits, nonce: asked.nonce, must_be_fresh })
+        Some(Sole { slot, place, hash: entry.hash, waits, nonce: asked.nonce })
+    }
+
+    /// Whether stale Data from a cache does not satisfy an entry.
+    #[inline(always)]
+    pub fn must_be_fresh(&self, sole: &Sole) -> bool {
+        self.selectors(Slot(sole.slot)).must_be_fresh
     }
 
     /// Removes an entry whose Data has come.
