@@ -2,7 +2,7 @@
 
 ::
 
-    near: kaido ── eth0 (veth) ── far: ndnd, or a second kaido
+    near: kaido ── eth0 (veth) ── switch ── (veth) eth0 ── far: ndnd, or a second kaido
 """
 
 from __future__ import annotations
@@ -29,27 +29,38 @@ from rig.node import Node
 NEAR, FAR = "10.7.0.1", "10.7.0.2"
 NEAR_V6, FAR_V6 = "fd00:7::1", "fd00:7::2"
 ENDS = [f"{NEAR}/24", f"{NEAR_V6}/64"], [f"{FAR}/24", f"{FAR_V6}/64"]
-CABLES = (Cable("near", "eth0", ENDS[0], "far", "eth0", ENDS[1]),)
+CABLES = (
+    Cable("near", "eth0", ENDS[0], "switch", "near0", []),
+    Cable("far", "eth0", ENDS[1], "switch", "far0", []),
+)
 
 #: Octets of a segment that the applications here publish.
 SEGMENT = 7000
 
 
 class Hosts(Network):
-    """The namespaces `near` and `far`."""
+    """The namespaces `near` and `far`, and a switch between them."""
 
     def __init__(self, prefix: str = "") -> None:
         """Name them with a prefix."""
-        super().__init__(prefix, ("near", "far"), CABLES)
-        self.near, self.far = self.spaces["near"], self.spaces["far"]
+        super().__init__(prefix, ("near", "far", "switch"), CABLES)
+        self.near, self.far, self.switch = (self.spaces[name] for name in ("near", "far", "switch"))
+
+    def route(self) -> None:
+        """Join the cables."""
+        self.switch.ip("link", "add", "bridge0", "type", "bridge", "mcast_snooping", "0")
+        for name in ("near0", "far0"):
+            self.switch.ip("link", "set", name, "master", "bridge0")
+        self.switch.ip("link", "set", "bridge0", "up")
 
     def slow_down(self) -> None:
-        """Have packets go from near to far as fast as over a link of 100 Mbit/s.
+        """Have packets go to far as fast as over a link of 100 Mbit/s.
 
-        Over a cable of memory a router fills the socket buffer of a slower neighbour before that is woken.
+        Over a cable of memory a router fills the socket buffer of a slower neighbour before that is woken. What
+        AF_XDP sends passes by the queues of its own interface; those of the switch have all.
         """
         shape = ("tbf", "rate", "100mbit", "burst", "16kb", "latency", "4s")
-        run("tc", "-n", self.near.name, "qdisc", "replace", "dev", "eth0", "root", *shape)
+        run("tc", "-n", self.switch.name, "qdisc", "replace", "dev", "far0", "root", *shape)
 
 
 @dataclass

@@ -110,7 +110,8 @@ impl Config {
         if !foreign.is_empty() {
             return Ok(Err(foreign));
         }
-        let base = toml::from_str(text)?;
+        let mut base: Base = toml::from_str(text)?;
+        base.node.hands_over = function == FunctionName::Ndn;
         Ok(Ok(match function {
             FunctionName::Upf => Self::Upf(Box::new(UpfConfig { base, ..toml::from_str(text)? })),
             FunctionName::Gre => Self::Gre(Box::new(GreConfig { base, ..toml::from_str(text)? })),

@@ -19,6 +19,9 @@ pub(crate) struct NodeConfig {
     pub(crate) queue_mode: Spanned<QueueMode>,
     /// By what packets are steered to workers in mode `rss`.
     pub(crate) steer_by: Spanned<SteerBy>,
+    /// Whether workers of the function hand packets over to each other whatever the file says.
+    #[serde(skip)]
+    pub(crate) hands_over: bool,
     /// What forwards.
     pub(crate) datapath: Spanned<Datapath>,
     /// `hybrid`: most records in the kernel.
@@ -43,6 +46,7 @@ impl Default for NodeConfig {
             workers: unplaced(1),
             queue_mode: unplaced(QueueMode::Rss),
             steer_by: unplaced(SteerBy::Queue),
+            hands_over: false,
             datapath: unplaced(Datapath::Engine),
             xdp_records_max: None,
             cpus: Vec::new(),

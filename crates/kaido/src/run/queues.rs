@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | rss, by queue | as many as workers | one a queue | its queue |
 //! | rss, by UE or TEID | 1 to as many as workers | one a queue | its queue if there is one, and what the others hand over |
+//! | rss, of an NDN router | as many as workers, or 1 | one a queue | its queue; with one queue the first has it, and the others send by it |
 //! | shared, shared-ordered | 1 | one | blocks of the one queue |
 
 use std::fmt;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use kaido_engine::port::{Port, SharedXdp, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::shared::{Order, QueueMode, SharedPort, SharedQueue};
-use kaido_engine::steer::{SteerQueue, SteerRules, steer};
+use kaido_engine::steer::{SteerQueue, SteerRules, relay, steer};
 use kaido_wire::spread::SpreadBy;
 use kaido_xsk::{BindMode, Error};
 use thiserror::Error;
@@ -38,6 +39,7 @@ pub(crate) struct Mismatch {
     queues: usize,
     workers: usize,
     mode: QueueMode,
+    hands_over: bool,
 }
 
 impl Mismatch {
@@ -48,15 +50,16 @@ impl Mismatch {
 
     /// The ways out, other than so many queues.
     pub(crate) fn otherwise(&self) -> String {
-        let Self { queues, workers, mode, .. } = self;
+        let Self { queues, workers, mode, hands_over, .. } = self;
         match mode {
             QueueMode::Shared | QueueMode::SharedOrdered => {
                 format!("node.queue_mode = \"{mode}\" shares one queue; or node.queue_mode = \"rss\"")
             }
             // The program drops what comes in on a queue without a socket.
             QueueMode::Rss if queues > workers => format!("or node.workers = {queues}"),
+            QueueMode::Rss if *hands_over => format!("or node.workers = {queues}, or one queue for all"),
             QueueMode::Rss => format!(
-                "or node.workers = {queues}; all but an NDN router make do with fewer queues by node.queue_mode = \"shared\", a UPF by node.steer_by = \"ue\" too"
+                "or node.workers = {queues}; or node.queue_mode = \"shared\", or node.steer_by = \"ue\" of a UPF, which make do with fewer queues"
             ),
         }
     }
@@ -90,6 +93,8 @@ pub(crate) struct Plan {
     workers: usize,
     mode: QueueMode,
     by: Option<SpreadBy>,
+    /// Workers hand packets over to each other anyway, so that one of them may have the only queue.
+    hands_over: bool,
 }
 
 impl Plan {
@@ -102,6 +107,7 @@ impl Plan {
                 SteerBy::Ue => Some(SpreadBy::Ue),
                 SteerBy::Teid => Some(SpreadBy::Teid),
             },
+            hands_over: node.hands_over,
         }
     }
 
@@ -117,11 +123,11 @@ impl Plan {
     pub(crate) fn check(self, name: &str, queues: usize) -> Result<(), Mismatch> {
         let good = match (self.mode, self.by) {
             (QueueMode::Shared | QueueMode::SharedOrdered, _) => queues == 1,
-            (QueueMode::Rss, None) => queues == self.workers,
+            (QueueMode::Rss, None) => queues == self.workers || (self.hands_over && queues == 1),
             (QueueMode::Rss, Some(_)) => queues <= self.workers,
         };
-        let Self { workers, mode, .. } = self;
-        if good { Ok(()) } else { Err(Mismatch { name: name.to_owned(), queues, workers, mode }) }
+        let Self { workers, mode, hands_over, .. } = self;
+        if good { Ok(()) } else { Err(Mismatch { name: name.to_owned(), queues, workers, mode, hands_over }) }
     }
 
     /// Opens a device's queues, registers each socket with its queue's number, and makes a port for every worker.
@@ -134,6 +140,12 @@ impl Plan {
     ) -> Result<(Vec<Box<dyn Port>>, BindMode), QueueFault> {
         self.check(device.name, device.receive_queues).map_err(QueueFault::Mismatch)?;
         match (self.mode, self.by) {
+            (QueueMode::Rss, None) if device.receive_queues < self.workers => {
+                let (mut ports, mode) =
+                    Self { workers: 1, ..self }.own(pool, device, options, &mut register)?;
+                let Some(port) = ports.pop() else { return Ok((Vec::new(), mode)) };
+                Ok((relay(Box::new(port), self.workers).map_err(QueueFault::Wake)?, mode))
+            }
             (QueueMode::Rss, None) => {
                 let (ports, mode) = self.own(pool, device, options, &mut register)?;
                 Ok((ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect(), mode))
@@ -240,7 +252,16 @@ mod tests {
     use super::*;
 
     fn refused(mode: QueueMode, by: Option<SpreadBy>, queues: usize) -> Option<String> {
-        Plan { workers: 2, mode, by }.check("n3", queues).err().map(|mismatch| mismatch.help())
+        let plan = Plan { workers: 2, mode, by, hands_over: false };
+        plan.check("n3", queues).err().map(|mismatch| mismatch.help())
+    }
+
+    #[test]
+    fn one_queue_is_enough_for_workers_that_hand_over() {
+        let plan = Plan { workers: 3, mode: QueueMode::Rss, by: None, hands_over: true };
+        assert_eq!((plan.check("n3", 1), plan.check("n3", 3)), (Ok(()), Ok(())));
+        let help = plan.check("n3", 2).unwrap_err().help();
+        assert_eq!(help, "`ethtool -L n3 combined 3`; or node.workers = 2, or one queue for all");
     }
 
     #[test]
