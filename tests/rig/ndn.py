@@ -56,8 +56,8 @@ class Hosts(Network):
     def slow_down(self) -> None:
         """Have packets go to far as fast as over a link of 100 Mbit/s.
 
-        Over a cable of memory a router fills the socket buffer of a slower neighbour before that is woken. What
-        AF_XDP sends passes by the queues of its own interface; those of the switch have all.
+        Over a cable of memory a router fills the socket buffer of a slower neighbour before that is woken.
+        What AF_XDP sends passes by the queues of its own interface; those of the switch have all.
         """
         shape = ("tbf", "rate", "100mbit", "burst", "16kb", "latency", "4s")
         run("tc", "-n", self.switch.name, "qdisc", "replace", "dev", "far0", "root", *shape)
