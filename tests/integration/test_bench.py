@@ -33,6 +33,7 @@ def test_every_case_of_the_path_is_there(report: dict[str, Any]) -> None:
     assert cases == [(direction, sessions, 128) for direction in DIRECTIONS for sessions in SESSIONS]
     for result in report["results"]:
         assert result["ns_per_packet"] > 0
+        assert result["held_ns_per_packet"] > 0
         assert result["ns_spread"] == 0, "one round has no spread"
         assert result["floor_ns_per_line"] > 0
         assert result["cold_lines"] == len(result["cold_line_names"]) >= 3

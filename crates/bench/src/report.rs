@@ -94,6 +94,10 @@ pub struct PathResult {
     pub ns_spread: f64,
     /// Least and most.
     pub ns_range: [f64; 2],
+    /// The same with a few packets that go round and stay in the cache: what is left is what waits for packets' lines. Median.
+    pub held_ns_per_packet: f64,
+    /// Its interquartile range.
+    pub held_ns_spread: f64,
     /// Cache lines of session state that a packet touches. With one session they are warm.
     pub cold_lines: usize,
     /// Which.
@@ -251,6 +255,8 @@ pub(crate) mod tests {
             ns_per_packet: ns,
             ns_spread: 1.0,
             ns_range: [ns - 1.0, ns + 1.0],
+            held_ns_per_packet: ns - 5.0,
+            held_ns_spread: 0.5,
             cold_lines: 3,
             cold_line_names: vec!["bucket".into(), "record".into(), "counters".into()],
             packet_lines: 2,

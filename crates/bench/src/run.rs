@@ -15,7 +15,7 @@ use crate::memory::{Reservation, available, resident};
 use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
 use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
-use crate::rounds::{Frames, touched_bytes};
+use crate::rounds::{Frames, HELD_PACKETS, touched_bytes};
 use crate::{shared, table};
 
 /// Huge pages asked for, per session: its share of table, records, counters and of the floor's working set.
@@ -55,8 +55,9 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
     let (began, before) = (Instant::now(), Before::now());
     let _reservation = reserve(plan, progress)?;
     let pages = hugepages();
-    let pool = FramePool::leak(plan.packets_per_round)?;
+    let pool = FramePool::leak(plan.packets_per_round + HELD_PACKETS)?;
     let mut frames = Frames::new(pool, plan.packets_per_round);
+    let mut held = Frames::new(pool, HELD_PACKETS);
     let mut context = Context {
         plan,
         stop,
@@ -71,7 +72,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
     let pinned = Pinned::to_last();
     let nodes = context.nodes()?;
     let mut cases = Cases::new(plan, nodes, &mut context.skipped, stop, progress)?;
-    cases.measure(plan, &mut frames, stop, progress)?;
+    cases.measure(plan, [&mut frames, &mut held], stop, progress)?;
     let (paths, chains) = cases.into_samples();
     let mut results = path_results(plan, &paths);
     hold_all(&mut results);

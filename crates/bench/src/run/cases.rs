@@ -14,7 +14,7 @@ use crate::memory::available;
 use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
 use crate::report::{ChainResult, PathResult, Skipped};
-use crate::rounds::{Frames, Order, round};
+use crate::rounds::{Frames, Order, held_round, round};
 use crate::stats::Summary;
 
 /// Everything at one number of sessions.
@@ -32,11 +32,21 @@ struct Case {
     chain_samples: Option<ChainSamples>,
 }
 
+/// The samples of the path at one number of sessions, of one direction and length of frame.
+struct PathCase {
+    direction: Direction,
+    /// Length asked for, and of what was sent.
+    frame_bytes: [usize; 2],
+    /// Nanoseconds a packet.
+    ns: Vec<f64>,
+    /// The same of packets that stay in the cache.
+    held_ns: Vec<f64>,
+}
+
 /// The samples of the path at one number of sessions.
 pub(super) struct PathSamples {
     sessions: u32,
-    /// Direction, frame length asked for and sent, nanoseconds a packet.
-    cases: Vec<(Direction, usize, usize, Vec<f64>)>,
+    cases: Vec<PathCase>,
     /// Nanoseconds a line.
     floor: Vec<f64>,
     /// Pages that path and floor had to wait for.
@@ -92,11 +102,11 @@ impl Cases {
         Ok(Self(cases))
     }
 
-    /// Measures every case once a round, after a round that is not counted.
+    /// Measures every case once a round, after a round that is not counted: with `frames`, and with the few that stay in the cache.
     pub(super) fn measure(
         &mut self,
         plan: &Plan,
-        frames: &mut Frames,
+        [frames, held]: [&mut Frames; 2],
         stop: &AtomicBool,
         progress: &dyn Fn(&str),
     ) -> Result<(), BenchError> {
@@ -106,7 +116,7 @@ impl Cases {
                 _ => format!("round {number} of {}", plan.rounds),
             });
             for case in &mut self.0 {
-                case.round(plan, frames, stop)?;
+                case.round(plan, [&mut *frames, &mut *held], stop)?;
             }
             if number == 0 {
                 self.0.iter_mut().for_each(Case::forget);
@@ -175,7 +185,12 @@ impl Case {
             sessions,
             cases: paths
                 .iter()
-                .map(|(template, asked)| (template.direction, *asked, template.len, Vec::new()))
+                .map(|(template, asked)| PathCase {
+                    direction: template.direction,
+                    frame_bytes: [*asked, template.len],
+                    ns: Vec::new(),
+                    held_ns: Vec::new(),
+                })
                 .collect(),
             floor: Vec::new(),
             page_faults: 0,
@@ -192,11 +207,18 @@ impl Case {
         Self { node, orders, floor, paths, chain, fast, path_samples, chain_samples }
     }
 
-    fn round(&mut self, plan: &Plan, frames: &mut Frames, stop: &AtomicBool) -> Result<(), BenchError> {
-        for ((template, _), (.., samples)) in self.paths.iter().zip(&mut self.path_samples.cases) {
+    fn round(
+        &mut self,
+        plan: &Plan,
+        [frames, held]: [&mut Frames; 2],
+        stop: &AtomicBool,
+    ) -> Result<(), BenchError> {
+        for ((template, _), case) in self.paths.iter().zip(&mut self.path_samples.cases) {
             let order = &mut self.orders[usize::from(template.direction == Direction::Downlink)];
-            let taken = round(&mut self.node.forwarder, frames, template, order, stop)?;
-            samples.push(taken.ns / frames.count() as f64);
+            let forwarder = &mut self.node.forwarder;
+            let taken = round(forwarder, frames, template, order, stop)?;
+            case.ns.push(taken.ns / frames.count() as f64);
+            case.held_ns.push(held_round(forwarder, held, template, order, stop)?);
             self.path_samples.page_faults += taken.page_faults;
         }
         // As many lines as the packets of a round have touched.
@@ -228,7 +250,10 @@ impl Case {
     fn forget(&mut self) {
         self.path_samples.floor.clear();
         self.path_samples.page_faults = 0;
-        self.path_samples.cases.iter_mut().for_each(|(.., samples)| samples.clear());
+        for case in &mut self.path_samples.cases {
+            case.ns.clear();
+            case.held_ns.clear();
+        }
         for (net, wrapper) in self.chain_samples.iter_mut().flat_map(|samples| &mut samples.cases) {
             net.clear();
             wrapper.clear();
@@ -244,17 +269,20 @@ pub(super) fn path_results(plan: &Plan, all: &[PathSamples]) -> Vec<PathResult> 
     for direction in Direction::ALL {
         for samples in all {
             let Some(floor) = Summary::of(&samples.floor) else { continue };
-            let cases = samples.cases.iter().filter(|(of, ..)| *of == direction);
-            results.extend(cases.filter_map(|(_, frame_bytes, frame_bytes_sent, samples_ns)| {
-                let path = Summary::of(samples_ns)?;
+            let cases = samples.cases.iter().filter(|case| case.direction == direction);
+            results.extend(cases.filter_map(|case| {
+                let (path, held) = (Summary::of(&case.ns)?, Summary::of(&case.held_ns)?);
+                let [frame_bytes, frame_bytes_sent] = case.frame_bytes;
                 Some(PathResult {
                     direction,
                     sessions: samples.sessions,
-                    frame_bytes: *frame_bytes,
-                    frame_bytes_sent: *frame_bytes_sent,
+                    frame_bytes,
+                    frame_bytes_sent,
                     ns_per_packet: path.median,
                     ns_spread: path.spread,
                     ns_range: [path.min, path.max],
+                    held_ns_per_packet: held.median,
+                    held_ns_spread: held.spread,
                     cold_lines: names.len(),
                     cold_line_names: names.clone(),
                     packet_lines: crate::rounds::PACKET_LINES,
