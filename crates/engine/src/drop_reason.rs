@@ -44,6 +44,8 @@ drop_reasons! {
     OuterFragment = "outer_fragment",
     /// The UDP header contradicts the IP header's length.
     UdpMalformed = "udp_malformed",
+    /// The UDP checksum is wrong, or missing over IPv6.
+    UdpChecksum = "udp_checksum",
     /// The GTP-U version, its header, its extensions or its length are wrong.
     GtpuMalformed = "gtpu_malformed",
     /// A GTP-U message type that this node does not know, and ignores as TS 29.281 tells it to.

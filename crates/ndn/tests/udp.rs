@@ -72,6 +72,11 @@ fn peer(is_ipv4: bool) -> SocketAddr {
 
 impl Rig {
     fn new() -> Self {
+        Self::on(true)
+    }
+
+    /// On a port to a wire, or on one to a device of the host.
+    fn on(is_wire: bool) -> Self {
         let pool = FramePool::leak(FRAMES).unwrap();
         let faces = Faces::new(16);
         let ports = vec![PortKind::Ethernet { mac: MacAddr(OUR_MAC), mtu: 1500, on_demand: true }];
@@ -80,6 +85,7 @@ impl Rig {
             mtu: 8800,
             on_demand_max: 3,
             fragments: Limits::default(),
+            unfinished: if is_wire { Vec::new() } else { vec![CABLE] },
         };
         let (routes, _) = Routes::new();
         let on_link = Route { port: Some(CABLE), gateway: None, metric: 0 };
@@ -285,14 +291,59 @@ fn changed(mut ip: Vec<u8>, at: usize, octet: u8) -> Vec<u8> {
     ip
 }
 
+/// An IP packet of UDP with another checksum of that.
+fn with_sum(mut ip: Vec<u8>, sum: u16) -> Vec<u8> {
+    let at = if ip[0] >> 4 == 4 { 26 } else { 46 };
+    ip[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    ip
+}
+
+/// The checksum of a packet to us whose sender leaves it to a device to finish.
+fn unfinished(is_ipv4: bool, ip: &[u8]) -> u16 {
+    let len = u16::try_from(ip.len() - if is_ipv4 { 20 } else { 40 }).unwrap();
+    match (peer(is_ipv4).ip(), ours(is_ipv4).ip()) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => checksum::pseudo_v4(src, dst, IpProtocol::UDP, len),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => checksum::pseudo_v6(src, dst, IpProtocol::UDP, len.into()),
+        _ => panic!("of two families"),
+    }
+}
+
+/// Conformance: RFC 1122 4.1.3.4 | A datagram of UDP with a wrong checksum is dropped; over IPv4 it may have none
+/// Conformance: RFC 8200 8.1 | A datagram of UDP without a checksum is dropped
+#[test]
+fn checksums_of_datagrams_are_verified() {
+    for is_ipv4 in [true, false] {
+        let mut rig = Rig::new();
+        let data = data_with("/a/b", &[7; 4001], 0);
+        let good = packet(peer(is_ipv4), ours(is_ipv4), &data);
+        let none = with_sum(good.clone(), 0);
+        let wrong = with_sum(good.clone(), 1);
+        let lent = with_sum(good.clone(), unfinished(is_ipv4, &good));
+        // In one frame, of several segments, and in fragments.
+        for (ip, is_taken) in [(&wrong, false), (&lent, false), (&none, is_ipv4), (&good, true)] {
+            for frames in [vec![ethernet(OUR_MAC, ip)], pieces(ip, 1400)] {
+                let before = rig.dropped(DropReason::UdpChecksum);
+                let out: Vec<Vec<u8>> = frames.iter().flat_map(|frame| rig.through(frame)).collect();
+                assert_eq!(!out.is_empty(), is_taken);
+                assert_eq!(rig.dropped(DropReason::UdpChecksum), before + u64::from(!is_taken));
+                assert_eq!(rig.faces.all().len(), usize::from(is_taken), "made by who sent well");
+            }
+        }
+        rig.end();
+        let mut host = Rig::on(false);
+        assert_eq!(received(is_ipv4, &host.through(&ethernet(OUR_MAC, &lent))), data, "of the same host");
+        assert_eq!(host.through(&ethernet(OUR_MAC, &wrong)), [] as [Vec<u8>; 0]);
+        host.end();
+    }
+}
+
 #[test]
 fn hostile_datagrams_have_reasons_and_make_no_face() {
     let mut rig = Rig::new();
     let good = |is_ipv4| packet(peer(is_ipv4), ours(is_ipv4), &interest("/a", 1));
     let from = |text: &str| frame(text.parse().unwrap(), ours(true), &interest("/a", 1));
     let to = |text: &str| frame(peer(true), text.parse().unwrap(), &interest("/a", 1));
-    let mut no_sum = good(false);
-    no_sum[46..48].fill(0);
+    let with_sum = |is_ipv4, sum| ethernet(OUR_MAC, &with_sum(good(is_ipv4), sum));
     let mut tagged = ethernet(OUR_MAC, &good(true));
     tagged.splice(12..12, [0x81, 0, 0, 5]);
     let mut sum = good(true);
@@ -315,7 +366,10 @@ fn hostile_datagrams_have_reasons_and_make_no_face() {
             frame("[fe80::2]:6363".parse().unwrap(), ours(false), &interest("/a", 1)),
             DropReason::NotRouted,
         ),
-        ("no checksum over IPv6", ethernet(OUR_MAC, &no_sum), DropReason::UdpMalformed),
+        ("no checksum over IPv6", with_sum(false, 0), DropReason::UdpChecksum),
+        ("a wrong checksum over IPv4", with_sum(true, 1), DropReason::UdpChecksum),
+        ("a wrong checksum over IPv6", with_sum(false, 1), DropReason::UdpChecksum),
+        ("an unfinished one", with_sum(true, unfinished(true, &good(true))), DropReason::UdpChecksum),
         ("a wrong checksum of IP", ethernet(OUR_MAC, &sum), DropReason::IpChecksum),
         ("longer than IP", ethernet(OUR_MAC, &changed(good(true), 24, 9)), DropReason::UdpMalformed),
         ("shorter than UDP", ethernet(OUR_MAC, &changed(good(true), 25, 7)), DropReason::UdpMalformed),
@@ -406,6 +460,27 @@ proptest! {
         for frame in frames {
             rig.through(&frame);
         }
+        rig.end();
+    }
+
+    /// However a datagram comes, one octet of it that is not as it was sent has it dropped, and makes no face.
+    #[test]
+    fn a_changed_octet_is_noticed(
+        is_ipv4: bool, content in 0usize..6000, at: prop::sample::Index, bits in 1u8.., mtu in 600usize..7000,
+        order in any::<u64>(),
+    ) {
+        let mut rig = Rig::new();
+        let mut ip = packet(peer(is_ipv4), ours(is_ipv4), &data_with("/a", &vec![3; content], 0));
+        let payload = if is_ipv4 { 28 } else { 48 };
+        let at = payload + at.index(ip.len() - payload);
+        ip[at] ^= bits;
+        let mut frames = if ip.len() > mtu { pieces(&ip, mtu) } else { vec![ethernet(OUR_MAC, &ip)] };
+        let len = frames.len();
+        frames.rotate_left(usize::try_from(order).unwrap_or(0) % len);
+        for frame in frames {
+            prop_assert_eq!(rig.through(&frame), [] as [Vec<u8>; 0]);
+        }
+        prop_assert_eq!((rig.dropped(DropReason::UdpChecksum), rig.faces.all().len()), (1, 0));
         rig.end();
     }
 }

@@ -86,6 +86,9 @@ pub(super) struct Opened<P> {
     _watcher: RouteWatcher,
 }
 
+/// Drivers whose packets come from the same machine, or from a guest of it.
+const WITHOUT_WIRE: [&str; 3] = ["veth", "tun", "virtio_net"];
+
 pub(super) fn fault(
     config: &PortConfig,
     fault: impl std::fmt::Display,
@@ -270,10 +273,21 @@ struct Opening<'o> {
 }
 
 impl Device {
+    /// The name of the kernel's driver, where it tells one.
+    fn kernel_driver(&self) -> Option<String> {
+        Ethtool::open(&self.interface.name).and_then(|device| device.driver()).ok()
+    }
+
+    /// Whether packets may come with checksums that their sender has left to a device to finish: there is no wire behind it,
+    /// and AF_XDP does not tell.
+    pub(super) fn lends_checksums(&self) -> bool {
+        *self.config.driver.get_ref() == Driver::AfXdp
+            && self.kernel_driver().is_some_and(|driver| WITHOUT_WIRE.contains(&driver.as_str()))
+    }
+
     /// Says so where what a driver sends out of a port may be lost on its way, uncounted by anybody.
     fn warn_of_veth(&self) {
-        let is_veth = |name: &str| Ethtool::open(name)?.driver().map(|driver| driver == "veth");
-        if is_veth(&self.interface.name).unwrap_or(false) {
+        if self.kernel_driver().is_some_and(|driver| driver == "veth") {
             tracing::warn!(
                 port = %self.config.name.get_ref(),
                 "what a driver forwards to a veth device is lost unless its other end has GRO on (`ethtool -K PEER gro on`) or an XDP program"

@@ -8,6 +8,7 @@ use kaido_wire::ndn::ETHERTYPE;
 use kaido_wire::{EtherType, IpProtocol, ipv4, ipv6, udp, vlan};
 
 use super::udp::{Datagram, Udp};
+use super::udp_headers::{Sum, verify};
 use super::{Link, PortKind};
 use crate::FaceId;
 
@@ -82,6 +83,11 @@ impl Link {
             return Err((frame, DropReason::UdpMalformed));
         }
         frame.truncate(datagram.len);
+        match verify(datagram.ends, datagram.checksum, &frame) {
+            Sum::Right => {}
+            Sum::Unfinished if udp.settings.unfinished.contains(&port) => {}
+            Sum::Unfinished | Sum::Wrong => return Err((frame, DropReason::UdpChecksum)),
+        }
         match udp.face(faces, datagram.ends, frame.data(), datagram.len) {
             Ok(id) => Ok(Some((id, frame))),
             Err(reason) => Err((frame, reason)),
@@ -166,16 +172,16 @@ fn read(udp: &Udp, first: &[u8], available: usize) -> Result<Read, DropReason> {
     if !udp.settings.listens.iter().any(|listen| listen.address == ends.0) {
         return Err(DropReason::NotOurs);
     }
-    // Nobody is answered there; and over IPv6 no checksum is none (RFC 8200 8.1).
-    let has_no_sum = header.checksum == 0 && src.is_ipv6();
-    if header.src_port == 0 || has_no_sum {
+    // Nobody is answered there.
+    if header.src_port == 0 {
         return Err(DropReason::UdpMalformed);
     }
     if !is_station(src) || udp.is_ours(src) {
         return Err(DropReason::NotRouted);
     }
     let len = usize::from(header.length) - udp::HEADER_LEN;
-    Ok(Read::Whole(Datagram { ends, headers: headers + udp::HEADER_LEN, len }))
+    let headers = headers + udp::HEADER_LEN;
+    Ok(Read::Whole(Datagram { ends, headers, len, checksum: header.checksum }))
 }
 
 /// Whether an address is one that a single station may have on a link.

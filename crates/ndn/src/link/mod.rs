@@ -15,6 +15,7 @@ mod reassembly;
 mod receive;
 mod send;
 mod udp;
+mod udp_headers;
 
 pub use reassembly::{FRAGMENTS_MAX, ReassemblyLimits};
 pub(crate) use udp::face_settings as udp_face;

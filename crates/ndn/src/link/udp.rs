@@ -4,8 +4,7 @@
 //!  frame ─▶ Ethernet · IP · UDP to an address of ours ─▶ fragments of IP ─▶ face by both ends ─▶ NDNLPv2
 //!  frame ◀─ Ethernet by next hop ◀─ fragments of IP ◀──────────────── UDP · IP ◀─────────────── NDNLPv2
 //! ```
-//! Routes and neighbours are the kernel's, which also answers ARP and neighbour discovery. Checksums of UDP are written, and
-//! not verified: a NIC has done that, and on a device of the host that lends its checksums they are not there.
+//! Routes and neighbours are the kernel's, which also answers ARP and neighbour discovery.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,19 +13,13 @@ use std::time::{Duration, Instant};
 use kaido_engine::fragment::{Contexts, Limits, SplitFault, split};
 use kaido_engine::{DropReason, Frame, NextHop, NextHops, Output, PendingQueue, PortId, Resolution};
 use kaido_wire::ndn::{tlv, types};
-use kaido_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, UdpRepr};
-use kaido_wire::{checksum, ethernet, ipv4, ipv6, udp};
 
 use super::PortKind;
 use super::datagram::Piece;
+use super::udp_headers::{put_headers, put_link};
 use crate::FaceId;
 use crate::face::{FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
 
-/// Octets of the header of UDP.
-#[allow(clippy::cast_possible_truncation)] // 8.
-const UDP_LEN: u16 = udp::HEADER_LEN as u16;
-/// Hops that what we send may travel.
-const HOPS: u8 = 64;
 /// How often it is looked whether a next hop is known by now, and whether pieces are too old.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -51,10 +44,13 @@ pub struct UdpSettings {
     pub on_demand_max: usize,
     /// What is kept of datagrams whose rest is missing.
     pub fragments: Limits,
+    /// Ports whose device is no wire, so that datagrams of the same host may come from it with checksums that their sender
+    /// has left to a device to finish.
+    pub unfinished: Vec<PortId>,
 }
 
 /// Both ends of a face: ours and theirs.
-type Ends = (SocketAddr, SocketAddr);
+pub(super) type Ends = (SocketAddr, SocketAddr);
 
 /// UDP on the ports of one worker.
 #[derive(Debug)]
@@ -84,6 +80,8 @@ pub(super) struct Datagram {
     pub(super) headers: usize,
     /// Octets of the payload.
     pub(super) len: usize,
+    /// The checksum in its header; zero is none.
+    pub(super) checksum: u16,
 }
 
 impl Udp {
@@ -195,7 +193,7 @@ impl Udp {
         out: &mut Output<'_>,
     ) -> Result<(), (Frame, DropReason)> {
         self.identification = self.identification.wrapping_add(1);
-        if !put_headers(&mut frame, local, remote, self.identification) {
+        if !put_headers(&mut frame, (local, remote), self.identification) {
             return Err((frame, DropReason::NoHeadroom));
         }
         match self.next_hops.resolve(remote.ip()) {
@@ -306,85 +304,4 @@ pub(crate) fn face_settings(
         flags: 0,
         transport: Transport::Udp { port: listen.port, local: listen.address, remote },
     }
-}
-
-/// Puts the headers of UDP and IP before a payload; `false` where there is no room.
-fn put_headers(frame: &mut Frame, local: SocketAddr, remote: SocketAddr, identification: u32) -> bool {
-    let Ok(len) = u16::try_from(frame.packet_len() + udp::HEADER_LEN) else { return false };
-    let (pseudo, headers) = match (local.ip(), remote.ip()) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            (checksum::pseudo_v4(src, dst, IpProtocol::UDP, len), ipv4::HEADER_LEN)
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            (checksum::pseudo_v6(src, dst, IpProtocol::UDP, len.into()), ipv6::HEADER_LEN)
-        }
-        _ => return false,
-    };
-    let payload = sum_of(frame);
-    let ports = checksum::add(local.port(), remote.port());
-    // A sum that comes out as zero is sent as all ones (RFC 768).
-    let sum = match !checksum::combine(&[pseudo, ports, len, payload]) {
-        0 => u16::MAX,
-        sum => sum,
-    };
-    let Some(front) = frame.prepend(headers + udp::HEADER_LEN) else { return false };
-    let (ip, transport) = front.split_at_mut(headers);
-    let repr = UdpRepr {
-        src_port: local.port(),
-        dst_port: remote.port(),
-        // Of a length that has the header in it.
-        payload_len: len - UDP_LEN,
-    };
-    let header = match (local.ip(), remote.ip()) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Repr {
-            src,
-            dst,
-            protocol: IpProtocol::UDP,
-            ttl: HOPS,
-            tos: 0,
-            #[allow(clippy::cast_possible_truncation)] // IPv4 has the lower half.
-            identification: identification as u16,
-            dont_fragment: false,
-            more_fragments: false,
-            fragment_offset: 0,
-            options: &[],
-            payload_len: len,
-        }
-        .emit(ip),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => Ipv6Repr {
-            src,
-            dst,
-            next_header: IpProtocol::UDP,
-            hop_limit: HOPS,
-            traffic_class: 0,
-            flow_label: 0,
-            payload_len: len,
-        }
-        .emit(ip),
-        _ => return false,
-    };
-    if header.is_err() || repr.emit(transport).is_err() {
-        return false;
-    }
-    transport[6..8].copy_from_slice(&sum.to_be_bytes());
-    true
-}
-
-/// The one's-complement sum of all segments, which may be of odd lengths: a word may begin in one and end in the next.
-fn sum_of(frame: &Frame) -> u16 {
-    let (mut total, mut is_odd) = (0, false);
-    for segment in frame.segments() {
-        let sum = checksum::sum(segment);
-        total = checksum::add(total, if is_odd { sum.swap_bytes() } else { sum });
-        is_odd ^= segment.len() % 2 == 1;
-    }
-    total
-}
-
-/// Puts an Ethernet header before an IP packet.
-fn put_link(frame: &mut Frame, own: MacAddr, hop: NextHop) -> bool {
-    let is_v6 = frame.data().first().is_some_and(|octet| octet >> 4 == 6);
-    let ethertype = if is_v6 { EtherType::IPV6 } else { EtherType::IPV4 };
-    let header = EthernetRepr { dst: MacAddr(hop.mac), src: own, ethertype };
-    frame.prepend(ethernet::HEADER_LEN).is_some_and(|room| header.emit(room).is_ok())
 }

@@ -94,11 +94,14 @@ impl Ports {
     pub(super) fn udp(&self, config: &NdnConfig) -> Option<UdpSettings> {
         let (listen, reassembly) = (&config.ndn.listen, &config.base.reassembly);
         let limits = reassembly.limits();
+        let numbered = (0u8..).zip(&self.opened.devices);
+        let unfinished = numbered.filter(|(_, device)| device.lends_checksums());
         (!self.udp.is_empty()).then(|| UdpSettings {
             listens: self.udp.clone(),
             mtu: *listen.udp_mtu.get_ref(),
             on_demand_max: *listen.on_demand_max.get_ref() as usize,
             fragments: Limits { packets: if reassembly.enabled { limits.packets } else { 0 }, ..limits },
+            unfinished: unfinished.map(|(number, _)| PortId(number)).collect(),
         })
     }
 
