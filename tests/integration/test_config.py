@@ -30,7 +30,7 @@ def check(binary: Path, folder: Path, text: str, command: str = "check") -> tupl
     file = folder / "kaido.toml"
     file.write_text(text)
     done = subprocess.run(
-        [str(binary), command, "-c", str(file)], capture_output=True, text=True, timeout=20, check=False
+        [str(binary), command, "-c", str(file)], capture_output=True, text=True, timeout=60, check=False
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -141,7 +141,7 @@ def test_the_files_to_start_from_are_good(binary: Path, tmp_path: Path, name: st
 def test_a_missing_file_is_named(binary: Path) -> None:
     """And the way out."""
     done = subprocess.run(
-        [str(binary), "run", "-c", "/nowhere.toml"], capture_output=True, text=True, timeout=20, check=False
+        [str(binary), "run", "-c", "/nowhere.toml"], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode != 0
     assert "/nowhere.toml" in done.stderr
@@ -162,7 +162,7 @@ def test_asking_a_node_that_is_not_there_says_so(binary: Path) -> None:
         [str(binary), "status", "--socket", "/nowhere.sock"],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     assert done.returncode != 0

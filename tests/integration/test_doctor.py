@@ -136,7 +136,7 @@ def test_what_keeps_a_node_from_running_is_said_to_people_too(binary: Path, net:
     assert "FAULT" in done.stdout
     assert "cannot run here" in done.stdout
     user = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", str(binary), "doctor", "--json"]
-    done = subprocess.run(user, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(user, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     verdicts = {found["check"]: found["verdict"] for found in json.loads(done.stdout)["findings"]}
     assert verdicts["capabilities"] == "fault"

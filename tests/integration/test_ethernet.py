@@ -63,7 +63,7 @@ def factory(node: Node, net: Topology) -> Iterator[tuple[ControlPlane, list[Stat
     try:
         sessions = [smf.establish(*rules(0x6001 + n)) for n in range(2)]
         assert [session.cause for session in sessions] == [1, 1]
-        net.upf.run("ping", "-c", "1", "-W", "2", "10.100.3.2")
+        assert net.upf.pings("10.100.3.2", count=1)
         ends = [
             (station, session.teid, 0x6001 + n)
             for n, (station, session) in enumerate(zip(stations, sessions, strict=True))
@@ -83,7 +83,7 @@ def factory(node: Node, net: Topology) -> Iterator[tuple[ControlPlane, list[Stat
 def reported(smf: ControlPlane, mac: str) -> bool:
     """Whether a report names an address, as detected (TS 29.244 8.2.103)."""
     wanted = b"\x01" + bytes.fromhex(mac.replace(":", ""))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             if wanted in smf.reports.get(timeout=1):
@@ -95,9 +95,7 @@ def reported(smf: ControlPlane, mac: str) -> bool:
 
 def pings(station: Station, address: str) -> bool:
     """Whether a host answers, with what a frame of 1500 octets carries."""
-    many = ("-c", "3", "-i", "0.2", "-W", "3", "-s", "1472", "-M", "dont")
-    done = station.space.run("ping", *many, address, check=False)
-    return done.returncode == 0 and " 0% packet loss" in done.stdout
+    return station.space.pings(address, "-s", "1472", "-M", "dont")
 
 
 def test_hosts_behind_sessions_and_in_the_lan_talk(binary: Path, net: Topology, tmp_path: Path) -> None:
@@ -125,9 +123,9 @@ def test_hosts_behind_sessions_and_in_the_lan_talk(binary: Path, net: Topology, 
             tracing = subprocess.Popen(
                 [str(binary), *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
             )
-        wait_until(lambda: "tracing 0x" in log.read_text(), "the session is found", 10)
+        wait_until(lambda: "tracing 0x" in log.read_text(), "the session is found")
         assert pings(stations[0], HOST)
-        text, _ = tracing.communicate(timeout=20)
+        text, _ = tracing.communicate(timeout=60)
         assert " uplink n3 in " in text
         assert " downlink n6 in " in text
         assert "by Ethernet in instance" in text

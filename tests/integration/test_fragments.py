@@ -16,9 +16,7 @@ OVERSIZE = '\n[gtpu]\noversize = "{}"\n'
 
 def answered(net: Topology, address: str, size: int, *options: str) -> bool:
     """Whether all of three pings of that size are answered."""
-    asked = ["ping", "-I", "ue0", "-c", "3", "-i", "0.2", "-W", "3", "-s", str(size), *options, address]
-    done = net.ran.run(*asked, check=False)
-    return done.returncode == 0 and " 0% packet loss" in done.stdout
+    return net.ran.pings(address, "-I", "ue0", "-s", str(size), *options)
 
 
 @pytest.mark.parametrize("base", [OVER_IPV4, OVER_IPV6], ids=["outer-ipv4", "outer-ipv6"])

@@ -44,7 +44,7 @@ INSIDE_IPV6 = {
 FILE = """\
 duration_s = 10.0
 resolve_ms = 10000
-drain_ms = 1000
+drain_ms = 3000
 save = "{folder}/wrong.pcapng"
 
 [judge]
@@ -128,7 +128,7 @@ def bench(
     text = FILE.format(**USUAL | different, driver=driver, folder=folder)
     file.write_text(text)
     command = [str(binary), "bench", "run", "-c", str(file), "--json", str(result)]
-    done = net.ran.run(*command, check=False, timeout=120)
+    done = net.ran.run(*command, check=False, timeout=300)
     assert result.exists() and result.read_text(), done.stderr
     parsed: dict[str, Any] = json.loads(result.read_text())
     return done, parsed
@@ -227,7 +227,7 @@ def test_a_running_node_is_searched(binary: Path, joined: Topology, forwarding: 
     pytest.importorskip("kaido", reason="the Python package is not installed: scripts/wheel dev")
     file = tmp_path / "bench.toml"
     text = FILE.format(**USUAL, driver="af_packet", folder=tmp_path)
-    text = re.sub(r"mode = .*\n", "", text).replace("drain_ms = 1000", "drain_ms = 300")
+    text = re.sub(r"mode = .*\n", "", text).replace("drain_ms = 3000", "drain_ms = 300")
     file.write_text(text)
     search = ["search", "-c", str(file), "--trial", "0.1", "--duration-sum", "0.2", "--precision", "0.3"]
     command = ["env", f"KAIDO_PYTHON={sys.executable}", f"KAIDO_BINARY={binary}", str(binary), "bench"]

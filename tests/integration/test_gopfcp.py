@@ -89,7 +89,7 @@ def run(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Pat
             node = Node(binary, net.upf, folder, more=GTPU + RULE, pfcp=INVITED).start()
             net.echo()
             with captured(net.ran, folder, "smf0", "gnb0") as captures:
-                done = net.ran.run(str(programs / "gopfcp"), check=False, timeout=240)
+                done = net.ran.run(str(programs / "gopfcp"), check=False, timeout=600)
             node.stop()
         seen = [json.loads(line) for line in done.stdout.splitlines()]
         verdicts = {verdict["check"]: (verdict["ok"], verdict["saw"]) for verdict in seen}

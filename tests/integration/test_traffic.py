@@ -17,10 +17,7 @@ pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
 
 def ping(net: Topology, device: str, address: str, *options: str) -> bool:
     """Whether all of three pings are answered."""
-    done = net.ran.run(
-        "ping", "-I", device, "-c", "3", "-i", "0.2", "-W", "3", *options, address, check=False
-    )
-    return done.returncode == 0 and " 0% packet loss" in done.stdout
+    return net.ran.pings(address, "-I", device, *options)
 
 
 @pytest.mark.parametrize("base", [OVER_IPV4, OVER_IPV6], ids=["outer-ipv4", "outer-ipv6"])
@@ -48,7 +45,7 @@ def test_other_drivers_carry_the_same(
     attach("--ues 1 --tuns 1 --qfi 9")
     assert ping(net, "ue0", "10.100.6.2")
     assert ping(net, "ue0", "fd00:6::2", "-s", "1300")
-    assert net.ran.run("ping", "-c", "2", "-W", "2", "10.100.3.1").returncode == 0
+    assert net.ran.pings("10.100.3.1")
     assert node.stop() == 0
 
 
@@ -65,7 +62,7 @@ def test_workers_share_the_queues_of_every_port(
     sim = attach("--ues 100 --tuns 1 --qfi 9 --traffic pps=1000,bytes=200,seconds=2,to=10.100.6.2:7")
     assert ping(net, "ue0", "10.100.6.2")
     assert ping(net, "ue0", "fd00:6::2")
-    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends", 30)
+    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends")
     totals = sim.stop()["totals"]
     assert isinstance(totals, dict)
     assert totals["generated"]["received"] == totals["generated"]["sent"]
@@ -110,7 +107,7 @@ def test_the_nodes_own_addresses_answer(node: Node, net: Topology) -> None:
     assert not node.ended()
     for space, addresses in ((net.ran, ("10.100.3.1", "fd00:3::1")), (net.dn, ("10.100.6.1", "fd00:6::1"))):
         for address in addresses:
-            space.run("ping", "-c", "2", "-i", "0.2", "-W", "2", address)
+            assert space.pings(address)
 
 
 def test_usage_is_what_the_data_network_counted(
@@ -126,10 +123,10 @@ def test_usage_is_what_the_data_network_counted(
     net.echo()
     traffic = "pps=1000,bytes=300,seconds=4,to=10.100.6.2:7"
     sim = attach(f"--ues 200 --qfi 9 --threshold 10000 --traffic {traffic}")
-    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends", 30)
+    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends")
     report = sim.stop()
     counting.send_signal(signal.SIGTERM)
-    counting.wait(timeout=20)
+    counting.wait(timeout=60)
     counted = json.loads(out.read_text())
     assert counted["missed"] == 0
     ues = report["ue"]
@@ -150,5 +147,5 @@ def test_a_neighbour_that_moves_is_followed(node: Node, net: Topology, attach: A
     assert ping(net, "ue0", "10.100.6.2")
     net.dn.ip("link", "set", "eth0", "address", "02:00:00:00:99:99")
     net.dn.run("ping", "-c", "1", "-W", "2", "10.100.6.1", check=False)
-    wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "traffic follows the new address", 40)
+    wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "traffic follows the new address", 120)
     assert not node.ended()

@@ -50,6 +50,9 @@ def start(binary: Path, far: Topology, tmp_path: Path) -> Iterator[Start]:
         settings = f'datapath = "{datapath}"\n{more}'
         node = Node(binary, far.upf, tmp_path, node=settings, more=extra + quiet).start()
         nodes.append(node)
+        # The kernel's table of neighbours is the kernel datapath's: as long as one is not in it, packets go
+        # to the workers.
+        assert all(far.upf.pings(address, count=1) for address in ("10.100.3.2", "10.100.6.2", "fd00:6::2"))
         return node
 
     yield begin
@@ -81,10 +84,7 @@ def records(node: Node) -> int:
 
 def ping(net: Topology, device: str, address: str, *options: str) -> bool:
     """Whether all of three pings are answered."""
-    done = net.ran.run(
-        "ping", "-I", device, "-c", "3", "-i", "0.2", "-W", "2", *options, address, check=False
-    )
-    return done.returncode == 0 and " 0% packet loss" in done.stdout
+    return net.ran.pings(address, "-I", device, *options)
 
 
 def echo(net: Topology) -> None:
@@ -107,11 +107,11 @@ def test_what_is_charged_is_what_was_counted_and_the_kernel_forwarded_it(
     traffic = f"pps=1000,bytes=300,seconds=4,to={FAR}:7"
     sim = attach(f"--ues 200 --qfi 9 --threshold 10000 --tuns 1 --traffic {traffic}")
     assert records(node) == 600, "for each UE a tunnel and two addresses"
-    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends", 30)
+    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends")
     seen = ports(node)
     report = sim.stop()
     counting.send_signal(signal.SIGTERM)
-    counting.wait(timeout=20)
+    counting.wait(timeout=60)
     counted = json.loads(out.read_text())
     assert counted["missed"] == 0
     ues = report["ue"]
@@ -144,7 +144,7 @@ def test_ordinary_programs_do_not_notice(start: Start, far: Topology, attach: At
     assert before > 6
     assert ping(far, "ue0", "10.100.6.2"), "a neighbour is not behind the router"
     assert ports(node)["n3"]["kernel_packets"] == before
-    assert far.ran.run("ping", "-c", "2", "-W", "2", "10.100.3.1").returncode == 0
+    assert far.ran.pings("10.100.3.1")
     assert node.drops() == {}
 
 
@@ -166,7 +166,7 @@ def test_hybrid_gives_the_kernel_so_many_records_and_no_more(
     echo(far)
     sim = attach(f"--ues 20 --qfi 9 --tuns 1 --traffic pps=400,bytes=200,seconds=3,to={FAR}:7")
     assert records(node) == 30
-    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends", 30)
+    wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends")
     for port in ports(node).values():
         assert 0 < port["kernel_packets"] < port["rx_packets"], port
     totals = sim.stop()["totals"]
@@ -182,7 +182,7 @@ def test_routes_and_neighbours_are_followed(start: Start, far: Topology, attach:
     wait_until(lambda: ping(far, "ue0", FAR), "the first way")
     far.dn.ip("link", "set", "eth0", "address", "02:00:00:00:99:99")
     far.dn.run("ping", "-c", "1", "-W", "2", "10.100.6.1", check=False)
-    wait_until(lambda: ping(far, "ue0", FAR), "traffic follows the new address", 40)
+    wait_until(lambda: ping(far, "ue0", FAR), "traffic follows the new address", 120)
     before = ports(node)["n3"]["kernel_packets"]
     assert ping(far, "ue0", FAR)
     assert ports(node)["n3"]["kernel_packets"] > before
@@ -274,7 +274,10 @@ CHANGES = SMF_BASE + textwrap.dedent("""
         seq += 1
         answer = ask(PFCPSessionModificationRequest(IE_list=list(elements)), seq, seid)
         assert value(answer, IE_Cause, "cause") == 1
-        time.sleep(0.08)
+        # So many packets meet every state; those of the other direction are as many, or nearly.
+        until = sent + 80
+        while sent < until:
+            time.sleep(0.01)
 
     def gates(status):
         change(IE_UpdateQER(IE_list=[IE_QER_Id(id=1), IE_GateStatus(ul=status, dl=status)]))
@@ -330,7 +333,7 @@ got = []
 try:
     while True:
         got.append(int(s.recv(2000)))
-        s.settimeout(3)
+        s.settimeout(5)
 except TimeoutError:
     print(len(got), len(set(got)), flush=True)
 """
@@ -389,7 +392,8 @@ def test_changes_while_packets_flow_lose_count_and_repeat_nothing(start: Start, 
     assert got_up == unique_up
     assert got_up + shut["n3"] == said["sent"]
     assert (said["uplink"], said["downlink"]) == (34 * got_up, 34 * got_down)
-    assert min(kernel["n3"]["kernel_packets"], kernel["n6"]["kernel_packets"]) > 500
+    assert kernel["n3"]["kernel_packets"] > said["sent"] / 8
+    assert kernel["n6"]["kernel_packets"] > sent_down / 8
 
     # Nothing of the old way follows its End Marker: what comes next there is what the other had before.
     assert [came.count("end") for came in said["came"]] == [3, 3]
@@ -414,7 +418,7 @@ def test_nothing_is_left(binary: Path, far: Topology, tmp_path: Path, attach: At
         assert sim.process is not None
         sim.process.kill()
         sim.process.wait()
-        wait_until(lambda: traces(far) == before, "the kernel has taken everything back", 10)
+        wait_until(lambda: traces(far) == before, "the kernel has taken everything back")
 
 
 def test_without_the_right_to_the_kernel_it_says_so(binary: Path, far: Topology, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rig.net import Cable, Namespace, Network, run, wait_until
+from rig.net import RECEIVE_BUFFER, SO_RCVBUFFORCE, Cable, Namespace, Network, run, wait_until
 from rig.node import Node
 
 #: ioctl and flags of tun(4).
@@ -132,7 +132,8 @@ def start_kernel_peer(space: Namespace, outer: tuple[str, str], inner: list[str]
 
 def up(space: Namespace, inner: list[str]) -> None:
     """Give the tunnel's device its addresses."""
-    space.ip("link", "set", "gre1", "mtu", "1400", "up")
+    # Room for what is sent while the peer has no processor.
+    space.ip("link", "set", "gre1", "mtu", "1400", "txqueuelen", "10000", "up")
     for address in inner:
         space.ip("address", "add", address, "dev", "gre1", *(["nodad"] if ":" in address else []))
 
@@ -160,7 +161,7 @@ def peer(name: str, local: str, remote: str, key: int | None, ready: Path) -> No
     is_ipv4 = ipaddress.ip_address(local).version == 4
     family = socket.AF_INET if is_ipv4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_RAW, GRE) as tunnel:
-        tunnel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        tunnel.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
         tunnel.bind((local, 0))
         tunnel.connect((remote, 0))
         tunnel.setblocking(False)

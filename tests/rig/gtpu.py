@@ -8,7 +8,7 @@ import threading
 import time
 from ipaddress import ip_address
 
-from rig.net import Namespace
+from rig.net import PATIENCE_S, Namespace
 
 PORT = 2152
 
@@ -76,7 +76,7 @@ class Access:
         """Send anything."""
         self.socket.sendto(octets, self.upf)
 
-    def receive(self, kind: int, seconds: float = 5) -> bytes | None:
+    def receive(self, kind: int, seconds: float = PATIENCE_S) -> bytes | None:
         """The next message of a type; others are stepped over."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:

@@ -138,7 +138,7 @@ def serve(space: Namespace, transport: str, prefix: str, file: Path, folder: Pat
     return child
 
 
-def fetch(space: Namespace, transport: str, prefix: str, timeout: float = 60) -> str:
+def fetch(space: Namespace, transport: str, prefix: str, timeout: float = 240) -> str:
     """The SHA-256 of what a consumer fetches, or the error that it meets."""
     return run(*application(space, transport, "fetch", prefix), timeout=timeout).stdout.strip()
 
@@ -175,7 +175,7 @@ def consume(prefix: str, window: int = 16) -> str:
         name = [*Name.from_str(prefix), Component.from_segment(number)]
         for attempt in range(4):
             try:
-                _, meta, content = await app.express_interest(name, lifetime=1000)
+                _, meta, content = await app.express_interest(name, lifetime=4000)
                 return bytes(content), meta
             except InterestTimeout:
                 if attempt == 3:

@@ -24,6 +24,13 @@ from typing import Self
 #: Room for a tunnel around a packet of 1500 octets.
 N3_MTU = 1600
 
+#: How long what happens in a moment may take on a slow machine with other work.
+PATIENCE_S = 10
+
+#: For sockets of which no datagram may be lost to a slow reader; only root goes beyond the system's limit.
+SO_RCVBUFFORCE = 33
+RECEIVE_BUFFER = 64 << 20
+
 #: For setns(2), which Python has from 3.12 on.
 CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -95,11 +102,20 @@ class Namespace:
                     raise NetError(f"setns: {os.strerror(ctypes.get_errno())}")
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             opened = socket.socket(family, socket.SOCK_DGRAM)
+            opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
             opened.bind((address, port))
             return opened
 
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(open_here).result()
+
+    def pings(self, address: str, *options: str, count: int = 3, patience: int = PATIENCE_S) -> bool:
+        """Whether each of some pings is answered, one after the other.
+
+        Each is a command of its own: `ping` calls lost what comes later than the one before took.
+        """
+        command = ("ping", "-c", "1", "-W", str(patience), *options, address)
+        return all(self.run(*command, check=False).returncode == 0 for _ in range(count))
 
     def links(self) -> list[dict[str, object]]:
         """The links in here, as `ip -json` shows them."""
@@ -242,7 +258,7 @@ class Topology(Network):
         )
 
 
-def wait_until(happens: object, what: str, seconds: float = 20) -> None:
+def wait_until(happens: object, what: str, seconds: float = 60) -> None:
     """Wait until a function returns something true."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -111,7 +111,7 @@ class Node:
         """Stop the node and return its exit code."""
         assert self.process is not None
         self.process.send_signal(how)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=60)
 
 
 @dataclass

@@ -76,7 +76,7 @@ def captured(space: Namespace, folder: Path, *interfaces: str) -> Iterator[dict[
     finally:
         for dump in dumps:
             dump.send_signal(signal.SIGINT)
-            dump.wait(timeout=10)
+            dump.wait(timeout=60)
 
 
 def warnings(capture: Path, sender: str = "") -> list[str]:

@@ -8,8 +8,9 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from rig.net import SO_RCVBUFFORCE
+
 PACKET_OUTGOING = 4
-SO_RCVBUFFORCE = 33
 SOL_PACKET = 263
 PACKET_STATISTICS = 6
 

@@ -13,13 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from rig.net import Namespace, Topology
+from rig.net import Namespace, NetError, Topology, wait_until
 from rig.node import Node
 
 ENDS = (
@@ -154,15 +154,20 @@ def soak(binary: Path, net: Topology, folder: Path, run: Soak) -> Soak:
             run.resident.append((at, resident_kib(node.process.pid), resident_kib(sim.pid)))
         except FileNotFoundError:
             break
-        if at > run.seconds + 120:
+        if at > 4 * run.seconds + 120:
             sim.terminate()
         time.sleep(pause)
     if sim.wait(timeout=60) != 0 or node.ended():
         raise RuntimeError(f"{(folder / 'sim.log').read_text()}\n{node.log.read_text()[-4000:]}")
     run.report = json.loads(report.read_text())
+
+    def all_is_accounted_for() -> bool:
+        run.drops = {name: count - before.get(name, 0) for name, count in node.drops().items()}
+        return bool(run.dropped_at("n3") + run.dropped_at("n6") >= run.report["unanswered"])
+
     # What was buffered for sessions that are gone is dropped within a sweep.
-    time.sleep(1)
-    run.drops = {name: count - before.get(name, 0) for name, count in node.drops().items()}
+    with suppress(NetError):
+        wait_until(all_is_accounted_for, "all is accounted for", 30)
     run.lost_in_kernel = udp_losses(net.ran) + udp_losses(net.dn)
     status = node.ask("status")
     run.sessions_left = status["sessions"] if status else None

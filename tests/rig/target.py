@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rig.gtpu import ECHO_REQUEST, ECHO_RESPONSE, G_PDU, Access, gtpu, ipv4, udp
-from rig.net import Topology, wait_until
+from rig.net import PATIENCE_S, Topology, wait_until
 from rig.node import Node
 from rig.pfcp import HEARTBEAT, Answer, ControlPlane, create_qer, downlink, to_access, to_core, u32, uplink
 
@@ -36,9 +36,19 @@ class Target:
         assert status is not None
         return int(str(status["sessions"]))
 
-    def drops(self, reason: str) -> int:
-        """Packets from the access network that were dropped for a reason."""
-        return self.node.drops().get(f"n3 {reason}", 0)
+    def drops(self, *reasons: str) -> int:
+        """Packets from the access network that were dropped for some reasons."""
+        dropped = self.node.drops()
+        return sum(dropped.get(f"n3 {reason}", 0) for reason in reasons)
+
+    @contextmanager
+    def dropping(self, packets: int, *reasons: str) -> Iterator[None]:
+        """What the block sends is so many packets, all of which are dropped for these reasons."""
+        before = self.drops(*reasons)
+        yield
+        wait_until(lambda: self.drops(*reasons) >= before + packets, f"{packets} dropped for {reasons}")
+        assert self.nothing_arrives()
+        assert self.drops(*reasons) == before + packets, self.node.drops()
 
     def up(self, payload: bytes, source: str = UE, to: str = DN, port: int = DN_PORT) -> None:
         """Send a packet through the standing tunnel."""
@@ -65,7 +75,7 @@ class Target:
         except TimeoutError:
             return True
         finally:
-            self.server.settimeout(5)
+            self.server.settimeout(PATIENCE_S)
 
     def is_sound(self) -> None:
         """Heartbeat, echo, a packet each way, the session that was there and no other."""
@@ -95,7 +105,7 @@ def standing(node: Node, net: Topology) -> Iterator[Target]:
     node.start()
     smf, stranger = ControlPlane(net.ran, SMF), ControlPlane(net.ran, STRANGER)
     gnb, server = Access(net.ran), net.dn.socket(DN, DN_PORT)
-    server.settimeout(5)
+    server.settimeout(PATIENCE_S)
     assert smf.set_up().cause == 1
     marked = u32(109, 1)
     rules = (uplink(1, None, marked), downlink(UE, 2, marked), to_core(), to_access(DOWNLINK_TEID))
@@ -103,8 +113,8 @@ def standing(node: Node, net: Topology) -> Iterator[Target]:
     assert session.cause == 1
     target = Target(net, node, smf, stranger, gnb, server, session)
     # The neighbours must be known before a packet is waited for.
-    net.upf.run("ping", "-c", "1", "-W", "2", DN)
-    net.upf.run("ping", "-c", "1", "-W", "2", GNB)
+    assert net.upf.pings(DN, count=1)
+    assert net.upf.pings(GNB, count=1)
     wait_until(target.forwards, "a packet is forwarded")
     wait_until(target.nothing_arrives, "repetitions of it are over")
     yield target
