@@ -164,8 +164,12 @@ drop_reasons! {
     NdnMalformed = "ndn_malformed",
     /// A packet of NDNLPv2 whose fields contradict one another or its length, or that nobody here knows and must.
     NdnLinkMalformed = "ndn_link_malformed",
-    /// A packet of NDNLPv2 that carries acknowledgements or nothing: reliability is never asked for here.
+    /// A packet of NDNLPv2 that carries acknowledgements or nothing: it has done its work on arrival.
     NdnLinkIdle = "ndn_link_idle",
+    /// A packet of NDNLPv2 that came before, and was sent again as its acknowledgement was late or lost.
+    NdnLinkDuplicate = "ndn_link_duplicate",
+    /// A packet to a face with reliability that was sent again as often as may be, and was not acknowledged.
+    NdnLinkLost = "ndn_link_lost",
     /// A fragment that no packet can have: of too many, of another number than the others, or too long with them.
     NdnFragmentInvalid = "ndn_fragment_invalid",
     /// From an address that has no face and gets none, or to or from a face that is no more.

@@ -13,6 +13,7 @@ pub mod link;
 pub mod mgmt;
 mod moment;
 mod packet;
+mod reliability;
 pub mod router;
 pub mod table;
 pub mod tier;

@@ -304,6 +304,18 @@ fn refusals_say_why_and_change_nothing() {
         (
             Module::Faces,
             "create",
+            &ControlParameters { flags: Some(2), mask: Some(2), ..uri("udp4://224.0.23.170:56363") },
+            406,
+        ),
+        (
+            Module::Faces,
+            "create",
+            &ControlParameters { flags: Some(2), mask: Some(2), ..uri("ether://[01:00:5e:00:17:aa]") },
+            406,
+        ),
+        (
+            Module::Faces,
+            "create",
             &ControlParameters { face_persistency: Some(1), ..uri("udp4://192.0.2.1") },
             400,
         ),
@@ -359,6 +371,21 @@ fn faces_come_and_go() {
     };
     let body = rig.command(Module::Faces, "update", &changed).body.unwrap();
     assert_eq!((body.mtu, body.flags), (Some(800), Some(0)));
+    let reliable =
+        ControlParameters { face: Some(id), flags: Some(2), mask: Some(2), ..ControlParameters::default() };
+    assert_eq!(rig.command(Module::Faces, "update", &reliable).body.unwrap().flags, Some(2));
+    let listed = rig.dataset("faces/list");
+    assert_eq!(number(&listed[1], 0x6c), 2, "the dataset shows it");
+    let group = FaceSettings {
+        link_type: LinkType::MultiAccess,
+        ..face("udp4://224.0.23.170:56363", Scope::NonLocal)
+    };
+    let group = rig.manager.node().faces.create(group).unwrap().id();
+    let refused = ControlParameters { face: Some(group.0.into()), ..reliable.clone() };
+    assert_eq!(rig.command(Module::Faces, "update", &refused).code, 409, "many are at its end");
+    rig.manager.node().faces.destroy(group);
+    let off = ControlParameters { flags: Some(0), ..reliable };
+    assert_eq!(rig.command(Module::Faces, "update", &off).body.unwrap().flags, Some(0));
     let local_fields =
         ControlParameters { face: Some(id), flags: Some(1), mask: Some(1), ..ControlParameters::default() };
     assert_eq!(

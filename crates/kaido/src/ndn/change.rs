@@ -1,6 +1,7 @@
 //! Commands that change the router.
 
 use kaido_ndn::client::{CommandError, Consumer, command};
+use kaido_ndn::face::FLAG_RELIABILITY;
 use kaido_ndn::mgmt::{ControlParameters, Module, origin};
 use kaido_wire::ndn::{Name, name_from_uri};
 use miette::miette;
@@ -14,6 +15,26 @@ pub(super) struct RouteWish {
     pub(super) capture: bool,
     /// In seconds.
     pub(super) expires: Option<u64>,
+}
+
+/// The flag of a face whose packets are acknowledged.
+pub(super) const RELIABILITY: u64 = FLAG_RELIABILITY as u64;
+
+/// What of a face can be changed.
+pub(super) struct FaceWish {
+    pub(super) mtu: Option<u64>,
+    pub(super) reliability: Option<bool>,
+}
+
+impl FaceWish {
+    fn parameters(&self) -> ControlParameters {
+        ControlParameters {
+            mtu: self.mtu,
+            flags: self.reliability.map(|on| if on { RELIABILITY } else { 0 }),
+            mask: self.reliability.map(|_| RELIABILITY),
+            ..ControlParameters::default()
+        }
+    }
 }
 
 fn refused(error: CommandError) -> miette::Report {
@@ -34,14 +55,13 @@ pub(super) fn create_face(
     remote: &str,
     local: Option<&str>,
     permanent: bool,
-    mtu: Option<u64>,
+    wish: &FaceWish,
 ) -> miette::Result<()> {
     let asked = ControlParameters {
         uri: Some(remote.to_owned()),
         local_uri: local.map(str::to_owned),
         face_persistency: Some(if permanent { 2 } else { 0 }),
-        mtu,
-        ..ControlParameters::default()
+        ..wish.parameters()
     };
     let made = command(router, Module::Faces, "create", &asked).map_err(refused)?;
     let face = made.face.unwrap_or(0);
@@ -51,6 +71,15 @@ pub(super) fn create_face(
         );
     }
     println!("face {face} to {}", made.uri.as_deref().unwrap_or(remote));
+    Ok(())
+}
+
+/// `kaido ndn face update`.
+pub(super) fn update_face(router: &mut Consumer, face: u64, wish: &FaceWish) -> miette::Result<()> {
+    let asked = ControlParameters { face: Some(face), ..wish.parameters() };
+    let now = command(router, Module::Faces, "update", &asked).map_err(refused)?;
+    let word = if now.flags.unwrap_or(0) & RELIABILITY != 0 { "on" } else { "off" };
+    println!("face {face}: reliability {word}");
     Ok(())
 }
 

@@ -6,6 +6,8 @@ use kaido_wire::ndn::{Name, types};
 use miette::miette;
 use serde::Serialize;
 
+use super::change;
+
 /// A face.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Face {
@@ -17,6 +19,8 @@ pub(super) struct Face {
     pub(super) link: &'static str,
     pub(super) mtu: u64,
     pub(super) flags: u64,
+    /// Whether packets are acknowledged.
+    pub(super) reliability: bool,
     pub(super) received: Traffic,
     pub(super) sent: Traffic,
 }
@@ -207,6 +211,7 @@ pub(super) fn faces(octets: &[u8]) -> miette::Result<Vec<Face>> {
         link: word(number(&fields, 0x86), &["point-to-point", "multi-access", "ad-hoc"]),
         mtu: number(&fields, 0x89).unwrap_or(0),
         flags: number(&fields, 0x6c).unwrap_or(0),
+        reliability: number(&fields, 0x6c).unwrap_or(0) & change::RELIABILITY != 0,
         received: traffic(&fields, [0x90, 0x91, 0x97, 0x94]),
         sent: traffic(&fields, [0x92, 0x93, 0x98, 0x95]),
     };

@@ -96,15 +96,17 @@ pub(super) fn faces(router: &mut Consumer, json: bool) -> miette::Result<()> {
         .iter()
         .map(|face| {
             let said = [face.face.to_string(), face.remote.clone(), face.local.clone()];
-            let kind = [face.scope, face.persistency, face.link].map(str::to_owned);
+            let reliable = if face.reliability { "on" } else { "off" };
+            let kind = [face.scope, face.persistency, face.link, reliable].map(str::to_owned);
             let received = counts(&face.received);
             said.into_iter().chain(kind).chain(received).chain(counts(&face.sent)).collect()
         })
         .collect();
     let headings =
-        ["face", "remote", "local", "scope", "persistency", "link", "in interests", "in data", "in nacks"];
+        ["face", "remote", "local", "scope", "persistency", "link", "reliability", "in interests", "in data"];
     table(
-        &[&headings[..], &["in bytes", "out interests", "out data", "out nacks", "out bytes"]].concat(),
+        &[&headings[..], &["in nacks", "in bytes", "out interests", "out data", "out nacks", "out bytes"]]
+            .concat(),
         &rows,
     );
     Ok(())

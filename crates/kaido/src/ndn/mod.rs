@@ -71,6 +71,20 @@ enum Face {
         /// Octets of a packet on the link.
         #[arg(long)]
         mtu: Option<u64>,
+        /// Acknowledge packets, and send again what was lost; the other end must do so, too.
+        #[arg(long)]
+        reliability: bool,
+    },
+    /// Change a face.
+    Update {
+        /// Its number.
+        face: u64,
+        /// Octets of a packet on the link.
+        #[arg(long)]
+        mtu: Option<u64>,
+        /// Whether packets are acknowledged, and sent again when they were lost.
+        #[arg(long, value_name = "on|off", value_parser = switch)]
+        reliability: Option<bool>,
     },
     /// Remove a face.
     Destroy {
@@ -209,9 +223,15 @@ pub(crate) fn run(args: &NdnArgs) -> miette::Result<()> {
     match &args.command {
         Command::Status => list::status(&mut router, json),
         Command::Face(Face::List) => list::faces(&mut router, json),
-        Command::Face(Face::Create { remote, local, permanent, mtu }) => {
-            change::create_face(&mut router, json, remote, local.as_deref(), *permanent, *mtu)
+        Command::Face(Face::Create { remote, local, permanent, mtu, reliability }) => {
+            let wish = change::FaceWish { mtu: *mtu, reliability: reliability.then_some(true) };
+            change::create_face(&mut router, json, remote, local.as_deref(), *permanent, &wish)
         }
+        Command::Face(Face::Update { face, mtu, reliability }) => change::update_face(
+            &mut router,
+            *face,
+            &change::FaceWish { mtu: *mtu, reliability: *reliability },
+        ),
         Command::Face(Face::Destroy { face }) => change::destroy_face(&mut router, *face),
         Command::Route(Route::List) => list::routes(&mut router, json),
         Command::Route(Route::Add { prefix, to, cost, no_inherit, capture, expires }) => {

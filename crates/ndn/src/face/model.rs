@@ -1,6 +1,7 @@
 //! A face, as all parts of the node see it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use std::net::SocketAddr;
 
@@ -9,6 +10,7 @@ use kaido_wire::MacAddr;
 
 use super::{FaceCounters, FaceUri};
 use crate::FaceId;
+use crate::reliability::Reliability;
 
 /// Who is at the other end: what begins with `/localhost` stays within the local scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +125,7 @@ pub enum Transport {
 
 /// Applications may say where an Interest is to go and hear where Data came from.
 pub const FLAG_LOCAL_FIELDS: u8 = 1;
-/// Reliability of the link: asked for and answered, not done.
+/// Packets of the link are acknowledged and sent again (NDNLPv2 reliability): both ends must have it.
 pub const FLAG_RELIABILITY: u8 = 2;
 /// A long queue is told by a congestion mark.
 pub const FLAG_CONGESTION_MARKING: u8 = 4;
@@ -163,6 +165,9 @@ pub struct Face {
     /// The sequence number of the next packet of the link.
     sequence: AtomicU64,
     counters: FaceCounters,
+    /// What reliability keeps, from when it is first asked for. It is of all workers: what one sends another may hear
+    /// acknowledged.
+    reliability: OnceLock<Box<Mutex<Reliability>>>,
 }
 
 // What is kept in atomics is one value each, that no other memory depends on: relaxed is enough everywhere.
@@ -177,6 +182,7 @@ impl Face {
             backlog: AtomicU32::new(0),
             sequence: AtomicU64::new(sequence),
             counters: FaceCounters::default(),
+            reliability: OnceLock::new(),
             settings,
         }
     }
@@ -254,6 +260,21 @@ impl Face {
     pub fn set_flags(&self, flags: u8, mask: u8) {
         let set = |old: u8| Some(old & !mask | flags & mask);
         let _ = self.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
+        if self.flags() & FLAG_RELIABILITY == 0
+            && let Some(state) = self.reliability.get()
+        {
+            state.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
+    /// What reliability keeps, where it is asked for.
+    pub(crate) fn reliability(&self) -> Option<MutexGuard<'_, Reliability>> {
+        if self.flags() & FLAG_RELIABILITY == 0 {
+            return None;
+        }
+        let first = self.sequence.load(Ordering::Relaxed);
+        let state = self.reliability.get_or_init(|| Box::new(Mutex::new(Reliability::new(first))));
+        Some(state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether it can send.

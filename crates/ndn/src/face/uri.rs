@@ -41,6 +41,15 @@ impl FaceUri {
             Self::Dev(_) => "dev",
         }
     }
+
+    /// Whether it is an address of a group.
+    pub fn is_group(&self) -> bool {
+        match self {
+            Self::Udp(address) => address.ip().is_multicast(),
+            Self::Ether(address) => address.is_multicast(),
+            _ => false,
+        }
+    }
 }
 
 impl Display for FaceUri {

@@ -13,6 +13,7 @@ mod ethernet;
 mod marking;
 mod reassembly;
 mod receive;
+mod reliable;
 mod send;
 mod udp;
 mod udp_headers;
@@ -31,6 +32,7 @@ use crate::face::{FaceReader, Faces};
 use ethernet::Addresses;
 use marking::Marking;
 use reassembly::Reassembly;
+use reliable::Looks;
 use udp::Udp;
 
 /// Octets of the longest packet of the link: the longest of the network, and room for what is said of it.
@@ -84,6 +86,7 @@ pub struct Link {
     addresses: Addresses,
     reassembly: Reassembly,
     marking: Marking,
+    looks: Looks,
     /// UDP over the engine's ports, where there is any.
     udp: Option<Box<Udp>>,
 }
@@ -96,6 +99,7 @@ impl Link {
             addresses: Addresses::default(),
             reassembly: Reassembly::new(settings.reassembly),
             marking: Marking::default(),
+            looks: Looks::default(),
             udp: None,
             settings,
         }
@@ -127,8 +131,9 @@ impl Link {
         &self.faces
     }
 
-    /// Gives up packets of which fragments are missing for too long.
+    /// Gives up packets of which fragments are missing for too long, and sends again what was not acknowledged.
     pub fn tick(&mut self, out: &mut Output<'_>) {
+        self.look(out);
         self.reassembly.expire(out.now(), out);
         if let Some(udp) = &mut self.udp {
             udp.tick(&self.settings.ports, out);
@@ -138,6 +143,6 @@ impl Link {
     /// When [`Self::tick`] has something to do at the earliest.
     pub fn tick_due(&self) -> Option<Instant> {
         let udp = self.udp.as_ref().and_then(|udp| udp.tick_due());
-        self.reassembly.due().into_iter().chain(udp).min()
+        self.reassembly.due().into_iter().chain(udp).chain(self.looks.due()).min()
     }
 }

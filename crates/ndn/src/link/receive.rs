@@ -5,8 +5,10 @@ use kaido_wire::Error;
 use kaido_wire::ndn::{Data, Interest, LpHeader, LpPacket, PACKET_MAX, tlv};
 
 use super::reassembly::Fragment;
+use super::reliable::{arrived, is_numbered};
+use super::send::Ways;
 use super::{LINK_PACKET_MAX, Link, PSEUDO_HEADER, PortKind, assemble};
-use crate::face::{FLAG_LOCAL_FIELDS, Face, PacketKind};
+use crate::face::{FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, PacketKind};
 use crate::{Annotations, FaceId, NackReason, Packet, PitToken};
 
 impl Link {
@@ -55,12 +57,23 @@ impl Link {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Result<Option<Packet>, (Frame, DropReason)> {
-        let Some(face) = self.faces.get(id) else { return Err((frame, DropReason::NdnFaceUnknown)) };
+        let Self { settings, faces, reassembly, udp, looks, .. } = self;
+        let Some(face) = faces.get(id) else { return Err((frame, DropReason::NdnFaceUnknown)) };
         face.counters().received.octets(frame.packet_len());
-        if self.settings.ports.get(port.index()) != Some(&PortKind::Host) {
+        if settings.ports.get(port.index()) != Some(&PortKind::Host) {
             cut_padding(&mut frame);
         }
-        let (said, fragment) = match read_link(&frame, face) {
+        let packet = match read_link(&frame) {
+            Ok(packet) => packet,
+            Err(reason) => return Err((frame, reason)),
+        };
+        if is_numbered(&packet.header) && face.flags() & FLAG_RELIABILITY != 0 {
+            let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks };
+            if !arrived(face, &packet, frame.data(), &mut ways, out) {
+                return Err((frame, DropReason::NdnLinkDuplicate));
+            }
+        }
+        let (said, fragment) = match said(&packet, face) {
             Ok(read) => read,
             Err(reason) => return Err((frame, reason)),
         };
@@ -72,9 +85,9 @@ impl Link {
         };
         let piece = Fragment { face: id, port, sequence, index, count, annotations: said.annotations, frame };
         let now = out.now();
-        let Some((mut pieces, annotations)) = self.reassembly.take(piece, now, out) else { return Ok(None) };
+        let Some((mut pieces, annotations)) = reassembly.take(piece, now, out) else { return Ok(None) };
         let packet = assemble::join(pieces.drain(..).flatten(), |frame| out.release(frame));
-        self.reassembly.recycle(pieces);
+        reassembly.recycle(pieces);
         packet.map(|packet| finish(face, packet, annotations, out)).transpose()
     }
 
@@ -121,12 +134,17 @@ struct Said {
 /// A fragment's sequence number, place and count.
 type Place = (u64, u64, u64);
 
-fn read_link(frame: &Frame, face: &Face) -> Result<(Said, Option<Place>), DropReason> {
+#[inline(always)]
+fn read_link(frame: &Frame) -> Result<LpPacket<'_>, DropReason> {
     let total = frame.packet_len();
     if total > LINK_PACKET_MAX {
         return Err(DropReason::NdnLinkMalformed);
     }
-    let packet = LpPacket::parse(frame.data(), total).map_err(|_| DropReason::NdnLinkMalformed)?;
+    LpPacket::parse(frame.data(), total).map_err(|_| DropReason::NdnLinkMalformed)
+}
+
+#[inline(always)]
+fn said(packet: &LpPacket<'_>, face: &Face) -> Result<(Said, Option<Place>), DropReason> {
     if packet.fragment_len == 0 {
         return Err(DropReason::NdnLinkIdle);
     }

@@ -6,20 +6,21 @@ use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_wire::ndn::LpHeader;
 
 use super::reassembly::FRAGMENTS_MAX;
+use super::reliable::Looks;
 use super::udp::Udp;
-use super::{Link, PSEUDO_HEADER, PortKind, assemble, ethernet};
-use crate::face::{FLAG_LOCAL_FIELDS, Face, FaceState, PacketKind, Transport};
+use super::{Link, PSEUDO_HEADER, PortKind, assemble, ethernet, reliable};
+use crate::face::{FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, FaceState, PacketKind, Transport};
 use crate::{Annotations, FaceId};
 
 /// Octets of a fragment, at most: it is copied into one frame, before which there is room for headers.
-const FRAGMENT_MAX: usize = 3584;
+pub(super) const FRAGMENT_MAX: usize = 3584;
 
 impl Link {
     /// Sends a packet of the network layer through a face, with what is to be said of it; cut where it is longer than the
     /// face takes. What cannot be sent is dropped with its reason.
     #[inline]
     pub fn send(&mut self, face: FaceId, frame: Frame, annotations: &Annotations, out: &mut Output<'_>) {
-        let Self { settings, faces, marking, udp, .. } = self;
+        let Self { settings, faces, marking, udp, looks, .. } = self;
         let Some(face) = faces.get(face) else {
             return out.drop(PortId(0), frame, DropReason::NdnFaceUnknown);
         };
@@ -35,21 +36,25 @@ impl Link {
         }
         let is_marked = marking.marks(face, out.now());
         let header = header(annotations, face, is_marked);
-        let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut() };
+        let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks };
         if put(face, frame, &header, &mut ways, out) {
             face.counters().sent.packet(kind);
         }
     }
 }
 
-/// What leads to faces over Ethernet.
-struct Ways<'l> {
-    ports: &'l [PortKind],
-    udp: Option<&'l mut Udp>,
+/// What leads to faces over Ethernet, and whether they are to be looked at again.
+pub(super) struct Ways<'l> {
+    pub(super) ports: &'l [PortKind],
+    pub(super) udp: Option<&'l mut Udp>,
+    pub(super) looks: &'l mut Looks,
 }
 
 /// Puts the header on, or cuts the packet; whether anything was sent.
 fn put(face: &Face, frame: Frame, header: &LpHeader<'_>, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
+    if face.flags() & FLAG_RELIABILITY != 0 {
+        return reliable::put(face, frame, header, ways, out);
+    }
     let (len, mtu) = (frame.packet_len(), face.mtu());
     if header.is_empty() && len <= mtu {
         return transmit(face, frame, ways, out);
@@ -57,13 +62,22 @@ fn put(face: &Face, frame: Frame, header: &LpHeader<'_>, ways: &mut Ways<'_>, ou
     if header.len(len) + len <= mtu {
         return with_header(face, frame, header, ways, out);
     }
-    cut(face, frame, header, ways, out)
+    cut(face, frame, header, false, ways, out)
 }
 
+/// Sends a packet in parts, which are acknowledged where they are sent reliably.
 #[cold]
-fn cut(face: &Face, frame: Frame, header: &LpHeader<'_>, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
+pub(super) fn cut(
+    face: &Face,
+    frame: Frame,
+    header: &LpHeader<'_>,
+    reliably: bool,
+    ways: &mut Ways<'_>,
+    out: &mut Output<'_>,
+) -> bool {
     let (len, mtu) = (frame.packet_len(), face.mtu());
-    let mut first = LpHeader { sequence: Some(0), frag_count: FRAGMENTS_MAX as u64, ..*header };
+    let tx_sequence = reliably.then_some(0);
+    let mut first = LpHeader { sequence: Some(0), tx_sequence, frag_count: FRAGMENTS_MAX as u64, ..*header };
     let size = mtu.saturating_sub(first.len(mtu)).min(FRAGMENT_MAX);
     let count = len.checked_div(size).map_or(usize::MAX, |_| len.div_ceil(size));
     let port = port_of(face);
@@ -82,9 +96,14 @@ fn cut(face: &Face, frame: Frame, header: &LpHeader<'_>, ways: &mut Ways<'_>, ou
         if index > 0 {
             first = LpHeader::default();
         }
+        first.tx_sequence = None;
         first.sequence = Some(sequence.wrapping_add(index as u64));
         (first.frag_index, first.frag_count) = (index as u64, count as u64);
-        with_header(face, part, &first, ways, out);
+        if reliably {
+            reliable::send(face, part, &first, sequence, ways, out);
+        } else {
+            with_header(face, part, &first, ways, out);
+        }
     }
     out.release(frame);
     true
@@ -109,7 +128,7 @@ fn header<'a>(annotations: &'a Annotations, face: &Face, is_marked: bool) -> LpH
     }
 }
 
-fn port_of(face: &Face) -> PortId {
+pub(super) fn port_of(face: &Face) -> PortId {
     match *face.transport() {
         Transport::Host { port } | Transport::Ethernet { port, .. } | Transport::Udp { port, .. } => port,
         Transport::Internal => PortId(0),
@@ -134,7 +153,7 @@ fn with_header(
 }
 
 /// Puts on what leads to the face, and sends.
-fn transmit(face: &Face, mut frame: Frame, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
+pub(super) fn transmit(face: &Face, mut frame: Frame, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
     let len = frame.packet_len();
     let port = port_of(face);
     let frame = match *face.transport() {

@@ -6,12 +6,15 @@ use super::node::{CreateError, FaceWish, Node};
 use super::parameters::{ControlParameters, ControlResponse};
 use crate::FaceId;
 use crate::face::{
-    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, MTU_MIN, NotAFaceUri, Persistency,
-    Scope,
+    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, LinkType, MTU_MIN, NotAFaceUri,
+    Persistency, Scope,
 };
 
 /// The flags there are.
 const FLAGS: u64 = (FLAG_LOCAL_FIELDS | FLAG_RELIABILITY | FLAG_CONGESTION_MARKING) as u64;
+
+/// Why a face to many is not reliable.
+const NO_RELIABILITY: &str = "reliability is for faces with one at the other end";
 
 /// `faces/create`.
 pub(super) fn create(node: &mut impl Node, asked: &ControlParameters) -> ControlResponse {
@@ -19,6 +22,9 @@ pub(super) fn create(node: &mut impl Node, asked: &ControlParameters) -> Control
         Ok(wish) => wish,
         Err(text) => return ControlResponse::refusal(400, text),
     };
+    if wish.flags & FLAG_RELIABILITY != 0 && wish.remote.is_group() {
+        return ControlResponse::refusal(406, NO_RELIABILITY);
+    }
     match node.create_face(&wish) {
         Ok(face) => ControlResponse::ok(described(&face)),
         Err(error @ CreateError::Exists(_)) => {
@@ -61,9 +67,8 @@ pub(super) fn update(node: &impl Node, asked: &ControlParameters, from: FaceId) 
         Ok(changes) => changes,
         Err(text) => return ControlResponse { code: 409, text, body: Some(described(&face)) },
     };
-    if mask & FLAG_LOCAL_FIELDS != 0 && flags & FLAG_LOCAL_FIELDS != 0 && face.scope() != Scope::Local {
-        let text = "local fields are for applications of this host".into();
-        return ControlResponse { code: 409, text, body: Some(described(&face)) };
+    if let Some(why) = refused(flags & mask, &face) {
+        return ControlResponse { code: 409, text: why.into(), body: Some(described(&face)) };
     }
     if let Some(mtu) = mtu {
         face.set_mtu(mtu);
@@ -79,6 +84,14 @@ pub(super) fn update(node: &impl Node, asked: &ControlParameters, from: FaceId) 
         mtu: asked.mtu.map(|_| face.mtu() as u64),
         ..ControlParameters::default()
     })
+}
+
+/// Why a face may not have flags that it is to have.
+fn refused(flags: u8, face: &Face) -> Option<&'static str> {
+    if flags & FLAG_LOCAL_FIELDS != 0 && face.scope() != Scope::Local {
+        return Some("local fields are for applications of this host");
+    }
+    (flags & FLAG_RELIABILITY != 0 && face.link_type() == LinkType::MultiAccess).then_some(NO_RELIABILITY)
 }
 
 /// `faces/destroy`: a face that is not there is gone as well.

@@ -47,6 +47,15 @@ impl<'p> LpPacket<'p> {
         }
     }
 
+    /// The packets of the link that are acknowledged; `first` is what this one was read from.
+    pub fn acks<'a>(&self, first: &'a [u8]) -> impl Iterator<Item = u64> + use<'a> {
+        let fields = tlv::header(first).ok().and_then(|outer| first.get(outer.header_len..));
+        let fields = Elements::new(fields.unwrap_or_default()).map_while(Result::ok);
+        let acks = fields.filter(|field| field.kind == types::LP_ACK);
+        // As many as there were: what stands behind them may be cut off here.
+        acks.take(self.header.acks.into()).map_while(|field| fixed(field.value).ok())
+    }
+
     fn parse_fields(first: &'p [u8], mut at: usize, total: usize) -> Result<Self> {
         let mut packet = Self { header: LpHeader::default(), fragment_at: at, fragment_len: 0 };
         let mut seen = Seen::default();
@@ -127,8 +136,7 @@ impl<'p> LpHeader<'p> {
                 self.congestion_mark = tlv::integer(value)?;
             }
             types::LP_ACK => {
-                let ack = fixed(value)?;
-                self.ack.get_or_insert(ack);
+                fixed(value)?;
                 self.acks = self.acks.saturating_add(1);
             }
             types::LP_TX_SEQUENCE => {
@@ -255,10 +263,25 @@ mod tests {
     #[test]
     fn acknowledgements() {
         let (header, at, len) = parse("6418 fd0344 080000000000000007 fd0344 080000000000000008").unwrap();
-        assert_eq!((header.acks, header.ack, at, len), (2, Some(7), 26, 0));
+        assert_eq!((header.acks, at, len), (2, 26, 0));
         let (header, ..) = parse("6410 fd0348 080000000000000009 50020500").unwrap();
         assert_eq!(header.tx_sequence, Some(9));
         assert_eq!(parse("6400").map(|(_, _, len)| len), Ok(0), "idle");
+    }
+
+    /// Conformance: NDNLPv2 reliability | All acknowledgements of a packet are read, wherever they stand among its fields
+    #[test]
+    fn acknowledgements_among_others() {
+        let whole = hex("6423 fd0344 080000000000000007 fd0340 0101 fd0344 08ffffffffffffffff 5004 05020700");
+        // The fragment may go on in another segment.
+        for kept in [0, 2, 4] {
+            let first = &whole[..whole.len() - kept];
+            let packet = LpPacket::parse(first, whole.len()).unwrap();
+            assert_eq!(packet.acks(first).collect::<Vec<_>>(), [7, u64::MAX]);
+        }
+        let bare = hex("0503 070108");
+        assert_eq!(LpPacket::parse(&bare, 5).unwrap().acks(&bare).count(), 0);
+        assert_eq!(parse("6408 fd0344 0400000007"), Err(Error::Element), "a short one");
     }
 
     /// Conformance: NDNLPv2 fields | Unknown fields are ignored when of 800 to 959 with the low bits 0, else refused

@@ -24,9 +24,7 @@ pub struct LpHeader<'p> {
     pub no_cache: bool,
     /// 0 where there was no congestion.
     pub congestion_mark: u64,
-    /// The first packet of the link that is acknowledged.
-    pub ack: Option<u64>,
-    /// Packets of the link that are acknowledged.
+    /// Packets of the link that are acknowledged: which, [`LpPacket::acks`](super::LpPacket::acks) tells.
     pub acks: u16,
     /// By which number this one is to be acknowledged.
     pub tx_sequence: Option<u64>,
@@ -48,7 +46,6 @@ impl Default for LpHeader<'_> {
             incoming_face: None,
             no_cache: false,
             congestion_mark: 0,
-            ack: None,
             acks: 0,
             tx_sequence: None,
             non_discovery: false,
@@ -92,16 +89,31 @@ impl LpHeader<'_> {
 
     /// Octets in front of a fragment of `fragment` octets.
     pub fn len(&self, fragment: usize) -> usize {
-        let inner = self.fields_len() + tlv::element_len(types::LP_FRAGMENT, fragment);
-        tlv::element_len(types::LP_PACKET, inner) - fragment
+        tlv::element_len(types::LP_PACKET, self.inner_len(fragment) + fragment) - fragment
+    }
+
+    /// Octets in front of a fragment, without the type and length of the packet.
+    pub fn inner_len(&self, fragment: usize) -> usize {
+        self.fields_len() + tlv::element_len(types::LP_FRAGMENT, fragment) - fragment
     }
 
     /// Writes what stands in front of a fragment of `fragment` octets to the front of `buffer`: [`Self::len`] octets.
     /// Acknowledgements are not written.
     pub fn emit(&self, fragment: usize, buffer: &mut [u8]) -> Result<usize> {
         let mut writer = Writer::new(buffer);
-        let inner = self.fields_len() + tlv::element_len(types::LP_FRAGMENT, fragment);
-        writer.header(types::LP_PACKET, inner)?;
+        writer.header(types::LP_PACKET, self.inner_len(fragment) + fragment)?;
+        self.emit_fields(fragment, &mut writer)?;
+        Ok(writer.len())
+    }
+
+    /// As [`Self::emit`], without the type and length of the packet: [`Self::inner_len`] octets.
+    pub fn emit_inner(&self, fragment: usize, buffer: &mut [u8]) -> Result<usize> {
+        let mut writer = Writer::new(buffer);
+        self.emit_fields(fragment, &mut writer)?;
+        Ok(writer.len())
+    }
+
+    fn emit_fields(&self, fragment: usize, writer: &mut Writer<'_>) -> Result<()> {
         if let Some(sequence) = self.sequence {
             writer.element(types::LP_SEQUENCE, &sequence.to_be_bytes())?;
         }
@@ -109,9 +121,8 @@ impl LpHeader<'_> {
             writer.integer(types::LP_FRAG_INDEX, self.frag_index)?;
             writer.integer(types::LP_FRAG_COUNT, self.frag_count)?;
         }
-        self.emit_network_fields(&mut writer)?;
-        writer.header(types::LP_FRAGMENT, fragment)?;
-        Ok(writer.len())
+        self.emit_network_fields(writer)?;
+        writer.header(types::LP_FRAGMENT, fragment)
     }
 
     fn emit_network_fields(&self, writer: &mut Writer<'_>) -> Result<()> {

@@ -175,6 +175,10 @@ fn face(config: &NdnConfig, face: &FaceConfig, ends: &mut HashSet<FaceUri>, find
     if let Some(mtu) = &face.mtu {
         findings.range(mtu, "ndn.face.mtu", kaido_ndn::face::MTU_MIN, u16::MAX);
     }
+    if face.reliability && remote.get_ref().0.is_group() {
+        let message = format!("{} is a group, of which nobody acknowledges", remote.get_ref().0);
+        findings.add(remote.span(), "ndn.face.reliability", message, "leave it out, or write one neighbour");
+    }
     match &remote.get_ref().0 {
         FaceUri::Udp(address) => {
             let on_ports = config.ndn.listen.udp_on_ports.iter().map(Spanned::get_ref);
@@ -251,13 +255,14 @@ mod tests {
             "[ndn]\nregions = [\"/site\"]\nunsolicited = \"cache_local\"\n[ndn.cs]\npackets = 0\nadmit = \"asked_again\"\n\
              [ndn.listen]\nudp = [\"0.0.0.0:6363\"]\ntcp = [\"[::]:6363\"]\n\
              [ndn.management]\nlocal = [\"rib\", \"strategy-choice\"]\n\
-             [[ndn.face]]\nremote = \"udp4://192.0.2.1\"\nmtu = 1400\n\
+             [[ndn.face]]\nremote = \"udp4://192.0.2.1\"\nmtu = 1400\nreliability = true\n\
              [[ndn.route]]\nprefix = \"/a/b\"\nto = \"udp4://192.0.2.1:6363\"\ncost = 4\n\
              [[ndn.strategy]]\nprefix = \"/a\"\nstrategy = \"multicast\"\n",
         )
         .unwrap();
         assert_eq!(config.ndn.balance.settings(), kaido_ndn::balance::BalanceSettings::default());
         let route = config.ndn.routes[0].get_ref();
+        assert!(config.ndn.faces[0].get_ref().reliability);
         assert_eq!(config.ndn.cs.admit, AdmitName::AskedAgain);
         assert_eq!((route.prefix.0.len(), route.cost, route.inherit, route.capture), (6, 4, true, false));
     }
@@ -317,6 +322,10 @@ mod tests {
                 "ndn.listen.udp takes 192.0.2.1:6363, too",
             ),
             ("[[ndn.face]]\nremote = \"udp4://192.0.2.1\"\n", "no UDP socket of its family"),
+            (
+                "[[ndn.face]]\nremote = \"ether://[01:00:5e:00:17:aa]\"\nreliability = true\n",
+                "ndn.face.reliability: ether://[01:00:5e:00:17:aa] is a group",
+            ),
             ("[[ndn.face]]\nremote = \"unix:///a\"\n", "faces to unix:// are made by who is there"),
             ("[[ndn.face]]\nremote = \"ether://[02:00:00:00:00:01]\"\n", "the port of the face is not said"),
             ("[[ndn.face]]\nremote = \"http://a\"\n", "is not the URI of a face"),

@@ -308,6 +308,9 @@ pub(crate) struct FaceConfig {
     pub(crate) local: Option<Spanned<UriField>>,
     /// Octets of a packet of the link, at most.
     pub(crate) mtu: Option<Spanned<u16>>,
+    /// Whether packets are acknowledged, and sent again when they were lost.
+    #[serde(default)]
+    pub(crate) reliability: bool,
 }
 
 /// `[[ndn.route]]`.

@@ -210,6 +210,13 @@ pub(super) const FIELDS: &[Field] = &[
         "as its kind carries",
         "Octets of a packet on the link; longer ones are cut.",
     ),
+    (
+        "[ndn.face]",
+        "reliability",
+        "true or false",
+        "false",
+        "Packets are acknowledged, and sent again when they were lost; the other end must do so, too.",
+    ),
     ("[ndn.route]", "prefix", "name", "required", "Prefix of the names that it is for."),
     ("[ndn.route]", "to", "URI of a face", "required", "Other end of a `[[ndn.face]]`."),
     ("[ndn.route]", "cost", "0 to 4294967295", "0", "The lower, the sooner it is taken."),

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use kaido_ndn::FaceId;
 use kaido_ndn::client::Connection;
-use kaido_ndn::face::{FaceUri, Persistency};
+use kaido_ndn::face::{FLAG_RELIABILITY, FaceUri, Persistency};
 use kaido_ndn::host::HostControl;
 use kaido_ndn::mgmt::{Authority, FaceWish, Manager, Node, Route, origin};
 use kaido_ndn::router::RouterNode;
@@ -105,7 +105,7 @@ fn faces(config: &NdnConfig, node: &mut RouterNode) -> miette::Result<Vec<(FaceU
             local: face.local.as_ref().map(|local| local.get_ref().0.clone()),
             persistency: Persistency::Permanent,
             mtu: face.mtu.as_ref().map(|mtu| *mtu.get_ref()),
-            flags: 0,
+            flags: if face.reliability { FLAG_RELIABILITY } else { 0 },
         };
         let made = node.create_face(&wish).map_err(|error| miette!("ndn.face: {remote}: {error}"))?;
         Ok((remote, made.id()))
