@@ -1,10 +1,12 @@
 //! A network function, and what it may do with a packet.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
+use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 use crate::pool::PoolCache;
@@ -30,11 +32,15 @@ pub trait Function: Send {
     /// Called once per round of the worker, packets or not: held packets, timers.
     fn tick(&mut self, out: &mut Output<'_>);
 
-    /// When `tick` must be called again at the latest, if no packet comes before. `None` leaves it to
-    /// [`WorkerSettings::sleep_max`](crate::WorkerSettings::sleep_max); beyond 100 ms it is called all the same.
+    /// When `tick` must be called again at the latest, if no packet comes before and nobody rings the worker's
+    /// [bell](Self::attach). `None` when nothing waits for its time; beyond 100 ms it is called all the same. A worker that is
+    /// about to sleep asks after it has hung its bell: what others have left by then must be due at once.
     fn tick_due(&self) -> Option<Instant> {
         None
     }
+
+    /// Told before the worker begins, if it runs in a thread: who rings has `tick` called soon, though the worker sleeps.
+    fn attach(&mut self, _bell: &Arc<Doorbell>) {}
 }
 
 /// One port as a worker holds it.

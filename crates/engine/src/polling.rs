@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::counters::add;
 
 /// Longest sleep whatever the function allows, so that a worker that is told to stop does.
-const SLEEP_CAP: Duration = Duration::from_millis(100);
+pub(crate) const SLEEP_CAP: Duration = Duration::from_millis(100);
 
 /// Shortest nap, in microseconds, of a worker with nothing to do and a port that cannot wake it.
 const UNWATCHED_NAP_US: u32 = 100;
@@ -38,8 +38,8 @@ pub struct WorkerSettings {
     pub nap_min_us: u32,
     /// Longest nap, in microseconds; then the worker sleeps until a port wakes it. Zero for no naps.
     pub nap_max_us: u32,
-    /// Longest sleep of a function that does not say when its next tick is due.
-    pub sleep_max: Duration,
+    /// Longest sleep while a port is [unsettled](crate::Port::is_unsettled).
+    pub unsettled_sleep: Duration,
     /// Of how many batches one is timed, on average; `None` times none.
     pub sample_batches: Option<NonZeroU32>,
 }
@@ -54,7 +54,7 @@ impl Default for WorkerSettings {
             // Naps pay only where packets come in clumps: at one packet a millisecond they cost four times the
             // CPU of a sleep and do not wake sooner (`examples/wakeup.rs`).
             nap_max_us: 0,
-            sleep_max: Duration::from_millis(5),
+            unsettled_sleep: Duration::from_millis(5),
             sample_batches: None,
         }
     }
@@ -77,7 +77,8 @@ pub(crate) enum Pause {
     Spin,
     Yield,
     Nap(Duration),
-    Sleep(Duration),
+    /// Until a port, the bell or the time wakes it.
+    Sleep,
 }
 
 impl Pause {
@@ -85,19 +86,19 @@ impl Pause {
         match self {
             Self::Spin => PollState::Busy,
             Self::Yield | Self::Nap(_) => PollState::Adaptive,
-            Self::Sleep(_) => PollState::Interrupt,
+            Self::Sleep => PollState::Interrupt,
         }
     }
 }
 
 impl WorkerSettings {
     /// The pause after `empty_rounds` rounds in a row without a packet, the first being 1. `watched` says that every
-    /// port can wake the worker; `tick_in` is when the function's next tick is due.
+    /// port can wake the worker; `longest` is how long it may sleep.
     pub(crate) fn pause(
         &self,
         empty_rounds: u32,
         watched: impl FnOnce() -> bool,
-        tick_in: impl FnOnce() -> Option<Duration>,
+        longest: impl FnOnce() -> Duration,
     ) -> Pause {
         let Some(spin_rounds) = self.spin_rounds else { return Pause::Spin };
         if empty_rounds <= spin_rounds {
@@ -113,12 +114,11 @@ impl WorkerSettings {
         if nap_us <= u64::from(self.nap_max_us) {
             return Pause::Nap(Duration::from_micros(nap_us));
         }
-        let sleep = tick_in().unwrap_or(self.sleep_max).min(SLEEP_CAP);
         if watched() {
-            return Pause::Sleep(sleep);
+            return Pause::Sleep;
         }
         let nap = Duration::from_micros(self.nap_max_us.max(UNWATCHED_NAP_US).into());
-        Pause::Nap(nap.min(sleep))
+        Pause::Nap(nap.min(longest()))
     }
 }
 
@@ -220,9 +220,10 @@ mod tests {
         yield_rounds: 1,
         nap_min_us: 50,
         nap_max_us: 200,
-        sleep_max: Duration::from_millis(5),
+        unsettled_sleep: Duration::from_millis(5),
         sample_batches: None,
     };
+    const LONG: Duration = Duration::from_millis(5);
 
     fn us(us: u64) -> Duration {
         Duration::from_micros(us)
@@ -230,39 +231,29 @@ mod tests {
 
     #[test]
     fn pauses_grow_until_a_port_must_wake_the_worker() {
-        let pauses: Vec<Pause> = (1..=8).map(|round| SETTINGS.pause(round, || true, || None)).collect();
-        let (nap, sleep) = (|n| Pause::Nap(us(n)), Pause::Sleep(us(5000)));
+        let pauses: Vec<Pause> = (1..=8).map(|round| SETTINGS.pause(round, || true, || LONG)).collect();
+        let (nap, sleep) = (|n| Pause::Nap(us(n)), Pause::Sleep);
         assert_eq!(
             pauses,
             [Pause::Spin, Pause::Spin, Pause::Yield, nap(50), nap(100), nap(200), sleep, sleep]
         );
-        assert_eq!(SETTINGS.pause(u32::MAX, || true, || None), sleep);
+        assert_eq!(SETTINGS.pause(u32::MAX, || true, || LONG), sleep);
     }
 
     #[test]
     fn a_port_that_cannot_wake_is_looked_at() {
-        assert_eq!(SETTINGS.pause(7, || false, || None), Pause::Nap(us(200)));
-        assert_eq!(SETTINGS.pause(u32::MAX, || false, || None), Pause::Nap(us(200)));
+        assert_eq!(SETTINGS.pause(7, || false, || LONG), Pause::Nap(us(200)));
+        assert_eq!(SETTINGS.pause(u32::MAX, || false, || LONG), Pause::Nap(us(200)));
         let no_naps = WorkerSettings { nap_max_us: 0, ..SETTINGS };
-        assert_eq!(no_naps.pause(4, || true, || None), Pause::Sleep(us(5000)));
-        assert_eq!(no_naps.pause(4, || false, || None), Pause::Nap(us(100)));
-        let short = WorkerSettings { sleep_max: us(20), ..no_naps };
-        assert_eq!(short.pause(4, || false, || None), Pause::Nap(us(20)));
-    }
-
-    #[test]
-    fn a_sleep_ends_when_the_tick_is_due() {
-        assert_eq!(SETTINGS.pause(9, || true, || Some(us(70))), Pause::Sleep(us(70)));
-        assert_eq!(SETTINGS.pause(9, || true, || Some(us(90_000))), Pause::Sleep(us(90_000)));
-        assert_eq!(SETTINGS.pause(9, || true, || Some(Duration::MAX)), Pause::Sleep(SLEEP_CAP));
-        let long = WorkerSettings { sleep_max: Duration::from_secs(9), ..SETTINGS };
-        assert_eq!(long.pause(9, || true, || None), Pause::Sleep(SLEEP_CAP));
+        assert_eq!(no_naps.pause(4, || true, || LONG), Pause::Sleep);
+        assert_eq!(no_naps.pause(4, || false, || LONG), Pause::Nap(us(100)));
+        assert_eq!(no_naps.pause(4, || false, || us(20)), Pause::Nap(us(20)), "the tick is due");
     }
 
     #[test]
     fn a_busy_worker_never_pauses() {
         let busy = WorkerSettings { spin_rounds: None, ..SETTINGS };
-        assert_eq!(busy.pause(u32::MAX, || true, || Some(us(1))), Pause::Spin);
+        assert_eq!(busy.pause(u32::MAX, || true, || us(1)), Pause::Spin);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use kaido_table::{NO_PREFIX, PrefixTable};
 
 use crate::default_way::DefaultWay;
+use crate::doorbell::Doorbell;
 use crate::port::PortId;
 
 /// Cached neighbours of a worker; more of them than this at once go to the shared tables.
@@ -91,13 +92,16 @@ pub struct Routes {
     tables: Mutex<Tables>,
     generation: AtomicU64,
     wanted: SyncSender<Wanted>,
+    /// Of workers that may wait for a change.
+    bells: Mutex<Vec<Arc<Doorbell>>>,
 }
 
 impl Routes {
     /// No routes yet, and where the neighbours that workers ask for come out.
     pub fn new() -> (Arc<Self>, Receiver<Wanted>) {
         let (wanted, asked) = sync_channel(WANTED_MAX);
-        let routes = Self { tables: Mutex::default(), generation: AtomicU64::new(1), wanted };
+        let routes =
+            Self { tables: Mutex::default(), generation: AtomicU64::new(1), wanted, bells: Mutex::default() };
         (Arc::new(routes), asked)
     }
 
@@ -165,6 +169,8 @@ impl Routes {
 
     fn changed(&self) {
         self.generation.fetch_add(1, Ordering::Release);
+        let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.iter().for_each(|bell| bell.ring());
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
@@ -337,6 +343,12 @@ impl NextHops {
     #[inline]
     pub fn generation(&self) -> u64 {
         self.routes.generation()
+    }
+
+    /// Has every change of routes or neighbours ring a bell, for who waits for one.
+    pub fn attach(&self, bell: &Arc<Doorbell>) {
+        let mut bells = self.routes.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.push(Arc::clone(bell));
     }
 }
 

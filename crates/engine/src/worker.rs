@@ -1,6 +1,7 @@
 //! Workers: a pinned thread each, with one queue of every port.
 
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -10,8 +11,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
+use crate::doorbell::Doorbell;
 use crate::function::{Attached, Function, Output, PREFERRED_MAX, sum};
-use crate::polling::{Pause, PollClock, PollState, WorkerSettings};
+use crate::polling::{Pause, PollClock, PollState, SLEEP_CAP, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
 use crate::shared::{Departure, Drained, cycles};
@@ -33,6 +35,8 @@ pub struct Worker {
     /// What a block puts out that leaves in its turn.
     departures: Vec<Departure>,
     losses_asked: Instant,
+    /// Where others wake it, if it runs in a thread of its own.
+    doorbell: Option<Arc<Doorbell>>,
 }
 
 /// How often devices are asked what they dropped: a system call each.
@@ -82,6 +86,7 @@ impl Worker {
             batch: Batch::new(),
             departures: Vec::with_capacity(BATCH_MAX),
             losses_asked: Instant::now(),
+            doorbell: None,
         }
     }
 
@@ -250,8 +255,7 @@ impl Worker {
                 break;
             }
             empty_rounds = empty_rounds.saturating_add(1);
-            let tick_in = || self.function.tick_due().map(|due| due.saturating_duration_since(now));
-            let pause = self.settings.pause(empty_rounds, || self.is_watched(), tick_in);
+            let pause = self.settings.pause(empty_rounds, || self.is_watched(), || self.sleep_max());
             clock.enter(pause.state(), now, self.counters.poll_counters());
             self.pause(pause);
         }
@@ -276,15 +280,23 @@ impl Worker {
                 self.counters.poll_counters().napped();
                 std::thread::sleep(nap);
             }
-            Pause::Sleep(sleep) => {
-                let woken = self.sleep(sleep);
+            Pause::Sleep => {
+                let woken = self.sleep();
                 self.counters.poll_counters().slept(woken);
             }
         }
     }
 
-    /// Sleeps until a port is readable or the time is over; whether a port was.
-    fn sleep(&mut self, sleep: Duration) -> bool {
+    /// How long nothing has to be done, if no packet comes and nobody rings.
+    fn sleep_max(&self) -> Duration {
+        let tick_in = self.function.tick_due().map(|due| due.saturating_duration_since(Instant::now()));
+        let is_unsettled = self.doorbell.is_none() || self.ports.iter().any(|port| port.queue.is_unsettled());
+        let look_in = is_unsettled.then_some(self.settings.unsettled_sleep);
+        tick_in.into_iter().chain(look_in).fold(SLEEP_CAP, Duration::min)
+    }
+
+    /// Sleeps until a port is readable, the bell rings or the time is over; whether something woke it.
+    fn sleep(&mut self) -> bool {
         // Each is asked, whatever the others say: it may have to prepare.
         let mut busy = false;
         for port in &mut self.ports {
@@ -293,23 +305,29 @@ impl Worker {
         if busy {
             return true;
         }
-        let mut polled: Vec<PollFd<'_>> = self
-            .ports
-            .iter()
-            .filter_map(|port| port.queue.readiness())
+        let doorbell = self.doorbell.as_deref();
+        doorbell.inspect(|doorbell| doorbell.hang());
+        // Looked at after the bell was hung: who leaves something from now on rings.
+        let timeout = self.sleep_max().try_into().unwrap_or_default();
+        let readable = self.ports.iter().filter_map(|port| port.queue.readiness());
+        let mut polled: Vec<PollFd<'_>> = readable
+            .chain(doorbell.map(AsFd::as_fd))
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        // Below the cap of a sleep, which fits.
-        let timeout = sleep.try_into().unwrap_or_default();
         // An interrupted or refused wait is only a shorter one.
-        poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
+        let woken = poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0);
+        doorbell.inspect(|doorbell| doorbell.take_down());
+        woken
     }
 
     /// Runs the worker in a thread of its own.
     ///
     /// # Errors
-    /// When the thread cannot be made.
-    pub fn spawn(self, name: String, stop: Arc<AtomicBool>) -> std::io::Result<WorkerHandle> {
+    /// When the thread or its bell cannot be made.
+    pub fn spawn(mut self, name: String, stop: Arc<AtomicBool>) -> std::io::Result<WorkerHandle> {
+        let doorbell = Doorbell::new()?;
+        self.function.attach(&doorbell);
+        self.doorbell = Some(doorbell);
         let counters = self.counters();
         let thread = std::thread::Builder::new().name(name).spawn(move || self.run(&stop))?;
         Ok(WorkerHandle { thread, counters })

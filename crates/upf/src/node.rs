@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use kaido_engine::PortId;
+use kaido_engine::{Doorbell, PortId};
 use kaido_table::{Domain, RegionError, Table};
 
 use crate::apps::{AppNumber, Applications, FlowEnds};
@@ -389,6 +389,10 @@ pub struct Node {
     /// Shows the time that packets are stamped with.
     pub(crate) clock: Clock,
     events: SyncSender<WorkerEvent>,
+    /// Where the control side hears of events while it sleeps.
+    listener: OnceLock<Arc<Doorbell>>,
+    /// Where workers hear of orders and changes while they sleep.
+    bells: Mutex<Vec<Arc<Doorbell>>>,
     /// Events that workers have told, and those of them that the control side has heard.
     events_told: AtomicU64,
     events_heard: AtomicU64,
@@ -439,6 +443,8 @@ impl Node {
             clock: Clock::new(),
             settings,
             events,
+            listener: OnceLock::new(),
+            bells: Mutex::default(),
             events_told: AtomicU64::new(0),
             events_heard: AtomicU64::new(0),
             buffer_changes: AtomicU64::new(0),
@@ -454,7 +460,26 @@ impl Node {
     pub fn tell(&self, event: WorkerEvent) -> bool {
         let told = self.events.try_send(event).is_ok();
         self.events_told.fetch_add(told.into(), Ordering::Relaxed);
+        if let Some(listener) = self.listener.get() {
+            listener.ring();
+        }
         told
+    }
+
+    /// Has each event ring a bell of the control side; the first that is given counts.
+    pub fn listen(&self, bell: Arc<Doorbell>) {
+        // Whoever asks again has the same in mind.
+        let _ = self.listener.set(bell);
+    }
+
+    /// Has orders and changes ring a worker's bell.
+    pub(crate) fn attach(&self, bell: &Arc<Doorbell>) {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(bell));
+    }
+
+    fn ring(&self) {
+        let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.iter().for_each(|bell| bell.ring());
     }
 
     /// Notes that the control side has taken an event.
@@ -485,6 +510,8 @@ impl Node {
         }
         changes.push_back(change);
         self.buffer_changes.fetch_add(1, Ordering::Release);
+        drop(changes);
+        self.ring();
     }
 
     /// The changes after the first `since`; `None` when they are too many to be still known.
@@ -500,12 +527,20 @@ impl Node {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         orders.push(order);
         self.orders_waiting.store(orders.len() as u64, Ordering::Release);
+        drop(orders);
+        self.ring();
+    }
+
+    /// Whether something was asked that no worker has taken.
+    #[inline]
+    pub(crate) fn has_orders(&self) -> bool {
+        self.orders_waiting.load(Ordering::Acquire) > 0
     }
 
     /// Takes what was asked; costs one load while nothing was.
     #[inline]
     pub fn take_orders(&self) -> Vec<WorkerOrder> {
-        if self.orders_waiting.load(Ordering::Acquire) == 0 {
+        if !self.has_orders() {
             return Vec::new();
         }
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);

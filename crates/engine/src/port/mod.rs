@@ -90,6 +90,12 @@ pub trait Port: Send {
         true
     }
 
+    /// Whether it has work that no [`readiness`](Self::readiness) tells of, such as frames that wait for room in the device, or
+    /// a device that is short of frames to receive into: then the worker looks again soon.
+    fn is_unsettled(&self) -> bool {
+        false
+    }
+
     /// What a port has beside others when its queue is shared with other workers.
     fn shared(&self) -> Option<Shared> {
         None

@@ -42,6 +42,11 @@ pub trait SharedDevice: Send + Sync {
         None
     }
 
+    /// As [`Port::is_unsettled`].
+    fn is_unsettled(&self) -> bool {
+        false
+    }
+
     /// As [`Port::is_exhausted`].
     fn is_exhausted(&self) -> bool {
         false
@@ -159,6 +164,10 @@ impl<D: SharedDevice> Port for SharedPort<D> {
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.queue.device.readiness()
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.queue.device.is_unsettled()
     }
 
     fn is_exhausted(&self) -> bool {

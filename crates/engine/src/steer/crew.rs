@@ -13,8 +13,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::Receiver;
-use super::doorbell::{Door, Doorbell, Outbox, Waker, outboxes, report_full};
+use super::door::{Door, Outbox, Waker, outboxes, report_full};
 use crate::batch::{BATCH_MAX, Batch};
+use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 use crate::pool::PoolCache;

@@ -18,7 +18,7 @@
 #[cfg(not(any(loom, shuttle)))]
 mod crew;
 #[cfg(not(any(loom, shuttle)))]
-mod doorbell;
+mod door;
 mod handover;
 #[cfg(not(any(loom, shuttle)))]
 mod port;
@@ -28,7 +28,7 @@ mod relay;
 #[cfg(not(any(loom, shuttle)))]
 pub use crew::{CrewPort, crew};
 #[cfg(not(any(loom, shuttle)))]
-pub use doorbell::Waker;
+pub use door::Waker;
 pub use handover::{Bell, Receiver, Sender, handover};
 #[cfg(not(any(loom, shuttle)))]
 pub use port::{SteerQueue, SteerRules, SteeredPort, steer};

@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use kaido_wire::spread::{self, SpreadBy};
 
 use super::Receiver;
-use super::doorbell::{Door, Doorbell, Outbox, outboxes, report_full, watch};
+use super::door::{Door, Outbox, outboxes, report_full, watch};
 use crate::batch::{BATCH_MAX, Batch};
+use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 use crate::pool::PoolCache;
@@ -196,6 +197,10 @@ impl Port for SteeredPort {
         let nothing_handed = self.door.may_sleep();
         let nothing_own = self.stage.as_ref().is_none_or(|stage| stage.own.is_empty());
         nothing_own && nothing_handed && self.port.may_sleep()
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.port.is_unsettled()
     }
 }
 

@@ -11,8 +11,9 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::doorbell::{Door, Doorbell, Outbox, report_full, watch};
+use super::door::{Door, Outbox, report_full, watch};
 use crate::batch::{BATCH_MAX, Batch};
+use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::pool::PoolCache;
 use crate::port::Port;
@@ -113,6 +114,10 @@ impl Port for OwnerPort {
 
     fn may_sleep(&mut self) -> bool {
         self.door.may_sleep() && self.device.may_sleep()
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.device.is_unsettled()
     }
 
     fn is_exhausted(&self) -> bool {

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::fragment::{Contexts, Limits};
 use kaido_engine::{
-    BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId, RateLimit, Routes,
+    BATCH_MAX, Batch, Doorbell, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId,
+    RateLimit, Routes,
 };
 use kaido_wire::gre;
 
@@ -240,6 +241,18 @@ impl Function for Gre {
         if out.now().saturating_duration_since(self.swept) >= SWEEP {
             self.sweep(out);
         }
+    }
+
+    fn tick_due(&self) -> Option<Instant> {
+        if !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried {
+            return Some(self.swept);
+        }
+        let waits = !self.pending.is_empty() || !lock(&self.shared.pieces).is_empty();
+        waits.then(|| self.swept + SWEEP)
+    }
+
+    fn attach(&mut self, bell: &Arc<Doorbell>) {
+        self.next_hops.attach(bell);
     }
 }
 

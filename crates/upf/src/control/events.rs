@@ -1,6 +1,6 @@
 //! What workers and the clock bring: reports.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::applications::is_of_applications;
 use super::compile::far_ends;
@@ -99,6 +99,11 @@ impl Upf {
     /// How many GTP-U paths are up, down, and not known to be either.
     pub fn path_states(&self) -> [usize; 3] {
         self.far_ends.paths.states()
+    }
+
+    /// Before then no session's time comes; in the past while some are left for the next poll.
+    pub fn next_due(&self) -> Option<SystemTime> {
+        self.wheel.next().map(|at| SystemTime::UNIX_EPOCH + Duration::from_millis(at))
     }
 
     /// Sessions whose time has come. The work of a call is bounded; what is left comes with the next.

@@ -105,6 +105,11 @@ impl Wheel {
         None
     }
 
+    /// Before then no deadline is reached; in the past if some are.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.first_slot().map(|(level, slot)| self.begin(level, slot))
+    }
+
     /// The slot that begins first. One that has begun and is not emptied comes before all.
     fn first_slot(&self) -> Option<(usize, usize)> {
         let begun = (1..LEVELS).rev().find_map(|level| {
@@ -228,8 +233,12 @@ mod tests {
                         came.sort_unstable();
                         due.sort_unstable();
                         prop_assert_eq!(came, due);
+                        prop_assert!(wheel.next().is_none_or(|next| next > now), "whoever waits until then waits");
                     }
                 }
+                let first = model.values().min().copied();
+                prop_assert_eq!(wheel.next().is_some(), first.is_some());
+                prop_assert!(first.is_none_or(|first| wheel.next() <= Some(first.max(wheel.elapsed))));
                 prop_assert_eq!(wheel.len(), model.len());
                 for number in 0..50 {
                     prop_assert_eq!(wheel.get(number), model.get(&number).copied());

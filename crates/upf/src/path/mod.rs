@@ -43,7 +43,8 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{
-    BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId, RateLimit,
+    BATCH_MAX, Batch, Doorbell, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId,
+    RateLimit,
 };
 use kaido_table::{Guard, Probe, Reader, Seed, Stages, TooManyReaders};
 
@@ -343,6 +344,15 @@ impl Function for Path {
             worker.sweep(out);
         }
     }
+
+    fn tick_due(&self) -> Option<Instant> {
+        self.worker.tick_due()
+    }
+
+    fn attach(&mut self, bell: &Arc<Doorbell>) {
+        self.node.attach(bell);
+        self.worker.next_hops.attach(bell);
+    }
 }
 
 impl Path {
@@ -533,6 +543,21 @@ impl Worker {
         }
         frame.truncate(packet.total_len);
         self.handle(guard, record, arrival, packet, frame, out);
+    }
+
+    /// When there is something to do beside packets: now, or at the next sweep if anything waits for that.
+    fn tick_due(&self) -> Option<Instant> {
+        let may_release = !self.buffers.is_empty() && self.node.buffer_changes() != self.buffer_changes;
+        let may_retry = !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried;
+        if self.node.has_orders() || may_release || may_retry {
+            return Some(self.now);
+        }
+        let waits = !self.pending.is_empty()
+            || !self.buffers.is_empty()
+            || !self.untold.is_empty()
+            || !self.node.fragments.is_empty()
+            || self.lan_hops.is_waiting();
+        waits.then(|| self.swept + SWEEP)
     }
 
     /// Tells the control plane, now or when it has room again.

@@ -68,6 +68,17 @@ impl Books {
         self.backlog
     }
 
+    /// Whether frames are on their way out, or a block of frames to receive into is missing.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.is_sending() || self.lacks_a_block()
+    }
+
+    /// Whether there is room for a block of frames to receive into.
+    fn lacks_a_block(&self) -> bool {
+        let target = self.fill.capacity() as usize;
+        target.saturating_sub(self.filling) >= BLOCK.min(target)
+    }
+
     /// Whether the driver waits to be told of frames to receive into.
     pub(super) fn driver_sleeps(&self) -> bool {
         self.fill.needs_wakeup()
@@ -102,9 +113,8 @@ impl Books {
             return false;
         }
         let before = self.filling;
-        let target = self.fill.capacity() as usize;
-        let block = BLOCK.min(target);
-        while target - self.filling >= block {
+        let block = BLOCK.min(self.fill.capacity() as usize);
+        while self.lacks_a_block() {
             let mut chunks = [0; BLOCK];
             let mut count = 0;
             while let Some(chunk) = chunks[..block].get_mut(count) {

@@ -258,6 +258,10 @@ impl Port for XdpPort {
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
+
+    fn is_unsettled(&self) -> bool {
+        self.books.is_unsettled()
+    }
 }
 
 impl AsFd for XdpPort {

@@ -137,6 +137,11 @@ impl SharedDevice for SharedXdp {
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
+
+    fn is_unsettled(&self) -> bool {
+        // Where another worker is at it, it may be.
+        self.books.try_lock().map_or(true, |books| books.is_unsettled())
+    }
 }
 
 impl AsFd for SharedXdp {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_engine::{FramePool, PortTotals, WorkerCounters};
+use kaido_engine::{Doorbell, FramePool, PortTotals, WorkerCounters};
 use kaido_pfcp::{Endpoint, Moment, Transmit, send_all};
 use kaido_upf::control::{PathSummary, SessionSummary, Upf};
 use kaido_xdp::fastpath::{FastCounters, Hand};
@@ -26,8 +26,10 @@ use crate::run::server::Server;
 use crate::run::shown;
 use crate::run::workers;
 
-/// How often workers' events are looked for: the latency of a usage report.
-const PACE: Duration = Duration::from_millis(10);
+/// Longest wait: how soon what has no deadline is done, such as echo requests that are due.
+const PACE: Duration = Duration::from_millis(100);
+/// The same with a datapath in the kernel, whose events wake nobody: the latency of their usage reports.
+const PACE_IN_KERNEL: Duration = Duration::from_millis(10);
 /// The same while a request waits for workers to come to the end of a batch.
 const PACE_WAITING: Duration = Duration::from_micros(200);
 /// Datagrams taken from one socket before the others have their turn.
@@ -67,6 +69,8 @@ pub(super) struct Control {
     pub(super) spoken_to: HashMap<IpAddr, usize>,
     /// Room for one datagram.
     pub(super) buffer: Box<[u8]>,
+    /// Where workers and scrapes wake the loop.
+    pub(super) doorbell: Arc<Doorbell>,
 }
 
 /// Room for the longest UDP payload.
@@ -133,16 +137,34 @@ impl Control {
     }
 
     fn wait(&self) {
-        let now = Instant::now();
-        let hurries = self.endpoint.is_waiting() || self.scrapes.as_ref().is_some_and(Asked::is_busy);
-        let pace = if hurries { PACE_WAITING } else { PACE };
-        let until =
-            self.endpoint.next_deadline().map_or(pace, |at| at.saturating_duration_since(now)).min(pace);
-        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(until.subsec_nanos()) };
-        let descriptors = self.sockets.iter().map(AsFd::as_fd).chain(self.server.descriptors());
+        self.doorbell.hang();
+        // Looked at after the bell was hung: who has something to tell from now on rings.
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: self.idle_for().subsec_nanos().into() };
+        let own = [self.doorbell.as_fd()].into_iter().chain(self.sockets.iter().map(AsFd::as_fd));
+        let descriptors = own.chain(self.server.descriptors());
         let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // A signal ends the wait early, which is as well.
         let _ = poll(&mut polled, Some(&timeout));
+        self.doorbell.take_down();
+    }
+
+    /// How long nothing has to be done, if nobody says anything: less than a second.
+    fn idle_for(&self) -> Duration {
+        let upf = self.endpoint.service();
+        let (_, events) = upf.node().events();
+        if events > 0 {
+            return Duration::ZERO;
+        }
+        let hurries = self.endpoint.is_waiting() || self.scrapes.as_ref().is_some_and(Asked::is_busy);
+        let pace = match self.kernel {
+            _ if hurries => PACE_WAITING,
+            Some(_) => PACE_IN_KERNEL,
+            None => PACE,
+        };
+        let now = Moment::now();
+        let due_in = upf.next_due().map(|at| at.duration_since(now.wall).unwrap_or_default());
+        let deadline_in = self.endpoint.next_deadline().map(|at| at.saturating_duration_since(now.monotonic));
+        due_in.into_iter().chain(deadline_in).fold(pace, Duration::min)
     }
 
     fn receive(&mut self, at: usize) {
@@ -161,6 +183,7 @@ impl Control {
                 self.strangers += 1;
                 continue;
             }
+            self.lag.heard();
             self.endpoint.handle(Moment::now(), from, &self.buffer[..len], &mut out);
             self.remember(from, at);
             if out.len() >= ANSWERS_HELD {

@@ -18,6 +18,8 @@ pub(super) struct Lag {
     /// What the last look said, in percent.
     percent: u8,
     next: Instant,
+    /// A datagram came since the last look.
+    has_heard: bool,
 }
 
 impl Lag {
@@ -32,14 +34,22 @@ impl Lag {
             overflowed: 0,
             percent: 0,
             next: Instant::now(),
+            has_heard: true,
         }
     }
 
-    /// The fill of the fullest queue in percent, when it is time to look: 100 if one has overflowed since.
+    /// Notes that a datagram came.
+    pub(super) const fn heard(&mut self) {
+        self.has_heard = true;
+    }
+
+    /// The fill of the fullest queue in percent, when it is time to look: 100 if one has overflowed since. There is nothing
+    /// to see where nothing was heard since the last look, unless that saw something.
     pub(super) fn look(&mut self, now: Instant) -> Option<u8> {
-        if now < self.next {
+        if now < self.next || (!self.has_heard && self.percent == 0) {
             return None;
         }
+        self.has_heard = false;
         self.next = now + PACE;
         let shown = SOCKETS.iter().filter_map(|path| std::fs::read_to_string(path).ok());
         self.percent = self.judge(&shown.collect::<String>());
@@ -82,7 +92,13 @@ mod tests {
 
     #[test]
     fn the_fullest_own_queue_counts() {
-        let mut lag = Lag { sockets: vec![(4711, 2048)], overflowed: 7, percent: 0, next: Instant::now() };
+        let mut lag = Lag {
+            sockets: vec![(4711, 2048)],
+            overflowed: 7,
+            percent: 0,
+            next: Instant::now(),
+            has_heard: false,
+        };
         assert_eq!(lag.judge(SHOWN), 50);
         assert_eq!(lag.judge(&SHOWN.replace(" 7\n", " 8\n")), 100, "one had no room");
         assert_eq!(lag.judge(&SHOWN.replace(" 7\n", " 8\n")), 50);
@@ -96,10 +112,15 @@ mod tests {
         let mut lag = Lag::of(std::slice::from_ref(&socket));
         let now = Instant::now() + PACE;
         assert_eq!(lag.look(now), Some(0));
-        assert_eq!(lag.look(now), None);
+        lag.heard();
+        assert_eq!(lag.look(now), None, "not again so soon");
+        lag.look(now + PACE);
+        assert_eq!(lag.look(now + 2 * PACE), None, "nothing was heard");
         for _ in 0..50 {
             socket.send_to(&[0; 1000], to).unwrap();
         }
-        assert!(lag.look(now + PACE).unwrap() > 0);
+        lag.heard();
+        assert!(lag.look(now + 2 * PACE).unwrap() > 0);
+        assert!(lag.look(now + 3 * PACE).unwrap() > 0, "until it is seen to be over");
     }
 }

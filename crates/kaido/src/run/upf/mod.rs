@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
+use kaido_engine::Doorbell;
 use kaido_pfcp::{Endpoint, Features, Moment, NodeId, Retransmission};
 use kaido_upf::control::{UePool, Upf};
 use kaido_upf::node::Node;
@@ -65,12 +66,15 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         workers = counters.len(),
         "the user plane runs"
     );
+    let doorbell = Doorbell::new().into_diagnostic()?;
+    node.listen(doorbell.clone());
     let datapath = *config.base.node.datapath.get_ref();
     let kernel = || (datapath != Datapath::Engine).then(|| ports.kernel_counters());
     let exporter = scraped.map(|endpoint| {
         let figures =
             Figures::new(("upf", datapath.name()), node_id.clone(), pool, shown.clone(), counters.clone());
-        let (offer, asked) = UpfOffer::new(Sources { figures, node: node.clone(), kernel: kernel() });
+        let sources = Sources { figures, node: node.clone(), kernel: kernel() };
+        let (offer, asked) = UpfOffer::new(sources, doorbell.clone());
         export(endpoint, offer).map(|exporter| (exporter, asked))
     });
     let (exporter, asked) = exporter.transpose()?.unzip();
@@ -91,6 +95,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         strangers: 0,
         spoken_to: HashMap::new(),
         buffer: datagram_buffer(),
+        doorbell,
     };
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || crew.has_lost());

@@ -9,9 +9,11 @@
 
 mod render;
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use kaido_engine::Doorbell;
 use kaido_metrics::Format;
 use kaido_pfcp::{Counters, Endpoint as PfcpEndpoint, Peer};
 use kaido_upf::control::{PathSummary, Upf, VolumeScan};
@@ -91,19 +93,23 @@ impl Asked {
 pub(super) struct UpfOffer {
     sources: Sources,
     ask: SyncSender<Question>,
+    /// Wakes the control loop.
+    doorbell: Arc<Doorbell>,
 }
 
 impl UpfOffer {
     /// The offer, and the control loop's end.
-    pub(super) fn new(sources: Sources) -> (Self, Asked) {
+    pub(super) fn new(sources: Sources, doorbell: Arc<Doorbell>) -> (Self, Asked) {
         let (ask, questions) = sync_channel(1);
-        (Self { sources, ask }, Asked { questions, scan: None })
+        (Self { sources, ask, doorbell }, Asked { questions, scan: None })
     }
 
     /// What the control loop says; `None` when it takes too long, or has ended.
     fn ask(&self) -> Option<Controls> {
         let (question, answer) = sync_channel(1);
         self.ask.try_send(question).ok()?;
+        // One that is about to sleep may not hear it, and sees the question when it next wakes.
+        self.doorbell.ring();
         answer.recv_timeout(PATIENCE).ok()
     }
 }

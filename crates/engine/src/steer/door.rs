@@ -1,33 +1,15 @@
-//! How workers hand frames to each other, and how one that sleeps is woken.
+//! How workers hand frames to each other.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::epoll;
 
-use super::{Bell, Receiver, Sender, handover};
+use super::{Receiver, Sender, handover};
+use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
-
-/// A worker that may sleep, and how it is woken.
-#[derive(Debug)]
-pub(super) struct Doorbell {
-    bell: Bell,
-    event: OwnedFd,
-}
-
-impl Doorbell {
-    pub(super) fn new() -> io::Result<Arc<Self>> {
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Arc::new(Self { bell: Bell::new(), event }))
-    }
-
-    fn write(&self) {
-        // It fails only when 2^64 - 2 rings were not heard.
-        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-    }
-}
 
 /// The door of a worker: its bell, and what others hand in.
 #[derive(Debug)]
@@ -45,7 +27,7 @@ impl Door {
 
     /// Readable once it was rung.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.doorbell.event.as_fd()
+        self.doorbell.as_fd()
     }
 
     /// The worker is awake: what was rung is heard.
@@ -53,16 +35,14 @@ impl Door {
     pub(super) fn awake(&mut self) {
         if self.is_hung {
             self.is_hung = false;
-            self.doorbell.bell.take_down();
-            // Fails when nobody rang.
-            let _ = rustix::io::read(&self.doorbell.event, &mut [0; 8]);
+            self.doorbell.take_down();
         }
     }
 
     /// The worker is about to sleep; whether it may, as nothing was handed in.
     pub(super) fn may_sleep(&mut self) -> bool {
         self.is_hung = true;
-        self.doorbell.bell.hang();
+        self.doorbell.hang();
         self.inboxes.iter_mut().all(Receiver::is_empty)
     }
 }
@@ -90,8 +70,8 @@ impl Outbox {
     /// Shows the worker what was put in, and wakes it if it sleeps.
     #[inline]
     pub(super) fn publish(&mut self) {
-        if self.to.publish() && self.doorbell.bell.ring() {
-            self.doorbell.write();
+        if self.to.publish() {
+            self.doorbell.ring();
         }
     }
 }
@@ -133,7 +113,7 @@ impl Waker {
     /// Has the worker begin a round, if it sleeps or is about to.
     pub fn wake(&self) {
         // Whether or not the bell hangs: nothing was put into a ring that the worker would find before it sleeps.
-        self.0.write();
+        self.0.sound();
     }
 }
 
