@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rig.lossy import LossyRelay
 from rig.ndn import FAR, NEAR, NEAR_V6, Hosts, Router, digest, fetch, serve
 from rig.net import Namespace, NetError, wait_until
 
@@ -334,3 +335,34 @@ def test_ndnd_is_a_neighbour(workers: int, router: StartRouter, hosts: Hosts, bi
     ndnd.run(hosts.far, far, "fw", "route-add", "prefix=/near", f"face={back}")
     assert ndnd.run(hosts.far, far, "cat", "/near/big") == big.read_bytes()
     assert near.drops() == {} or not any("malformed" in reason for reason in near.drops())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_routers_send_again_what_is_lost_between_them(
+    workers: int, router: StartRouter, hosts: Hosts
+) -> None:
+    """A third of the packets is lost on the way; every ping is answered, and none was asked twice.
+
+    Conformance: NDNLPv2 reliability | Two routers lose nothing over a link that loses a third of the packets
+    """
+    ends = {hosts.far.socket(FAR, 7000): (NEAR, 6363), hosts.far.socket(FAR, 7001): (FAR, 6363)}
+    to_far, to_near = f"udp4://{FAR}:7000", f"udp4://{FAR}:7001"
+    route = f'[[ndn.route]]\nprefix = "/far"\nto = "{to_far}"\n'
+    with LossyRelay(ends) as relay:
+        near = router(more=f'[[ndn.face]]\nremote = "{to_far}"\nreliability = true\n{route}', workers=workers)
+        far = router(space=hosts.far, workers=workers)
+        made = far.ndn("face", "create", to_near)
+        assert "reliability on" in far.tell("face", "update", str(made["face"]), "--reliability", "on")
+        faces = [face for node in (near, far) for face in node.faces()]
+        assert [face["remote"] for face in faces if face["reliability"]] == [to_far, to_near]
+        hosts.far.start(str(far.binary), "ndn", "--router", far.transport("unix"), "ping", "/far", "--serve")
+        wait_until(
+            lambda: any(listed["prefix"] == "/far/ping" for listed in far.ndn("route", "list")),
+            "the ping server",
+        )
+        pinged = near.ndn("ping", "/far", "--count", "30", "--interval", "0.01")
+        assert (pinged["sent"], pinged["received"]) == (30, 30)
+        # An Interest and a Data each; some of the acknowledgements alone were lost, too.
+        assert relay.numbered == 60
+        assert relay.lost >= 20
+    assert not any("ndn_link_lost" in reason for node in (near, far) for reason in node.drops())
