@@ -195,7 +195,7 @@ def test_results_can_be_scraped_and_are_pushed(tmp_path: Path) -> None:
     server = serve(exposition, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{gateway.server_port}"
     Sweep(_plan(2), tmp_path, model.result, None, address, exposition).run()
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     assert "kaido_bench_points_done 2" in text
     lines = [line for line in text.splitlines() if line.startswith("kaido_bench_packets_per_second{")]

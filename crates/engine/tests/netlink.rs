@@ -134,7 +134,6 @@ fn a_host_that_moved_in_silence_is_noticed() {
         watched.expect("10.77.0.2", ready(0, old));
         // Fails over without a word, and no packet of ours goes by the kernel.
         pair.far(|| run("ip link set ke-b0 address 02:00:00:00:77:03"));
-        assert_eq!(watched.hops.resolve(ip("10.77.0.2")), ready(0, old));
         watched.expect("10.77.0.2", ready(0, [2, 0, 0, 0, 0x77, 3]));
     });
 }
@@ -334,9 +333,13 @@ fn a_watcher_ends_when_dropped() {
     }
     Pair::run(1, 1500, |_| {
         let watched = Watched::start(1, WatchSettings::default());
-        let begun = std::time::Instant::now();
-        drop(watched.watcher);
-        assert!(begun.elapsed() < Duration::from_secs(1));
+        let (ended, told) = std::sync::mpsc::channel();
+        let watcher = watched.watcher;
+        std::thread::spawn(move || {
+            drop(watcher);
+            ended.send(()).unwrap();
+        });
+        told.recv_timeout(rig::PATIENCE).expect("it ends");
         // Nobody else holds the routes any more.
         drop(watched.hops);
         assert_eq!(Arc::strong_count(&watched.routes), 1);

@@ -574,7 +574,7 @@ fn the_manager_is_an_application() {
     header.emit(interest.len(), &mut packet).unwrap();
     packet.extend(interest);
     consumer.connection().send(&packet).unwrap();
-    let received = consumer.connection().receive(Instant::now() + Duration::from_secs(5)).unwrap().unwrap();
+    let received = consumer.connection().receive(Instant::now() + Duration::from_secs(60)).unwrap().unwrap();
     let (header, data) = received.packet().unwrap();
     assert_eq!(header.pit_token, b"token");
     let response = ControlResponse::parse(Data::parse(data, data.len()).unwrap().content).unwrap();

@@ -6,7 +6,7 @@ mod fixture;
 use std::time::{Duration, SystemTime};
 
 use fixture::packets::{downlink, udp};
-use fixture::{N6, Rig, SessionPlan};
+use fixture::{BUFFER_TIME_MAX, N6, Rig, SessionPlan};
 use kaido_engine::DropReason;
 use kaido_upf::node::NodeSettings;
 use kaido_upf::rules::{
@@ -166,9 +166,7 @@ fn a_bar_bounds_the_packets_and_a_response_changes_it() {
     bench.bar(longer);
     bench.down(5, 10);
     assert_eq!(bench.full(), 3 + 3);
-    // The node's own time is half a second.
-    std::thread::sleep(Duration::from_millis(700));
-    bench.rig.drain();
+    bench.rig.drain_after(2 * BUFFER_TIME_MAX);
     assert_eq!(bench.rig.drops(N6, DropReason::BufferDiscarded), 0);
     bench.far(FORWARD);
     assert_eq!(bench.rig.drain().len(), 4);
@@ -214,8 +212,7 @@ fn delivery_status_is_told_once_for_what_is_buffered_and_once_for_what_is_droppe
     bench.down(1, 10);
     assert_eq!(bench.after(0), [status(&bench, DataStatus::Buffered)], "a new period");
     // What waits too long is dropped, and told of.
-    std::thread::sleep(Duration::from_millis(700));
-    bench.rig.drain();
+    bench.rig.drain_after(2 * BUFFER_TIME_MAX);
     assert_eq!(bench.after(0), [status(&bench, DataStatus::Discarded)]);
     assert_eq!(bench.rig.drops(N6, DropReason::BufferDiscarded), 1);
 }

@@ -3,10 +3,8 @@
 
 mod fixture;
 
-use std::time::{Duration, Instant};
-
 use fixture::packets::{downlink, udp, uplink};
-use fixture::{N3, N6, Rig, SessionPlan, now};
+use fixture::{BUFFER_TIME_MAX, N3, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
 use kaido_upf::rules::{
     ApplyAction, Cause, Change, DroppedTraffic, FarId, Modification, ReportingTriggers, Seid, SessionEvent,
@@ -84,7 +82,7 @@ fn packets_that_wait_in_vain_or_find_no_room_are_dropped_too() {
     // Eight have room.
     (0..12).for_each(|_| send(&mut rig, 100));
     assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BufferFull)), (0, 4));
-    rig.worker.step_at(Instant::now() + Duration::from_secs(2));
+    rig.drain_after(2 * BUFFER_TIME_MAX);
     assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BufferDiscarded)), (1, 8));
     // What is forwarded is not dropped.
     let forward =

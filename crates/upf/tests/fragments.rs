@@ -14,8 +14,11 @@ use kaido_upf::path::MssClamp;
 use kaido_upf::rules::{Pdr, PdrId, SdfFilter, SessionService};
 use kaido_wire::{IpProtocol, checksum, gtpu, ipv4};
 
+/// Longer than any test, whose time is moved.
+const REASSEMBLY_TIME: Duration = Duration::from_secs(60);
+
 fn with_fragments(oversize: Oversize) -> NodeSettings {
-    let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits { time: REASSEMBLY_TIME, ..Limits::default() };
     NodeSettings { fragments: FragmentSettings { enabled: true, limits, oversize }, ..settings() }
 }
 
@@ -100,8 +103,7 @@ fn a_tunnel_packet_in_fragments_is_put_together() {
     assert_eq!(report.volume.unwrap().uplink_packets, 9);
     // Without its rest, a fragment goes when its time is over.
     rig.pass(N3, &frames_of(&whole, 64)[0]);
-    std::thread::sleep(Duration::from_millis(200));
-    rig.drain();
+    rig.drain_after(2 * REASSEMBLY_TIME);
     assert_eq!(rig.drops(N3, DropReason::ReassemblyTimeout), 1);
     assert_eq!(rig.drops(N3, DropReason::OuterFragment), 0);
 }

@@ -6,7 +6,7 @@ mod fixture;
 use std::time::Duration;
 
 use fixture::packets::{downlink, ethernet, udp, uplink};
-use fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, ip, now, v4};
+use fixture::{BUFFER_TIME_MAX, GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, ip, now, v4};
 use kaido_engine::{DropReason, Wanted};
 use kaido_upf::rules::{
     ApplyAction, Cause, ChooseOr, FTeid, FarId, LocalFTeid, Modification, OuterHeaderCreation,
@@ -177,8 +177,7 @@ fn buffered_packets_are_dropped_when_told_when_late_and_with_their_session() {
     rig.drain();
     assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 1);
     rig.pass(N6, &packet);
-    std::thread::sleep(Duration::from_millis(700));
-    rig.drain();
+    rig.drain_after(2 * BUFFER_TIME_MAX);
     assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 2);
     rig.pass(N6, &packet);
     rig.upf.delete(session.seid, now()).unwrap();

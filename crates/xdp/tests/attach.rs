@@ -134,7 +134,7 @@ fn a_killed_process_leaves_nothing() {
         child.kill().unwrap();
         child.wait().unwrap();
         // The link goes with the last reference, which the kernel may put off to a worker.
-        let gone = (0..100).any(|_| {
+        let gone = (0..3000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             !has_program("kb-a0")
         });

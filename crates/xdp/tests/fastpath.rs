@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kaido_wire::{checksum, gtpu, ipv4, ipv6, udp};
 use kaido_xdp::fastpath::{
@@ -581,7 +581,10 @@ fn after_the_wait_nothing_is_counted_any_more() {
                 runs
             });
             let mut seen = 0;
-            for _ in 0..300 {
+            let mut rounds = 0;
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while rounds < 300 || seen == 0 && Instant::now() < deadline {
+                rounds += 1;
                 path.insert_or_replace(TUNNEL_KEY, &dropping).unwrap();
                 std::thread::sleep(Duration::from_micros(200));
                 path.remove(&TUNNEL_KEY);

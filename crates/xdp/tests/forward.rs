@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::time::Duration;
 
 use kaido_xdp::fastpath::{FastDestination, FastDirection, FastKey, FastRecord, Hop, Template, UsageCell};
 use kaido_xdp::{AttachMode, FastPath, Roles, Steering, SteeringConfig};
 
 mod rig;
+use rig::port::PATIENCE;
 use rig::{Pair, fast, index, run};
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 7);
@@ -62,7 +62,7 @@ fn path(pair: &Pair) -> FastPath {
 
 fn socket(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(address).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
 }
 

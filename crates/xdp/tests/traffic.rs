@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use kaido_xdp::{Class, Pass, Roles, Steering, SteeringConfig};
-use kaido_xsk::{BindMode, BusyPoll, Desc, Error, Socket};
+use kaido_xsk::{BindMode, BusyPoll, Desc, Error, Socket, Statistics};
 
 mod rig;
 use rig::frame::{eth, udp, v4};
@@ -300,16 +300,25 @@ fn what_the_kernel_cannot_deliver_is_counted() {
             Port::bind(&Socket::builder(index("kb-a0"), 0).ring_sizes(64, 64, 4, 64), &memory, 0, 64);
         register(&mut steering, &port);
         let far = pair.far(|| udp_at("10.77.0.2:0"));
+        let counted = |port: &Port, is: &dyn Fn(&Statistics) -> bool| {
+            let deadline = std::time::Instant::now() + PATIENCE;
+            loop {
+                let statistics = port.socket.statistics().unwrap();
+                if is(&statistics) {
+                    return;
+                }
+                assert!(std::time::Instant::now() < deadline, "{statistics:?}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
         far.send_to(b"no chunk", "10.77.0.1:2152").unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        counted(&port, &|statistics| statistics.rx_fill_ring_empty_descs >= 1);
         port.supply(16);
         for _ in 0..6 {
             far.send_to(b"x", "10.77.0.1:2152").unwrap();
         }
-        std::thread::sleep(Duration::from_millis(100));
-        let statistics = port.socket.statistics().unwrap();
-        assert!(statistics.rx_fill_ring_empty_descs >= 1, "{statistics:?}");
-        assert_eq!(statistics.rx_ring_full, 2, "{statistics:?}");
+        counted(&port, &|statistics| statistics.rx_ring_full >= 2);
+        assert_eq!(port.socket.statistics().unwrap().rx_ring_full, 2);
         assert_eq!(port.rings.rx.available(), 4);
         steering.detach().unwrap();
     });

@@ -107,7 +107,7 @@ fn run(traffic: &Traffic, rules: &[Rule], ports: Vec<OpenPort>) -> Result<RunOut
 /// On threads of their own, with time enough for a busy machine to give each its turn.
 fn run_apart(traffic: &Traffic, rules: &[Rule], ports: Vec<OpenPort>) -> Result<RunOutcome, RunError> {
     let settings =
-        RunSettings { drain: Duration::from_millis(200), threads: Threads::Apart, ..RunSettings::default() };
+        RunSettings { drain: Duration::from_secs(1), threads: Threads::Apart, ..RunSettings::default() };
     run_traffic(traffic, rules, &settings, ports, &AtomicBool::new(false), &|_, _| ())
 }
 
@@ -172,8 +172,7 @@ fn a_run_ends_when_its_time_is_over() {
     assert!(result.is_clean(), "{:?}", result.findings);
     let sent = result.streams[0].sent.packets;
     assert!((1..=6001).contains(&sent), "{sent}");
-    let apart =
-        RunSettings { threads: Threads::Apart, drain: Duration::from_millis(200), ..settings.clone() };
+    let apart = RunSettings { threads: Threads::Apart, drain: Duration::from_secs(1), ..settings.clone() };
     let outcome = run_traffic(&traffic, &rules(), &apart, cable(0), &AtomicBool::new(false), &|_, _| ());
     let result = outcome.unwrap().result;
     assert!(result.is_clean(), "{:?}", result.findings);

@@ -338,7 +338,8 @@ mod tests {
         (Consumer::over(Connection::over_stream(near)), thread)
     }
 
-    fn options() -> FetchOptions {
+    /// Of an answer that never comes it is known soon, of one that does not come at once it is not given up soon.
+    fn impatient() -> FetchOptions {
         FetchOptions { lifetime: Duration::from_millis(40), retries: 20, ..FetchOptions::default() }
     }
 
@@ -369,16 +370,17 @@ mod tests {
             3 if first => Fate::Nack(50),
             _ => Fate::Arrives,
         });
-        assert_eq!(get(&mut consumer, &options()).unwrap(), content);
+        assert_eq!(get(&mut consumer, &impatient()).unwrap(), content);
     }
 
     #[test]
     fn failures_name_the_segment() {
         let (publication, _) = publication(2000);
-        let few = FetchOptions { retries: 1, ..options() };
+        let few = FetchOptions { retries: 1, ..FetchOptions::default() };
         let (mut consumer, _thread) =
             serve(publication.clone(), |number, _| if number == 7 { Fate::Lost } else { Fate::Arrives });
-        let error = get(&mut consumer, &few).unwrap_err();
+        let error =
+            get(&mut consumer, &FetchOptions { lifetime: Duration::from_millis(500), ..few }).unwrap_err();
         assert!(matches!(error, FetchError::Segment { segment: 7, why: NoData::Timeout(_) }), "{error}");
         let (mut consumer, _thread) =
             serve(publication.clone(), |number, _| if number == 7 { Fate::Nack(150) } else { Fate::Arrives });

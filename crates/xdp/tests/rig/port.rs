@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kaido_xdp::{AttachMode, Roles, Steering, SteeringConfig};
 use kaido_xsk::{Builder, Desc, Rings, Socket, Umem};
 
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Port {
     pub socket: Socket,
