@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kaido_engine::fragment::Limits;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::metrics::MetricsConfig;
@@ -86,6 +87,7 @@ pub(crate) struct DpdkConfig {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ControlConfig {
     /// Its path.
+    #[serde(deserialize_with = "socket_path")]
     pub(crate) socket: PathBuf,
 }
 
@@ -93,6 +95,22 @@ impl Default for ControlConfig {
     fn default() -> Self {
         Self { socket: PathBuf::from(DEFAULT_SOCKET) }
     }
+}
+
+/// Octets of a Unix socket's path (`sun_path` less its end).
+const SOCKET_PATH_MAX: usize = 107;
+
+/// Reads the path of a Unix socket, which the system bounds.
+pub(super) fn socket_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    let path = PathBuf::deserialize(deserializer)?;
+    let len = path.as_os_str().len();
+    if len > SOCKET_PATH_MAX {
+        let said = format!(
+            "{len} octets are too many for the path of a socket, which has {SOCKET_PATH_MAX} at most"
+        );
+        return Err(D::Error::custom(said));
+    }
+    Ok(path)
 }
 
 /// Where the control socket is unless the file says otherwise.

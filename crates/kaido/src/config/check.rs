@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use toml::Spanned;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::fault::Fault;
 use super::node::QueueMode;
-use super::{Base, Config, Datapath, Driver, NodeConfig, PortConfig};
+use super::{Attach, Base, Config, CopyMode, Datapath, Driver, NodeConfig, PortConfig};
 
 /// Ports of a node are numbered in eight bits, and a few are kept for TAP sides.
 const PORTS_MAX: usize = 64;
@@ -15,6 +17,8 @@ const PORTS_MAX: usize = 64;
 const FRAMES_MIN: u32 = 1024;
 /// Frames of the largest pool: 64 GiB.
 const FRAMES_MAX: u32 = 1 << 24;
+/// Longest name of a port: counters have it.
+const PORT_NAME_MAX: usize = 63;
 /// Longest interface name (IFNAMSIZ less its end).
 const INTERFACE_NAME_MAX: usize = 15;
 
@@ -69,7 +73,7 @@ pub(super) fn base(base: &Base, one_queue_does: bool, findings: &mut Findings) {
     ports(base, one_queue_does, findings);
     datapath(base, findings);
     super::metrics::check(&base.metrics, findings);
-    if tracing_subscriber::EnvFilter::try_new(base.log.level.get_ref()).is_err() {
+    if !is_log_filter(base.log.level.get_ref()) {
         findings.add(
             base.log.level.span(),
             "log.level",
@@ -79,12 +83,21 @@ pub(super) fn base(base: &Base, one_queue_does: bool, findings: &mut Findings) {
     }
 }
 
+/// Whether a text says which events are logged. A word alone is a level, or a crate of ours: a level that is misspelt
+/// would be the name of a crate that logs nothing.
+fn is_log_filter(text: &str) -> bool {
+    let words = text.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
+    let mut words = words.filter(|word| word.parse::<LevelFilter>().is_err());
+    words.all(|word| word.starts_with("kaido")) && EnvFilter::try_new(text).is_ok()
+}
+
 fn reassembly(base: &Base, findings: &mut Findings) {
     let reassembly = &base.reassembly;
     findings.range(&reassembly.packets, "reassembly.packets", 1, 65_536);
     findings.range(&reassembly.packets_per_source, "reassembly.packets_per_source", 1, 65_536);
     findings.range(&reassembly.time_ms, "reassembly.time_ms", 100, 60_000);
-    if *reassembly.fragments.get_ref() > *base.node.frames.get_ref() / 4 {
+    let frames = *base.node.frames.get_ref();
+    if frames >= FRAMES_MIN && *reassembly.fragments.get_ref() > frames / 4 {
         findings.add(
             reassembly.fragments.span(),
             "reassembly.fragments",
@@ -104,6 +117,11 @@ fn ports(base: &Base, one_queue_does: bool, findings: &mut Findings) {
         let place = port.span();
         let port = port.get_ref();
         let name = port.name.get_ref();
+        if !(1..=PORT_NAME_MAX).contains(&name.len()) || name.contains(char::is_whitespace) {
+            let message = format!("{name:?} is no name for counters and logs");
+            let help = format!("1 to {PORT_NAME_MAX} characters without spaces");
+            findings.add(port.name.span(), "port.name", message, help);
+        }
         if !names.insert(name.clone()) {
             findings.add(
                 port.name.span(),
@@ -125,6 +143,10 @@ fn ports(base: &Base, one_queue_does: bool, findings: &mut Findings) {
 }
 
 fn datapath(base: &Base, findings: &mut Findings) {
+    // An NDN router has none but the engine, and says so.
+    if base.node.hands_over {
+        return;
+    }
     let datapath = &base.node.datapath;
     let is_xdp = |port: &Spanned<PortConfig>| *port.get_ref().driver.get_ref() == Driver::AfXdp;
     if *datapath.get_ref() != Datapath::Engine && !base.ports.iter().any(is_xdp) {
@@ -154,6 +176,20 @@ fn queues(port: &PortConfig, node: &NodeConfig, findings: &mut Findings) {
             "only af_xdp has a queue that workers share",
             "set node.queue_mode = \"rss\" or use driver = \"af_xdp\"",
         );
+    }
+}
+
+/// What only a port with a steering program can be told.
+fn af_xdp_only(port: &PortConfig, findings: &mut Findings) {
+    if *port.driver.get_ref() == Driver::AfXdp {
+        return;
+    }
+    let help = "remove it or use driver = \"af_xdp\"";
+    if *port.copy.get_ref() != CopyMode::Auto {
+        findings.add(port.copy.span(), "port.copy", "only af_xdp copies frames, or does not", help);
+    }
+    if *port.attach.get_ref() != Attach::Auto {
+        findings.add(port.attach.span(), "port.attach", "only af_xdp attaches a program", help);
     }
 }
 
@@ -213,11 +249,16 @@ fn interface(port: &PortConfig, place: Range<usize>, seen: &mut HashSet<String>,
             help,
         );
     }
-    if is_dpdk && !(68..=65_535).contains(&port.mtu) {
-        let message = format!("{} is out of range", port.mtu);
-        findings.add(place, "port.mtu", message, "68 to 65535 are allowed");
-    }
     let is_tap = *port.driver.get_ref() == Driver::Tap;
+    if let Some(mtu) = &port.mtu {
+        if is_tap || is_dpdk {
+            findings.range(mtu, "port.mtu", 68, 65_535);
+        } else {
+            let message = "only a tap device, or that of a dpdk port, is given an MTU here";
+            findings.add(mtu.span(), "port.mtu", message, "use `ip link set` for an interface that exists");
+        }
+    }
+    af_xdp_only(port, findings);
     if !is_tap && !is_dpdk && !port.addresses.is_empty() {
         findings.add(
             port.driver.span(),

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use thiserror::Error;
 
+use super::wanted;
+
 /// One thing that is wrong.
 #[derive(Debug)]
 pub(crate) struct Fault {
@@ -80,9 +82,15 @@ fn line_of(text: &str, at: usize) -> usize {
 pub(super) fn syntax(path: &Path, text: String, error: &toml::de::Error) -> ConfigFault {
     let at = error.span().unwrap_or(0..0);
     let said = error.message().trim().replace('\n', "; ");
-    let message = format!("{}:{}: {said}", path.display(), line_of(&text, at.start));
+    let line = line_of(&text, at.start);
     let labels = vec![LabeledSpan::new(Some("here".to_owned()), at.start, at.len())];
-    let help = "`kaido reference` lists every section and field with what is allowed".to_owned();
+    let (message, help) = match wanted::at(&text, at.start, &said) {
+        Some(wanted) => (
+            format!("{}:{line}: {}: {said}", path.display(), wanted.field),
+            format!("{}: {}", wanted.field, wanted.help),
+        ),
+        None => (format!("{}:{line}: {said}", path.display()), wanted::REFERENCE.to_owned()),
+    };
     ConfigFault::Wrong {
         message,
         text: Box::new(NamedSource::new(path.to_string_lossy(), text)),

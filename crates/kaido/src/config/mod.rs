@@ -17,6 +17,7 @@ mod port;
 mod prefix;
 mod reference;
 mod upf;
+mod wanted;
 
 use std::path::Path;
 

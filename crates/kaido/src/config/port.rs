@@ -29,22 +29,32 @@ pub(crate) struct PortConfig {
     #[serde(default)]
     pub(crate) ue_prefixes: Vec<Prefix>,
     /// `af_xdp`: whether the driver copies frames.
-    #[serde(default)]
-    pub(crate) copy: CopyMode,
+    #[serde(default = "default_copy")]
+    pub(crate) copy: Spanned<CopyMode>,
     /// `af_xdp`: where the program attaches.
-    #[serde(default)]
-    pub(crate) attach: Attach,
+    #[serde(default = "default_attach")]
+    pub(crate) attach: Spanned<Attach>,
     /// `tap`: addresses with prefix length, given to the device; the kernel behind it is the neighbour.
     /// `dpdk`: the port's own, given to the TAP device.
     #[serde(default)]
     pub(crate) addresses: Vec<Prefix>,
     /// `tap` and `dpdk`: largest IP packet, in bytes.
-    #[serde(default = "default_mtu")]
-    pub(crate) mtu: u32,
+    pub(crate) mtu: Option<Spanned<u32>>,
 }
 
-fn default_mtu() -> u32 {
-    1500
+impl PortConfig {
+    /// Largest IP packet of a device that the port makes, in bytes.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.mtu.as_ref().map_or(1500, |mtu| *mtu.get_ref())
+    }
+}
+
+fn default_copy() -> Spanned<CopyMode> {
+    unplaced(CopyMode::Auto)
+}
+
+fn default_attach() -> Spanned<Attach> {
+    unplaced(Attach::Auto)
 }
 
 fn no_roles() -> Spanned<Vec<Role>> {
@@ -78,11 +88,10 @@ pub(crate) enum Role {
 }
 
 /// `copy` of a port.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CopyMode {
     /// Zero-copy where the driver can.
-    #[default]
     Auto,
     /// Always copy.
     Copy,
@@ -91,11 +100,10 @@ pub(crate) enum CopyMode {
 }
 
 /// `attach` of a port.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Attach {
     /// In the driver where it can, else generic.
-    #[default]
     Auto,
     /// In the driver.
     Native,

@@ -186,7 +186,7 @@ impl Judge<'_> {
     }
 
     fn xdp(&self) -> Finding {
-        let wants_native = self.port.is_some_and(|port| port.attach == Attach::Native);
+        let wants_native = self.port.is_some_and(|port| *port.attach.get_ref() == Attach::Native);
         match self.is_native() {
             Some(true) => self.ok("xdp", "native: programs run in the driver"),
             Some(false) if wants_native => self.fault(
@@ -201,7 +201,7 @@ impl Judge<'_> {
     }
 
     fn zero_copy(&self) -> Finding {
-        let wanted = self.port.is_some_and(|port| port.copy == CopyMode::ZeroCopy);
+        let wanted = self.port.is_some_and(|port| *port.copy.get_ref() == CopyMode::ZeroCopy);
         match self.facts.features.map(|features| features.zero_copy) {
             Some(true) => self.ok("zero_copy", "AF_XDP without copying"),
             Some(false) if wanted => {

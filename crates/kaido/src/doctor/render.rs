@@ -24,9 +24,9 @@ pub(super) fn text(findings: &[Finding]) -> String {
     let (advice, faults) = (count(Verdict::Advice), count(Verdict::Fault));
     let closing = match faults {
         0 => "the node can run here".to_owned(),
-        _ => format!("the node cannot run here: {faults} faults"),
+        _ => format!("the node cannot run here; faults: {faults}"),
     };
-    text.push_str(&format!("\n{closing}; {advice} pieces of advice\n"));
+    text.push_str(&format!("\n{closing}; advice: {advice}\n"));
     text
 }
 
@@ -61,7 +61,7 @@ mod tests {
             \x20                        $ ethtool -L n3 combined 2\n\
             \x20 FAULT   interface      it is not there\n\
             \n\
-            the node cannot run here: 1 faults; 1 pieces of advice\n";
+            the node cannot run here; faults: 1; advice: 1\n";
         assert_eq!(text(&findings()), expected);
     }
 

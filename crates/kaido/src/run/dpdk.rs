@@ -31,7 +31,7 @@ impl<'c> DpdkDevices<'c> {
         };
         let name = port.device.as_ref().map_or("", |name| name.get_ref().as_str());
         let options = DpdkOptions {
-            mtu: u16::try_from(port.mtu).unwrap_or(u16::MAX),
+            mtu: u16::try_from(port.mtu()).unwrap_or(u16::MAX),
             promiscuous,
             ..DpdkOptions::default()
         };

@@ -232,7 +232,7 @@ impl<P: Program + 'static> Opened<P> {
         let mut programs = lock(&self.programs);
         for device in &mut self.devices {
             let Some(program) = device.program.and_then(|at| programs.get_mut(at)) else { continue };
-            let mode = match device.config.attach {
+            let mode = match *device.config.attach.get_ref() {
                 Attach::Auto => AttachMode::Auto,
                 Attach::Native => AttachMode::Native,
                 Attach::Generic => AttachMode::Generic,
@@ -310,7 +310,7 @@ impl Device {
         let config = &self.config;
         let name = &self.interface.name;
         let options = XdpOptions {
-            mode: match config.copy {
+            mode: match *config.copy.get_ref() {
                 CopyMode::Auto => BindMode::Auto,
                 CopyMode::Copy => BindMode::Copy,
                 CopyMode::ZeroCopy => BindMode::ZeroCopy,
@@ -396,7 +396,7 @@ fn interface(
         let config = TapConfig {
             name: name.to_owned(),
             mac,
-            mtu: port.mtu,
+            mtu: port.mtu(),
             addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
             arp: driver == Driver::Dpdk,
         };

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use kaido_pfcp::{DATAGRAM_MAX, Moment, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit};
 use kaido_upf::rules::{Establishment, Modification, Seid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
 
 use super::fault::SimFault;
 
@@ -36,8 +37,10 @@ impl Link {
         let bind = |error| SimFault::bind("PFCP socket", local, error);
         let socket = UdpSocket::bind(local).map_err(bind)?;
         socket.set_nonblocking(true).map_err(bind)?;
-        // The system may grant less, and then the UPF's retransmissions help.
-        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
+        // Past the system's limit where we may; with less, the UPF's retransmissions help.
+        if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER).is_err() {
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
+        }
         let (ipv4, ipv6) = match local.ip() {
             IpAddr::V4(addr) => (Some(addr), None),
             IpAddr::V6(addr) => (None, Some(addr)),

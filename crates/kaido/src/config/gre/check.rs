@@ -81,9 +81,11 @@ fn port(config: &GreConfig, name: &Spanned<String>, field: &str, findings: &mut 
 /// Whether a name is good for counters, and of no other.
 fn name<'c>(name: &'c Spanned<String>, field: &str, seen: &mut HashSet<&'c str>, findings: &mut Findings) {
     let text = name.get_ref().as_str();
-    if !(1..=63).contains(&text.len()) || !seen.insert(text) {
-        let help = "1 to 63 characters, each name once: counters have it";
-        findings.add(name.span(), field, format!("`{text}`"), help);
+    let help = "1 to 63 characters, each name once: counters have it";
+    if !(1..=63).contains(&text.len()) {
+        findings.add(name.span(), field, format!("{} octets", text.len()), help);
+    } else if !seen.insert(text) {
+        findings.add(name.span(), field, format!("`{text}` is there twice"), help);
     }
 }
 
@@ -117,6 +119,10 @@ fn encapsulation(config: &GreConfig, way: &EncapsulationConfig, findings: &mut F
     if local.is_ipv4() != remote.is_ipv4() {
         let message = "one end of the tunnel is of IPv4 and the other of IPv6";
         findings.add(way.remote.span(), "gre.encapsulation.remote", message, "give both of one family");
+    }
+    if local == remote {
+        let help = "the far end is another host";
+        findings.add(way.remote.span(), "gre.encapsulation.remote", "both ends are the same", help);
     }
     for (end, field) in [(&way.local, "gre.encapsulation.local"), (&way.remote, "gre.encapsulation.remote")] {
         if !is_end(*end.get_ref()) {

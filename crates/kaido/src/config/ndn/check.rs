@@ -66,7 +66,12 @@ pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
             findings.add(to.span(), "ndn.route.to", format!("no face leads to {}", to.get_ref().0), help);
         }
     }
+    let mut chosen = HashSet::new();
     for strategy in &ndn.strategies {
+        if !chosen.insert(&strategy.get_ref().prefix.0) {
+            let message = "the prefix has a strategy already";
+            findings.add(strategy.span(), "ndn.strategy.prefix", message, "give each prefix one strategy");
+        }
         let name = &strategy.get_ref().strategy;
         if strategy.get_ref().choice().is_none() {
             let known = "best-route, multicast, asf and round-robin";
@@ -196,8 +201,16 @@ fn face(config: &NdnConfig, face: &FaceConfig, ends: &mut HashSet<FaceUri>, find
             let names: Vec<_> = ports.collect();
             let local = face.local.as_ref().map(|local| &local.get_ref().0);
             if !matches!(local, Some(FaceUri::Dev(name)) if names.contains(&name)) {
-                let help = format!("write local = \"dev://PORT\"; the ports are {names:?}");
-                findings.add(remote.span(), "ndn.face.local", "the port of the face is not said", help);
+                let help = if names.is_empty() {
+                    "add a [[port]] and write local = \"dev://\" and its name".to_owned()
+                } else {
+                    format!("write local = \"dev://PORT\"; the ports are {names:?}")
+                };
+                let (at, message) = match &face.local {
+                    Some(local) => (local.span(), format!("{} is no port", local.get_ref().0)),
+                    None => (remote.span(), "the port of the face is not said".to_owned()),
+                };
+                findings.add(at, "ndn.face.local", message, help);
             }
         }
         other => {
@@ -336,6 +349,20 @@ mod tests {
             ("[[ndn.route]]\nprefix = \"/a\"\nto = \"tcp4://192.0.2.1\"\n", "ndn.route.to: no face leads to"),
             ("[[ndn.strategy]]\nprefix = \"/a\"\nstrategy = \"worst\"\n", "there is no strategy `worst`"),
             ("[ndn.management]\nlocal = [\"all\"]\n", "expected one of `faces`, `fib`"),
+            ("[ndn.management]\nlocal = \"all\"\n", "ndn.management.local: it takes: list of \"faces\""),
+            (
+                "[[ndn.face]]\nremote = \"ether://[02:00:00:00:00:01]\"\nlocal = \"dev://a\"\n",
+                "ndn.face.local: dev://a is no port",
+            ),
+            (
+                "[[ndn.strategy]]\nprefix = \"/a\"\nstrategy = \"asf\"\n\
+                 [[ndn.strategy]]\nprefix = \"/a\"\nstrategy = \"multicast\"\n",
+                "ndn.strategy.prefix: the prefix has a strategy already",
+            ),
+            (
+                &format!("[ndn.listen]\nunix = \"/{}\"\n", "x".repeat(107)),
+                "ndn.listen.unix: 108 octets are too many",
+            ),
         ] {
             let said = read(text).err().unwrap_or_default();
             assert!(said.contains(wanted), "{wanted}: {said}");

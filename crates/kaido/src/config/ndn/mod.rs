@@ -15,6 +15,7 @@ use kaido_ndn::mgmt::Module;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::base::socket_path;
 use super::{Base, unplaced};
 
 pub(super) use self::check::check;
@@ -185,6 +186,7 @@ impl BalanceConfig {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ListenConfig {
     /// The Unix socket of applications; an empty path is none.
+    #[serde(deserialize_with = "socket_path")]
     pub(crate) unix: PathBuf,
     /// Addresses for TCP.
     pub(crate) tcp: Vec<SocketAddr>,

@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::FunctionName;
 use super::fault::Fault;
+use super::wanted::REFERENCE;
 
 /// One field: section, name, kind, default, meaning.
 type Field = (&'static str, &'static str, &'static str, &'static str, &'static str);
@@ -35,6 +36,16 @@ impl FunctionName {
             Self::Ndn => "NDN router",
         }
     }
+}
+
+/// What is allowed for a field, by its section and name.
+pub(super) fn allowed(field: &str) -> Option<&'static str> {
+    let fields = FunctionName::ALL.into_iter().flat_map(FunctionName::fields);
+    let is_it = |entry: &&Field| {
+        let section = entry.0.trim_matches(['[', ']']);
+        field.strip_prefix(section).and_then(|rest| rest.strip_prefix('.')) == Some(entry.1)
+    };
+    base::FIELDS.iter().chain(fields).find(is_it).map(|entry| entry.2)
 }
 
 /// The section at the top of the file that a field is in.
@@ -98,14 +109,17 @@ fn others(at: std::ops::Range<usize>, field: &str, own: FunctionName, owner: Fun
 }
 
 fn unknown(at: std::ops::Range<usize>, section: &str, own: FunctionName) -> Fault {
-    let mut sections: Vec<_> = base::FIELDS.iter().chain(own.fields()).map(|field| top(field.0)).collect();
-    sections.dedup();
-    let expected: Vec<_> = sections.iter().map(|section| format!("`{section}`")).collect();
+    let mut expected: Vec<String> = Vec::new();
+    for section in base::FIELDS.iter().chain(own.fields()).map(|field| format!("`{}`", top(field.0))) {
+        if !expected.contains(&section) {
+            expected.push(section);
+        }
+    }
     Fault {
         at,
         field: String::new(),
         message: format!("unknown field `{section}`, expected one of {}", expected.join(", ")),
-        help: "`kaido reference` lists every section and field with what is allowed".to_owned(),
+        help: REFERENCE.to_owned(),
     }
 }
 

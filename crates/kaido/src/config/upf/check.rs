@@ -2,7 +2,7 @@
 
 use toml::Spanned;
 
-use super::{MssClampConfig, UpfConfig};
+use super::{MssClampConfig, UePoolConfig, UpfConfig};
 use crate::config::check::Findings;
 use crate::config::node::QueueMode;
 use crate::config::{Datapath, Driver, NodeConfig, PortConfig, Role, SteerBy};
@@ -24,7 +24,9 @@ pub(in crate::config) fn check(config: &UpfConfig, findings: &mut Findings) {
     }
     findings.range(&config.qos.burst_ms, "qos.burst_ms", 1, 10_000);
     let buffered = u64::from(*config.buffer.packets.get_ref()) * u64::from(*node.workers.get_ref());
-    if buffered > u64::from(*node.frames.get_ref()) / 2 {
+    // What is out of range itself has been said.
+    let is_sound = *node.workers.get_ref() <= 64 && *node.frames.get_ref() >= 1024;
+    if is_sound && buffered > u64::from(*node.frames.get_ref()) / 2 {
         findings.add(
             config.buffer.packets.span(),
             "buffer.packets",
@@ -85,6 +87,16 @@ fn port(port: &Spanned<PortConfig>, findings: &mut Findings) {
             "add the role \"n6\" or remove the field",
         );
     }
+    let of_n6 = port.roles.get_ref().is_empty() || port.roles.get_ref().contains(&Role::N6);
+    if !of_n6 && !port.ue_prefixes.is_empty() {
+        let message = "only an n6 port has packets to UEs";
+        findings.add(
+            port.roles.span(),
+            "port.ue_prefixes",
+            message,
+            "add the role \"n6\" or remove the field",
+        );
+    }
     if *port.driver.get_ref() != Driver::AfXdp && !port.ue_prefixes.is_empty() {
         findings.add(
             port.driver.span(),
@@ -133,6 +145,18 @@ fn pfcp(config: &UpfConfig, findings: &mut Findings) {
             "name at least one, such as \"10.0.0.1\"; the port is 8805 unless given",
         );
     }
+    let mut known = Vec::new();
+    for listen in config.pfcp.listen.get_ref() {
+        let at = config.pfcp.listen.span();
+        if listen.0.ip().is_unspecified() || listen.0.port() == 0 {
+            let message = format!("control planes cannot be told to answer to {}", listen.0);
+            let help = "name the addresses at which they reach the node, such as \"10.0.0.1\"";
+            findings.add(at, "pfcp.listen", message, help);
+        } else if known.contains(listen) {
+            findings.add(at, "pfcp.listen", format!("{} is there twice", listen.0), "once is enough");
+        }
+        known.push(*listen);
+    }
     if let Some(node_id) = &config.pfcp.node_id {
         let text = node_id.get_ref();
         let is_name = text.len() <= 255
@@ -151,7 +175,30 @@ fn pfcp(config: &UpfConfig, findings: &mut Findings) {
     }
 }
 
+/// Whether an address could be given to two UEs of a network instance.
+fn pools_overlap(config: &UpfConfig, findings: &mut Findings) {
+    let pools: Vec<_> = config.ue_pools.iter().map(Spanned::get_ref).collect();
+    for (at, pool) in pools.iter().enumerate() {
+        let instance =
+            |pool: &UePoolConfig| pool.network_instance.as_ref().map(|name| name.get_ref().clone());
+        let before = pools.iter().take(at).filter(|other| instance(other) == instance(pool));
+        for other in before {
+            let pairs =
+                [("ue_pool.ipv4", &pool.ipv4, &other.ipv4), ("ue_pool.ipv6", &pool.ipv6, &other.ipv6)];
+            for (field, prefix, other) in pairs {
+                let (Some(prefix), Some(other)) = (prefix, other) else { continue };
+                let (own, others) = (prefix.get_ref(), other.get_ref());
+                if own.contains(others.addr) || others.contains(own.addr) {
+                    let message = "another pool of the network instance has some of these addresses";
+                    findings.add(prefix.span(), field, message, "give each pool addresses of its own");
+                }
+            }
+        }
+    }
+}
+
 fn pools(config: &UpfConfig, findings: &mut Findings) {
+    pools_overlap(config, findings);
     for pool in &config.ue_pools {
         let (place, pool) = (pool.span(), pool.get_ref());
         if pool.ipv4.is_none() && pool.ipv6.is_none() {
@@ -191,6 +238,69 @@ fn pools(config: &UpfConfig, findings: &mut Findings) {
                     "use the network_instance of an n6 port",
                 );
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::upf::testing::{faults, unchecked};
+
+    #[test]
+    fn what_cannot_be_is_found_with_its_field() {
+        for (text, field) in [
+            ("[[ue_pool]]\nipv4 = \"10.60.0.0/16\"\n[[ue_pool]]\nipv4 = \"10.60.9.0/24\"\n", "ue_pool.ipv4"),
+            ("[[ue_pool]]\nipv6 = \"fd00::/56\"\n[[ue_pool]]\nipv6 = \"fd00::/48\"\n", "ue_pool.ipv6"),
+            ("[log]\nlevel = \"loud\"\n", "log.level"),
+            ("[log]\nlevel = \"info,kaido_pfcp=loud\"\n", "log.level"),
+            ("[node]\nframes = 5\n", "node.frames"),
+            ("[node]\nworkers = 65\nqueue_mode = \"rss\"\n[buffer]\npackets = 1\n", "node.workers"),
+        ] {
+            let found = faults(text);
+            assert!(found.iter().all(|found| found == field || found == "port.driver"), "{text}: {found:?}");
+            assert!(found.iter().any(|found| found == field), "{text}: {found:?}");
+        }
+        for sound in [
+            "[[ue_pool]]\nipv4 = \"10.60.0.0/16\"\n[[ue_pool]]\nipv4 = \"10.61.0.0/16\"\nipv6 = \"fd00::/56\"\n",
+            "[log]\nlevel = \"info,kaido_pfcp=debug\"\n",
+            "[log]\nlevel = \"off\"\n",
+        ] {
+            assert_eq!(faults(sound), Vec::<String>::new(), "{sound}");
+        }
+    }
+
+    #[test]
+    fn fields_of_other_ports_and_addresses_of_nobody_are_found() {
+        let of = |port: &str, pfcp: &str| {
+            let text = format!(
+                "[[port]]\nname = \"n3\"\ninterface = \"n3\"\nroles = [\"n3\"]\n{port}\n\
+                 [[port]]\nname = \"n6\"\ndriver = \"af_xdp\"\ninterface = \"n6\"\nroles = [\"n6\"]\n\
+                 [pfcp]\nlisten = [{pfcp}]\n"
+            );
+            super::fields(&unchecked(&text).unwrap())
+        };
+        let own = "\"10.0.0.1\"";
+        for (port, field) in [
+            ("driver = \"af_packet\"\ncopy = \"copy\"", "port.copy"),
+            ("driver = \"af_packet\"\nattach = \"native\"", "port.attach"),
+            ("driver = \"af_xdp\"\nmtu = 9000", "port.mtu"),
+            ("driver = \"tap\"\nmtu = 5", "port.mtu"),
+            ("driver = \"af_xdp\"\nue_prefixes = [\"10.0.0.0/8\"]", "port.ue_prefixes"),
+        ] {
+            assert_eq!(of(port, own), [field], "{port}");
+        }
+        assert_eq!(of("driver = \"tap\"\nmtu = 9000", own), Vec::<String>::new());
+        for wrong in ["\"0.0.0.0\"", "\"[::]:8805\"", "\"10.0.0.1:0\"", "\"10.0.0.1\", \"10.0.0.1:8805\""] {
+            assert_eq!(of("driver = \"af_xdp\"", wrong), ["pfcp.listen"], "{wrong}");
+        }
+        let named = |name: &str| {
+            let text =
+                format!("[[port]]\nname = {name}\ndriver = \"tap\"\ninterface = \"a\"\nroles = [\"n9\"]\n");
+            super::fields(&unchecked(&format!("{text}[pfcp]\nlisten = [{own}]\n")).unwrap())
+        };
+        assert_eq!(named("\"a\""), Vec::<String>::new());
+        for wrong in ["\"\"", "\"a b\"", "\"a\\n\""] {
+            assert_eq!(named(wrong), ["port.name"], "{wrong}");
         }
     }
 }

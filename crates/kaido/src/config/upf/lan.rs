@@ -42,7 +42,7 @@ pub(crate) struct NetworkInstanceConfig {
 
 /// One tag, or two.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a VLAN identifier, or two in a list")]
 pub(crate) enum Vlan {
     /// IEEE 802.1Q.
     One(u16),

@@ -36,9 +36,13 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
     let mut names = HashSet::new();
     for rule in rules() {
         let name = rule.name.get_ref();
-        if !names.insert(name) || !is_name(name) {
-            let help = "1 to 255 characters, each name once";
-            findings.add(rule.name.span(), "predefined_rule.name", format!("`{name}`"), help);
+        let help = "1 to 255 characters, each name once";
+        if !is_name(name) {
+            let message = format!("{} octets", name.len());
+            findings.add(rule.name.span(), "predefined_rule.name", message, help);
+        } else if !names.insert(name) {
+            let message = format!("`{name}` is there twice");
+            findings.add(rule.name.span(), "predefined_rule.name", message, help);
         }
         for flow in &rule.flows {
             if let Err(error) = SdfFilter::parse(flow.get_ref()) {
@@ -48,7 +52,7 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
         }
         if let Some(application) = rule.application.as_ref().filter(|id| !is_name(id.get_ref())) {
             let help = "1 to 255 characters, as control planes name it";
-            let message = format!("`{}`", application.get_ref());
+            let message = format!("{} octets", application.get_ref().len());
             findings.add(application.span(), "predefined_rule.application", message, help);
         }
     }
@@ -56,7 +60,8 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
         let name = base.get_ref();
         if names.contains(name) || !is_name(name) {
             let help = "1 to 255 characters, and not the name of a rule";
-            findings.add(base.span(), "predefined_rule.bases", format!("`{name}`"), help);
+            let message = format!("`{name}` is no name of a rule base");
+            findings.add(base.span(), "predefined_rule.bases", message, help);
         }
     }
 }

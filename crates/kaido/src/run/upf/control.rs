@@ -13,6 +13,7 @@ use kaido_pfcp::{Endpoint, Moment, Transmit, send_all};
 use kaido_upf::control::{PathSummary, SessionSummary, Upf};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt;
 
 use super::fastpath;
 use super::lag::Lag;
@@ -26,6 +27,8 @@ use crate::run::server::Server;
 use crate::run::shown;
 use crate::run::workers;
 
+/// Octets that wait in a PFCP socket at most.
+const RECEIVE_BUFFER: usize = 4 << 20;
 /// Longest wait: how soon what has no deadline is done, such as echo requests that are due.
 const PACE: Duration = Duration::from_millis(100);
 /// The same with a datapath in the kernel, whose events wake nobody: the latency of their usage reports.
@@ -366,8 +369,10 @@ pub(super) fn listen(
     let open = |address: SocketAddr| {
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
-        // Bursts of establishments come faster than a turn; the kernel caps the wish at its own limit.
-        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20);
+        // Bursts of establishments come faster than a turn. Past the system's limit where we may, else up to it.
+        if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
+        }
         Ok(socket)
     };
     addresses.into_iter().map(|address| open(address).map_err(|error| (address, error))).collect()
