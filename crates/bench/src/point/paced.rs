@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn the_clock_stands_between_rounds_and_leaves_sleep_out() {
         let clock = LineClock::new(PointClock::Cpu);
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         clock.go_on(0);
         std::thread::sleep(std::time::Duration::from_millis(30));
         let (stood, left_out) = (clock.now(), clock.off_cpu_ns());
