@@ -61,6 +61,14 @@ impl HashIndex {
         Matches { index: self, bucket, scan: bucket.scan(tag_of(hash)), home, passed: 0, tag: tag_of(hash) }
     }
 
+    /// Those of the numbers that may be of a hash that lie in the line where it begins to be looked for: for who asks ahead for what
+    /// they lead to, and must not wait for more lines than that one.
+    #[inline(always)]
+    pub fn at_home(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
+        let home = self.bucket(self.home(hash));
+        home.scan(tag_of(hash)).map(|slot| home.record(slot))
+    }
+
     /// Whether it is seen at once that there is no number of a hash. `false` says nothing.
     #[inline(always)]
     pub fn is_absent(&self, hash: u64) -> bool {
@@ -302,6 +310,13 @@ mod tests {
             assert!(index.insert(seed.hash(&number), number));
         }
         assert!(!index.insert(seed.hash(&9u32), 9), "full");
+        // What lies at home is found first; of a full index not all does.
+        let at_home = |number: &u32| index.at_home(seed.hash(number)).any(|found| found == *number);
+        assert!((4000..5000).contains(&(0..5000).filter(at_home).count()));
+        for hash in (0..5000u32).map(|number| seed.hash(&number)) {
+            let near: Vec<u32> = index.at_home(hash).collect();
+            assert!(index.find(hash).take(near.len()).eq(near));
+        }
         for number in 0..5000 {
             assert!(index.find(seed.hash(&number)).any(|found| found == number));
             assert!(index.remove(seed.hash(&number), number));

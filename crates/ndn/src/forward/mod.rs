@@ -350,6 +350,7 @@ impl Core {
                 }
                 if self.cs.is_on() {
                     self.cs.prefetch_entry(prefixes.whole());
+                    self.cs.prefetch_newest(prefixes);
                 }
                 Sought::default()
             }

@@ -50,7 +50,8 @@ impl Cs {
         let blocks = u32::try_from(settings.octets / BLOCK as u64).unwrap_or(u32::MAX - 1);
         let levels = u32::try_from(LEVELS).unwrap_or(0);
         Ok(Self {
-            index: HashIndex::new(packets * (1 + levels))?,
+            // Room for half as many again: a home that is full has who looks there go on to lines that were not asked for.
+            index: HashIndex::new(packets * (1 + levels) / 2 * 3)?,
             entries: Slots::new(packets)?,
             free: Vec::with_capacity(packets as usize),
             payloads: Payloads::new(blocks)?,
@@ -185,17 +186,16 @@ impl Cs {
             return false;
         };
         let short = |len: usize| u16::try_from(len).unwrap_or(u16::MAX);
-        self.entries[number as usize] = Entry {
-            hash: prefixes.whole(),
-            fresh_until: now + data.freshness,
-            first_block,
-            len: short(len),
-            name_at: short(data.name_at),
-            name_len: short(data.name_len),
-            is_live: true,
-            is_on_disk: data.is_on_disk,
-            ..Entry::EMPTY
-        };
+        // Field by field: nothing is written to the line that the digest is in.
+        let entry = &mut self.entries[number as usize];
+        entry.hash = prefixes.whole();
+        entry.fresh_until = now + data.freshness;
+        entry.first_block = first_block;
+        entry.len = short(len);
+        (entry.name_at, entry.name_len) = (short(data.name_at), short(data.name_len));
+        (entry.is_live, entry.is_wanted, entry.has_digest) = (true, false, false);
+        entry.is_on_disk = data.is_on_disk;
+        entry.below = [0; LEVELS];
         self.len += 1;
         self.counters.inserted += 1;
         self.counters.octets_in += len as u64;

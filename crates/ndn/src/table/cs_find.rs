@@ -9,6 +9,13 @@ use super::names::{DEPTH_MAX, Prefixes};
 use super::pit_entry::Selectors;
 use crate::moment::Moment;
 
+/// The depths of the prefixes under which Data is noted.
+#[inline(always)]
+fn depths_below(prefixes: &Prefixes) -> impl Iterator<Item = usize> {
+    let depths = prefixes.components().saturating_sub(LEVELS).max(1)..prefixes.components();
+    depths.take_while(|depth| *depth <= DEPTH_MAX)
+}
+
 impl Cs {
     /// Asks for the line of the index for a name.
     #[inline(always)]
@@ -25,16 +32,26 @@ impl Cs {
     /// Asks for the lines of the index that Data is noted in if it is kept: those of its prefixes.
     #[inline(always)]
     pub fn prefetch_below(&self, prefixes: &Prefixes) {
-        let depths = prefixes.components().saturating_sub(LEVELS).max(1)..prefixes.components();
-        for depth in depths.take_while(|depth| *depth <= DEPTH_MAX) {
+        for depth in depths_below(prefixes) {
             self.index.prefetch(prefixes.prefix(depth).0);
+        }
+    }
+
+    /// Asks for the entries that are the newest below the prefixes of Data: they are no longer, if it is kept.
+    #[inline(always)]
+    pub fn prefetch_newest(&self, prefixes: &Prefixes) {
+        for depth in depths_below(prefixes) {
+            let mut numbers = self.index.at_home(prefixes.prefix(depth).0);
+            if let Some(number) = numbers.find(|number| number & BELOW != 0) {
+                prefetch(&self.entries[(number & !BELOW) as usize]);
+            }
         }
     }
 
     /// Asks for the entry that may have a name.
     #[inline(always)]
     pub fn prefetch_entry(&self, hash: u64) {
-        if let Some(number) = self.index.find(hash).next() {
+        if let Some(number) = self.index.at_home(hash).next() {
             prefetch(&self.entries[(number & !BELOW) as usize]);
         }
     }
