@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from kaido import compare, discoveries, flame, report, search, sweep
 from kaido.metrics import Exposition, serve
@@ -37,42 +37,62 @@ def _parser() -> argparse.ArgumentParser:
     _sweep_arguments(commands)
     _search_arguments(commands)
 
-    one = commands.add_parser("report", help="write one self-contained HTML file of sweeps' results")
+    one = _command(commands, "report", "write one self-contained HTML file of sweeps' results")
     one.add_argument("results", nargs="+", type=Path, help="folders of sweeps, or their Parquet files")
-    one.add_argument("-o", "--output", type=Path, default=Path("report.html"))
+    one.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), help="the file; its PNGs lie beside it"
+    )
     one.set_defaults(run=_report)
 
-    one = commands.add_parser(
-        "compare", help="say what differs between two sweeps; exit code 1 when something is worse"
+    one = _command(
+        commands, "compare", "say what differs between two sweeps; exit code 1 when something is worse"
     )
-    one.add_argument("before", type=Path)
-    one.add_argument("after", type=Path)
+    one.add_argument("before", type=Path, help="folder of a sweep, or its Parquet file")
+    one.add_argument("after", type=Path, help="another of the same points and machine")
     one.add_argument(
         "--threshold",
         type=float,
         default=compare.THRESHOLD,
-        help="smallest change that counts (default: %(default)s)",
+        help="smallest change of a median that counts",
     )
     one.add_argument("--json", action="store_true", help="print JSON")
     one.set_defaults(run=_compare)
 
-    one = commands.add_parser(
-        "discoveries", help="LRU maps, hashing blind for the TEID, checksums; into a sweep's folder"
+    one = _command(
+        commands, "discoveries", "LRU maps, hashing blind for the TEID, checksums; into a sweep's folder"
     )
     one.add_argument(
         "-o", "--output", type=Path, required=True, help="folder; a report of it has a chapter for them"
     )
-    one.add_argument("--sessions", type=int, default=1_000_000)
-    one.add_argument("--workers", type=int, default=2)
-    one.add_argument(
-        "--duration", type=float, default=0.3, help="seconds of each point (default: %(default)s)"
-    )
+    one.add_argument("--sessions", type=int, default=1_000_000, help="sessions, and entries of the maps")
+    one.add_argument("--workers", type=int, default=2, help="workers among which packets are spread")
+    one.add_argument("--duration", type=float, default=0.3, help="seconds of each point")
     one.set_defaults(run=_discoveries)
     return parser
 
 
-def _sweep_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    one = commands.add_parser("sweep", help="measure many points; goes on where it ended")
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Help with the default of each option that has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
+def _command(commands: _Commands, name: str, about: str) -> argparse.ArgumentParser:
+    """Add a command that says what it does, in the list of them all and in its own help."""
+    return commands.add_parser(
+        name,
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        formatter_class=_Help,
+    )
+
+
+def _sweep_arguments(commands: _Commands) -> None:
+    one = _command(commands, "sweep", "measure many points; goes on where it ended")
     one.add_argument("-c", "--config", type=Path, required=True, help="sweep.toml: docs/sweep.md")
     one.add_argument("-o", "--output", type=Path, help="folder of the results (default: bench-results/NAME)")
     one.add_argument("--pushgateway", metavar="URL", help="push each point to a Prometheus Pushgateway")
@@ -80,32 +100,34 @@ def _sweep_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParse
     one.set_defaults(run=_sweep)
 
 
-def _search_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    one = commands.add_parser(
-        "search", help="NDR and PDR, throughput, latency under load, back-to-back, soak"
-    )
+def _search_arguments(commands: _Commands) -> None:
+    one = _command(commands, "search", "NDR and PDR, throughput, latency under load, back-to-back, soak")
     one.add_argument(
         "-c",
         "--config",
         type=Path,
         help="search the device that a file of `kaido bench run` leads to, instead",
     )
-    one.add_argument("--direction", choices=DIRECTIONS, default="uplink")
-    one.add_argument("--frame", type=int, default=128)
-    one.add_argument("--workers", type=int, default=1)
-    one.add_argument("--sessions", type=int, default=65536)
-    one.add_argument("--udp-checksum", action="store_true")
-    one.add_argument("--ip", type=int, choices=(4, 6), default=4)
-    one.add_argument("--datapath", choices=DATAPATHS, default="memory")
-    one.add_argument("--ring", type=int, default=4096)
-    one.add_argument("--clock", choices=("cpu", "wall"), default="cpu")
+    one.add_argument("--direction", choices=DIRECTIONS, default="uplink", help="as seen by the UE")
+    one.add_argument("--frame", type=int, default=128, help="bytes of a frame, without FCS")
+    one.add_argument("--workers", type=int, default=1, help="workers, each with a queue of its own")
+    one.add_argument("--sessions", type=int, default=65536, help="sessions that the packets are of")
+    one.add_argument("--udp-checksum", action="store_true", help="compute the outer UDP checksum downlink")
     one.add_argument(
-        "--link", type=float, default=100.0, help="Gbit/s of the link for bursts (default: %(default)s)"
+        "--ip", type=int, choices=(4, 6), default=4, help="IP version of tunnel and user packets"
     )
-    one.add_argument("--trial", type=float, default=0.5, help="seconds of a trial (default: %(default)s)")
+    one.add_argument(
+        "--datapath", choices=DATAPATHS, default="memory", help="by what packets come; over links as root"
+    )
+    one.add_argument("--ring", type=int, default=4096, help="packets that wait for a worker at most")
+    one.add_argument(
+        "--clock", choices=("cpu", "wall"), default="cpu", help="whether what others had of the CPU counts"
+    )
+    one.add_argument("--link", type=float, default=100.0, help="Gbit/s of the link for bursts")
+    one.add_argument("--trial", type=float, default=0.5, help="seconds of a trial")
     one.add_argument("--duration-sum", type=float, default=2.0, help="seconds that decide about a load")
-    one.add_argument("--precision", type=float, default=search.PRECISION)
-    one.add_argument("--soak", type=float, default=0.0, help="seconds at 90 %% of NDR (default: none)")
+    one.add_argument("--precision", type=float, default=search.PRECISION, help="of the rates that are found")
+    one.add_argument("--soak", type=float, default=0.0, help="seconds at 90 %% of NDR, 0 for none")
     one.add_argument("-o", "--output", type=Path, help="folder of a sweep: its report shows the search")
     one.set_defaults(run=_search)
 

@@ -66,7 +66,7 @@ fn missing(command: &str, tried: &[PathBuf]) -> miette::Report {
     miette!(
         help = format!(
             "`make wheel` in the checkout installs it into .venv; `pip install kaido-*.whl` elsewhere. {VARIABLE} names the \
-             interpreter to use"
+             interpreter to use. docs/sweep.md says what the command takes"
         ),
         "`kaido bench {command}` needs the Python package kaido, which none of these has: {}",
         tried.join(", ")

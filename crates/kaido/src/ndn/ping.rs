@@ -84,9 +84,11 @@ pub(super) fn run(router: &mut Consumer, json: bool, args: &PingArgs) -> miette:
         list::print(&summary)?;
     } else {
         let Summary { sent, received, min_us, mean_us, max_us } = &summary;
-        println!(
-            "{sent} sent, {received} answered; {min_us} / {mean_us} / {max_us} us at least, in the mean, at most"
-        );
+        let took = match received {
+            0 => String::new(),
+            _ => format!("; {min_us} / {mean_us} / {max_us} us at least, in the mean, at most"),
+        };
+        println!("{sent} sent, {received} answered{took}");
     }
     if summary.received == 0 { Err(miette!("nobody has answered")) } else { Ok(()) }
 }
