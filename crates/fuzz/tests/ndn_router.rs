@@ -11,8 +11,8 @@ use kaido_engine::{FramePool, KernelPath, Worker, WorkerSettings};
 use kaido_fuzz::{Script, fuzz_target};
 use kaido_ndn::FaceId;
 use kaido_ndn::face::{
-    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FaceSettings, FaceState, FaceUri, Faces, LinkType,
-    Persistency, Scope, Transport,
+    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, FaceSettings, FaceState, FaceUri, Faces,
+    LinkType, Persistency, Scope, Transport,
 };
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, StrategyChoice, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
@@ -49,7 +49,11 @@ fn face(number: u32) -> FaceSettings {
         persistency: Persistency::Persistent,
         link_type: if number == 3 { LinkType::MultiAccess } else { LinkType::PointToPoint },
         mtu: [8800, 8800, 300, 1400][number as usize % 4],
-        flags: if number == 0 { FLAG_LOCAL_FIELDS } else { FLAG_CONGESTION_MARKING },
+        flags: match number {
+            0 => FLAG_LOCAL_FIELDS,
+            2 => FLAG_CONGESTION_MARKING | FLAG_RELIABILITY,
+            _ => FLAG_CONGESTION_MARKING,
+        },
         transport: Transport::Host { port: kaido_engine::PortId(0) },
     }
 }
@@ -135,6 +139,7 @@ impl Rig {
                 next_hop_face: (said & 128 != 0).then_some(u64::from(FIRST)),
                 congestion_mark: u64::from(said & 1),
                 no_cache: said & 2 != 0,
+                tx_sequence: (said & 4 != 0).then_some(self.sequence),
                 ..LpHeader::default()
             };
             let mut octets = vec![0; header.len(part.len())];
