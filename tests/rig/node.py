@@ -19,7 +19,7 @@ workers = {workers}
 [pfcp]
 listen = ["10.100.4.1", "fd00:4::1"]
 heartbeat_interval_s = 2
-t1_ms = 500
+t1_ms = 1500
 
 [[ue_pool]]
 network_instance = "internet"
