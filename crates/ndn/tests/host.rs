@@ -379,6 +379,24 @@ fn senders_of_datagrams_get_faces() {
 }
 
 #[test]
+fn both_families_are_heard_at_one_port() {
+    let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+    let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let mut rig = Rig::new(HostSettings { udp: vec![v4, v6], ..HostSettings::default() });
+    for (own, scheme) in [("127.0.0.1", "udp4"), ("::1", "udp6")] {
+        let own: std::net::IpAddr = own.parse().unwrap();
+        let sender = UdpSocket::bind((own, 0)).unwrap();
+        sender.send_to(&packet(5, 1), (own, port)).unwrap();
+        let (face, _) = rig.receive(1).remove(0);
+        let faces = rig.faces.all();
+        let made = faces.iter().find(|made| made.id() == face).unwrap();
+        assert!(made.remote().to_string().starts_with(scheme), "{}", made.remote());
+    }
+    rig.finish();
+}
+
+#[test]
 fn idle_senders_are_forgotten() {
     let settings =
         HostSettings { udp: vec![loopback(0)], idle: Duration::from_millis(1), ..HostSettings::default() };

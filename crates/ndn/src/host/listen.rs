@@ -2,16 +2,16 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use kaido_engine::port::hear_own_groups;
 use kaido_wire::ndn::MULTICAST_PORT;
 use rustix::net::sockopt::{
-    set_ip_multicast_if, set_ipv6_multicast_hops, set_ipv6_multicast_if, set_socket_recv_buffer_size,
-    set_socket_recv_buffer_size_force, set_socket_reuseaddr, set_socket_send_buffer_size,
-    set_socket_send_buffer_size_force,
+    set_ip_multicast_if, set_ipv6_multicast_hops, set_ipv6_multicast_if, set_ipv6_v6only,
+    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_reuseaddr,
+    set_socket_send_buffer_size, set_socket_send_buffer_size_force,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with};
 
@@ -116,11 +116,25 @@ impl Drop for Listener {
 
 /// A UDP socket for whoever sends.
 pub(super) fn udp(address: SocketAddr) -> Result<UdpSocket, HostError> {
-    let error = || HostError::at(format!("UDP {address}"));
-    let socket = UdpSocket::bind(address).map_err(error())?;
-    socket.set_nonblocking(true).map_err(error())?;
+    let socket = open_udp(address).map_err(HostError::at(format!("UDP {address}")))?;
     widen(&socket);
     Ok(socket)
+}
+
+/// One of IPv6 takes nothing else: faces of IPv4 have a socket of their own, which may have the same port.
+fn open_udp(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = unbound(address)?;
+    if address.is_ipv6() {
+        set_ipv6_v6only(&socket, true)?;
+    }
+    bind(&socket, &address)?;
+    Ok(UdpSocket::from(socket))
+}
+
+fn unbound(address: SocketAddr) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    Ok(socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?)
 }
 
 /// Gives a socket the room for what arrives while the worker has other things to do. A Data may be ten and more datagrams,
@@ -152,9 +166,7 @@ pub(super) fn multicast(on: &MulticastOn) -> Result<(UdpSocket, UdpSocket), Host
 
 /// A socket that others of this host, who may be of the group too, share the address with.
 fn receiver(group: SocketAddr) -> io::Result<UdpSocket> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let family = if group.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let receiver = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
+    let receiver = unbound(group)?;
     set_socket_reuseaddr(&receiver, true)?;
     bind(&receiver, &group)?;
     let receiver = UdpSocket::from(receiver);

@@ -134,7 +134,7 @@ pub(super) const FIELDS: &[Field] = &[
         "udp",
         "list of addresses with ports",
         "[]",
-        "Where datagrams are taken; faces by UDP are sent from there.",
+        "Where datagrams are taken; faces by UDP are sent from there. An address of IPv6, `[::]` too, takes IPv6 alone.",
     ),
     (
         "ndn.listen",
