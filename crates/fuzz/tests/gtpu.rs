@@ -2,12 +2,13 @@
 //! frame of the pool lost, and no rule left behind.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+mod datagrams;
 #[path = "../../upf/tests/fixture/mod.rs"]
 mod fixture;
 mod site;
 
 use std::cell::RefCell;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fixture::{DN_MAC, GNB_MAC, N3, N3_MAC, N6, N6_MAC, SessionPlan, now, packets, settings, v4};
 use kaido_fuzz::{Script, fuzz_target};
@@ -17,7 +18,7 @@ use kaido_upf::rules::{
     ChooseOr, Establishment, FTeid, Gate, Interface, Ipv6Prefix, LocalFTeid, OuterHeaderCreation,
     OuterHeaderRemoval, PdrId, Qfi, SdfFilter, Seid, SessionService, Teid, UeIpAddress, UeIpRole,
 };
-use kaido_wire::{EtherType, EthernetRepr, IpProtocol, Ipv6Repr, MacAddr, UdpRepr, gtpu};
+use kaido_wire::{EtherType, EthernetRepr, MacAddr, gtpu};
 use site::{Lane, Site};
 
 fuzz_target!(gtpu, 10_000, run);
@@ -112,7 +113,7 @@ impl Bench {
         } else {
             (N3, tunnelled(n, script, |script| from_ue(n, script))[14..].to_vec())
         };
-        let mut pieces = pieces(&packet, 8 * (1 + usize::from(size)));
+        let mut pieces = datagrams::pieces(&packet, 8 * (1 + usize::from(size)));
         if how & 2 != 0 {
             pieces.reverse();
         }
@@ -240,8 +241,9 @@ fn changed(script: &mut Script<'_>, make: impl FnOnce(&mut Script<'_>) -> Vec<u8
 fn on_n3(six: bool, message: &[u8]) -> Vec<u8> {
     let port = gtpu::UDP_PORT;
     if six {
+        let addresses = ["fd00:3::2", "fd00:3::1"].map(|address| address.parse().unwrap());
         let packet =
-            ipv6_udp("fd00:3::2".parse().unwrap(), "fd00:3::1".parse().unwrap(), (port, port), message);
+            datagrams::udp(SocketAddr::new(addresses[0], port), SocketAddr::new(addresses[1], port), message);
         return as_family(packets::ethernet(N3_MAC, GNB_MAC, &packet));
     }
     let packet = packets::udp_with(("10.100.3.2", port), ("10.100.3.1", port), message);
@@ -282,7 +284,7 @@ fn from_ue(n: u8, script: &mut Script<'_>) -> Vec<u8> {
     };
     if n == 2 || n == 3 && script.byte_or_zero() & 1 == 0 {
         let ue = Ipv6Addr::new(0x2001, 0xdb8, 0x60, n.into(), 0, 0, 0, 5);
-        return ipv6_udp(ue, to.to_ipv6_mapped(), (script.short(), script.short()), script.octets());
+        return udp_v6(ue, to.to_ipv6_mapped(), script);
     }
     ipv4_udp(Ipv4Addr::new(10, 60, 0, n), to, script)
 }
@@ -293,35 +295,21 @@ fn to_ue(n: u8, script: &mut Script<'_>) -> Vec<u8> {
     if n == 2 || n == 3 && script.byte_or_zero() & 1 == 0 {
         let ue = Ipv6Addr::new(0x2001, 0xdb8, 0x60, n.into(), 0, 0, 0, 5);
         let server = "2001:db8:51::1".parse().unwrap();
-        return ipv6_udp(server, ue, (script.short(), script.short()), script.octets());
+        return udp_v6(server, ue, script);
     }
     ipv4_udp(Ipv4Addr::new(192, 0, 2, 9), Ipv4Addr::new(10, 60, 0, n), script)
+}
+
+fn udp_v6(from: Ipv6Addr, to: Ipv6Addr, script: &mut Script<'_>) -> Vec<u8> {
+    let (from, to) =
+        (SocketAddr::new(from.into(), script.short()), SocketAddr::new(to.into(), script.short()));
+    datagrams::udp(from, to, script.octets())
 }
 
 fn ipv4_udp(from: Ipv4Addr, to: Ipv4Addr, script: &mut Script<'_>) -> Vec<u8> {
     let (from, to) = (from.to_string(), to.to_string());
     let (from_port, to_port) = (script.short(), script.short());
     packets::udp_with((&from, from_port), (&to, to_port), script.octets())
-}
-
-fn ipv6_udp(src: Ipv6Addr, dst: Ipv6Addr, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
-    let mut datagram = vec![0; 8];
-    datagram.extend_from_slice(payload);
-    let udp = UdpRepr { src_port: ports.0, dst_port: ports.1, payload_len: payload.len() as u16 };
-    udp.emit(&mut datagram).unwrap();
-    let header = Ipv6Repr {
-        src,
-        dst,
-        next_header: IpProtocol::UDP,
-        hop_limit: 64,
-        traffic_class: 0,
-        flow_label: 0,
-        payload_len: datagram.len() as u16,
-    };
-    let mut packet = vec![0; 40];
-    packet.extend(datagram);
-    header.emit(&mut packet).unwrap();
-    packet
 }
 
 /// The same frame with the EtherType that fits its packet.
@@ -333,37 +321,6 @@ fn as_family(mut frame: Vec<u8>) -> Vec<u8> {
             .unwrap();
     }
     frame
-}
-
-/// An IP packet cut into fragments of at most `size` octets of payload.
-fn pieces(packet: &[u8], size: usize) -> Vec<Vec<u8>> {
-    let six = packet[0] >> 4 == 6;
-    let payload = &packet[if six { 40 } else { 20 }..];
-    let count = payload.len().div_ceil(size).max(1);
-    let cut = |(place, piece): (usize, &[u8])| {
-        let offset = (place * size) as u16;
-        let more = place + 1 < count;
-        if six {
-            let mut fragment = packet[..40].to_vec();
-            let next = std::mem::replace(&mut fragment[6], 44);
-            fragment[4..6].copy_from_slice(&(piece.len() as u16 + 8).to_be_bytes());
-            fragment.extend([next, 0]);
-            fragment.extend((offset | u16::from(more)).to_be_bytes());
-            fragment.extend([0, 0, 0, 7]);
-            fragment.extend_from_slice(piece);
-            fragment
-        } else {
-            let mut fragment = packet[..20].to_vec();
-            fragment[2..4].copy_from_slice(&(piece.len() as u16 + 20).to_be_bytes());
-            fragment[6..8].copy_from_slice(&(offset >> 3 | u16::from(more) << 13).to_be_bytes());
-            fragment[10..12].fill(0);
-            let sum = kaido_wire::checksum::checksum(&fragment);
-            fragment[10..12].copy_from_slice(&sum.to_be_bytes());
-            fragment.extend_from_slice(piece);
-            fragment
-        }
-    };
-    payload.chunks(size).enumerate().map(cut).collect()
 }
 
 /// The targets would see little if their sessions refused all: how many frames of each session come out.

@@ -1,13 +1,17 @@
-//! The NDN router: any packets of the link, whole, in fragments, in Ethernet frames, from faces that come and go, while time
-//! passes. Every frame is sent, dropped with a reason, or one of the bounded number that wait; none of the pool is lost; and
+//! The NDN router: any packets of the link, whole, in fragments, in Ethernet frames, in UDP over a port of the engine, from faces
+//! that come and go, one of them reliable, while time passes. Every frame is sent, dropped with a reason, or one of the bounded number that wait; none of the pool is lost; and
 //! what is sent can be read and fits its face.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+mod datagrams;
+
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use kaido_engine::fragment::Limits;
 use kaido_engine::port::{MemoryWire, Port};
-use kaido_engine::{FramePool, KernelPath, Worker, WorkerSettings};
+use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted, Worker, WorkerSettings};
 use kaido_fuzz::{Script, fuzz_target};
 use kaido_ndn::FaceId;
 use kaido_ndn::face::{
@@ -15,11 +19,11 @@ use kaido_ndn::face::{
     LinkType, Persistency, Scope, Transport,
 };
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, StrategyChoice, Unsolicited};
-use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
+use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits, UdpListen, UdpSettings};
 use kaido_ndn::router::{Desk, Ndn};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
-use kaido_wire::MacAddr;
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name, name_from_uri};
+use kaido_wire::{EtherType, MacAddr, ipv4, ipv6};
 
 fuzz_target!(ndn_router, 3_000, run);
 
@@ -27,6 +31,16 @@ const FRAMES: usize = 1024;
 const FACES: usize = 8;
 const FIRST: u32 = 256;
 const OURS: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+/// The port with Ethernet and UDP.
+const CABLE: PortId = PortId(1);
+/// Our addresses, and those of two neighbours of each family.
+const ADDRESSES: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
+const PEERS: [&str; 4] = ["192.0.2.2", "2001:db8::2", "192.0.2.3", "2001:db8::3"];
+
+/// Our socket of a family.
+fn ours(family: usize) -> SocketAddr {
+    SocketAddr::new(ADDRESSES[family].parse().unwrap(), 6363)
+}
 
 fn pool() -> &'static FramePool {
     static POOL: OnceLock<&'static FramePool> = OnceLock::new();
@@ -37,6 +51,7 @@ struct Rig {
     worker: Worker,
     wires: [MemoryWire; 2],
     faces: Faces,
+    routes: Arc<Routes>,
     now: Instant,
     sequence: u64,
 }
@@ -54,7 +69,7 @@ fn face(number: u32) -> FaceSettings {
             2 => FLAG_CONGESTION_MARKING | FLAG_RELIABILITY,
             _ => FLAG_CONGESTION_MARKING,
         },
-        transport: Transport::Host { port: kaido_engine::PortId(0) },
+        transport: Transport::Host { port: PortId(0) },
     }
 }
 
@@ -83,14 +98,29 @@ impl Rig {
         let limits =
             ReassemblyLimits { packets: 4, packets_per_face: 2, frames: 16, ..ReassemblyLimits::default() };
         let ports = vec![PortKind::Host, PortKind::Ethernet { mac: OURS, mtu: 1500, on_demand: true }];
+        let (routes, _) = Routes::new();
+        let on_link = Route { port: Some(CABLE), gateway: None, metric: 0 };
+        let nets = ["192.0.2.0", "2001:db8::"].map(|net| net.parse().unwrap());
+        routes.set_routes([(nets[0], 24, on_link), (nets[1], 64, on_link)]);
+        let udp = UdpSettings {
+            listens: vec![
+                UdpListen { port: CABLE, address: ours(0) },
+                UdpListen { port: CABLE, address: ours(1) },
+            ],
+            mtu: 8800,
+            on_demand_max: 2,
+            fragments: Limits { packets: 4, packets_per_source: 2, ..Limits::default() },
+            unfinished: Vec::new(),
+        };
         let link = Link::new(LinkSettings { ports, reassembly: limits }, &faces);
+        let link = link.with_udp(udp, routes.next_hops());
         let now = Instant::now();
         let ndn = Ndn::new(link, Forwarder::new(&shared, &settings, now).unwrap(), Arc::new(Desk::new()));
         let wires = [MemoryWire::new(), MemoryWire::new()];
         let ports =
             wires.iter().map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None)).collect();
         let worker = Worker::new(pool(), ports, Box::new(ndn), WorkerSettings::default());
-        Self { worker, wires, faces, now, sequence: 0 }
+        Self { worker, wires, faces, routes, now, sequence: 0 }
     }
 
     /// Sends a packet of the link in; what comes out must be readable and fit its face.
@@ -98,11 +128,31 @@ impl Rig {
         if way & 8 == 0 {
             let number = FIRST + u32::from(way & 7);
             self.wires[0].send([&number.to_be_bytes()[..], packet].concat());
+        } else if way & 16 == 0 {
+            self.pass_frame(way, EtherType(0x8624), packet);
         } else {
-            let from = MacAddr([2, 0, 0, 0, 1, way & 7]);
-            self.wires[1].send([&OURS.0[..], &from.0, &[0x86, 0x24], packet].concat());
+            self.pass_datagram(way, packet);
         }
         self.turn();
+    }
+
+    fn pass_frame(&mut self, way: u8, ethertype: EtherType, packet: &[u8]) {
+        let from = MacAddr([2, 0, 0, 0, 1, way & 7]);
+        self.wires[1].send([&OURS.0[..], &from.0, &ethertype.0.to_be_bytes(), packet].concat());
+    }
+
+    /// Sends a packet of the link in from a neighbour, whole or in pieces, of which the last may be lost.
+    fn pass_datagram(&mut self, way: u8, packet: &[u8]) {
+        let place = usize::from(way & 3);
+        let from = SocketAddr::new(PEERS[place].parse().unwrap(), 6363 + u16::from(way >> 7));
+        let whole = datagrams::udp(from, ours(place % 2), packet);
+        let ethertype = if from.is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 };
+        let mut pieces =
+            if way & 32 == 0 { vec![whole] } else { datagrams::pieces(&whole, 8 + packet.len() / 16 * 8) };
+        if way & 64 != 0 && pieces.len() > 1 {
+            pieces.pop();
+        }
+        pieces.iter().for_each(|piece| self.pass_frame(way, ethertype, piece));
     }
 
     fn turn(&mut self) {
@@ -116,7 +166,16 @@ impl Rig {
         }
         while let Some(out) = self.wires[1].receive() {
             assert!(out.len() <= 1514);
-            LpPacket::parse(&out[14..], out.len() - 14).unwrap();
+            let (header, packet) = out.split_first_chunk::<14>().unwrap();
+            match EtherType(u16::from_be_bytes([header[12], header[13]])) {
+                EtherType::IPV4 => {
+                    assert_eq!(usize::from(ipv4::header(packet).unwrap().total_len), packet.len());
+                }
+                EtherType::IPV6 => {
+                    assert_eq!(ipv6::header(packet).unwrap().total_len as usize, packet.len());
+                }
+                _ => drop(LpPacket::parse(packet, packet.len()).unwrap()),
+            }
         }
     }
 
@@ -188,19 +247,31 @@ fn run(input: &[u8]) {
     let mut rig = Rig::new(script.byte_or_zero());
     while let Some(order) = script.byte() {
         let way = script.byte_or_zero();
-        match order % 8 {
-            0 => rig.pass(way, script.octets()),
-            1 => rig.pass(way, &interest(script.byte_or_zero(), script.byte_or_zero())),
-            2 => rig.pass(way, &data(script.byte_or_zero(), script.short())),
-            3 => {
+        match order % 16 {
+            14 => {
+                let ethertype =
+                    [EtherType::IPV4, EtherType::IPV6, EtherType(0x8624)][usize::from(way >> 3) % 3];
+                rig.pass_frame(way, ethertype, script.octets());
+                rig.turn();
+            }
+            15 => {
+                let address = PEERS[usize::from(way & 3)].parse().unwrap();
+                let known = (way & 4 == 0).then_some([2, 0, 0, 0, 1, way & 3]);
+                rig.routes.set_neighbour(Wanted { port: CABLE, address }, known);
+                rig.turn();
+            }
+            0 | 8 => rig.pass(way, script.octets()),
+            1 | 9 => rig.pass(way, &interest(script.byte_or_zero(), script.byte_or_zero())),
+            2 | 10 => rig.pass(way, &data(script.byte_or_zero(), script.short())),
+            3 | 11 => {
                 let packet = interest(script.byte_or_zero(), script.byte_or_zero());
                 rig.pass_said(way, &packet, script.byte_or_zero(), script.byte_or_zero());
             }
-            4 => {
+            4 | 12 => {
                 let packet = data(script.byte_or_zero(), script.short());
                 rig.pass_said(way, &packet, script.byte_or_zero(), script.byte_or_zero());
             }
-            5 => {
+            5 | 13 => {
                 rig.now += Duration::from_millis(u64::from(way) * 20);
                 rig.turn();
             }
