@@ -210,6 +210,18 @@ fn what_is_sent_is_numbered_and_sent_again_until_it_is_acknowledged() {
     node.end();
 }
 
+#[test]
+fn what_no_longer_fits_its_face_is_not_sent_again() {
+    let mut node = Node::new(1, FLAG_RELIABILITY);
+    node.send(&data_with("/a", &[7; 900], 0));
+    assert_eq!(node.sent().len(), 1);
+    node.faces.get(NEIGHBOUR).unwrap().set_mtu(900);
+    (0..100).for_each(|_| node.pass(200));
+    assert_eq!(node.sent(), [] as [Vec<u8>; 0]);
+    assert_eq!((node.dropped(DropReason::TooBig), node.dropped(DropReason::NdnLinkLost)), (3, 1));
+    node.end();
+}
+
 /// Conformance: NDNLPv2 reliability | Acknowledgements go with the next packet, or within 5 ms alone
 #[test]
 fn acknowledgements_go_with_a_packet_or_alone() {

@@ -141,10 +141,14 @@ fn put_fields(frame: &mut Frame, fields: &LpReliability<'_>, rest: usize) -> boo
 
 /// Sends a packet of the link again.
 fn again(face: &Face, number: u64, octets: &[u8], ways: &mut Ways<'_>, out: &mut Output<'_>) {
+    let fields = LpReliability { tx_sequence: Some(number), acks: &[] };
+    if fields.len(octets.len()) + octets.len() > face.mtu() {
+        // The face takes less than when it was first sent.
+        return out.count_drop(port_of(face), DropReason::TooBig);
+    }
     let Some(mut frame) = Frame::from_slice(octets, || out.allocate()) else {
         return out.count_drop(port_of(face), DropReason::NoFrame);
     };
-    let fields = LpReliability { tx_sequence: Some(number), acks: &[] };
     if put_fields(&mut frame, &fields, octets.len()) {
         transmit(face, frame, ways, out);
     } else {
