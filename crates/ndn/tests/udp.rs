@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod datagrams;
 mod packets;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use datagrams::udp;
 use kaido_engine::fragment::{Limits, split};
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{
@@ -17,7 +19,7 @@ use kaido_engine::{
 use kaido_ndn::face::Faces;
 use kaido_ndn::link::{Link, LinkSettings, PortKind, UdpListen, UdpSettings};
 use kaido_wire::udp::UdpView;
-use kaido_wire::{IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, UdpRepr, checksum, ipv4, ipv6};
+use kaido_wire::{IpProtocol, MacAddr, checksum, ipv4, ipv6};
 use packets::{data_with, interest};
 use proptest::prelude::*;
 
@@ -134,46 +136,6 @@ impl Rig {
     }
 }
 
-/// An IP packet of UDP.
-fn packet(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
-    let len = u16::try_from(8 + payload.len()).unwrap();
-    let (mut ip, sum) = match (from.ip(), to.ip()) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let mut header = vec![0; ipv4::HEADER_LEN];
-            let repr = Ipv4Repr {
-                identification: 7,
-                dont_fragment: false,
-                payload_len: len,
-                ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, 64)
-            };
-            repr.emit(&mut header).unwrap();
-            (header, checksum::pseudo_v4(src, dst, IpProtocol::UDP, len))
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            let mut header = vec![0; ipv6::HEADER_LEN];
-            let repr = Ipv6Repr {
-                src,
-                dst,
-                next_header: IpProtocol::UDP,
-                hop_limit: 64,
-                traffic_class: 0,
-                flow_label: 0,
-                payload_len: len,
-            };
-            repr.emit(&mut header).unwrap();
-            (header, checksum::pseudo_v6(src, dst, IpProtocol::UDP, len.into()))
-        }
-        _ => panic!("of two families"),
-    };
-    let mut udp = vec![0; 8];
-    UdpRepr { src_port: from.port(), dst_port: to.port(), payload_len: len - 8 }.emit(&mut udp).unwrap();
-    udp.extend(payload);
-    let sum = !checksum::combine(&[sum, checksum::sum(&udp)]);
-    udp[6..8].copy_from_slice(&sum.to_be_bytes());
-    ip.extend(udp);
-    ip
-}
-
 fn ethernet(dst: [u8; 6], ip: &[u8]) -> Vec<u8> {
     let ethertype: [u8; 2] = if ip[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
     [&dst[..], &PEER_MAC, &ethertype, ip].concat()
@@ -181,7 +143,7 @@ fn ethernet(dst: [u8; 6], ip: &[u8]) -> Vec<u8> {
 
 /// A frame to us.
 fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
-    ethernet(OUR_MAC, &packet(from, to, payload))
+    ethernet(OUR_MAC, &udp(from, to, payload))
 }
 
 /// The same packet in frames of at most so many octets of IP.
@@ -258,7 +220,7 @@ fn long_datagrams_come_and_go_in_fragments() {
     let mut rig = Rig::new();
     for is_ipv4 in [true, false] {
         let long = data_with("/a/b", &(0..7001u32).map(|number| (number % 251) as u8).collect::<Vec<_>>(), 0);
-        let mut parts = pieces(&packet(peer(is_ipv4), ours(is_ipv4), &long), 1400);
+        let mut parts = pieces(&udp(peer(is_ipv4), ours(is_ipv4), &long), 1400);
         // The last comes first, and one twice.
         parts.rotate_right(1);
         parts.insert(1, parts[2].clone());
@@ -272,7 +234,7 @@ fn long_datagrams_come_and_go_in_fragments() {
     }
     assert_eq!(rig.dropped(DropReason::FragmentDuplicate), 2);
     // Where the rest does not come, nothing is left.
-    let parts = pieces(&packet(peer(true), ours(true), &[5; 4000]), 1400);
+    let parts = pieces(&udp(peer(true), ours(true), &[5; 4000]), 1400);
     rig.through(&parts[0]);
     rig.now += Duration::from_secs(16);
     rig.turn();
@@ -315,7 +277,7 @@ fn checksums_of_datagrams_are_verified() {
     for is_ipv4 in [true, false] {
         let mut rig = Rig::new();
         let data = data_with("/a/b", &[7; 4001], 0);
-        let good = packet(peer(is_ipv4), ours(is_ipv4), &data);
+        let good = udp(peer(is_ipv4), ours(is_ipv4), &data);
         let none = with_sum(good.clone(), 0);
         let wrong = with_sum(good.clone(), 1);
         let lent = with_sum(good.clone(), unfinished(is_ipv4, &good));
@@ -340,7 +302,7 @@ fn checksums_of_datagrams_are_verified() {
 #[test]
 fn hostile_datagrams_have_reasons_and_make_no_face() {
     let mut rig = Rig::new();
-    let good = |is_ipv4| packet(peer(is_ipv4), ours(is_ipv4), &interest("/a", 1));
+    let good = |is_ipv4| udp(peer(is_ipv4), ours(is_ipv4), &interest("/a", 1));
     let from = |text: &str| frame(text.parse().unwrap(), ours(true), &interest("/a", 1));
     let to = |text: &str| frame(peer(true), text.parse().unwrap(), &interest("/a", 1));
     let with_sum = |is_ipv4, sum| ethernet(OUR_MAC, &with_sum(good(is_ipv4), sum));
@@ -390,14 +352,14 @@ fn hostile_datagrams_have_reasons_and_make_no_face() {
         assert_eq!(rig.dropped(reason), before + 1, "{what}");
     }
     // What overlaps ends all its packet.
-    let parts = pieces(&packet(peer(true), ours(true), &[5; 4000]), 1400);
+    let parts = pieces(&udp(peer(true), ours(true), &[5; 4000]), 1400);
     let overlaps = ethernet(OUR_MAC, &changed(parts[1][14..].to_vec(), 7, 3));
     parts[..1].iter().chain([&overlaps]).for_each(|part| {
         rig.through(part);
     });
     assert!(rig.dropped(DropReason::FragmentOverlap) > 0);
     // What is another's when it is whole has reached the kernel in pieces, where that has the port, too.
-    for part in pieces(&packet(peer(false), "[2001:db8::1]:53".parse().unwrap(), &[5; 4000]), 1400) {
+    for part in pieces(&udp(peer(false), "[2001:db8::1]:53".parse().unwrap(), &[5; 4000]), 1400) {
         rig.through(&part);
     }
     assert_eq!(rig.dropped(DropReason::NdnFaceUnknown), 1);
@@ -448,7 +410,7 @@ proptest! {
     ) {
         let mut rig = Rig::new();
         let data = data_with("/a", &vec![3; content], 0);
-        let mut frames = pieces(&packet(peer(is_ipv4), ours(is_ipv4), &data), 1400);
+        let mut frames = pieces(&udp(peer(is_ipv4), ours(is_ipv4), &data), 1400);
         for (at, octet) in changes {
             let which = at % frames.len();
             if let Some(place) = frames[which].get_mut(12 + at) {
@@ -470,7 +432,7 @@ proptest! {
         order in any::<u64>(),
     ) {
         let mut rig = Rig::new();
-        let mut ip = packet(peer(is_ipv4), ours(is_ipv4), &data_with("/a", &vec![3; content], 0));
+        let mut ip = udp(peer(is_ipv4), ours(is_ipv4), &data_with("/a", &vec![3; content], 0));
         let payload = if is_ipv4 { 28 } else { 48 };
         let at = payload + at.index(ip.len() - payload);
         ip[at] ^= bits;
