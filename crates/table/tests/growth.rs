@@ -122,7 +122,7 @@ fn a_sieve_holds_back_most_of_what_is_not_there() {
             let stages = table.stages(&guard);
             let passed = absent.clone().filter(|key| stages.may_have(key)).count() as f64;
             let (share, load) = (passed / f64::from(KEYS_MAX), table.memory().load);
-            // Before a split two buckets in five have overflowed, and let all through.
+            // In the end two buckets in five have overflowed, and let all through.
             let most = if load < 0.6 { 0.1 } else { 0.6 };
             assert!(share < most, "{share} at a load of {load}");
         }
@@ -130,7 +130,7 @@ fn a_sieve_holds_back_most_of_what_is_not_there() {
 }
 
 #[test]
-fn segments_are_full_before_they_are_split_and_in_the_end() {
+fn segments_are_split_early_and_full_in_the_end() {
     let domain = Domain::new();
     let table = Table::new(&domain, KEYS_MAX).unwrap();
     let start = table.memory().slots;
@@ -143,7 +143,7 @@ fn segments_are_full_before_they_are_split_and_in_the_end() {
         }
     }
     let before_growth = before_growth.expect("the table grew");
-    assert!(before_growth >= 0.85, "split at a load of {before_growth}");
+    assert!((0.65..=0.7).contains(&before_growth), "split at a load of {before_growth}");
     let end = table.memory();
     assert!(end.load >= 0.85, "a full table has a load of {}", end.load);
     assert!(end.slots >= if cfg!(miri) { 2 } else { 4 } * start, "from {start} slots to {}", end.slots);
