@@ -3,7 +3,7 @@
 //! ```text
 //!   packets ─▶ read, hash ─▶ ask for PIT, CS, FIB lines ─▶ compare tags, ask for entries ─▶ act, one by one
 //! ```
-//! The stages run over groups of packets, each group a stage behind the one before it.
+//! Each stage runs over the whole batch: what it asks for comes together, and the more so the more it asks for at once.
 //!
 //! One [`Forwarder`] a worker; PIT, CS, dead nonces and measurements are its own, [`Shared`] is everyone's. The rules are
 //! those of the NFD developer's guide, where nothing else is said.
@@ -50,9 +50,6 @@ pub const FACE_CONTENT_STORE: FaceId = FaceId(254);
 
 /// Interests that are given up in one tick at most, so that a flood of them does not hold up packets.
 const EXPIRED_MAX: usize = 1024;
-/// Packets that go through a stage together: while their memory comes, others are computed on. A core waits for a score of
-/// lines at a time, and each packet asks for half a dozen.
-const GROUP: usize = 8;
 /// Entries and downstreams of one Data that there is room for without asking for memory.
 const MATCHES: usize = 256;
 
@@ -210,34 +207,26 @@ impl Forwarder {
         let ways = self.shared.ways(&guard);
         let count = packets.len();
         let mut packets = std::mem::take(packets).into_iter();
-        let mut sought: ArrayVec<_, BATCH_MAX> = ArrayVec::new();
+        let all = packets.as_slice();
         let mut act = Act { core: &mut self.core, ways, now, sink };
-        packets.as_slice().iter().take(GROUP).for_each(expect);
-        for begin in (0..count + 3 * GROUP).step_by(GROUP) {
-            // Those that are acted upon are gone: the others' places among those that are left.
-            let gone = count - packets.len();
-            let left = packets.as_slice();
-            let group = |begin: usize| begin.min(count)..(begin + GROUP).min(count);
-            let before = |stages: usize| begin.checked_sub(stages * GROUP).map_or(0..0, group);
-            group(begin + GROUP).for_each(|at| expect(&left[at - gone]));
-            before(3).for_each(|at| ways.fib.ripen(sought[at]));
-            for at in group(begin) {
-                let (parsed, prefixes) = &mut self.scratch[at];
-                act.core.read(&left[at - gone], parsed, prefixes);
-                act.core.ask(&left[at - gone], parsed, prefixes, ways);
-            }
-            for at in before(1) {
-                let (parsed, prefixes) = &self.scratch[at];
-                sought.push(act.core.approach(&left[at - gone], parsed, prefixes, at - gone, ways));
-            }
-            for at in before(2) {
-                ways.fib.sift(&mut sought[at], &self.scratch[at].1);
-            }
-            for at in before(3) {
-                let (parsed, prefixes) = &mut self.scratch[at];
-                let Some(packet) = packets.next() else { return };
-                act.packet(packet, parsed, prefixes, sought[at]);
-            }
+        all.iter().for_each(expect);
+        let scratch = &mut self.scratch[..count];
+        for (packet, (parsed, prefixes)) in all.iter().zip(&mut *scratch) {
+            act.core.read(packet, parsed, prefixes);
+        }
+        for (packet, (parsed, prefixes)) in all.iter().zip(&*scratch) {
+            act.core.ask(packet, parsed, prefixes, ways);
+        }
+        let mut sought: ArrayVec<_, BATCH_MAX> = ArrayVec::new();
+        for (at, (packet, (parsed, prefixes))) in all.iter().zip(&*scratch).enumerate() {
+            sought.push(act.core.approach(packet, parsed, prefixes, at, ways));
+        }
+        for (sought, (_, prefixes)) in sought.iter_mut().zip(&*scratch) {
+            ways.fib.sift(sought, prefixes);
+        }
+        sought.iter().for_each(|sought| ways.fib.ripen(*sought));
+        for (packet, ((parsed, prefixes), sought)) in packets.by_ref().zip(scratch.iter_mut().zip(&sought)) {
+            act.packet(packet, parsed, prefixes, *sought);
         }
     }
 
