@@ -25,6 +25,7 @@ mod rates;
 mod ruleset;
 mod session;
 mod special;
+mod squeeze;
 mod store;
 mod switching;
 mod trace;
