@@ -167,6 +167,9 @@ pub(super) struct MicroArgs {
     /// Rounds, each a sample of every case [default: 15, with --quick 7]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
+    /// Packets of a round, each in a frame of its own: fewer are the frames of a device's rings, which come again [default: 32768]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(512..=1 << 18))]
+    packets: Option<u32>,
     /// Replacements in the table, for each number of writers [default: 10 M, with --quick 2 M]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     soak: Option<u64>,
@@ -204,6 +207,7 @@ impl MicroArgs {
             sessions: chosen(&self.sessions, base.sessions),
             frames: chosen(&self.frames, base.frames),
             rounds: self.rounds.unwrap_or(base.rounds),
+            packets_per_round: self.packets.map_or(base.packets_per_round, |packets| packets as usize),
             soak: self.soak.unwrap_or(base.soak),
             reserve_hugepages: self.reserve_hugepages,
             seed: self.seed,
@@ -273,6 +277,7 @@ mod tests {
         assert_eq!((told.sessions, told.frames), (vec![1, 1000], vec![64, 1424]));
         assert_eq!((told.rounds, told.soak, told.seed), (3, 9, 7));
         assert_eq!(told.packets_per_round, Plan::quick().packets_per_round);
+        assert_eq!(plan("--packets 4096").unwrap().packets_per_round, 4096);
     }
 
     #[test]
@@ -285,6 +290,7 @@ mod tests {
             ("--frames 63", "64 to 3600"),
             ("--frames 9000", "64 to 3600"),
             ("--rounds 0", "1..=10000"),
+            ("--packets 511", "512..=262144"),
             ("--soak 0", "--soak"),
             ("--push https://gateway", "only http:// is spoken"),
             ("--job nightly", "--push"),
