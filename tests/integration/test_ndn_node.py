@@ -239,6 +239,16 @@ def test_pings_are_answered(router: Router) -> None:
     assert "nobody has answered" in refused.stderr
 
 
+def test_an_application_below_the_prefix_of_another_is_asked(router: Router, tmp_path: Path) -> None:
+    """At the same cost a prefix's own route goes before the one that it inherits."""
+    (tmp_path / "content").write_text("ours")
+    router.background("put", "/site", str(tmp_path / "content"))
+    router.background("ping", "/site/lab", "--serve")
+    said = router.json("ping", "/site/lab", "--count", "3", "--interval", "0.01")
+    assert (said["sent"], said["received"]) == (3, 3)
+    assert router.ndn("cat", "/site").stdout == "ours"
+
+
 def test_it_is_commanded(router: Router) -> None:
     """Routes, strategies and the cache change on command; what cannot be is refused with its reason."""
     assert router.json("status")["version"].startswith("Kaido")

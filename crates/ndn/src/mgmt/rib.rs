@@ -3,6 +3,7 @@
 //! A prefix with routes of its own has a FIB entry. Its next hops are those routes, and the routes of shorter prefixes
 //! that children inherit, as far as no prefix between captures. Of several ways to one face the cheapest of its own
 //! counts; an inherited one only where there is none of its own, and of several of those the one of the longest prefix.
+//! The same order holds among faces that cost the same: who publishes below a prefix of another's is asked first.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -277,6 +278,7 @@ impl Rib {
         for route in own {
             offer(hops, route);
         }
+        hops.sort_unstable_by_key(|hop| hop.face);
         let mut captured = own.iter().any(|route| route.capture);
         // What was registered is a name.
         let name = Name::new(prefix).unwrap_or_default();
@@ -291,9 +293,12 @@ impl Rib {
                     offer(hops, route);
                 }
             }
+            hops[nearer..].sort_unstable_by_key(|hop| hop.face);
             captured = routes.iter().any(|route| route.capture);
         }
-        hops.sort_by_key(|hop| (hop.cost, hop.face));
+        // At the same cost the prefix's own stay before what it inherits, and of that the longer prefix's before the
+        // shorter's.
+        hops.sort_by_key(|hop| hop.cost);
     }
 }
 
@@ -377,6 +382,16 @@ mod tests {
         assert_eq!(fib.hops("/a/b"), [(2, 5)]);
         register(&mut rib, &mut fib, "/ab", route(9, 0));
         assert_eq!(fib.hops("/ab"), [(9, 0), (1, 10)], "no child of /a");
+    }
+
+    #[test]
+    fn a_longer_prefix_is_preferred_at_the_same_cost() {
+        let (mut rib, mut fib) = (Rib::new(100), Told::default());
+        register(&mut rib, &mut fib, "/", route(1, 0));
+        register(&mut rib, &mut fib, "/a/b", route(3, 0));
+        register(&mut rib, &mut fib, "/a/b", route(4, 0));
+        register(&mut rib, &mut fib, "/a", route(2, 0));
+        assert_eq!(fib.hops("/a/b"), [(3, 0), (4, 0), (2, 0), (1, 0)]);
     }
 
     #[test]
@@ -465,7 +480,7 @@ mod tests {
         let mut fib = BTreeMap::new();
         for (at, own) in names.iter().enumerate() {
             let name = Name::new(own).unwrap();
-            let mut hops: BTreeMap<FaceId, u32> = BTreeMap::new();
+            let mut hops: Vec<Hop> = Vec::new();
             for len in (0..=name.len()).rev() {
                 let level: Vec<&Route> = routes
                     .iter()
@@ -479,15 +494,13 @@ mod tests {
                     let cost = here.entry(route.face).or_insert(own);
                     *cost = own.min(*cost);
                 }
-                for (face, cost) in here {
-                    hops.entry(face).or_insert(cost);
-                }
+                here.retain(|face, _| hops.iter().all(|hop| hop.face != *face));
+                hops.extend(here.into_iter().map(|(face, cost)| Hop { face, cost }));
                 if level.iter().any(|route| route.capture) {
                     break;
                 }
             }
-            let mut hops: Vec<Hop> = hops.into_iter().map(|(face, cost)| Hop { face, cost }).collect();
-            hops.sort_by_key(|hop| (hop.cost, hop.face));
+            hops.sort_by_key(|hop| hop.cost);
             if routes.iter().any(|(n, _)| *n == at) {
                 fib.insert(own.clone(), hops);
             }
