@@ -382,6 +382,7 @@ def drops() -> File:
     drop("nothing in the tunnel", link() / tunnel(b""), "inner_malformed")
     drop("IPv6 that says IPv4", link() / tunnel(user6(), IPV4), "inner_malformed")
     drop("IPv4 that says IPv6", link() / tunnel(inner, IPV6), "inner_malformed")
+    drop("an inner IHL of four", link() / tunnel(user(ihl=4)), "inner_malformed")
     drop("an IPv4 header cut off", link() / tunnel(raw(inner)[:19]), "inner_malformed")
     drop("an IPv6 header cut off", link() / tunnel(raw(user6())[:39], IPV6), "inner_malformed")
     drop("an Ethernet header cut off", link() / tunnel(bytes(13), ETHERNET), "inner_malformed")

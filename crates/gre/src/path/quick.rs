@@ -139,10 +139,9 @@ impl QuickPort {
         // A plain GRE header, and in it what it says.
         let total = usize::from(u16::from_be_bytes([front[16], front[17]]));
         let gre = be32(front, 34);
-        let version = front[38] >> 4;
-        let least = match gre {
-            GRE_V4 if version == 4 => OUTER + INNER,
-            GRE_V6 if version == 6 => OUTER + INNER_V6,
+        let least = match (gre, front[38]) {
+            (GRE_V4, 0x45..=0x4f) => OUTER + INNER,
+            (GRE_V6, 0x60..=0x6f) => OUTER + INNER_V6,
             _ => return false,
         };
         let fits = total + LINK <= len && len <= self.fits + OUTER;
