@@ -5,7 +5,7 @@
  *   key ─ hash ─▶ bucket ─┬▶ record ─▶ template, hop
  *                         └▶ usage cell
  *
- * A bucket's entry names record and first usage cell together, so that the two lines are fetched side by side. */
+ * A bucket's entry is one word, with tag, record and first usage cell: the two lines are fetched side by side. */
 #ifndef KAIDO_FASTPATH_H
 #define KAIDO_FASTPATH_H
 
@@ -31,7 +31,11 @@
 #define FAST_BEFORE_QOS_SHIFT 28   /* a bit each of usage[]: counts dropped packets too */
 
 #define FAST_USAGE_MAX 3
-#define FAST_BUCKET_ENTRIES 6
+#define FAST_BUCKET_ENTRIES 8
+/* An entry: 12 bits of the hash, a usage cell, a record. */
+#define FAST_TAG_SHIFT 52
+#define FAST_CELL_SHIFT 26
+#define FAST_NUMBER_MASK 0x3ffffffu /* as a cell: none, or one beyond */
 #define FAST_OWN_WORDS 64
 #define FAST_PORTS_MAX 64
 #define FAST_EXCEPTIONS_MAX 16
@@ -39,16 +43,13 @@
 #define FAST_OWN_MAX 4096
 #define FAST_VLANS_MAX 4096
 #define FAST_EVENTS_BYTES 1048576
-#define FAST_NO_CELL 0xffffffffu
 #define FAST_NO_INSTANCE 0xffffffffu
 
 /* fast_globals.flags. */
 #define FAST_PORT_FIXED 1u /* the outer source port is 2152, else the flow's entropy */
 
-/* One cache line. An entry's lower half is the record, zero for none; its upper half the first usage cell. */
+/* One cache line. Zero is no entry; no entry names record zero. */
 struct fast_bucket {
-	__u16 tags[FAST_BUCKET_ENTRIES];
-	__u32 spare;
 	__u64 entries[FAST_BUCKET_ENTRIES];
 };
 _Static_assert(sizeof(struct fast_bucket) == 64, "fast_bucket");

@@ -140,27 +140,26 @@ static __always_inline __u64 fast_hash(const struct fast_globals *globals, __u64
 }
 
 /* Finds a key's record in one of its two buckets. */
-static __always_inline __u32 fast_search(__u32 index, __u16 tag, __u64 value, __u32 scope)
+static __always_inline __u32 fast_search(__u32 index, __u32 tag, __u64 value, __u32 scope)
 {
 	const struct fast_bucket *bucket = bpf_map_lookup_elem(&fast_buckets, &index);
 
 	if (!bucket)
 		return 0;
 	for (int i = 0; i < FAST_BUCKET_ENTRIES; i++) {
+		__u64 entry = *(const volatile __u64 *)&bucket->entries[i];
 		const struct fast_record *record;
 		const struct fast_cell *cell;
-		__u64 entry;
 		__u32 at;
 
-		if (*(const volatile __u16 *)&bucket->tags[i] != tag)
+		if (entry >> FAST_TAG_SHIFT != tag)
 			continue;
-		entry = *(const volatile __u64 *)&bucket->entries[i];
 		/* Touched before the record is read, so that both lines are on their way at once. */
-		at = entry >> 32;
+		at = entry >> FAST_CELL_SHIFT & FAST_NUMBER_MASK;
 		cell = bpf_map_lookup_elem(&fast_cells, &at);
 		if (cell)
 			(void)*(const volatile __u64 *)&cell->limits[2];
-		at = entry;
+		at = entry & FAST_NUMBER_MASK;
 		record = at ? bpf_map_lookup_elem(&fast_records, &at) : 0;
 		if (record && record->key_value == value && record->key_scope == scope)
 			return at;
@@ -181,9 +180,9 @@ __noinline __u32 fast_find(__u64 value, __u32 scope)
 		return 0;
 	hash = fast_hash(globals, value, scope);
 	buckets = globals->buckets;
-	record = fast_search((hash & 0xffffffff) * buckets >> 32, hash >> 48, value, scope);
+	record = fast_search((hash & 0xffffffff) * buckets >> 32, hash >> FAST_TAG_SHIFT, value, scope);
 	if (!record)
-		record = fast_search((hash >> 16 & 0xffffffff) * buckets >> 32, hash >> 48, value, scope);
+		record = fast_search((hash >> 16 & 0xffffffff) * buckets >> 32, hash >> FAST_TAG_SHIFT, value, scope);
 	return record;
 }
 

@@ -1,6 +1,6 @@
 //! `bpf/fastpath.h` in Rust: the same numbers, names and sizes. A change there is a change here.
 
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 pub(crate) const SCOPE_TUNNEL: u32 = 1 << 16;
 pub(crate) const SCOPE_IPV4: u32 = 2 << 16;
@@ -31,11 +31,15 @@ pub const PORTS_MAX: usize = 64;
 /// Prefixes of each family that the hop of routed packets need not lead to.
 pub const EXCEPTIONS_MAX: usize = 16;
 
-pub(crate) const BUCKET_ENTRIES: usize = 6;
+pub(crate) const BUCKET_ENTRIES: usize = 8;
+/// Where in an entry its tag begins, above the usage cell, above the record.
+pub(crate) const TAG_SHIFT: u32 = 52;
+pub(crate) const CELL_SHIFT: u32 = 26;
+/// Records are numbered up to this. As a cell it says that there is none, or one beyond.
+pub(crate) const NUMBER_MASK: u32 = (1 << CELL_SHIFT) - 1;
 pub(crate) const OWN_WORDS: usize = 64;
 pub(crate) const DEVICES_MAX: u32 = 256;
 pub(crate) const EVENTS_BYTES: u32 = 1_048_576;
-pub(crate) const NO_CELL: u32 = u32::MAX;
 pub(crate) const NO_INSTANCE: u32 = u32::MAX;
 pub(crate) const PORT_FIXED: u32 = 1;
 
@@ -43,8 +47,6 @@ pub(crate) const PORT_FIXED: u32 = 1;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Bucket {
-    pub(crate) tags: [AtomicU16; BUCKET_ENTRIES],
-    spare: AtomicU32,
     pub(crate) entries: [AtomicU64; BUCKET_ENTRIES],
 }
 
@@ -348,6 +350,9 @@ mod tests {
             ("FAST_BEFORE_QOS_SHIFT", u64::from(BEFORE_QOS_SHIFT)),
             ("FAST_USAGE_MAX", USAGE_MAX as u64),
             ("FAST_BUCKET_ENTRIES", BUCKET_ENTRIES as u64),
+            ("FAST_TAG_SHIFT", u64::from(TAG_SHIFT)),
+            ("FAST_CELL_SHIFT", u64::from(CELL_SHIFT)),
+            ("FAST_NUMBER_MASK", u64::from(NUMBER_MASK)),
             ("FAST_OWN_WORDS", OWN_WORDS as u64),
             ("FAST_OWN_MAX", OWN_ADDRESSES_MAX as u64),
             ("FAST_PORTS_MAX", PORTS_MAX as u64),
@@ -355,7 +360,6 @@ mod tests {
             ("FAST_DEVICES_MAX", u64::from(DEVICES_MAX)),
             ("FAST_VLANS_MAX", VLANS_MAX as u64),
             ("FAST_EVENTS_BYTES", u64::from(EVENTS_BYTES)),
-            ("FAST_NO_CELL", u64::from(NO_CELL)),
             ("FAST_NO_INSTANCE", u64::from(NO_INSTANCE)),
             ("FAST_PORT_FIXED", u64::from(PORT_FIXED)),
             ("FAST_HANDS", Hand::ALL.len() as u64),

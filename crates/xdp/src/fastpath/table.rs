@@ -1,8 +1,8 @@
 //! The writer's side of the record table that `bpf/fastpath.bpf.h` reads.
 //!
 //! ```text
-//!            bucket, 64 bytes                     records, 64 bytes each
-//!  key ─┬─▶ [6 tags][6 × (record, usage cell)] ──▶ [key · rules · target · cells]
+//!            bucket, 64 bytes                   records, 64 bytes each
+//!  key ─┬─▶ [8 × (tag, usage cell, record)] ──▶ [key · rules · target · cells]
 //!       └─▶ (second bucket, when the first is full)
 //! ```
 //! A record is never changed while an entry names it: a replacement writes another one and exchanges the entry, one
@@ -12,20 +12,29 @@
 use std::sync::atomic::Ordering;
 
 use super::FastPathError;
-use super::abi::{BUCKET_ENTRIES, Bucket, NO_CELL, RawRecord};
+use super::abi::{BUCKET_ENTRIES, Bucket, CELL_SHIFT, NUMBER_MASK, RawRecord, TAG_SHIFT, USAGE_SHIFT};
 use super::grace::Grace;
 use super::shared::SharedArray;
 use crate::Error;
 
-/// Keys a bucket has on average when the table is full: one in thirty then lies in its second bucket.
-const KEYS_PER_BUCKET: u32 = 3;
+/// So many keys have so many buckets when the table is full: one key in thirty then lies in its second.
+const KEYS_FOR_BUCKETS: (u32, u32) = (16, 3);
 
 /// Records beyond those in use, at least: so many replacements share a grace period.
 const SPARE_RECORDS: u32 = 4096;
 
+/// Most keys of a table: of so many, with their spares, records have numbers.
+const KEYS_MAX: u32 = 62_000_000;
+const _: () = assert!(KEYS_MAX + spare_records(KEYS_MAX) < NUMBER_MASK);
+
+/// How many records there are beyond one for each key.
+const fn spare_records(keys_max: u32) -> u32 {
+    if keys_max / 16 > SPARE_RECORDS { keys_max / 16 } else { SPARE_RECORDS }
+}
+
 /// How many buckets a table of `keys_max` keys has.
 pub(super) fn buckets_for(keys_max: u32) -> u32 {
-    (keys_max / KEYS_PER_BUCKET).max(16)
+    (keys_max / KEYS_FOR_BUCKETS.0 * KEYS_FOR_BUCKETS.1).max(16)
 }
 
 #[derive(Debug)]
@@ -50,18 +59,19 @@ struct Place {
     entry: usize,
 }
 
-/// A key's tag and its two buckets.
+/// A key's tag, in its place in an entry, and its two buckets.
 #[derive(Clone, Copy, Debug)]
 struct Hashed {
-    tag: u16,
+    tag: u64,
     buckets: [u32; 2],
 }
 
 impl RecordTable {
+    /// A table for so many keys, as far as their records can be numbered: 62 million.
     pub(super) fn create(keys_max: u32, seed: [u64; 4]) -> Result<Self, Error> {
-        let spare = (keys_max / 16).max(SPARE_RECORDS);
+        let keys_max = keys_max.min(KEYS_MAX);
         // Record zero is none.
-        let records = keys_max.saturating_add(spare).saturating_add(1);
+        let records = keys_max + spare_records(keys_max) + 1;
         Ok(Self {
             buckets: SharedArray::create("fast_buckets", buckets_for(keys_max))?,
             records: SharedArray::create("fast_records", records)?,
@@ -100,15 +110,15 @@ impl RecordTable {
         let at = self.allocate(grace)?;
         // SAFETY: the record is named by no entry and read by no one, and only this table writes records.
         unsafe { self.records.at(at).write(*record) };
-        let cell = if record.flags >> super::abi::USAGE_SHIFT & 3 == 0 { NO_CELL } else { record.usage[0] };
-        let entry = u64::from(at) | u64::from(cell) << 32;
+        let counts = record.flags >> USAGE_SHIFT & 3 != 0;
+        // The program looks at it only to have it fetched: which cells count, the record says.
+        let cell = if counts { record.usage[0].min(NUMBER_MASK) } else { NUMBER_MASK };
+        let entry = hashed.tag | u64::from(cell) << CELL_SHIFT | u64::from(at);
         if present.is_none() {
             self.keys += 1;
         }
-        let bucket = self.bucket(place.bucket);
-        bucket.tags[place.entry].store(hashed.tag, Ordering::Relaxed);
         // Release: who finds the entry finds the record (the program gets from one to the other by its address).
-        let before = bucket.entries[place.entry].swap(entry, Ordering::AcqRel);
+        let before = self.bucket(place.bucket).entries[place.entry].swap(entry, Ordering::AcqRel);
         self.retire(before);
         Ok(())
     }
@@ -150,22 +160,22 @@ impl RecordTable {
         let buckets = u64::from(self.buckets.len());
         #[allow(clippy::cast_possible_truncation)] // A product of two 32-bit numbers, halved.
         let index = |bits: u64| (((bits & 0xffff_ffff) * buckets) >> 32) as u32;
-        #[allow(clippy::cast_possible_truncation)] // The upper 16 of 64 bits.
-        Hashed { tag: (hash >> 48) as u16, buckets: [index(hash), index(hash >> 16)] }
+        Hashed { tag: hash >> TAG_SHIFT << TAG_SHIFT, buckets: [index(hash), index(hash >> 16)] }
     }
 
     /// The record an entry names.
     fn named(entry: u64) -> Option<u32> {
-        #[allow(clippy::cast_possible_truncation)] // The lower half.
-        Some(entry as u32).filter(|&at| at != 0)
+        #[allow(clippy::cast_possible_truncation)] // The lower bits.
+        Some(entry as u32 & NUMBER_MASK).filter(|&at| at != 0)
     }
 
     fn find(&self, hashed: Hashed, key: &RawRecord) -> Option<Place> {
         hashed.buckets.into_iter().find_map(|index| {
             let bucket = self.bucket(index);
             (0..BUCKET_ENTRIES).map(|entry| Place { bucket: index, entry }).find(|place| {
-                bucket.tags[place.entry].load(Ordering::Relaxed) == hashed.tag
-                    && Self::named(bucket.entries[place.entry].load(Ordering::Relaxed)).is_some_and(|at| {
+                let entry = bucket.entries[place.entry].load(Ordering::Relaxed);
+                (entry ^ hashed.tag) >> TAG_SHIFT == 0
+                    && Self::named(entry).is_some_and(|at| {
                         let record = self.record(at);
                         (record.key_value, record.key_scope) == (key.key_value, key.key_scope)
                     })
@@ -196,9 +206,7 @@ impl RecordTable {
             let moving = self.hash(&self.record(Self::named(entry)?));
             let [first, second] = moving.buckets;
             let to = (first == index && second != index).then(|| self.free_entry(second))??;
-            let target = self.bucket(to.bucket);
-            target.tags[to.entry].store(moving.tag, Ordering::Relaxed);
-            target.entries[to.entry].store(entry, Ordering::Release);
+            self.bucket(to.bucket).entries[to.entry].store(entry, Ordering::Release);
             // Release: the new place is seen before the old one is empty.
             bucket.entries[from].store(0, Ordering::Release);
             Some(Place { bucket: index, entry: from })
