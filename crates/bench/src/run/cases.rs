@@ -315,13 +315,12 @@ pub(super) fn chain_results(all: &[ChainSamples], paths: &[PathResult]) -> Vec<C
                     && path.sessions == samples.sessions
                     && path.frame_bytes_sent == samples.frame_bytes
             };
-            let path_ns = paths.iter().find(same).map(|path| path.ns_per_packet);
             results.push(ChainResult::new(
                 direction,
                 samples.sessions,
                 samples.frame_bytes,
                 [net, wrapper],
-                path_ns,
+                paths.iter().find(same),
                 Summary::of(&samples.fast[at]),
             ));
         }
