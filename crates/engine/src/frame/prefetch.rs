@@ -1,0 +1,77 @@
+//! Asking for lines of a frame before they are read or written.
+
+use super::Frame;
+
+/// What a line is wanted for.
+#[derive(Clone, Copy)]
+enum Hint {
+    /// It will be read, some packets later: into the second level of the cache.
+    Later,
+    /// It will be read or written soon: into the first level.
+    Soon,
+    /// It will be written: into the first level, and taken from other cores.
+    Write,
+}
+
+/// Asks for the line of an address, whatever is there.
+#[inline(always)]
+fn ask(line: *const u8, hint: Hint) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which touches nothing, whatever the address.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        match hint {
+            Hint::Later => _mm_prefetch::<_MM_HINT_T1>(line.cast()),
+            Hint::Soon => _mm_prefetch::<_MM_HINT_T0>(line.cast()),
+            Hint::Write => _mm_prefetch::<_MM_HINT_ET0>(line.cast()),
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (line, hint);
+}
+
+impl Frame {
+    /// Where the packet begins: to reckon with, not to read by.
+    #[inline(always)]
+    fn begin(&self) -> *const u8 {
+        self.pool.frame_base(self.index).as_ptr().wrapping_add(usize::from(self.head))
+    }
+
+    /// Has the two cache lines fetched that begin `before` bytes ahead of the packet: what a function will
+    /// read there, and where it will write.
+    ///
+    /// What is only read first goes to the second level: frames lie 4096 bytes apart, so their first lines
+    /// compete for the same few places of the first, and would drive each other out before their turn. What
+    /// is written goes to the first: a store that misses it waits.
+    #[inline(always)]
+    pub fn prefetch(&self, before: usize) {
+        let hint = if before == 0 { Hint::Later } else { Hint::Soon };
+        let first = self.begin().wrapping_sub(before);
+        ask(first, hint);
+        ask(first.wrapping_add(64), hint);
+    }
+
+    /// Has the last two cache lines of this segment fetched, if it is longer than the two that [`Frame::prefetch`] fetches:
+    /// for a function that looks at what stands behind a payload.
+    #[inline(always)]
+    pub fn prefetch_end(&self) {
+        if self.len <= 128 {
+            return;
+        }
+        let last = self.begin().wrapping_add(usize::from(self.len) - 1);
+        ask(last, Hint::Later);
+        ask(last.wrapping_sub(64), Hint::Later);
+    }
+
+    /// As [`Frame::prefetch`] with nothing ahead, and only the first line: for a function that reads no further.
+    #[inline(always)]
+    pub fn prefetch_first(&self) {
+        ask(self.begin(), Hint::Later);
+    }
+
+    /// Has the line fetched, to be written, that holds a byte of the packet: a store that misses the cache waits.
+    #[inline(always)]
+    pub fn prefetch_write(&self, at: usize) {
+        ask(self.begin().wrapping_add(at), Hint::Write);
+    }
+}
