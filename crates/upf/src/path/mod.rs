@@ -21,6 +21,7 @@ mod end_marker;
 mod forward;
 mod fragments;
 mod frames;
+mod group;
 mod hold;
 mod lan;
 mod laps;
@@ -37,40 +38,38 @@ mod redirect;
 mod relay;
 mod straight;
 mod trace;
+mod waiting;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use arrayvec::ArrayVec;
 use kaido_engine::{
     BATCH_MAX, Batch, Doorbell, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId,
     RateLimit,
 };
-use kaido_table::{Guard, Probe, Reader, Seed, Stages, TooManyReaders};
+use kaido_table::{Guard, Reader, Seed, TooManyReaders};
 
 use self::applications::Flows;
 use self::bridge::Flood;
 use self::forward::Arrival;
+use self::group::{Exit, GROUP, GROUPS, Group, STAGES, Unusual, common};
 use self::hold::Buffers;
 use self::lan::LanHops;
 use self::laps::{Laps, STAGES as STAGE_NAMES, Stage, Timed, Untimed};
 pub use self::mss::MssClamp;
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};
-use self::read::{Arrived, Kind, Ports};
+use self::read::{Kind, Ports};
 use self::relay::Stored;
 use self::trace::Tracing;
-use crate::node::{BufferChange, Node, WorkerEvent, WorkerOrder};
-use crate::record::{CommonWay, Record, SessionIndex, SessionKey, StraightWay};
+use self::waiting::SWEEP;
+use crate::node::{Node, WorkerEvent, WorkerOrder};
+use crate::record::Record;
 
-/// How often what waits too long is looked for.
-const SWEEP: Duration = Duration::from_millis(100);
 /// Questions about neighbours answered in place of who was asked, per second and worker.
 const PROXIED_PER_SECOND: u32 = 10_000;
 /// Segments answered in place of servers, per second and worker.
 const REDIRECTIONS_PER_SECOND: u32 = 10_000;
-/// Events kept for a control plane that has no room for them now.
-const UNTOLD_MAX: usize = 65_536;
 
 /// One worker's user plane.
 #[derive(Debug)]
@@ -152,156 +151,6 @@ impl Path {
         };
         Ok(Self { node: node.clone(), reader: node.domain.reader()?, worker })
     }
-}
-
-/// Packets that go through the stages together: enough for the misses of one stage to overlap, and few enough for
-/// what they bring to be still in the cache at the next.
-const GROUP: usize = 8;
-const GROUPS: usize = BATCH_MAX / GROUP;
-/// Read, compare tags, compare keys, act.
-const STAGES: usize = 4;
-
-/// What is known of the packets of a group.
-#[derive(Clone, Copy, Default)]
-struct Group<'g> {
-    arrivals: [Arrived; GROUP],
-    probes: [Probe<'g, SessionKey, Record>; GROUP],
-    records: [Option<&'g Record>; GROUP],
-    /// The way of all its packets, if they have the same.
-    way: StraightWay,
-}
-
-/// Where a packet leaves that needs nothing more: a port, or nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Exit(u16);
-
-impl Exit {
-    const NONE: Self = Self(u16::MAX);
-
-    #[inline(always)]
-    fn port(self) -> Option<PortId> {
-        u8::try_from(self.0).ok().map(PortId)
-    }
-}
-
-impl From<Option<PortId>> for Exit {
-    #[inline(always)]
-    fn from(port: Option<PortId>) -> Self {
-        port.map_or(Self::NONE, |port| Self(port.0.into()))
-    }
-}
-
-/// The port from which all of some packets leave that need nothing more.
-#[inline(always)]
-fn common(exits: &[Exit]) -> Option<PortId> {
-    let first = *exits.first()?;
-    let differs = exits.iter().fold(0, |differs, exit| differs | (exit.0 ^ first.0));
-    first.port().filter(|_| differs == 0)
-}
-
-/// What the parse stage found about the frames of a batch that are not of the usual shape, in their order.
-type Unusual = ArrayVec<Parsed, BATCH_MAX>;
-
-// Each stage is a function of its own, so that it has the registers to itself.
-impl<'g> Group<'g> {
-    #[inline(never)]
-    fn read(
-        &mut self,
-        worker: &Worker,
-        stages: Stages<'g, SessionKey, Record>,
-        port: PortId,
-        frames: &[Frame],
-        unusual: &mut Unusual,
-    ) {
-        let facts = worker.ports.facts(port);
-        let mut way = CommonWay::new();
-        for ((arrived, frame), probe) in self.arrivals.iter_mut().zip(frames).zip(&mut self.probes) {
-            facts.read(&worker.ports, frame, arrived);
-            if arrived.kind == Kind::Unusual {
-                read_again(worker, port, frame, arrived, unusual);
-            }
-            if arrived.kind != Kind::Unusual {
-                *probe = stages.hash(&arrived.key);
-            }
-            way.add(arrived.way);
-        }
-        self.way = way.get();
-    }
-
-    #[inline(never)]
-    fn resolve(&mut self, stages: Stages<'g, SessionKey, Record>, node: &Node) {
-        for ((record, probe), arrived) in self.records.iter_mut().zip(&self.probes).zip(&self.arrivals) {
-            if arrived.kind != Kind::Unusual {
-                *record = stages.resolve(*probe, &arrived.key);
-                if let Some(&slot) = record.and_then(|record: &Record| record.folded_usage().first()) {
-                    node.usage.prefetch(slot);
-                }
-                if let Some(slot) = record.and_then(Record::folded_policer) {
-                    node.policers.prefetch(slot);
-                }
-            }
-        }
-    }
-
-    /// Makes packets ready to leave that need nothing more.
-    #[inline(always)]
-    fn act(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], quiet: bool, exits: &mut [Exit]) {
-        let may_be_plain = quiet && !worker.clamps_mss;
-        match self.way {
-            StraightWay::UP if may_be_plain => self.act_up(node, worker, frames, exits),
-            StraightWay::DOWN if may_be_plain => self.act_down(node, worker, frames, exits),
-            _ => self.act_each(worker, frames, quiet, exits),
-        }
-    }
-
-    #[inline(never)]
-    fn act_up(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
-        self.each(frames, exits, |record, arrived, frame| {
-            worker.plain_up(node, record, arrived, frame).or_else(|| worker.straight(record, arrived, frame))
-        });
-    }
-
-    #[inline(never)]
-    fn act_down(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
-        self.each(frames, exits, |record, arrived, frame| {
-            worker
-                .plain_down(node, record, arrived, frame)
-                .or_else(|| worker.straight(record, arrived, frame))
-        });
-    }
-
-    #[inline(never)]
-    fn act_each(&self, worker: &mut Worker, frames: &mut [Frame], quiet: bool, exits: &mut [Exit]) {
-        self.each(frames, exits, |record, arrived, frame| {
-            if quiet || !worker.may_overtake(record) { worker.straight(record, arrived, frame) } else { None }
-        });
-    }
-
-    #[inline(always)]
-    fn each(
-        &self,
-        frames: &mut [Frame],
-        exits: &mut [Exit],
-        mut act: impl FnMut(&Record, &Arrived, &mut Frame) -> Option<PortId>,
-    ) {
-        let known = self.records.iter().zip(&self.arrivals);
-        for (((record, arrived), frame), exit) in known.zip(frames).zip(exits) {
-            if let Some(record) = record {
-                *exit = act(record, arrived, frame).into();
-            }
-        }
-    }
-}
-
-/// Reads a frame that is not of the usual shape.
-#[cold]
-#[inline(never)]
-fn read_again(worker: &Worker, port: PortId, frame: &Frame, arrived: &mut Arrived, unusual: &mut Unusual) {
-    let parsed = parse(&worker.node.settings, port, frame);
-    if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
-        (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
-    }
-    unusual.push(parsed);
 }
 
 impl Function for Path {
@@ -543,104 +392,5 @@ impl Worker {
         }
         frame.truncate(packet.total_len);
         self.handle(guard, record, arrival, packet, frame, out);
-    }
-
-    /// When there is something to do beside packets: now, or at the next sweep if anything waits for that.
-    fn tick_due(&self) -> Option<Instant> {
-        let may_release = !self.buffers.is_empty() && self.node.buffer_changes() != self.buffer_changes;
-        let may_retry = !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried;
-        if self.node.has_orders() || may_release || may_retry {
-            return Some(self.now);
-        }
-        let waits = !self.pending.is_empty()
-            || !self.buffers.is_empty()
-            || !self.untold.is_empty()
-            || !self.node.fragments.is_empty()
-            || self.lan_hops.is_waiting();
-        waits.then(|| self.swept + SWEEP)
-    }
-
-    /// Tells the control plane, now or when it has room again.
-    fn tell(&mut self, event: WorkerEvent) {
-        if !self.node.tell(event) && self.untold.len() < UNTOLD_MAX {
-            self.untold.push(event);
-        }
-    }
-
-    /// Drops what has waited too long and tells what could not be told.
-    fn sweep(&mut self, out: &mut Output<'_>) {
-        self.swept = out.now();
-        while let Some(event) = self.untold.pop() {
-            if !self.node.tell(event) {
-                self.untold.push(event);
-                break;
-            }
-        }
-        for (session, packet) in self.buffers.take_due(out.now()) {
-            if let Some(pdr) = packet.tell_discard
-                && self.buffers.first_discard(session)
-            {
-                self.tell(WorkerEvent::Discarded { session, pdr });
-            }
-            self.count_waiting_dropped(session, &packet);
-            out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
-        }
-        self.sweep_fragments(out);
-        if !self.pending.is_empty() {
-            // Asks again for what nobody answered, and gives up on what is overdue.
-            self.retry_pending(out);
-        }
-        if self.lan_hops.is_waiting() {
-            self.retry_lans(out);
-        }
-    }
-
-    /// Sends on the buffered packets of sessions that changed, drops those that are to be dropped.
-    fn look_at_buffers(&mut self, guard: &Guard<'_>, since: u64, out: &mut Output<'_>) {
-        let node = self.node.clone();
-        let changes = node.changes(since).unwrap_or_else(|| {
-            let all = self.buffers.sessions().into_iter();
-            all.map(|session| BufferChange { session, discard: false }).collect()
-        });
-        for BufferChange { session, discard } in changes {
-            if discard {
-                for packet in self.buffers.take(session) {
-                    out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
-                }
-            } else if self.buffers.holds(session) {
-                self.release(guard, session, out);
-                // What still waits may be so by rules that know nothing of it.
-                if let Some(news) = self.buffers.news(session) {
-                    self.tell(news);
-                }
-            }
-        }
-    }
-
-    /// Puts the buffered packets of a session through its rules again: what still buffers stays.
-    fn release(&mut self, guard: &Guard<'_>, session: SessionIndex, out: &mut Output<'_>) {
-        let node = self.node.clone();
-        let of_packet_at_hand = std::mem::take(&mut self.stored);
-        for waiting in self.buffers.take(session) {
-            let hold::Buffered { frame, from, key, qfi, since, .. } = waiting;
-            let record = node.table.get(guard, &key).filter(|record| record.session() == session);
-            if let Some(record) = record.filter(|record| record.is_ethernet()) {
-                self.stored = Stored::of_flow(qfi, record.direction());
-                let arrival = Arrival::new(from, key, qfi);
-                self.release_frame(guard, record, arrival, frame, since, out);
-                continue;
-            }
-            let (Some(record), Ok(packet)) = (record, Packet::read(frame.data(), frame.packet_len())) else {
-                out.drop(from, frame, DropReason::BufferDiscarded);
-                continue;
-            };
-            let arrival = Arrival::new(from, key, qfi);
-            self.stored = Stored::of_flow(qfi, record.direction());
-            if let Some((_, frame)) = self.apply(guard, record, arrival, &packet, frame, Some(since), out) {
-                // The way became narrower while it waited; its sender will learn from the next.
-                out.drop(from, frame, DropReason::TooBig);
-            }
-        }
-        self.stored = of_packet_at_hand;
     }
 }

@@ -1,0 +1,168 @@
+//! Groups of packets, which go through the stages together.
+
+use arrayvec::ArrayVec;
+use kaido_engine::{BATCH_MAX, Frame, PortId};
+use kaido_table::{Probe, Stages};
+
+use super::Worker;
+use super::parse::{Parsed, parse};
+use super::read::{Arrived, Kind};
+use crate::node::Node;
+use crate::record::{CommonWay, Record, SessionKey, StraightWay};
+
+/// Packets that go through the stages together: enough for the misses of one stage to overlap, and few enough for
+/// what they bring to be still in the cache at the next.
+pub(super) const GROUP: usize = 8;
+pub(super) const GROUPS: usize = BATCH_MAX / GROUP;
+/// Read, compare tags, compare keys, act.
+pub(super) const STAGES: usize = 4;
+
+/// What is known of the packets of a group.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Group<'g> {
+    pub(super) arrivals: [Arrived; GROUP],
+    pub(super) probes: [Probe<'g, SessionKey, Record>; GROUP],
+    pub(super) records: [Option<&'g Record>; GROUP],
+    /// The way of all its packets, if they have the same.
+    way: StraightWay,
+}
+
+/// Where a packet leaves that needs nothing more: a port, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exit(u16);
+
+impl Exit {
+    pub(super) const NONE: Self = Self(u16::MAX);
+
+    #[inline(always)]
+    pub(super) fn port(self) -> Option<PortId> {
+        u8::try_from(self.0).ok().map(PortId)
+    }
+}
+
+impl From<Option<PortId>> for Exit {
+    #[inline(always)]
+    fn from(port: Option<PortId>) -> Self {
+        port.map_or(Self::NONE, |port| Self(port.0.into()))
+    }
+}
+
+/// The port from which all of some packets leave that need nothing more.
+#[inline(always)]
+pub(super) fn common(exits: &[Exit]) -> Option<PortId> {
+    let first = *exits.first()?;
+    let differs = exits.iter().fold(0, |differs, exit| differs | (exit.0 ^ first.0));
+    first.port().filter(|_| differs == 0)
+}
+
+/// What the parse stage found about the frames of a batch that are not of the usual shape, in their order.
+pub(super) type Unusual = ArrayVec<Parsed, BATCH_MAX>;
+
+// Each stage is a function of its own, so that it has the registers to itself.
+impl<'g> Group<'g> {
+    #[inline(never)]
+    pub(super) fn read(
+        &mut self,
+        worker: &Worker,
+        stages: Stages<'g, SessionKey, Record>,
+        port: PortId,
+        frames: &[Frame],
+        unusual: &mut Unusual,
+    ) {
+        let facts = worker.ports.facts(port);
+        let mut way = CommonWay::new();
+        for ((arrived, frame), probe) in self.arrivals.iter_mut().zip(frames).zip(&mut self.probes) {
+            facts.read(&worker.ports, frame, arrived);
+            if arrived.kind == Kind::Unusual {
+                read_again(worker, port, frame, arrived, unusual);
+            }
+            if arrived.kind != Kind::Unusual {
+                *probe = stages.hash(&arrived.key);
+            }
+            way.add(arrived.way);
+        }
+        self.way = way.get();
+    }
+
+    #[inline(never)]
+    pub(super) fn resolve(&mut self, stages: Stages<'g, SessionKey, Record>, node: &Node) {
+        for ((record, probe), arrived) in self.records.iter_mut().zip(&self.probes).zip(&self.arrivals) {
+            if arrived.kind != Kind::Unusual {
+                *record = stages.resolve(*probe, &arrived.key);
+                if let Some(&slot) = record.and_then(|record: &Record| record.folded_usage().first()) {
+                    node.usage.prefetch(slot);
+                }
+                if let Some(slot) = record.and_then(Record::folded_policer) {
+                    node.policers.prefetch(slot);
+                }
+            }
+        }
+    }
+
+    /// Makes packets ready to leave that need nothing more.
+    #[inline(always)]
+    pub(super) fn act(
+        &self,
+        node: &Node,
+        worker: &mut Worker,
+        frames: &mut [Frame],
+        quiet: bool,
+        exits: &mut [Exit],
+    ) {
+        let may_be_plain = quiet && !worker.clamps_mss;
+        match self.way {
+            StraightWay::UP if may_be_plain => self.act_up(node, worker, frames, exits),
+            StraightWay::DOWN if may_be_plain => self.act_down(node, worker, frames, exits),
+            _ => self.act_each(worker, frames, quiet, exits),
+        }
+    }
+
+    #[inline(never)]
+    fn act_up(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
+        self.each(frames, exits, |record, arrived, frame| {
+            worker.plain_up(node, record, arrived, frame).or_else(|| worker.straight(record, arrived, frame))
+        });
+    }
+
+    #[inline(never)]
+    fn act_down(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
+        self.each(frames, exits, |record, arrived, frame| {
+            worker
+                .plain_down(node, record, arrived, frame)
+                .or_else(|| worker.straight(record, arrived, frame))
+        });
+    }
+
+    #[inline(never)]
+    fn act_each(&self, worker: &mut Worker, frames: &mut [Frame], quiet: bool, exits: &mut [Exit]) {
+        self.each(frames, exits, |record, arrived, frame| {
+            if quiet || !worker.may_overtake(record) { worker.straight(record, arrived, frame) } else { None }
+        });
+    }
+
+    #[inline(always)]
+    fn each(
+        &self,
+        frames: &mut [Frame],
+        exits: &mut [Exit],
+        mut act: impl FnMut(&Record, &Arrived, &mut Frame) -> Option<PortId>,
+    ) {
+        let known = self.records.iter().zip(&self.arrivals);
+        for (((record, arrived), frame), exit) in known.zip(frames).zip(exits) {
+            if let Some(record) = record {
+                *exit = act(record, arrived, frame).into();
+            }
+        }
+    }
+}
+
+/// Reads a frame that is not of the usual shape.
+#[cold]
+#[inline(never)]
+fn read_again(worker: &Worker, port: PortId, frame: &Frame, arrived: &mut Arrived, unusual: &mut Unusual) {
+    let parsed = parse(&worker.node.settings, port, frame);
+    if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
+        (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
+    }
+    unusual.push(parsed);
+}
