@@ -143,7 +143,7 @@ impl Upf {
         let request = request.clone();
         let change = Change { index, request, rules, new_meters, policers, ended, activity, leases, answer };
         Ok(match must_wait {
-            None => Progress::Done(self.finish_change(change, now)),
+            None => Progress::Done(self.finish_change(change, Some(session), now)),
             Some(mark) => Progress::Waiting(self.put_off(mark, Ending::Change(Box::new(change)), now)),
         })
     }

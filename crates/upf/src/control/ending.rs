@@ -142,18 +142,26 @@ impl Upf {
 
     fn finish(&mut self, ending: Ending, now: SystemTime) -> Outcome {
         match ending {
-            Ending::Change(change) => Outcome::Modified(self.finish_change(*change, now)),
+            Ending::Change(change) => {
+                // Reports were made while it waited: the state of the session is of now.
+                let session = self.sessions.get(change.index);
+                Outcome::Modified(self.finish_change(*change, session, now))
+            }
             Ending::Deletion(session) => Outcome::Deleted(self.finish_deletion(*session, now)),
         }
     }
 
-    /// The session's side of a committed change: End Markers, final reports, queries, new thresholds.
-    pub(super) fn finish_change(&mut self, change: Change, now: SystemTime) -> Modified {
+    /// The session's side of a committed change, if it is still there: End Markers, final reports, queries, new thresholds.
+    pub(super) fn finish_change(
+        &mut self,
+        change: Change,
+        session: Option<Session>,
+        now: SystemTime,
+    ) -> Modified {
         let Change { index, request, rules, new_meters, activity, leases, mut answer, .. } = change;
         self.finish_policers(change.policers, &rules);
         self.order_end_markers(&change.ended, now);
-        // Reports were made while it waited, so the state of the session is of now.
-        let Some(mut session) = self.sessions.get(index) else { return answer };
+        let Some(mut session) = session else { return answer };
         let packets_before = session.packets(&self.node.usage);
         self.change_watches(&mut session, &rules, now);
         if !request.ethernet_context.is_empty() {
