@@ -230,9 +230,9 @@ impl Case {
         }
         // As many lines as the packets of a round have touched.
         let lines = frames.count() * cold_line_names().len();
-        (0..UNTIMED_ROUNDS).for_each(|_| {
+        for _ in 0..UNTIMED_ROUNDS {
             self.floor.round(lines);
-        });
+        }
         let taken = self.floor.round(lines);
         self.path_samples.floor.push(taken.ns / lines as f64);
         self.path_samples.page_faults += taken.page_faults;

@@ -206,7 +206,7 @@ impl Forwarder {
         let guard = self.reader.pin();
         let ways = self.shared.ways(&guard);
         let count = packets.len();
-        let mut packets = std::mem::take(packets).into_iter();
+        let packets = std::mem::take(packets).into_iter();
         let all = packets.as_slice();
         let mut act = Act { core: &mut self.core, ways, now, sink };
         all.iter().for_each(expect);
@@ -225,7 +225,7 @@ impl Forwarder {
             ways.fib.sift(sought, prefixes);
         }
         sought.iter().for_each(|sought| ways.fib.ripen(*sought));
-        for (packet, ((parsed, prefixes), sought)) in packets.by_ref().zip(scratch.iter_mut().zip(&sought)) {
+        for (packet, ((parsed, prefixes), sought)) in packets.zip(scratch.iter_mut().zip(&sought)) {
             act.packet(packet, parsed, prefixes, *sought);
         }
     }

@@ -38,7 +38,7 @@ use self::events::Events;
 use self::grace::Grace;
 use self::record::{Limits, check, upper_half};
 use self::shared::SharedArray;
-use self::table::{RecordTable, buckets_for};
+use self::table::RecordTable;
 use crate::Error;
 use crate::prefix::address_key;
 use crate::table::Table;
@@ -49,7 +49,7 @@ pub(crate) use self::port::FastPort;
 /// What a fast path has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastPathConfig {
-    /// Records: a session has one for its tunnel and one for each UE address.
+    /// Records: a session has one for its tunnel and one for each UE address. At most 62 million, however many are asked for.
     pub records_max: u32,
     /// Usage counters.
     pub usage_cells_max: u32,
@@ -136,7 +136,7 @@ impl FastPath {
         unsafe {
             let globals = fast.globals.at(0).as_ptr();
             (&raw mut (*globals).seed).write(config.seed);
-            (&raw mut (*globals).buckets).write(buckets_for(config.records_max));
+            (&raw mut (*globals).buckets).write(fast.table.buckets().len());
             (&raw mut (*globals).flags).write(if config.fixed_source_port { abi::PORT_FIXED } else { 0 });
         }
         Ok(fast)

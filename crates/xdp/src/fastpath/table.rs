@@ -33,7 +33,7 @@ const fn spare_records(keys_max: u32) -> u32 {
 }
 
 /// How many buckets a table of `keys_max` keys has.
-pub(super) fn buckets_for(keys_max: u32) -> u32 {
+fn buckets_for(keys_max: u32) -> u32 {
     (keys_max / KEYS_FOR_BUCKETS.0 * KEYS_FOR_BUCKETS.1).max(16)
 }
 
