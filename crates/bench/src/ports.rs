@@ -136,10 +136,10 @@ mod tests {
 
     #[test]
     fn frames_come_and_go_in_order() {
-        let pool = FramePool::leak(128).unwrap();
+        let pool = FramePool::leak(256).unwrap();
         let mut cache = pool.cache();
-        let (feed, mut port) = Feed::new(100);
-        let frames = (0..100u8).map(|n| {
+        let (feed, mut port) = Feed::new(200);
+        let frames = (0..200u8).map(|n| {
             let mut frame = cache.allocate().unwrap();
             assert!(frame.set(&[n]));
             frame
@@ -157,13 +157,13 @@ mod tests {
             sizes.push(batch.len());
             assert_eq!(port.transmit(&mut cache, &mut batch), 0);
         }
-        assert_eq!(sizes, [32, 32, 32, 4]);
+        assert_eq!(sizes, [BATCH_MAX, BATCH_MAX, BATCH_MAX, 200 - 3 * BATCH_MAX]);
         let mut back = Vec::new();
         feed.collect(&mut back);
         assert!(back.is_empty(), "nothing was asked for");
         feed.want();
         port.receive(&mut cache, &mut batch);
         feed.collect(&mut back);
-        assert!(back.iter().map(|frame| frame.data()[0]).eq(0..100));
+        assert!(back.iter().map(|frame| frame.data()[0]).eq(0..200));
     }
 }

@@ -1,7 +1,7 @@
 //! The packet engine: what every network function stands on.
 //!
 //! ```text
-//!  Port queue ──receive──▶ Batch (≤32 frames) ──▶ Function::process ──▶ Output ──transmit──▶ Port queue
+//!  Port queue ──receive──▶ Batch (≤64 frames) ──▶ Function::process ──▶ Output ──transmit──▶ Port queue
 //!       ▲                                              │
 //!       └───────────── FramePool ◀── dropped, with a DropReason, counted per port
 //! ```

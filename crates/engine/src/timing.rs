@@ -43,7 +43,7 @@ const NANOSECONDS: [u64; 16] = [
     100_000_000,
 ];
 /// Upper bounds for packets in a batch.
-const PACKETS: [u64; 6] = [1, 2, 4, 8, 16, 32];
+const PACKETS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 const _: () = assert!(PACKETS[PACKETS.len() - 1] == BATCH_MAX as u64);
 
 /// A histogram with one writer.
@@ -282,8 +282,8 @@ mod tests {
     #[test]
     fn batches_are_counted_by_size() {
         let timing = Timing::new(&[]);
-        [1, 2, 3, 4, 5, 8, 16, 17, 31, 32].into_iter().for_each(|packets| timing.processed(packets));
-        assert_eq!(timing.batches(119).counts, [1, 1, 2, 2, 1, 3, 0]);
+        [1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 33, 64].into_iter().for_each(|packets| timing.processed(packets));
+        assert_eq!(timing.batches(216).counts, [1, 1, 2, 2, 1, 3, 2, 0]);
     }
 
     #[test]

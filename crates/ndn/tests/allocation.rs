@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use kaido_engine::{DropReason, Frame, FramePool, PoolCache};
+use kaido_engine::{BATCH_MAX, DropReason, Frame, FramePool, PoolCache};
 use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, Shared, Sink, StrategyChoice, Unsolicited};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
@@ -77,7 +77,7 @@ impl Traffic {
         let mut frame = self.sink.cache.allocate().unwrap();
         assert!(frame.set(octets));
         let annotations = Annotations { pit_token, ..Annotations::default() };
-        let mut packets: ArrayVec<_, 32> = ArrayVec::new();
+        let mut packets: ArrayVec<_, BATCH_MAX> = ArrayVec::new();
         packets.push(Packet { frame, face: FaceId(face), annotations });
         self.forwarder.process(&mut packets, self.now, &mut self.sink);
     }

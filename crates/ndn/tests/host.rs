@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kaido_engine::{Batch, DropReason, Frame, FramePool, PoolCache, Port, PortId};
+use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, FramePool, PoolCache, Port, PortId};
 use kaido_ndn::FaceId;
 use kaido_ndn::face::{FaceEventKind, FaceState, FaceUri, Faces, LinkType, Persistency, Scope};
 use kaido_ndn::host::{ConnectError, HostControl, HostPort, HostSettings, MULTICAST_GROUP, MulticastOn};
@@ -187,8 +187,8 @@ fn many_packets_come_in_batches() {
     let began = Instant::now();
     while received.len() < 1000 && began.elapsed() < PATIENCE {
         let some = rig.turn();
-        assert!(some.len() <= 32);
-        if some.len() == 32 {
+        assert!(some.len() <= BATCH_MAX);
+        if some.len() == BATCH_MAX {
             assert!(!rig.port.may_sleep(), "more waits, of which the kernel does not know");
         }
         received.extend(some);

@@ -6,9 +6,12 @@ use crate::hash::Key;
 use crate::slab::Cell;
 use crate::table::Table;
 
-/// Lookups in stages under one guard: [`Stages::hash`] a whole batch, then [`Stages::probe`] it, then
-/// [`Stages::resolve`] it. Each stage asks for the memory that the next one reads, so that the misses of
-/// a batch overlap.
+/// Lookups in stages under one guard: [`Stages::hash`] a whole batch, [`Stages::ask`] for the buckets of all, then
+/// [`Stages::probe`] it, then [`Stages::resolve`] it. Each stage asks for the memory that the next one reads, so that the
+/// misses of a batch overlap.
+///
+/// What is asked for is best asked for in a row: where a page is not known to the TLB, a processor may finish nothing behind
+/// the request until it is, and of requests that lie close together it looks for several pages at once.
 pub struct Stages<'g, K, V> {
     table: &'g Table<K, V>,
 }
@@ -70,19 +73,25 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
         Self { table }
     }
 
-    /// Hashes a key and asks for its home bucket.
+    /// Hashes a key.
     #[inline(always)]
     #[must_use]
     pub fn hash(self, key: &K) -> Probe<'g, K, V> {
         let hash = self.table.seed.hash(key);
-        let home = self.table.index.home(hash);
-        prefetch(home);
-        Probe { hash, home: Some(home), record: None }
+        Probe { hash, home: Some(self.table.index.home(hash)), record: None }
+    }
+
+    /// Asks for the home bucket of a key that was hashed, which [`Stages::probe`] reads.
+    #[inline(always)]
+    pub fn ask(self, probe: &Probe<'g, K, V>) {
+        if let Some(home) = probe.home {
+            prefetch(home);
+        }
     }
 
     /// Asks for what [`Stages::may_have`] reads.
     #[inline(always)]
-    pub fn ask(self, key: &K) {
+    pub fn ask_sieve(self, key: &K) {
         self.table.index.ask(self.table.seed.hash(key));
     }
 

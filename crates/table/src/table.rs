@@ -222,6 +222,7 @@ impl<K: Key, V> Table<K, V> {
         for (probe, key) in probes.iter_mut().zip(keys) {
             *probe = stages.hash(key);
         }
+        probes.iter().for_each(|probe| stages.ask(probe));
         for probe in probes.iter_mut() {
             stages.probe(probe);
         }

@@ -197,10 +197,10 @@ impl Counters {
     /// The values of all variables for `count` packets, up to `N`, from the position on, which moves behind them.
     #[inline(always)]
     pub(crate) fn step<const N: usize>(&self, position: &mut Position, count: usize, rows: &mut Rows<N>) {
-        const { assert!(N <= 32, "a packet has its bit in a word") };
+        const { assert!(N <= 64, "a packet has its bit in a word") };
         let count = count.min(N);
         // Of each variable a bit for each packet behind which it has begun anew.
-        let mut turns = [0u32; VARIABLES_MAX];
+        let mut turns = [0u64; VARIABLES_MAX];
         for (place, counter) in self.0.iter().enumerate() {
             let row = &mut rows[place][..count];
             let (digit, stride) = (&mut position.digits[place], position.strides[place]);
@@ -240,14 +240,14 @@ impl Counter {
     }
 
     /// Digits that go on by `stride`, and by one more behind the packets that `carries` names; behind which they begin anew.
-    fn turning(&self, digit: &mut u64, stride: u64, carries: u32, row: &mut [u64]) -> u32 {
+    fn turning(&self, digit: &mut u64, stride: u64, carries: u64, row: &mut [u64]) -> u64 {
         let mut turns = 0;
         for (number, place) in row.iter_mut().enumerate() {
             *place = *digit;
-            let sum = *digit + stride + u64::from(carries >> number & 1);
+            let sum = *digit + stride + (carries >> number & 1);
             let turned = sum >= self.period;
             *digit = if turned { sum - self.period } else { sum };
-            turns |= u32::from(turned) << number;
+            turns |= u64::from(turned) << number;
         }
         turns
     }

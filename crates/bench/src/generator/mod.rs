@@ -393,7 +393,8 @@ fn make_lanes(
     packets: &mut [&mut [u8]],
 ) {
     // A mark for each packet that is made.
-    let mut made = 0u32;
+    const { assert!(BATCH_MAX <= 64) };
+    let mut made = 0u64;
     for first in 0..planned.len() {
         if made >> first & 1 == 1 {
             continue;

@@ -325,22 +325,22 @@ mod tests {
     fn an_overloaded_ring_has_the_earliest_and_all_packets_are_received_or_lost() {
         let pool = FramePool::leak(256).unwrap();
         let dues: Vec<u64> = (0..200).collect();
-        let mut leg = leg(pool, &dues, 40);
+        let mut leg = leg(pool, &dues, 72);
         let mut batch = Batch::new();
         // A hundred come in the time in which a batch is taken.
         for now in [99, 199, 299] {
             leg.receive(now, &mut batch);
             batch.clear();
         }
-        assert_eq!(leg.received, [(99, 0, 32), (199, 32, 8), (199, 100, 24), (299, 124, 8)]);
-        assert_eq!((leg.lost.len(), leg.incoming.len(), leg.missing), (128, 0, 0));
+        assert_eq!(leg.received, [(99, 0, 64), (199, 64, 8), (199, 100, 56), (299, 156, 8)]);
+        assert_eq!((leg.lost.len(), leg.incoming.len(), leg.missing), (64, 0, 0));
         // A burst that does not fit: its first stay.
-        let mut leg = self::leg(pool, &[0; 100], 40);
+        let mut leg = self::leg(pool, &[0; 100], 72);
         leg.receive(0, &mut batch);
-        assert_eq!((batch.len(), leg.missing, leg.lost.len()), (32, 60, 0));
+        assert_eq!((batch.len(), leg.missing, leg.lost.len()), (64, 28, 0));
         batch.clear();
         leg.receive(0, &mut batch);
-        assert_eq!((batch.len(), leg.missing, leg.lost.len(), leg.incoming.len()), (8, 0, 60, 0));
+        assert_eq!((batch.len(), leg.missing, leg.lost.len(), leg.incoming.len()), (8, 0, 28, 0));
     }
 
     #[test]

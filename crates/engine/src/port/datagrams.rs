@@ -117,12 +117,13 @@ mod tests {
             let mut rooms = DatagramRooms::new(100);
             let none = rooms.receive(&receiver, 8).unwrap_err();
             assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
-            for number in 0..40u8 {
+            let all = u8::try_from(BATCH_MAX + 8).unwrap();
+            for number in 0..all {
                 let octets = vec![number; usize::from(number) * 4];
                 senders[usize::from(number % 2)].send_to(&octets, receiver.local_addr().unwrap()).unwrap();
             }
             let mut next = 0u8;
-            for (most, wanted) in [(3, 3), (99, 32), (8, 5)] {
+            for (most, wanted) in [(3, 3), (99, BATCH_MAX), (8, 5)] {
                 assert_eq!(rooms.receive(&receiver, most).unwrap(), wanted);
                 for (from, octets) in rooms.datagrams() {
                     assert_eq!(from, senders[usize::from(next % 2)].local_addr().unwrap());
@@ -130,7 +131,7 @@ mod tests {
                     next += 1;
                 }
             }
-            assert_eq!(next, 40);
+            assert_eq!(next, all);
         }
         assert_eq!(DatagramRooms::default().receive(&UdpSocket::bind("127.0.0.1:0").unwrap(), 4).unwrap(), 0);
     }

@@ -82,32 +82,34 @@ impl Port for FramePort {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
+    use crate::batch::BATCH_MAX;
     use crate::pool::FramePool;
 
     #[test]
     fn the_same_frames_go_round() {
-        let pool = FramePool::leak(40).unwrap();
+        let count = BATCH_MAX + 8;
+        let pool = FramePool::leak(count).unwrap();
         let mut cache = pool.cache();
-        let queue = FrameQueue::with_capacity(40);
+        let queue = FrameQueue::with_capacity(count);
         let mut port = queue.port();
-        for number in 0..40u8 {
+        for number in (0..=u8::MAX).take(count) {
             let mut frame = pool.allocate().unwrap();
             assert!(frame.set(&[number]));
             queue.push(frame);
         }
         let mut batch = Batch::new();
         for round in 0..3 {
-            for size in [32, 8, 0] {
+            for size in [BATCH_MAX, 8, 0] {
                 port.receive(&mut cache, &mut batch);
                 assert_eq!(batch.len(), size);
                 assert_eq!(port.transmit(&mut cache, &mut batch), 0);
             }
             if round < 2 {
-                assert_eq!(queue.forward(&queue.clone()), 40);
+                assert_eq!(queue.forward(&queue.clone()), count);
             }
         }
         let order: Vec<u8> = std::iter::from_fn(|| queue.pop()).map(|frame| frame.data()[0]).collect();
-        assert_eq!(order, (0..40).collect::<Vec<_>>());
-        assert_eq!(pool.free_frames(), 40);
+        assert!(order.into_iter().eq((0..=u8::MAX).take(count)));
+        assert_eq!(pool.free_frames(), count);
     }
 }

@@ -35,8 +35,13 @@ use std::sync::Arc;
 
 use kaido_xsk::claim::Block;
 
+use crate::batch::BATCH_MAX;
 use crate::frame::Frame;
 use crate::port::PortId;
+
+/// Most packets of a block: more would make the others wait longer for their turn, and fewer be taken too often.
+pub const BLOCK_MAX: usize = 32;
+const _: () = assert!(BLOCK_MAX <= BATCH_MAX, "a block finds room in an empty batch");
 
 /// How workers get at what a device receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use kaido_xsk::Desc;
 use kaido_xsk::claim::{Claim, SharedConsumer, SharedMemory, Tries, whole_packets};
 
-use super::{Claimed, CommitRing, Departure, Order, Shared, SharedCounters, cycles};
-use crate::batch::{BATCH_MAX, Batch};
+use super::{BLOCK_MAX, Claimed, CommitRing, Departure, Order, Shared, SharedCounters, cycles};
+use crate::batch::Batch;
 use crate::drop_reason::DropReason;
 use crate::pool::PoolCache;
 use crate::port::Port;
@@ -69,7 +69,7 @@ impl<D: SharedDevice> SharedQueue<D> {
         let ring = unsafe { SharedConsumer::new(device.ring()) };
         let commit = match order {
             Order::Free => None,
-            Order::Kept { window } => Some(Arc::new(CommitRing::new(window, ring.position(), BATCH_MAX))),
+            Order::Kept { window } => Some(Arc::new(CommitRing::new(window, ring.position(), BLOCK_MAX))),
         };
         Arc::new(Self { ring, commit, device })
     }
@@ -87,7 +87,7 @@ impl<D: SharedDevice> SharedQueue<D> {
             claimed: None,
             stalled_at: None,
             head: Cell::new(self.commit.as_ref().map_or(0, |commit| commit.head())),
-            descs: [Desc::default(); BATCH_MAX],
+            descs: [Desc::default(); BLOCK_MAX],
         }
     }
 
@@ -96,7 +96,7 @@ impl<D: SharedDevice> SharedQueue<D> {
         let cut = |descs: &[Desc]| whole_packets(descs, room);
         match &self.commit {
             #[allow(clippy::cast_possible_truncation)] // 32.
-            Some(commit) => self.ring.claim(descs, &commit.view(head, BATCH_MAX as u32), cut, tries),
+            Some(commit) => self.ring.claim(descs, &commit.view(head, BLOCK_MAX as u32), cut, tries),
             None => self.ring.claim(descs, &(), cut, tries),
         }
     }
@@ -112,7 +112,7 @@ pub struct SharedPort<D: SharedDevice> {
     stalled_at: Option<u64>,
     /// How far blocks had left when last seen.
     head: Cell<u32>,
-    descs: [Desc; BATCH_MAX],
+    descs: [Desc; BLOCK_MAX],
 }
 
 impl<D: SharedDevice> SharedPort<D> {
@@ -127,7 +127,7 @@ impl<D: SharedDevice> Port for SharedPort<D> {
         if self.claimed.is_some() {
             return;
         }
-        let room = batch.remaining_capacity();
+        let room = batch.remaining_capacity().min(BLOCK_MAX);
         let began = cycles::now();
         let mut tries = Tries::default();
         let claim = self.queue.claim(&mut self.descs[..room], &self.head, &mut tries);

@@ -24,7 +24,7 @@ use crate::port::Port;
 /// Frames that wait for a worker in all its rings together, about; a ring has room for a few batches at least.
 const CAPACITY: u32 = 8192;
 /// Frames in one ring, at most and at least.
-const RING: (u32, u32) = (128, 1024);
+const RING: (u32, u32) = (256, 1024);
 
 /// One worker's port to the others.
 #[derive(Debug)]

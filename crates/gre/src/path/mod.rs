@@ -34,7 +34,7 @@ const SWEEP: Duration = Duration::from_millis(100);
 const ICMP_ERRORS_PER_SECOND: u32 = 100;
 
 // The frames of a batch that were done at once are bits of a word.
-const _: () = assert!(BATCH_MAX <= 32);
+const _: () = assert!(BATCH_MAX <= 64);
 
 /// What the workers of a node share.
 #[derive(Debug)]

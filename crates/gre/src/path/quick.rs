@@ -119,10 +119,10 @@ impl QuickPort {
     /// Does what may be done at once of a batch; a bit for each frame that goes across.
     // A function of its own: in the caller's, with all that frames of other kinds may need, registers run out.
     #[inline(never)]
-    pub(super) fn pass_all(&self, batch: &mut [Frame], counters: &RuleCounters) -> u32 {
+    pub(super) fn pass_all(&self, batch: &mut [Frame], counters: &RuleCounters) -> u64 {
         let (mut tally, mut passed) = (Tally::default(), 0);
         for (at, frame) in batch.iter_mut().enumerate() {
-            passed |= u32::from(self.pass(frame, &mut tally, counters)) << at;
+            passed |= u64::from(self.pass(frame, &mut tally, counters)) << at;
         }
         tally.hand_over(counters);
         passed

@@ -309,9 +309,9 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
         while let Some(depth) = deepest(depths) {
             let key = NameKey(prefixes.prefix(depth).0);
             if self.is_sieved {
-                self.stages.ask(&key);
+                self.stages.ask_sieve(&key);
             } else {
-                let _ = self.stages.hash(&key);
+                self.stages.ask(&self.stages.hash(&key));
             }
             depths &= depths - 1;
         }

@@ -10,9 +10,12 @@ use super::read::{Arrived, Kind};
 use crate::node::Node;
 use crate::record::{CommonWay, Record, SessionKey, StraightWay};
 
-/// Packets that go through the stages together: enough for the misses of one stage to overlap, and few enough for
-/// what they bring to be still in the cache at the next.
-pub(super) const GROUP: usize = 8;
+/// Packets that go through the stages together: enough for the misses of one stage to overlap, those of the TLB too, and
+/// few enough for what they bring to be still in the cache at the next.
+pub(super) const GROUP: usize = 16;
+/// So many groups before its turn a group's frames are fetched: more would drive each other out of the cache, in which frames, that all
+/// begin at the same place of a page, compete for few places.
+pub(super) const FETCH_AHEAD: usize = 2;
 pub(super) const GROUPS: usize = BATCH_MAX / GROUP;
 /// Read, compare tags, compare keys, act.
 pub(super) const STAGES: usize = 4;
@@ -81,6 +84,7 @@ impl<'g> Group<'g> {
             }
             way.add(arrived.way);
         }
+        self.probes.iter().for_each(|probe| stages.ask(probe));
         self.way = way.get();
     }
 

@@ -5,9 +5,8 @@
 //!
 //! ```text
 //!  read, hash ─▶ compare tags ─▶ compare keys ─▶ act ─▶ transmit
-//!   ╎ next batch's  ╎ records        ╎ counters     ├ straight: one copy of headers made beforehand
-//!   ╎ headers,      ╎                ╎              └ else: rules · filters · gate · buffering · answers
-//!   ╎ buckets       ╎                ╎
+//!   ╎ headers,      ╎ records        ╎ counters     ├ straight: one copy of headers made beforehand
+//!   ╎ buckets       ╎                ╎              └ else: rules · filters · gate · buffering · answers
 //! ```
 
 mod answer;
@@ -52,7 +51,7 @@ use kaido_table::{Guard, Reader, Seed, TooManyReaders};
 use self::applications::Flows;
 use self::bridge::Flood;
 use self::forward::Arrival;
-use self::group::{Exit, GROUP, GROUPS, Group, STAGES, Unusual, common};
+use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, Unusual, common};
 use self::hold::Buffers;
 use self::lan::LanHops;
 use self::laps::{Laps, STAGES as STAGE_NAMES, Stage, Timed, Untimed};
@@ -226,12 +225,19 @@ impl Path {
         let mut unusual = Unusual::new();
         let len = batch.len();
         let in_use = len.div_ceil(GROUP);
+        // The batch before has had the first ones fetched.
+        let mut fetched = FETCH_AHEAD.min(in_use);
         for step in 0..in_use + STAGES - 1 {
             let frames = |number: usize| number * GROUP..len.min((number + 1) * GROUP);
             if step < in_use {
-                let ahead = out.incoming(port).iter().skip(step * GROUP).take(GROUP);
                 let before = worker.ports.facts(port).headers_ahead();
-                ahead.for_each(|frame| frame.prefetch(before));
+                for number in std::mem::replace(&mut fetched, step + FETCH_AHEAD + 1)..=step + FETCH_AHEAD {
+                    let ahead = match number.checked_sub(in_use) {
+                        Some(number) => out.incoming(port).chunks(GROUP).nth(number).unwrap_or_default(),
+                        None => &batch[frames(number)],
+                    };
+                    ahead.iter().for_each(|frame| frame.prefetch(before));
+                }
                 groups[step].read(worker, stages, port, &batch[frames(step)], &mut unusual);
                 laps.lap(Stage::Read);
             }

@@ -10,7 +10,7 @@ use crate::batch::{BATCH_MAX, Batch};
 use crate::port::PortError;
 use crate::port::scatter::Scatter;
 
-/// Buffers of all messages of a call together: 32 packets of 1500 bytes, or nine of 64 KiB.
+/// Buffers of all messages of a call together: 64 packets of 1500 bytes, or nine of 64 KiB.
 const BUFFERS_MAX: usize = 192;
 
 /// Bytes of received packets that may wait for us in the kernel, if it lets us.

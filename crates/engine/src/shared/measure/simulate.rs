@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::SharedReport;
-use crate::batch::BATCH_MAX;
+
 use crate::reorder::{ReorderMeter, Reordering};
-use crate::shared::Order;
+use crate::shared::{BLOCK_MAX, Order};
 
 /// Blocks of a simulation.
 const BLOCKS: u64 = 50_000;
@@ -75,7 +75,7 @@ pub fn simulate(measured: &SharedReport, workers: usize) -> Simulated {
     let blocks = totals.blocks.max(1);
     let window = match measured.load.order {
         Order::Free => None,
-        Order::Kept { window } => Some((u64::from(window.next_power_of_two()) / BATCH_MAX as u64).max(1)),
+        Order::Kept { window } => Some((u64::from(window.next_power_of_two()) / BLOCK_MAX as u64).max(1)),
     };
     let costs = Costs {
         claim: totals.claim_cycles / blocks,

@@ -92,7 +92,7 @@ families! {
     WORKER_TIMEOUTS = Counter "kaido_worker_timeouts_total" ["worker"] "Sleeps that lasted until the next timer was due.";
     WORKER_RX = Counter "kaido_worker_receive_packets_total" ["worker", "port"] "Packets that the worker has processed of what the port received.";
     WORKER_TX = Counter "kaido_worker_transmit_packets_total" ["worker", "port"] "Packets that the worker has sent by the port.";
-    BATCHES = Histogram "kaido_batch_packets" ["worker"] "Packets that a worker processed together; at most 32.";
+    BATCHES = Histogram "kaido_batch_packets" ["worker"] "Packets that a worker processed together; at most 64.";
     STAGE_CYCLES = Histogram "kaido_stage_cycles" ["stage"]
         "Cycles of the time stamp counter that a packet took in a stage of its way: those of its batch, shared among its packets. Sampled.";
     LATENCY = Histogram "kaido_packet_latency_seconds" []
