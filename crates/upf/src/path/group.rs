@@ -43,10 +43,17 @@ impl Exit {
     }
 }
 
+impl From<PortId> for Exit {
+    #[inline(always)]
+    fn from(port: PortId) -> Self {
+        Self(port.0.into())
+    }
+}
+
 impl From<Option<PortId>> for Exit {
     #[inline(always)]
     fn from(port: Option<PortId>) -> Self {
-        port.map_or(Self::NONE, |port| Self(port.0.into()))
+        port.map_or(Self::NONE, Self::from)
     }
 }
 
@@ -124,23 +131,28 @@ impl<'g> Group<'g> {
     #[inline(never)]
     fn act_up(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
         self.each(frames, exits, |record, arrived, frame| {
-            worker.plain_up(node, record, arrived, frame).or_else(|| worker.straight(record, arrived, frame))
+            match worker.plain_up(node, record, arrived, frame) {
+                Some(port) => port.into(),
+                None => worker.straight(record, arrived, frame).into(),
+            }
         });
     }
 
     #[inline(never)]
     fn act_down(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
         self.each(frames, exits, |record, arrived, frame| {
-            worker
-                .plain_down(node, record, arrived, frame)
-                .or_else(|| worker.straight(record, arrived, frame))
+            match worker.plain_down(node, record, arrived, frame) {
+                Some(port) => port.into(),
+                None => worker.straight(record, arrived, frame).into(),
+            }
         });
     }
 
     #[inline(never)]
     fn act_each(&self, worker: &mut Worker, frames: &mut [Frame], quiet: bool, exits: &mut [Exit]) {
         self.each(frames, exits, |record, arrived, frame| {
-            if quiet || !worker.may_overtake(record) { worker.straight(record, arrived, frame) } else { None }
+            let may_go = quiet || !worker.may_overtake(record);
+            may_go.then(|| worker.straight(record, arrived, frame)).flatten().into()
         });
     }
 
@@ -149,12 +161,12 @@ impl<'g> Group<'g> {
         &self,
         frames: &mut [Frame],
         exits: &mut [Exit],
-        mut act: impl FnMut(&Record, &Arrived, &mut Frame) -> Option<PortId>,
+        mut act: impl FnMut(&Record, &Arrived, &mut Frame) -> Exit,
     ) {
         let known = self.records.iter().zip(&self.arrivals);
         for (((record, arrived), frame), exit) in known.zip(frames).zip(exits) {
             if let Some(record) = record {
-                *exit = act(record, arrived, frame).into();
+                *exit = act(record, arrived, frame);
             }
         }
     }
