@@ -69,8 +69,9 @@ impl Floor {
     }
 }
 
+/// Asks for the line of an address, whatever is there.
 #[inline(always)]
-fn prefetch(address: *const u8) {
+pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing that a program could notice.
     unsafe {

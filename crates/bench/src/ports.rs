@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kaido_engine::port::Port;
 use kaido_engine::{BATCH_MAX, Batch, Frame, PoolCache};
 
+use crate::floor::{LINE, prefetch};
+
 /// The bench's end of a [`FeedPort`].
 #[derive(Debug)]
 pub(crate) struct Feed(Arc<Exchange>);
@@ -104,17 +106,28 @@ impl FeedPort {
     }
 }
 
+/// Has the handles of a batch brought into the cache, where a device that had just made them would have left them: those of a
+/// round are more than the cache holds.
+#[inline(always)]
+fn fetch(batch: &Batch) {
+    let handles = batch.as_ptr().cast::<u8>();
+    (0..=BATCH_MAX * size_of::<Frame>()).step_by(LINE).for_each(|at| prefetch(handles.wrapping_add(at)));
+}
+
 impl Port for FeedPort {
     fn receive(&mut self, _pool: &mut PoolCache, batch: &mut Batch) {
         match self.incoming.pop() {
             Some(mut next) if batch.is_empty() => {
                 std::mem::swap(batch, &mut next);
                 self.spare.push(next);
+                self.incoming.last().into_iter().for_each(fetch);
             }
             // The worker has taken from another port into the same batch: these come in its next round.
             Some(next) => self.incoming.push(next),
             None => {
-                if self.exchange.wanted.swap(false, Ordering::Acquire) {
+                if self.exchange.wanted.load(Ordering::Relaxed)
+                    && self.exchange.wanted.swap(false, Ordering::Acquire)
+                {
                     self.trade();
                 }
             }

@@ -19,12 +19,12 @@ use crate::generator::{Compiled, FrameMemory, Generator};
 use crate::machine::{Before, Machine, hugepages};
 use crate::node::UpfNode;
 use crate::preset::Preset;
-use crate::rounds::{Frames, Order, round};
+use crate::rounds::{Frames, Order, settled_round};
 use crate::stats::Summary;
 use crate::stream::{Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Stream, Traffic};
 
 /// Batches that are under way, as in the rings of a device.
-const BATCHES: usize = 32;
+const BATCHES: usize = 1024 / BATCH_MAX;
 /// Frames of a round through the path.
 const PATH_FRAMES: usize = 32_768;
 
@@ -144,7 +144,7 @@ pub fn measure_generator(
             format!("round {number} of {}", plan.rounds)
         });
         for (.., template, order, ring, made, forwarded) in &mut cases {
-            let path = round(&mut node.forwarder, &mut frames, template, order, stop)?;
+            let path = settled_round(&mut node.forwarder, &mut frames, template, order, stop)?;
             let own = ring.round(plan.packets);
             // The first only warms up.
             if number > 0 {

@@ -14,12 +14,8 @@ use crate::memory::available;
 use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
 use crate::report::{ChainResult, PathResult, Skipped};
-use crate::rounds::{Frames, Order, held_round, round};
+use crate::rounds::{Frames, Order, UNTIMED_ROUNDS, held_round, settled_round};
 use crate::stats::Summary;
-
-/// Rounds before each that is timed, of the path as of the floor. What was measured before has driven the page tables of their
-/// memory out of the caches, where they are under traffic: so many bring back those of 16 million sessions.
-const UNTIMED_ROUNDS: usize = 4;
 
 /// Everything at one number of sessions.
 struct Case {
@@ -220,10 +216,7 @@ impl Case {
         for ((template, _), case) in self.paths.iter().zip(&mut self.path_samples.cases) {
             let order = &mut self.orders[usize::from(template.direction == Direction::Downlink)];
             let forwarder = &mut self.node.forwarder;
-            for _ in 0..UNTIMED_ROUNDS {
-                round(forwarder, frames, template, order, stop)?;
-            }
-            let taken = round(forwarder, frames, template, order, stop)?;
+            let taken = settled_round(forwarder, frames, template, order, stop)?;
             case.ns.push(taken.ns / frames.count() as f64);
             case.held_ns.push(held_round(forwarder, held, template, order, stop)?);
             self.path_samples.page_faults += taken.page_faults;
