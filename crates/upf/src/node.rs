@@ -1,234 +1,37 @@
-//! What the node is: its addresses, ports and limits; and what control and workers share.
+//! What control and workers share: the table of sessions and all that their packets move, what workers tell the control plane,
+//! and what that orders them to do.
+
+mod settings;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use kaido_engine::{Doorbell, PortId};
 use kaido_table::{Domain, RegionError, Table};
 
+pub use self::settings::{
+    ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyWay, PortRole, UdpChecksums,
+};
+
+pub(crate) use self::settings::is_within;
+
 use crate::apps::{AppNumber, Applications, FlowEnds};
 use crate::buffered::BufferedBytes;
-use crate::echo::{AwaitedEchoes, EchoSettings, recovery_time_stamp};
-use crate::ethernet::{Ethernet, EthernetSettings, Station};
-use crate::fragment::{FragmentSettings, Fragments};
+use crate::echo::{AwaitedEchoes, recovery_time_stamp};
+use crate::ethernet::{Ethernet, Station};
+use crate::fragment::Fragments;
 use crate::framed::FramedLengths;
-use crate::lan::{LanNeighbours, Lans};
+use crate::lan::LanNeighbours;
 use crate::monitoring::Clock;
-use crate::path::MssClamp;
-use crate::qos::{Policers, WINDOW_DEFAULT};
-use crate::record::{EndpointId, InstanceId, Record, SessionIndex, SessionKey, Tunnel, Tunnels, UeToUe};
-use crate::rules::{PacketDelays, PdrId, PredefinedRule, Qfi, Teid, UrrId};
+use crate::qos::Policers;
+use crate::record::{Record, SessionIndex, SessionKey, Tunnel, Tunnels};
+use crate::rules::{PacketDelays, PdrId, Qfi, Teid, UrrId};
 use crate::trace::Tracer;
 use crate::usage::{UsageCounters, UsageSlot};
-
-/// A network instance: a UE address space behind one or more ports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instance {
-    /// Its name; `None` answers to every name that no other instance has.
-    pub name: Option<String>,
-}
-
-/// What a port is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortRole {
-    /// Its Ethernet address.
-    pub mac: [u8; 6],
-    /// Largest IP packet it takes, in bytes.
-    pub mtu: usize,
-    /// Its own addresses: packets to them are the kernel's, but for GTP-U.
-    pub addresses: Vec<IpAddr>,
-    /// GTP-U arrives here (N3, N9, S5-U, S1-U).
-    pub gtpu: bool,
-    /// Packets to UEs of this instance arrive here (N6, SGi).
-    pub instance: Option<InstanceId>,
-}
-
-/// How the outer UDP source port is chosen (TS 29.281 4.4.2.0 leaves it to the sender).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OuterSourcePort {
-    /// Always 2152, for peers and middleboxes that expect it.
-    Fixed,
-    /// By the inner flow, so that receivers can spread flows over their queues.
-    #[default]
-    Entropy,
-}
-
-/// Which outer UDP datagrams carry a computed checksum.
-///
-/// Over IPv4 zero is allowed and usual (TS 29.281 4.4.2.0, RFC 768); over IPv6 a checksum is computed
-/// unless the path is known to take zero (RFC 6935 5, RFC 6936 4).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UdpChecksums {
-    /// Computed over IPv4.
-    pub ipv4: bool,
-    /// Computed over IPv6.
-    pub ipv6: bool,
-    /// Peers for which it is otherwise: network, prefix length, whether computed. The longest prefix counts.
-    pub peers: Vec<(IpAddr, u8, bool)>,
-}
-
-impl Default for UdpChecksums {
-    fn default() -> Self {
-        Self { ipv4: false, ipv6: true, peers: Vec::new() }
-    }
-}
-
-impl UdpChecksums {
-    /// Whether datagrams to `peer` carry a computed checksum.
-    pub fn computed(&self, peer: IpAddr) -> bool {
-        let own = self.peers.iter().filter(|(network, len, _)| is_within(peer, *network, *len));
-        let default = if peer.is_ipv4() { self.ipv4 } else { self.ipv6 };
-        own.max_by_key(|(_, len, _)| *len).map_or(default, |(.., computed)| *computed)
-    }
-}
-
-/// Whether an address lies in a network.
-pub(crate) fn is_within(addr: IpAddr, network: IpAddr, len: u8) -> bool {
-    match (addr, network) {
-        (IpAddr::V4(addr), IpAddr::V4(network)) => {
-            (addr.to_bits() ^ network.to_bits()).checked_shr(32 - u32::from(len.min(32))).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(addr), IpAddr::V6(network)) => {
-            (addr.to_bits() ^ network.to_bits()).checked_shr(128 - u32::from(len.min(128))).unwrap_or(0) == 0
-        }
-        _ => false,
-    }
-}
-
-/// A way out that control planes name (Forwarding Policy Identifier, TS 29.244 8.2.23).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForwardingPolicy {
-    /// Its name.
-    pub name: String,
-    /// Where packets go.
-    pub way: PolicyWay,
-}
-
-/// Where a forwarding policy leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyWay {
-    /// By the way to that address.
-    NextHop(IpAddr),
-    /// Out of that network instance.
-    Instance(InstanceId),
-}
-
-/// How the node is set up. Does not change while it runs.
-#[derive(Clone, Debug)]
-pub struct NodeSettings {
-    /// Local GTP-U addresses; their places are the [`EndpointId`]s.
-    pub endpoints: Vec<IpAddr>,
-    /// Addresses that PFCP listens on, which packets out of tunnels never go to.
-    pub control: Vec<IpAddr>,
-    /// Network instances; their places are the [`InstanceId`]s.
-    pub instances: Vec<Instance>,
-    /// Ports, in the order of their numbers.
-    pub ports: Vec<PortRole>,
-    /// Rules that control planes switch on by name.
-    pub predefined: Vec<PredefinedRule>,
-    /// Choice of the outer source port.
-    pub outer_source_port: OuterSourcePort,
-    /// Whether outer UDP checksums are computed or zero.
-    pub udp_checksums: UdpChecksums,
-    /// Packets of one session may be handled by several workers at a time; where not, counting is cheaper.
-    pub workers_share_sessions: bool,
-    /// What becomes of packets from UE to UE.
-    pub ue_to_ue: UeToUe,
-    /// Network instances behind VLANs.
-    pub lans: Lans,
-    /// Ethernet sessions.
-    pub ethernet: EthernetSettings,
-    /// What control planes may name by Forwarding Policy.
-    pub forwarding_policies: Vec<ForwardingPolicy>,
-    /// Most sessions.
-    pub sessions_max: u32,
-    /// Most packets buffered for one session, unless its BAR suggests fewer.
-    pub buffer_packets_per_session: usize,
-    /// Most packets buffered by one worker.
-    pub buffer_packets_max: usize,
-    /// Most bytes of packets buffered for one session.
-    pub buffer_bytes_per_session: usize,
-    /// Most bytes of packets buffered by all workers.
-    pub buffer_bytes_max: u64,
-    /// Longest time a packet is buffered, unless its BAR says otherwise.
-    pub buffer_time_max: Duration,
-    /// User plane inactivity timer of sessions whose control plane gives none.
-    pub inactivity_timer: Option<Duration>,
-    /// Depth of the token buckets of QERs without averaging window, as a time at their rate.
-    pub policer_window: Duration,
-    /// Error indications, ICMP errors and other answers to senders, per second and worker, of each kind.
-    pub answers_per_second: u32,
-    /// GTP-U path management.
-    pub echo: EchoSettings,
-    /// Fragments, and packets too large for their way.
-    pub fragments: FragmentSettings,
-    /// Largest TCP segments that may be announced, both ways.
-    pub mss_clamp: Option<MssClamp>,
-}
-
-impl Default for NodeSettings {
-    fn default() -> Self {
-        Self {
-            endpoints: Vec::new(),
-            control: Vec::new(),
-            instances: vec![Instance { name: None }],
-            ports: Vec::new(),
-            predefined: Vec::new(),
-            outer_source_port: OuterSourcePort::default(),
-            udp_checksums: UdpChecksums::default(),
-            workers_share_sessions: true,
-            ue_to_ue: UeToUe::default(),
-            lans: Lans::default(),
-            ethernet: EthernetSettings::default(),
-            forwarding_policies: Vec::new(),
-            sessions_max: 65_536,
-            buffer_packets_per_session: 64,
-            buffer_packets_max: 4096,
-            buffer_bytes_per_session: 1 << 20,
-            buffer_bytes_max: 64 << 20,
-            buffer_time_max: Duration::from_secs(10),
-            inactivity_timer: None,
-            policer_window: WINDOW_DEFAULT,
-            answers_per_second: 100,
-            echo: EchoSettings::default(),
-            fragments: FragmentSettings::default(),
-            mss_clamp: None,
-        }
-    }
-}
-
-impl NodeSettings {
-    /// Every address of the node that a UE must not reach: of ports, GTP-U and PFCP.
-    pub fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        let of_ports = self.ports.iter().flat_map(|port| &port.addresses);
-        of_ports.chain(&self.endpoints).chain(&self.control).copied()
-    }
-
-    /// The endpoint with that address.
-    #[inline]
-    pub fn endpoint(&self, addr: IpAddr) -> Option<EndpointId> {
-        #[allow(clippy::cast_possible_truncation)] // Configuration bounds the list at 256.
-        self.endpoints.iter().position(|&own| own == addr).map(|at| EndpointId(at as u8))
-    }
-
-    /// The instance that answers to `name`; without a name the first.
-    pub fn instance(&self, name: Option<&str>) -> Option<InstanceId> {
-        let place = match name {
-            None => (!self.instances.is_empty()).then_some(0),
-            Some(name) => self
-                .instances
-                .iter()
-                .position(|own| own.name.as_deref() == Some(name))
-                .or_else(|| self.instances.iter().position(|own| own.name.is_none())),
-        };
-        #[allow(clippy::cast_possible_truncation)] // As above, at 65536.
-        place.map(|at| InstanceId(at as u16))
-    }
-}
 
 /// What a worker tells the control plane. Never about a packet as such: each kind is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
