@@ -9,7 +9,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::SharedReport;
-
 use crate::reorder::{ReorderMeter, Reordering};
 use crate::shared::{BLOCK_MAX, Order};
 
