@@ -125,6 +125,7 @@ impl Port for FeedPort {
             // The worker has taken from another port into the same batch: these come in its next round.
             Some(next) => self.incoming.push(next),
             None => {
+                // Looked at first: an exchange waits for all that the path has stored.
                 if self.exchange.wanted.load(Ordering::Relaxed)
                     && self.exchange.wanted.swap(false, Ordering::Acquire)
                 {

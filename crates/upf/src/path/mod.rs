@@ -231,13 +231,15 @@ impl Path {
             let frames = |number: usize| number * GROUP..len.min((number + 1) * GROUP);
             if step < in_use {
                 let before = worker.ports.facts(port).headers_ahead();
-                for number in std::mem::replace(&mut fetched, step + FETCH_AHEAD + 1)..=step + FETCH_AHEAD {
+                let until = step + FETCH_AHEAD + 1;
+                for number in fetched..until {
                     let ahead = match number.checked_sub(in_use) {
                         Some(number) => out.incoming(port).chunks(GROUP).nth(number).unwrap_or_default(),
                         None => &batch[frames(number)],
                     };
                     ahead.iter().for_each(|frame| frame.prefetch(before));
                 }
+                fetched = until;
                 groups[step].read(worker, stages, port, &batch[frames(step)], &mut unusual);
                 laps.lap(Stage::Read);
             }
