@@ -122,8 +122,13 @@ fn a_sieve_holds_back_most_of_what_is_not_there() {
             let stages = table.stages(&guard);
             let passed = absent.clone().filter(|key| stages.may_have(key)).count() as f64;
             let (share, load) = (passed / f64::from(KEYS_MAX), table.memory().load);
-            // In the end two buckets in five have overflowed, and let all through.
-            let most = if load < 0.6 { 0.1 } else { 0.6 };
+            // In the end two buckets in five have overflowed, and let all through. By the hash, which is another in
+            // each run, shares at a load differ by a fifth; the bounds are well beyond that.
+            let most = match load {
+                ..0.45 => 0.04,
+                ..0.6 => 0.15,
+                _ => 0.6,
+            };
             assert!(share < most, "{share} at a load of {load}");
         }
     }
