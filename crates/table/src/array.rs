@@ -1,6 +1,9 @@
 //! An array that never moves: its address space is reserved at once, its memory comes as it grows.
 
+#[cfg(any(loom, shuttle))]
 use std::marker::PhantomData;
+#[cfg(not(any(loom, shuttle)))]
+use std::{ptr::NonNull, sync::Arc};
 
 use crate::region::RegionError;
 #[cfg(not(any(loom, shuttle)))]
@@ -19,10 +22,18 @@ pub(crate) unsafe trait Zeroed {
 #[cfg(not(any(loom, shuttle)))]
 #[derive(Debug)]
 pub(crate) struct Array<T> {
-    reserve: Reserve,
+    /// The reserve's own, at hand.
+    base: NonNull<T>,
     len_max: usize,
-    of: PhantomData<T>,
+    reserve: Arc<Reserve>,
 }
+
+// SAFETY: an array gives out nothing but `&T`, and owns its memory together with the arrays of the same memory.
+#[cfg(not(any(loom, shuttle)))]
+unsafe impl<T: Send + Sync> Send for Array<T> {}
+// SAFETY: as above.
+#[cfg(not(any(loom, shuttle)))]
+unsafe impl<T: Send + Sync> Sync for Array<T> {}
 
 #[cfg(not(any(loom, shuttle)))]
 impl<T: Zeroed> Array<T> {
@@ -30,8 +41,14 @@ impl<T: Zeroed> Array<T> {
     /// what needs it.
     pub(crate) fn reserve(len_max: usize) -> Result<Self, RegionError> {
         const { assert!(align_of::<T>() <= 4096) };
-        let reserve = Reserve::new(len_max.saturating_mul(size_of::<T>()))?;
-        Ok(Self { reserve, len_max, of: PhantomData })
+        let reserve = Arc::new(Reserve::new(len_max.saturating_mul(size_of::<T>()))?);
+        Ok(Self { base: reserve.base().cast(), len_max, reserve })
+    }
+
+    /// Other values of the same size in the same memory; which of its places have which, the owners agree upon.
+    pub(crate) fn shared<U>(&self) -> Array<U> {
+        const { assert!(size_of::<T>() == size_of::<U>() && align_of::<U>() <= 4096) };
+        Array { base: self.base.cast(), len_max: self.len_max, reserve: Arc::clone(&self.reserve) }
     }
 
     /// Has memory behind at least the first `len` values; `false` when there is none to be had.
@@ -47,14 +64,10 @@ impl<T: Zeroed> Array<T> {
 
 #[cfg(not(any(loom, shuttle)))]
 impl<T> Array<T> {
-    pub(crate) fn len_max(&self) -> usize {
-        self.len_max
-    }
-
     /// Whether a value lies in the array.
     #[inline(always)]
     pub(crate) fn contains(&self, value: &T) -> bool {
-        let offset = std::ptr::from_ref(value).addr().wrapping_sub(self.reserve.base().addr().get());
+        let offset = std::ptr::from_ref(value).addr().wrapping_sub(self.base.addr().get());
         offset < self.len_max * size_of::<T>()
     }
 
@@ -67,7 +80,7 @@ impl<T> Array<T> {
         debug_assert!(index < self.len_max);
         // SAFETY: the memory is there, aligned to a page, and was born zeroed, which `Zeroed` makes a
         // valid `T`; shared references only, so `T`'s own cells rule mutation.
-        unsafe { self.reserve.base().cast::<T>().add(index).as_ref() }
+        unsafe { self.base.add(index).as_ref() }
     }
 }
 
@@ -91,10 +104,6 @@ impl<T: Zeroed> Array<T> {
 
 #[cfg(any(loom, shuttle))]
 impl<T> Array<T> {
-    pub(crate) fn len_max(&self) -> usize {
-        self.items.len()
-    }
-
     pub(crate) fn contains(&self, value: &T) -> bool {
         self.items.as_ptr_range().contains(&std::ptr::from_ref(value))
     }

@@ -2,6 +2,7 @@
 //!
 //! - [`Table`]: exact match; batched lock-free lookup, atomic in-place replacement, many writers, growth
 //!   that no reader waits for; [`Stages`] lets a caller do its own work between the steps of a lookup;
+//! - [`Lines`]: memory that a table shares with what is used together with its records, page by page;
 //! - [`PrefixTable`]: longest prefix match, built whole and then only read;
 //! - [`TokenBucket`]: rates, shared by workers without a lock;
 //! - [`HashIndex`], [`Slots`], [`Wheel`]: what a thread's own tables are made of;
@@ -19,10 +20,12 @@
 mod array;
 mod bucket;
 mod epoch;
+mod free;
 mod hash;
 #[cfg(not(any(loom, shuttle)))]
 mod hash_index;
 mod index;
+mod lines;
 mod places;
 mod policer;
 mod prefix;
@@ -43,6 +46,7 @@ pub use epoch::{Domain, Guard, Mark, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 #[cfg(not(any(loom, shuttle)))]
 pub use hash_index::{HashIndex, Matches, Occupied, Vacancy};
+pub use lines::{LineCursor, Lines};
 pub use places::{Places, Put};
 pub use policer::{Ticks, TokenBucket};
 pub use prefix::{NO_PREFIX, PrefixTable};

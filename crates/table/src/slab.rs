@@ -1,16 +1,13 @@
-//! Records by number. They never move; free ones are chained through their own memory.
+//! Records by number. They never move.
 
-use std::mem::{ManuallyDrop, MaybeUninit};
-use std::ops::Range;
+use std::mem::MaybeUninit;
 
 use crate::array::{Array, Zeroed};
+use crate::free::{Cursor, FreeCells};
+#[cfg(not(any(loom, shuttle)))]
+use crate::lines::Lines;
 use crate::region::RegionError;
-use crate::sync::{Mutex, UnsafeCell, lock};
-
-/// Records that a stripe takes at a time: a page of the usual 64-byte ones.
-pub(crate) const CHUNK: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
-/// The end of a chain.
-const NONE: u32 = u32::MAX;
+use crate::sync::{Arc, UnsafeCell};
 
 /// A key and its value, side by side.
 #[derive(Debug)]
@@ -20,14 +17,9 @@ pub(crate) struct Record<K, V> {
     pub(crate) value: V,
 }
 
-union Content<K, V> {
-    record: ManuallyDrop<Record<K, V>>,
-    next_free: u32,
-}
-
-/// Memory for a record; which ones are alive, the index and the stripes say.
+/// Memory for a record; which ones are alive, the index and the stripes say, and which are free, [`FreeCells`].
 #[cfg_attr(not(any(loom, shuttle)), repr(transparent))]
-pub(crate) struct Cell<K, V>(UnsafeCell<MaybeUninit<Content<K, V>>>);
+pub(crate) struct Cell<K, V>(UnsafeCell<MaybeUninit<Record<K, V>>>);
 
 // SAFETY: uninitialised memory may have any bytes.
 unsafe impl<K, V> Zeroed for Cell<K, V> {
@@ -50,33 +42,25 @@ impl<K, V> Cell<K, V> {
     #[inline(always)]
     pub(crate) unsafe fn record(&self) -> &Record<K, V> {
         // SAFETY: by the caller's promise.
-        self.0.with(|content| unsafe { &(*content).assume_init_ref().record })
-    }
-}
-
-/// Records that one stripe may use.
-#[derive(Debug)]
-pub(crate) struct Free {
-    head: u32,
-    fresh: Range<u32>,
-}
-
-impl Default for Free {
-    fn default() -> Self {
-        Self { head: NONE, fresh: 0..0 }
+        self.0.with(|content| unsafe { (*content).assume_init_ref() })
     }
 }
 
 pub(crate) struct Slab<K, V> {
     cells: Array<Cell<K, V>>,
-    /// Records from here on were never used.
-    fresh: Mutex<u32>,
+    free: Arc<FreeCells>,
 }
 
 impl<K, V> Slab<K, V> {
     /// A slab that can grow to `len_max` records.
     pub(crate) fn new(len_max: u32) -> Result<Self, RegionError> {
-        Ok(Self { cells: Array::reserve(len_max as usize)?, fresh: Mutex::new(0) })
+        Ok(Self { cells: Array::reserve(len_max as usize)?, free: Arc::new(FreeCells::new(len_max)?) })
+    }
+
+    /// A slab that takes its records among lines.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn among(lines: &Lines) -> Self {
+        Self { cells: lines.memory.shared(), free: Arc::clone(&lines.free) }
     }
 
     /// Memory of the records.
@@ -95,35 +79,19 @@ impl<K, V> Slab<K, V> {
         unsafe { self.cells.at(index as usize) }
     }
 
-    /// Takes a free record, from the stripe's own or else from the slab.
-    pub(crate) fn take(&self, free: &mut Free) -> Option<u32> {
-        self.take_own(free).or_else(|| {
-            free.fresh = self.grow()?;
-            free.fresh.next()
-        })
-    }
-
-    /// Takes one of the stripe's own free records.
-    pub(crate) fn take_own(&self, free: &mut Free) -> Option<u32> {
-        if free.head != NONE {
-            let index = free.head;
-            // SAFETY: the record is free, so nobody else looks at it, and `give` left the chain in it.
-            free.head = unsafe { self.cell(index).0.with(|content| (*content).assume_init_ref().next_free) };
-            return Some(index);
-        }
-        free.fresh.next()
+    /// Takes a free record, in the page of another cell if there is one, or else of the cursor's page, or else any.
+    pub(crate) fn take(&self, near: Option<u32>, cursor: &mut Cursor) -> Option<u32> {
+        near.and_then(|near| self.free.take_near(near))
+            .or_else(|| self.free.take(cursor, |len| self.cells.grow_to(len)))
     }
 
     /// Gives back a record that is not written or was dropped.
     ///
     /// # Safety
     /// The record came from [`Slab::take`] and nobody can look at it.
-    pub(crate) unsafe fn give(&self, free: &mut Free, index: u32) {
+    pub(crate) unsafe fn give(&self, index: u32) {
         // SAFETY: by the caller's promise.
-        unsafe {
-            self.cell(index).0.with_mut(|content| (*content).write(Content { next_free: free.head }));
-        }
-        free.head = index;
+        unsafe { self.free.give(index) };
     }
 
     /// Writes a record.
@@ -131,9 +99,8 @@ impl<K, V> Slab<K, V> {
     /// # Safety
     /// The record came from [`Slab::take`], is not written, and nobody looks at it.
     pub(crate) unsafe fn put(&self, index: u32, record: Record<K, V>) {
-        let record = ManuallyDrop::new(record);
         // SAFETY: by the caller's promise.
-        unsafe { self.cell(index).0.with_mut(|content| (*content).write(Content { record })) };
+        unsafe { self.cell(index).0.with_mut(|content| (*content).write(record)) };
     }
 
     /// Drops a record.
@@ -144,22 +111,8 @@ impl<K, V> Slab<K, V> {
         if std::mem::needs_drop::<Record<K, V>>() {
             // SAFETY: by the caller's promise.
             unsafe {
-                self.cell(index)
-                    .0
-                    .with_mut(|content| ManuallyDrop::drop(&mut (*content).assume_init_mut().record));
+                self.cell(index).0.with_mut(|content| (*content).assume_init_drop());
             }
         }
-    }
-
-    fn grow(&self) -> Option<Range<u32>> {
-        let mut fresh = lock(&self.fresh);
-        // The slab was made with a length of 32 bits.
-        let end = u32::try_from(self.cells.len_max()).unwrap_or(u32::MAX).min(fresh.saturating_add(CHUNK));
-        let chunk = *fresh..end;
-        if chunk.is_empty() || !self.cells.grow_to(end as usize) {
-            return None;
-        }
-        *fresh = end;
-        Some(chunk)
     }
 }

@@ -8,12 +8,15 @@ use std::collections::VecDeque;
 
 use crate::array::prefetch;
 use crate::epoch::{Domain, Guard};
+use crate::free::Cursor;
 use crate::hash::{Key, Seed};
 use crate::index::{Geometry, Index, Keys, Place, Segments};
 #[cfg(not(any(loom, shuttle)))]
+use crate::lines::Lines;
+#[cfg(not(any(loom, shuttle)))]
 use crate::region::Pages;
 use crate::region::RegionError;
-use crate::slab::{CHUNK, Cell, Free, Record, Slab};
+use crate::slab::{Cell, Record, Slab};
 use crate::stages::{Probe, Stages};
 use crate::sync::{AtomicU64, Mutex, Ordering, Padded, lock, pause};
 
@@ -86,7 +89,8 @@ pub struct Table<K, V> {
 #[derive(Debug)]
 struct Stripe {
     segments: Segments,
-    free: Free,
+    /// Where it takes records that are to lie near nothing.
+    cursor: Cursor,
     /// Unlinked records, not stamped yet.
     pending: Vec<u32>,
     /// Unlinked records with an epoch in which they were no longer linked, in its order.
@@ -130,7 +134,7 @@ impl<K: Key, V> Table<K, V> {
     /// # Errors
     /// [`RegionError`] when the address space is not to be had.
     pub fn sieved(domain: &Domain, keys_max: u32) -> Result<Self, RegionError> {
-        Self::made(domain, keys_max, Seed::random(), true)
+        Self::made(domain, keys_max, Slab::new(Self::records_of(keys_max))?, Seed::random(), true)
     }
 
     /// As [`Table::new`], with a chosen hash, for tests that must repeat.
@@ -138,22 +142,40 @@ impl<K: Key, V> Table<K, V> {
     /// # Errors
     /// [`RegionError`] when the address space is not to be had.
     pub fn with_seed(domain: &Domain, keys_max: u32, seed: Seed) -> Result<Self, RegionError> {
-        Self::made(domain, keys_max, seed, false)
+        Self::made(domain, keys_max, Slab::new(Self::records_of(keys_max))?, seed, false)
     }
 
-    fn made(domain: &Domain, keys_max: u32, seed: Seed, is_sieved: bool) -> Result<Self, RegionError> {
+    /// As [`Table::new`], with the records among lines that others take too: see [`Table::insert_near`]. Of these there should be
+    /// [`Table::records_of`] the keys beside those of the others. A key and its value fill a line.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the address space is not to be had.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn among(domain: &Domain, keys_max: u32, lines: &Lines) -> Result<Self, RegionError> {
+        Self::made(domain, keys_max, Slab::among(lines), Seed::random(), false)
+    }
+
+    /// Records for so many keys, with those that live on while they are replaced. They are numbered below `u32::MAX`.
+    pub fn records_of(keys_max: u32) -> u32 {
+        keys_max.max(1).saturating_add(SPARE).min(u32::MAX - 1)
+    }
+
+    fn made(
+        domain: &Domain,
+        keys_max: u32,
+        slab: Slab<K, V>,
+        seed: Seed,
+        is_sieved: bool,
+    ) -> Result<Self, RegionError> {
         let keys_max = keys_max.max(1);
         let index = Index::new(Geometry::for_keys(keys_max), is_sieved)?;
         let stripe = || Stripe {
             segments: index.segments(),
-            free: Free::default(),
+            cursor: Cursor::with_room(1),
             pending: Vec::new(),
             retired: VecDeque::new(),
         };
         let stripes = (0..index.geometry().stripes()).map(|_| Padded(Mutex::new(stripe()))).collect();
-        // Records are numbered below `u32::MAX`.
-        let records = keys_max.saturating_add(SPARE).min(u32::MAX - 1);
-        let slab = Slab::new(records)?;
         let len = Padded(AtomicU64::new(0));
         Ok(Self { seed, index, slab, domain: domain.clone(), stripes, keys_max, len })
     }
@@ -236,7 +258,15 @@ impl<K: Key, V> Table<K, V> {
     /// # Errors
     /// [`TableError::Exists`] or [`TableError::Full`]; the table is as before.
     pub fn insert(&self, key: K, value: V) -> Result<(), TableError> {
-        self.write(key, value, Write::Insert).map(|_| ())
+        self.insert_near(key, value, None)
+    }
+
+    /// As [`Table::insert`], with the record in the page of another line, if it has room.
+    ///
+    /// # Errors
+    /// As [`Table::insert`].
+    pub fn insert_near(&self, key: K, value: V, near: Option<u32>) -> Result<(), TableError> {
+        self.write(key, value, Write::Insert, near).map(|_| ())
     }
 
     /// Replaces the value of a key in one step.
@@ -244,7 +274,15 @@ impl<K: Key, V> Table<K, V> {
     /// # Errors
     /// [`TableError::Absent`], or [`TableError::Full`] when readers hold every spare record.
     pub fn replace(&self, key: K, value: V) -> Result<(), TableError> {
-        self.write(key, value, Write::Replace).map(|_| ())
+        self.replace_near(key, value, None)
+    }
+
+    /// As [`Table::replace`], with the new record in the page of another line, if it has room.
+    ///
+    /// # Errors
+    /// As [`Table::replace`].
+    pub fn replace_near(&self, key: K, value: V, near: Option<u32>) -> Result<(), TableError> {
+        self.write(key, value, Write::Replace, near).map(|_| ())
     }
 
     /// Adds a key or replaces its value in one step; `true` when it was there.
@@ -252,7 +290,7 @@ impl<K: Key, V> Table<K, V> {
     /// # Errors
     /// [`TableError::Full`]; the table is as before.
     pub fn upsert(&self, key: K, value: V) -> Result<bool, TableError> {
-        self.write(key, value, Write::Upsert)
+        self.write(key, value, Write::Upsert, None)
     }
 
     /// Removes a key; `false` when it was not there.
@@ -299,7 +337,7 @@ impl<K: Key, V> Table<K, V> {
     }
 
     /// Writes a key; `true` when it was there.
-    fn write(&self, key: K, value: V, write: Write) -> Result<bool, TableError> {
+    fn write(&self, key: K, value: V, write: Write, near: Option<u32>) -> Result<bool, TableError> {
         let hash = self.seed.hash(&key);
         for attempt in 0..GRACE_ATTEMPTS {
             {
@@ -310,7 +348,7 @@ impl<K: Key, V> Table<K, V> {
                     Write::Replace if found.is_none() => return Err(TableError::Absent),
                     _ => {}
                 }
-                if let Some(record) = self.slab.take(&mut stripe.free) {
+                if let Some(record) = self.slab.take(near, &mut stripe.cursor) {
                     let record = (record, Record { key, value });
                     return match found {
                         Some(place) => self.exchange(&mut stripe, hash, place, record),
@@ -362,7 +400,7 @@ impl<K: Key, V> Table<K, V> {
                 self.len.0.fetch_sub(1, Ordering::Relaxed);
             }
             // SAFETY: just taken from the slab, and not written.
-            unsafe { self.slab.give(&mut stripe.free, index) };
+            unsafe { self.slab.give(index) };
             return Err(TableError::Full);
         };
         // SAFETY: just taken from the slab.
@@ -397,39 +435,25 @@ impl<K: Key, V> Table<K, V> {
             // may have seen it linked has ended.
             unsafe {
                 self.slab.drop_record(record);
-                self.slab.give(&mut stripe.free, record);
+                self.slab.give(record);
             }
         }
     }
 
-    /// Brings free records to a hash's stripe, from wherever there are some; `false` when there are
-    /// none and no reader holds any either.
+    /// Frees records, from a hash's stripe on, wherever some can be; `false` when there are none and no reader holds any
+    /// either.
     #[cold]
     fn gather(&self, hash: u64, attempt: u32) -> bool {
         let needy = self.index.geometry().stripe(hash);
         let mut held = false;
         for donor in (needy..self.stripes.len()).chain(0..needy) {
-            let mut records = [0; CHUNK as usize];
-            let mut count = 0;
-            {
-                let mut stripe = lock(&self.stripes[donor].0);
-                self.reclaim(&mut stripe);
-                held |= !stripe.retired.is_empty();
-                while count < records.len()
-                    && let Some(record) = self.slab.take_own(&mut stripe.free)
-                {
-                    records[count] = record;
-                    count += 1;
-                }
-            }
-            if count > 0 {
-                let mut stripe = lock(&self.stripes[needy].0);
-                for &record in &records[..count] {
-                    // SAFETY: taken just above, and not written.
-                    unsafe { self.slab.give(&mut stripe.free, record) };
-                }
+            let mut stripe = lock(&self.stripes[donor].0);
+            let unlinked = stripe.pending.len() + stripe.retired.len();
+            self.reclaim(&mut stripe);
+            if stripe.retired.len() < unlinked {
                 return true;
             }
+            held |= unlinked > 0;
         }
         if held {
             pause(attempt);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use kaido_table::{Domain, Places, Put, Seed, Table, Ticks, TokenBucket};
+use kaido_table::{Domain, Lines, Places, Put, Seed, Table, Ticks, TokenBucket};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -88,6 +88,35 @@ fn an_inserted_key_is_complete_when_it_is_seen() {
         |table| table.insert(1, Box::new(10)).unwrap(),
         |value| assert!(value.is_none_or(|value| value == 10)),
     );
+}
+
+/// Lines of one page that are taken by two, and given back meanwhile, have one owner at a time.
+#[test]
+fn a_line_has_one_owner() {
+    loom::model(|| {
+        let lines = Arc::new(Lines::new(4).unwrap());
+        let owned: Arc<[UnsafeCell<u32>; 4]> = Arc::new(std::array::from_fn(|_| UnsafeCell::new(0)));
+        let write = |owned: &[UnsafeCell<u32>; 4], line: u32, value| {
+            // SAFETY: loom says so when it is not ours alone.
+            owned[line as usize].with_mut(|place| unsafe { *place = value });
+        };
+        let mut cursor = Lines::cursor(0);
+        let given = lines.take(&mut cursor).unwrap();
+        let other = {
+            let (lines, owned) = (lines.clone(), owned.clone());
+            thread::spawn(move || {
+                let line = lines.take_near(given).unwrap();
+                write(&owned, line, 1);
+                line
+            })
+        };
+        write(&owned, given, 2);
+        // SAFETY: taken above, and not used any more.
+        unsafe { lines.give(given) };
+        let line = lines.take(&mut cursor).unwrap();
+        write(&owned, line, 3);
+        assert_ne!(other.join().unwrap(), line);
+    });
 }
 
 /// Four slots, of which three are as many as a segment may have in use: the next insertion splits it.
