@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use kaido_engine::{Doorbell, PortId};
-use kaido_table::{Domain, RegionError, Table};
+use kaido_table::{Domain, Lines, RegionError, Table};
 
 pub use self::settings::{
     ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyWay, PortRole, UdpChecksums,
@@ -213,8 +213,11 @@ impl Node {
     /// # Errors
     /// [`RegionError`] when the tables do not fit into memory.
     pub fn new(settings: NodeSettings) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
-        let usage = UsageCounters::new(usage_cells(settings.sessions_max))?;
-        Self::with_usage(settings, usage)
+        let (keys, counters) = (keys_max(settings.sessions_max), usage_cells(settings.sessions_max));
+        let lines = Lines::new(Table::<SessionKey, Record>::records_of(keys).saturating_add(counters))?;
+        let domain = Domain::new();
+        let table = Table::among(&domain, keys, &lines)?;
+        Self::made(settings, domain, table, UsageCounters::among(lines, counters))
     }
 
     /// As [`Node::new`], with counters that others count in too: then `workers_share_sessions` must be set.
@@ -227,6 +230,15 @@ impl Node {
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let domain = Domain::new();
         let table = Table::new(&domain, keys_max(settings.sessions_max))?;
+        Self::made(settings, domain, table, usage)
+    }
+
+    fn made(
+        settings: NodeSettings,
+        domain: Domain,
+        table: Table<SessionKey, Record>,
+        usage: UsageCounters,
+    ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let (events, heard) = sync_channel(EVENTS_MAX);
         let node = Self {
             buffered: BufferedBytes::new(settings.buffer_bytes_max),

@@ -3,13 +3,17 @@
 //! A counter belongs to one URR of one session and lives as long as it does, across all changes of the
 //! rules, so nothing is lost when a record is replaced. Counts only grow; a report is a difference.
 
+mod quotas;
+mod slots;
+
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kaido_table::{Region, RegionError};
+use kaido_table::{Lines, RegionError};
 use serde::{Deserialize, Serialize};
 
+use self::quotas::Quotas;
+pub(crate) use self::slots::FreeSlots;
 use crate::record::Direction;
 use crate::rules::Volume;
 
@@ -35,8 +39,10 @@ struct Cell {
     marks: AtomicU64,
 }
 
-/// A quota is used up: what the counter counts is not forwarded.
+/// A mark: a quota is used up, and what the counter counts is not forwarded.
 const EXHAUSTED: u64 = 1;
+/// Above this bit of the marks stands the number of the counter's quotas; without any, zero.
+const QUOTAS_SHIFT: u32 = 32;
 
 const _: () = assert!(size_of::<Cell>() == 64);
 
@@ -54,6 +60,11 @@ impl Cell {
         own >= !limit.load(Ordering::Relaxed) || total >= !self.total_limit.load(Ordering::Relaxed)
     }
 
+    /// The number of its quotas.
+    fn quotas(&self) -> u32 {
+        quotas_of(self.marks.load(Ordering::Relaxed))
+    }
+
     /// The limits, uplink, downlink and total, each with its count.
     fn limits(&self) -> [(&AtomicU64, u64); 3] {
         let uplink = self.uplink_bytes.load(Ordering::Relaxed);
@@ -65,18 +76,6 @@ impl Cell {
         ]
     }
 }
-
-/// Where counts stop, beside the cells: looked at only when a limit is crossed. Stored complemented.
-type Quotas = [AtomicU64; 4];
-
-/// Memory for the quotas of all counters, which is touched where there are some.
-#[derive(Debug)]
-struct QuotaRegion(Region);
-
-// SAFETY: it is memory of atomics alone, and lives as long as the region that owns it.
-unsafe impl Send for QuotaRegion {}
-// SAFETY: as above.
-unsafe impl Sync for QuotaRegion {}
 
 /// Where counts of bytes make something due, uplink, downlink and in total; [`UNLIMITED`] for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +92,13 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct UsageCounters {
     cells: NonNull<Cell>,
+    /// Numbers that a counter may have.
+    numbers: u32,
+    /// How many counters there may be.
     len: u32,
-    quotas: OnceLock<QuotaRegion>,
-    /// What the cells lie in, unless it was given for good.
-    _region: Option<Region>,
+    quotas: Quotas,
+    /// What the cells lie among, unless they lie in memory that was given for good.
+    lines: Option<Lines>,
 }
 
 // SAFETY: the cells are made of atomics, and lie in memory that lives as long as this value or longer.
@@ -110,13 +112,10 @@ unsafe impl Sync for UsageCounters {}
 pub struct UnfitMemory;
 
 impl UsageCounters {
-    /// Memory for `len` counters.
-    ///
-    /// # Errors
-    /// [`RegionError`] when there is not so much.
-    pub fn new(len: u32) -> Result<Self, RegionError> {
-        let region = Region::map(len as usize * size_of::<Cell>())?;
-        Ok(Self { cells: region.base().cast(), len, quotas: OnceLock::new(), _region: Some(region) })
+    /// At most `len` counters among lines, so that those of a session lie near its records. A counter is the number of its line.
+    pub fn among(lines: Lines, len: u32) -> Self {
+        let (cells, numbers) = (lines.base().cast(), lines.len());
+        Self { cells, numbers, len, quotas: Quotas::new(len), lines: Some(lines) }
     }
 
     /// Counters in memory that others count in too: eight words each, uplink bytes and packets, downlink bytes and
@@ -132,26 +131,32 @@ impl UsageCounters {
             return Err(UnfitMemory);
         }
         let len = u32::try_from(size_of_val(words) / size_of::<Cell>()).map_err(|_| UnfitMemory)?;
-        Ok(Self { cells, len, quotas: OnceLock::new(), _region: None })
+        Ok(Self { cells, numbers: len, len, quotas: Quotas::new(len), lines: None })
     }
 
-    /// How many counters there are.
+    /// How many counters there may be.
     #[allow(clippy::len_without_is_empty)] // Never empty.
     pub fn len(&self) -> u32 {
         self.len
     }
 
+    /// The line of a counter, where others may take lines near it.
+    pub(crate) fn line(&self, slot: UsageSlot) -> Option<u32> {
+        self.lines.as_ref().map(|_| slot.0)
+    }
+
+    /// The slot was taken, and nobody outside this crate has another: what lies among lines and is no counter is a record.
     #[inline(always)]
     fn cell(&self, slot: UsageSlot) -> &Cell {
-        assert!(slot.0 < self.len, "usage slot out of range");
-        // SAFETY: the slot is in range; the memory is aligned and lives as long as this value; any words are a
-        // valid cell; cells are only ever shared, and made of atomics.
+        assert!(slot.0 < self.numbers, "usage slot out of range");
+        // SAFETY: the slot is in range and was taken, so there is memory, which is no record's; it is aligned and lives
+        // as long as this value; any words are a valid cell; cells are only ever shared, and made of atomics.
         unsafe { self.cells.add(slot.0 as usize).as_ref() }
     }
 
     /// Brings a counter into the cache, ahead of [`UsageCounters::count`].
     #[inline(always)]
-    pub fn prefetch(&self, slot: UsageSlot) {
+    pub(crate) fn prefetch(&self, slot: UsageSlot) {
         kaido_table::prefetch(self.cell(slot));
     }
 
@@ -159,7 +164,7 @@ impl UsageCounters {
     /// workers' sees that for a limit set. One that crosses a quota marks the counter. `shared` says that others
     /// may count the same direction of the same counter at this moment.
     #[inline(always)]
-    pub fn count(&self, slot: UsageSlot, direction: Direction, bytes: u64, shared: bool) -> bool {
+    pub(crate) fn count(&self, slot: UsageSlot, direction: Direction, bytes: u64, shared: bool) -> bool {
         let cell = self.cell(slot);
         let crossed = match direction {
             Direction::Uplink => cell.count(
@@ -178,12 +183,12 @@ impl UsageCounters {
 
     /// Whether a quota of the counter is used up, and what it counts is to be stopped.
     #[inline(always)]
-    pub fn is_exhausted(&self, slot: UsageSlot) -> bool {
+    pub(crate) fn is_exhausted(&self, slot: UsageSlot) -> bool {
         self.cell(slot).marks.load(Ordering::Relaxed) & EXHAUSTED != 0
     }
 
     /// Stops what a counter counts.
-    pub fn exhaust(&self, slot: UsageSlot) {
+    pub(crate) fn exhaust(&self, slot: UsageSlot) {
         self.cell(slot).marks.fetch_or(EXHAUSTED, Ordering::Relaxed);
     }
 
@@ -194,11 +199,12 @@ impl UsageCounters {
         let cell = self.cell(slot);
         let mut told = false;
         for (at, (limit, count)) in cell.limits().into_iter().enumerate() {
-            let set = limit.load(Ordering::Relaxed);
+            // Acquire: the quota behind the limit is seen.
+            let set = limit.load(Ordering::Acquire);
             if count < !set {
                 continue;
             }
-            let quota = self.quotas(slot).map_or(0, |quotas| quotas[at].load(Ordering::Relaxed));
+            let quota = self.quotas.get(cell.quotas(), at);
             let over = quota != 0 && count >= !quota;
             if over {
                 self.exhaust(slot);
@@ -214,25 +220,12 @@ impl UsageCounters {
     ///
     /// # Errors
     /// [`RegionError`] when there is not so much memory.
-    pub fn keep_quotas(&self) -> Result<(), RegionError> {
-        if self.quotas.get().is_none() {
-            let region = Region::map(self.len as usize * size_of::<Quotas>())?;
-            // Who came first has made the same room.
-            let _ = self.quotas.set(QuotaRegion(region));
-        }
-        Ok(())
-    }
-
-    fn quotas(&self, slot: UsageSlot) -> Option<&Quotas> {
-        assert!(slot.0 < self.len, "usage slot out of range");
-        let region = self.quotas.get()?;
-        // SAFETY: the region has room for the quotas of every slot, zeroed and aligned to a page; it lives as long as
-        // this value; only atomics are made of it.
-        Some(unsafe { region.0.base().cast::<Quotas>().add(slot.0 as usize).as_ref() })
+    pub(crate) fn keep_quotas(&self) -> Result<(), RegionError> {
+        self.quotas.make_room()
     }
 
     /// The counts so far.
-    pub fn read(&self, slot: UsageSlot) -> Volume {
+    pub(crate) fn read(&self, slot: UsageSlot) -> Volume {
         let cell = self.cell(slot);
         Volume {
             uplink_bytes: cell.uplink_bytes.load(Ordering::Relaxed),
@@ -243,34 +236,31 @@ impl UsageCounters {
     }
 
     /// Sets the absolute byte counts at which something is due. Quotas need [`UsageCounters::keep_quotas`] before.
-    pub fn set_limits(&self, slot: UsageSlot, limits: &Limits) {
+    pub(crate) fn set_limits(&self, slot: UsageSlot, limits: &Limits) {
         let cell = self.cell(slot);
-        if let Some(quotas) = self.quotas(slot) {
-            for (place, quota) in quotas.iter().zip(limits.quotas) {
-                place.store(!quota, Ordering::Relaxed);
-            }
-        }
+        let number = self.quotas.set(cell.quotas(), limits.quotas);
+        let marks = u64::from(number) << QUOTAS_SHIFT | if limits.exhausted { EXHAUSTED } else { 0 };
+        // Before the limits: who crosses one of these finds the quota behind it, and the mark that it sets stays.
+        cell.marks.store(marks, Ordering::Relaxed);
         let nearest =
             limits.thresholds.iter().zip(limits.quotas).map(|(threshold, quota)| *threshold.min(&quota));
         for ((limit, _), at) in cell.limits().into_iter().zip(nearest) {
-            limit.store(!at, Ordering::Relaxed);
+            limit.store(!at, Ordering::Release);
         }
-        let marks = if limits.exhausted { EXHAUSTED } else { 0 };
-        cell.marks.store(marks, Ordering::Relaxed);
     }
 
     /// Has the next packet of a counter seen as if it crossed a threshold, until the limits are set again.
-    pub fn watch(&self, slot: UsageSlot) {
+    pub(crate) fn watch(&self, slot: UsageSlot) {
         let cell = self.cell(slot);
         let next = self.read(slot).total_bytes().saturating_add(1);
         // Stored complemented: the larger is the nearer.
         cell.total_limit.fetch_max(!next, Ordering::Relaxed);
     }
 
-    /// Clears a counter for its next owner. No worker may still hold a record that names it.
-    pub fn clear(&self, slot: UsageSlot) {
+    /// Makes a counter of a slot that was just taken: nothing counted, no limits.
+    fn begin(&self, slot: UsageSlot) {
         let cell = self.cell(slot);
-        for count in [
+        for word in [
             &cell.uplink_bytes,
             &cell.uplink_packets,
             &cell.downlink_bytes,
@@ -280,10 +270,21 @@ impl UsageCounters {
             &cell.total_limit,
             &cell.marks,
         ] {
-            count.store(0, Ordering::Relaxed);
+            word.store(0, Ordering::Relaxed);
         }
-        self.quotas(slot).into_iter().flatten().for_each(|quota| quota.store(0, Ordering::Relaxed));
     }
+
+    /// Frees what a counter has beside its slot.
+    fn end(&self, slot: UsageSlot) {
+        let marks = self.cell(slot).marks.swap(0, Ordering::Relaxed);
+        self.quotas.forget(quotas_of(marks));
+    }
+}
+
+/// The number of a counter's quotas, by its marks.
+#[allow(clippy::cast_possible_truncation)] // The upper half.
+const fn quotas_of(marks: u64) -> u32 {
+    (marks >> QUOTAS_SHIFT) as u32
 }
 
 /// Adds to a count and returns what it is then.
@@ -305,13 +306,21 @@ fn add(count: &AtomicU64, more: u64, shared: bool) -> u64 {
 mod tests {
     use super::*;
 
+    /// Counters with the numbers from 0 on.
+    fn counters(len: u32) -> UsageCounters {
+        let counters = UsageCounters::among(Lines::new(len).unwrap(), len);
+        let mut free = FreeSlots::of(&counters);
+        (0..len).for_each(|slot| assert_eq!(free.take(&counters), Some(UsageSlot(slot))));
+        counters
+    }
+
     fn thresholds(thresholds: [u64; 3]) -> Limits {
         Limits { thresholds, quotas: [UNLIMITED; 3], exhausted: false }
     }
 
     #[test]
     fn a_quota_follows_a_threshold_and_marks_the_counter() {
-        let counters = UsageCounters::new(2).unwrap();
+        let counters = counters(2);
         counters.keep_quotas().unwrap();
         let slot = UsageSlot(1);
         let quotas = [UNLIMITED, UNLIMITED, 1000];
@@ -328,7 +337,8 @@ mod tests {
         assert!(!counters.is_exhausted(slot), "granted anew");
         counters.exhaust(slot);
         assert!(counters.is_exhausted(slot));
-        counters.clear(slot);
+        counters.end(slot);
+        counters.begin(slot);
         assert!(!counters.is_exhausted(slot) && !counters.count(slot, Direction::Uplink, 9999, true));
     }
 
@@ -336,7 +346,7 @@ mod tests {
     #[test]
     fn a_quota_is_overshot_by_a_packet_of_each_worker_at_most() {
         const WORKERS: u64 = 4;
-        let counters = UsageCounters::new(1).unwrap();
+        let counters = counters(1);
         counters.keep_quotas().unwrap();
         let slot = UsageSlot(0);
         let quotas = [UNLIMITED, UNLIMITED, 1_000_000];
@@ -357,7 +367,7 @@ mod tests {
 
     #[test]
     fn one_packet_may_cross_threshold_and_quota() {
-        let counters = UsageCounters::new(1).unwrap();
+        let counters = counters(1);
         counters.keep_quotas().unwrap();
         let limits =
             Limits { thresholds: [10, UNLIMITED, 20], quotas: [UNLIMITED, UNLIMITED, 30], exhausted: false };
@@ -369,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_threshold_is_seen_by_one_packet() {
-        let counters = UsageCounters::new(4).unwrap();
+        let counters = counters(4);
         let slot = UsageSlot(3);
         counters.set_limits(slot, &thresholds([UNLIMITED, UNLIMITED, 1000]));
         assert!(!counters.count(slot, Direction::Uplink, 600, true));
@@ -379,7 +389,8 @@ mod tests {
         let volume = counters.read(slot);
         assert_eq!((volume.uplink_bytes, volume.downlink_bytes), (5600, 400));
         assert_eq!((volume.uplink_packets, volume.downlink_packets), (2, 2));
-        counters.clear(slot);
+        counters.end(slot);
+        counters.begin(slot);
         assert_eq!(counters.read(slot), Volume::default());
         assert!(
             !counters.count(slot, Direction::Uplink, u64::MAX / 2, true),
@@ -389,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_watched_counter_tells_of_its_next_packet() {
-        let counters = UsageCounters::new(1).unwrap();
+        let counters = counters(1);
         let slot = UsageSlot(0);
         counters.set_limits(slot, &thresholds([UNLIMITED, UNLIMITED, 1000]));
         assert!(!counters.count(slot, Direction::Uplink, 100, true));
@@ -403,7 +414,7 @@ mod tests {
 
     #[test]
     fn directions_have_thresholds_of_their_own() {
-        let counters = UsageCounters::new(1).unwrap();
+        let counters = counters(1);
         let slot = UsageSlot(0);
         counters.set_limits(slot, &thresholds([100, UNLIMITED, UNLIMITED]));
         assert!(!counters.count(slot, Direction::Downlink, 500, true));
@@ -434,7 +445,7 @@ mod tests {
 
     #[test]
     fn concurrent_packets_cross_a_threshold_once() {
-        let counters = UsageCounters::new(1).unwrap();
+        let counters = counters(1);
         counters.set_limits(UsageSlot(0), &thresholds([UNLIMITED, UNLIMITED, 50_000]));
         let crossed: u32 = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)

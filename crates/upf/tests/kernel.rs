@@ -5,6 +5,7 @@
 mod fixture;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -13,12 +14,13 @@ use kaido_engine::Wanted;
 use kaido_table::Reader;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
-use kaido_upf::node::{Node, WorkerEvent};
+use kaido_upf::node::{Node, NodeSettings, WorkerEvent};
 use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
 use kaido_upf::rules::{
     ApplyAction, FarId, Gate, Modification, OuterHeaderCreation, PdrId, QerId, Seid, SessionEvent,
     SessionService, Teid, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId,
 };
+use kaido_upf::usage::{UsageCounters, UsageSlot};
 
 /// What the table had under the key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +109,21 @@ impl KernelDatapath for Fake {
     }
 }
 
+/// Counters as a kernel's program has them.
+#[repr(align(64))]
+struct Words([AtomicU64; 8 * 4]);
+
+impl Words {
+    /// Counts downlink octets in a counter.
+    fn count(&self, slot: UsageSlot, octets: u64) {
+        let cell = &self.0[8 * slot.0 as usize..][..8];
+        cell[2].fetch_add(octets, Ordering::Relaxed);
+        cell[3].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 struct Bench {
+    words: &'static Words,
     rig: Rig,
     state: Arc<Mutex<State>>,
     seid: Seid,
@@ -138,12 +154,14 @@ impl Bench {
     }
 
     fn empty() -> Self {
-        let mut rig = Rig::new();
+        let words: &Words = Box::leak(Box::new(Words([const { AtomicU64::new(0) }; 32])));
+        let settings = NodeSettings { workers_share_sessions: true, ..fixture::settings() };
+        let mut rig = Rig::with_usage(settings, UsageCounters::over(&words.0).unwrap());
         let node = rig.upf.node().clone();
         let state = Arc::new(Mutex::new(State::default()));
         let reader = Mutex::new(node.domain.reader().unwrap());
         rig.upf.set_kernel(Box::new(Fake { state: state.clone(), node, reader }));
-        Self { rig, state, seid: Seid(0), start: now() }
+        Self { words, rig, state, seid: Seid(0), start: now() }
     }
 
     fn establish(&mut self) {
@@ -363,7 +381,7 @@ fn a_threshold_that_the_kernel_tells_of_is_reported() {
     let told = WorkerEvent::Threshold { session: record.session, slot };
     bench.state().events.push(told);
     assert!(bench.after(1).is_empty(), "not reached");
-    bench.rig.upf.node().usage.count(slot, record.direction, 1000, true);
+    bench.words.count(slot, 1000);
     bench.state().events.push(told);
     let events = bench.after(2);
     let [SessionEvent::Usage { seid, reports }] = &events[..] else { panic!("{events:?}") };

@@ -258,10 +258,12 @@ impl Upf {
                 .rule(rule_of(&records[key], &self.node.tunnels)));
             }
         }
+        let usage = &self.node.usage;
+        let near = |record: &Record| record.folded_usage().first().and_then(|&slot| usage.line(slot));
         // New keys first: they alone can fail, and are taken out again then.
         let mut added = Vec::new();
         for (key, record) in records.iter().filter(|(key, _)| !old.contains(key)) {
-            if let Err(error) = self.node.table.insert(*key, record.clone()) {
+            if let Err(error) = self.node.table.insert_near(*key, record.clone(), near(record)) {
                 added.iter().for_each(|key| {
                     self.node.table.remove(key);
                     self.node.framed.removed(key);
@@ -274,9 +276,16 @@ impl Upf {
         if let Some(kernel) = &mut self.kernel {
             kernel.withdraw(old, records, &self.node);
         }
-        let replaced: Vec<_> = records.iter().filter(|(key, _)| old.contains(key)).collect();
-        for (at, (key, record)) in replaced.iter().enumerate() {
-            if let Err(error) = self.node.table.replace(**key, (*record).clone()) {
+        // A handover changes one direction. What is the same stays where it is, near the rest.
+        let guard = self.reader.pin();
+        let is_same = |key, record: &Record| {
+            self.node.table.get(&guard, key).is_some_and(|current| current.is_same(record))
+        };
+        let changed: Vec<_> =
+            records.iter().filter(|(key, record)| old.contains(key) && !is_same(key, record)).collect();
+        drop(guard);
+        for (at, (key, record)) in changed.into_iter().enumerate() {
+            if let Err(error) = self.node.table.replace_near(*key, record.clone(), near(record)) {
                 // Readers held every spare record for a second: nothing can be undone key by key, but
                 // what was replaced so far is valid, and the control plane will repeat its request.
                 tracing::error!(%error, replaced = at, "the session table could not be changed");

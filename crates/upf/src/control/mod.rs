@@ -49,7 +49,8 @@ use self::kernel::Kernel;
 use self::meter::Meter;
 pub use self::paths::PathSummary;
 pub use self::pool::UePool;
-use self::pool::{Lease, UePools, UsageSlots, percent};
+pub(crate) use self::pool::percent;
+use self::pool::{Lease, UePools};
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
@@ -66,7 +67,7 @@ use crate::rules::{
     PathEvent, PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent, SessionService, Ticket, Urr,
     UrrId, Volume,
 };
-use crate::usage::UsageSlot;
+use crate::usage::{FreeSlots, UsageSlot};
 
 /// All sessions of the node.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ pub struct Upf {
     secret: Seed,
     issued: u64,
     ue_pools: UePools,
-    slots: UsageSlots,
+    slots: FreeSlots,
     policers: PolicerSlots,
     /// Far ends of tunnels and the sessions that use them.
     far_ends: FarEnds,
@@ -113,7 +114,7 @@ impl Upf {
     ) -> Result<Self, kaido_table::TooManyReaders> {
         Ok(Self {
             reader: node.domain.reader()?,
-            slots: UsageSlots::new(node.usage.len()),
+            slots: FreeSlots::of(&node.usage),
             far_ends: FarEnds::new(node.settings.echo),
             policers: PolicerSlots::new(node.policers.len()),
             node,
@@ -241,7 +242,7 @@ impl Upf {
         }
         let mut meters = BTreeMap::new();
         for urr in rules.urrs.values().filter(|urr| !existing.contains_key(&urr.id)) {
-            let Some(slot) = self.slots.take() else {
+            let Some(slot) = self.slots.take(&self.node.usage) else {
                 self.release_meters(meters.values());
                 return Err(Rejection::new(Cause::NoResourcesAvailable, "no usage counter is free")
                     .rule(RuleId::Urr(urr.id)));
@@ -260,15 +261,14 @@ impl Upf {
 
     fn release_counter(&mut self, slot: Option<UsageSlot>) {
         if let Some(slot) = slot {
-            self.node.usage.clear(slot);
-            self.slots.give_back(slot);
+            self.slots.give_back(slot, &self.node.usage);
         }
     }
 
     /// A counter for what no URR counts, where inactivity is looked for.
     fn new_activity(&mut self, timer: Option<Duration>) -> Result<Option<UsageSlot>, Rejection> {
         let Some(_) = timer.filter(|timer| !timer.is_zero()) else { return Ok(None) };
-        let slot = self.slots.take();
+        let slot = self.slots.take(&self.node.usage);
         let none = || Rejection::new(Cause::NoResourcesAvailable, "no usage counter is free");
         slot.map(Some).ok_or_else(none)
     }

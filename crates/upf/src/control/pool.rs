@@ -1,4 +1,4 @@
-//! What the node gives out: UE addresses, usage counters, TEIDs.
+//! What the node gives out: UE addresses and numbers.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::InstanceId;
 use crate::rules::Ipv6Prefix;
-use crate::usage::UsageSlot;
 
 /// Addresses of one pool; a larger prefix is used from its start.
 const ADDRESSES_MAX: u32 = 1 << 24;
@@ -139,40 +138,6 @@ pub(crate) fn percent(part: u64, whole: u64) -> u8 {
     (part * 100).checked_div(whole).map_or(100, |percent| u8::try_from(percent).unwrap_or(100).min(100))
 }
 
-/// Usage counters not in use.
-#[derive(Debug)]
-pub(crate) struct UsageSlots {
-    fresh: u32,
-    bound: u32,
-    free: Vec<UsageSlot>,
-}
-
-impl UsageSlots {
-    pub(crate) fn new(bound: u32) -> Self {
-        Self { fresh: 0, bound, free: Vec::new() }
-    }
-
-    pub(crate) fn take(&mut self) -> Option<UsageSlot> {
-        self.free.pop().or_else(|| {
-            let fresh = self.fresh;
-            (fresh < self.bound).then(|| {
-                self.fresh += 1;
-                UsageSlot(fresh)
-            })
-        })
-    }
-
-    pub(crate) fn give_back(&mut self, slot: UsageSlot) {
-        self.free.push(slot);
-    }
-
-    /// How many are in use, in percent.
-    pub(crate) fn used(&self) -> u8 {
-        let used = u64::from(self.fresh) - self.free.len() as u64;
-        percent(used, self.bound.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,11 +162,6 @@ mod tests {
             [percent(0, 3), percent(1, 3), percent(3, 3), percent(9, 3), percent(0, 0)],
             [0, 33, 100, 100, 100]
         );
-        let mut slots = UsageSlots::new(4);
-        let slot = slots.take().unwrap();
-        assert_eq!(slots.used(), 25);
-        slots.give_back(slot);
-        assert_eq!(slots.used(), 0);
     }
 
     #[test]

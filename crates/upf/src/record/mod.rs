@@ -242,6 +242,30 @@ impl Record {
         }
     }
 
+    /// Whether packets notice no difference between two records, as far as the records themselves tell: of rules that did not
+    /// fold into one nothing is known.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let Self {
+            session,
+            pdr,
+            flags,
+            ue_ipv6,
+            wide,
+            usage,
+            ue_ipv4,
+            teid,
+            shape,
+            buffer_suggested,
+            usage_bits,
+        } = self;
+        wide.is_none()
+            && other.wide.is_none()
+            && (session, pdr, flags, ue_ipv6, usage)
+                == (&other.session, &other.pdr, &other.flags, &other.ue_ipv6, &other.usage)
+            && (ue_ipv4, teid, shape) == (&other.ue_ipv4, &other.teid, &other.shape)
+            && (buffer_suggested, usage_bits) == (&other.buffer_suggested, &other.usage_bits)
+    }
+
     const fn empty(session: SessionIndex, flags: Flags) -> Self {
         Self {
             session,
