@@ -7,6 +7,7 @@
 
 mod action;
 mod key;
+mod ways;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub use self::action::{
 };
 use self::key::upper_half;
 pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
+use self::ways::Flags;
+pub(crate) use self::ways::{CommonWay, PlainWay, StraightWay};
 use crate::classify::Classifier;
 use crate::monitoring::{Monitor, Monitors};
 use crate::qos::{Enforcement, PolicerSlot};
@@ -77,100 +80,6 @@ impl Wide {
 
 /// Usage counters that fold into a record: as many as control planes in the field ask for.
 const FOLDED_USAGE_MAX: usize = 3;
-
-/// What a record says in single bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Flags(u16);
-
-impl Flags {
-    const UPLINK: u16 = 1 << 0;
-    const DROP: u16 = 1 << 1;
-    const FORWARD: u16 = 1 << 2;
-    const BUFFER: u16 = 1 << 3;
-    const NOTIFY_CP: u16 = 1 << 4;
-    const GATE_OPEN: u16 = 1 << 5;
-    const TUNNEL: u16 = 1 << 6;
-    const UE_IPV4: u16 = 1 << 7;
-    const UE_IPV6: u16 = 1 << 8;
-    const BUFFER_SUGGESTED: u16 = 1 << 9;
-    /// Every packet is forwarded: no filter, no closed gate, nothing else to look at.
-    const STRAIGHT: u16 = 1 << 10;
-    /// The last place of the counters names a policer.
-    const POLICED: u16 = 1 << 11;
-    /// As [`Flags::STRAIGHT`], with one counter that has no quota, and no rate.
-    const PLAIN: u16 = 1 << 12;
-
-    const fn with(self, bits: u16, set: bool) -> Self {
-        Self(if set { self.0 | bits } else { self.0 })
-    }
-
-    #[inline]
-    const fn has(self, bits: u16) -> bool {
-        self.0 & bits == bits
-    }
-}
-
-/// A direction in which packets of a record go without any condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StraightWay(u16);
-
-impl StraightWay {
-    /// Not that way: no record's flags are all of these.
-    pub(crate) const NONE: Self = Self(u16::MAX);
-    /// From the UE.
-    pub(crate) const UP: Self = Self(Flags::STRAIGHT | Flags::UPLINK);
-    /// To the UE.
-    pub(crate) const DOWN: Self = Self(Flags::STRAIGHT);
-}
-
-/// The way that some packets have in common.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CommonWay {
-    any: u16,
-    all: u16,
-}
-
-impl CommonWay {
-    /// Of no packets.
-    pub(crate) const fn new() -> Self {
-        Self { any: 0, all: u16::MAX }
-    }
-
-    /// Of one packet more.
-    #[inline(always)]
-    pub(crate) fn add(&mut self, StraightWay(way): StraightWay) {
-        self.any |= way;
-        self.all &= way;
-    }
-
-    /// [`StraightWay::NONE`] when they have several.
-    #[inline(always)]
-    pub(crate) fn get(self) -> StraightWay {
-        if self.any == self.all { StraightWay(self.any) } else { StraightWay::NONE }
-    }
-}
-
-/// What nearly all sessions are: simply forwarded, counted once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PlainWay(u16);
-
-impl PlainWay {
-    /// From a UE with an IPv4 address to where the routes lead.
-    pub(crate) const UP: Self = Self(Flags::PLAIN | Flags::UPLINK | Flags::UE_IPV4);
-    /// Into a tunnel to a UE.
-    pub(crate) const DOWN: Self = Self(Flags::PLAIN | Flags::TUNNEL);
-
-    /// The flags that tell.
-    const fn told_by(self) -> u16 {
-        Flags::PLAIN | Flags::UPLINK | Flags::TUNNEL | (self.0 & Flags::UE_IPV4)
-    }
-}
-
-impl Default for StraightWay {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
 
 /// The record of a key: 48 octets, which with its key fill one cache line.
 #[derive(Clone, Debug)]

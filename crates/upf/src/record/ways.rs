@@ -1,0 +1,95 @@
+//! What bits tell of a record: whether its packets go without any condition, and which way.
+
+/// What a record says in single bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flags(pub(super) u16);
+
+impl Flags {
+    pub(super) const UPLINK: u16 = 1 << 0;
+    pub(super) const DROP: u16 = 1 << 1;
+    pub(super) const FORWARD: u16 = 1 << 2;
+    pub(super) const BUFFER: u16 = 1 << 3;
+    pub(super) const NOTIFY_CP: u16 = 1 << 4;
+    pub(super) const GATE_OPEN: u16 = 1 << 5;
+    pub(super) const TUNNEL: u16 = 1 << 6;
+    pub(super) const UE_IPV4: u16 = 1 << 7;
+    pub(super) const UE_IPV6: u16 = 1 << 8;
+    pub(super) const BUFFER_SUGGESTED: u16 = 1 << 9;
+    /// Every packet is forwarded: no filter, no closed gate, nothing else to look at.
+    pub(super) const STRAIGHT: u16 = 1 << 10;
+    /// The last place of the counters names a policer.
+    pub(super) const POLICED: u16 = 1 << 11;
+    /// As [`Flags::STRAIGHT`], with one counter that has no quota, and no rate.
+    pub(super) const PLAIN: u16 = 1 << 12;
+
+    pub(super) const fn with(self, bits: u16, set: bool) -> Self {
+        Self(if set { self.0 | bits } else { self.0 })
+    }
+
+    #[inline]
+    pub(super) const fn has(self, bits: u16) -> bool {
+        self.0 & bits == bits
+    }
+}
+
+/// A direction in which packets of a record go without any condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StraightWay(pub(super) u16);
+
+impl StraightWay {
+    /// Not that way: no record's flags are all of these.
+    pub(crate) const NONE: Self = Self(u16::MAX);
+    /// From the UE.
+    pub(crate) const UP: Self = Self(Flags::STRAIGHT | Flags::UPLINK);
+    /// To the UE.
+    pub(crate) const DOWN: Self = Self(Flags::STRAIGHT);
+}
+
+/// The way that some packets have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommonWay {
+    any: u16,
+    all: u16,
+}
+
+impl CommonWay {
+    /// Of no packets.
+    pub(crate) const fn new() -> Self {
+        Self { any: 0, all: u16::MAX }
+    }
+
+    /// Of one packet more.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, StraightWay(way): StraightWay) {
+        self.any |= way;
+        self.all &= way;
+    }
+
+    /// [`StraightWay::NONE`] when they have several.
+    #[inline(always)]
+    pub(crate) fn get(self) -> StraightWay {
+        if self.any == self.all { StraightWay(self.any) } else { StraightWay::NONE }
+    }
+}
+
+/// What nearly all sessions are: simply forwarded, counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlainWay(pub(super) u16);
+
+impl PlainWay {
+    /// From a UE with an IPv4 address to where the routes lead.
+    pub(crate) const UP: Self = Self(Flags::PLAIN | Flags::UPLINK | Flags::UE_IPV4);
+    /// Into a tunnel to a UE.
+    pub(crate) const DOWN: Self = Self(Flags::PLAIN | Flags::TUNNEL);
+
+    /// The flags that tell.
+    pub(super) const fn told_by(self) -> u16 {
+        Flags::PLAIN | Flags::UPLINK | Flags::TUNNEL | (self.0 & Flags::UE_IPV4)
+    }
+}
+
+impl Default for StraightWay {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
