@@ -25,6 +25,7 @@ mod hash;
 #[cfg(not(any(loom, shuttle)))]
 mod hash_index;
 mod index;
+#[cfg(not(any(loom, shuttle)))]
 mod lines;
 mod places;
 mod policer;
@@ -46,6 +47,7 @@ pub use epoch::{Domain, Guard, Mark, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 #[cfg(not(any(loom, shuttle)))]
 pub use hash_index::{HashIndex, Matches, Occupied, Vacancy};
+#[cfg(not(any(loom, shuttle)))]
 pub use lines::{LineCursor, Lines};
 pub use places::{Places, Put};
 pub use policer::{Ticks, TokenBucket};

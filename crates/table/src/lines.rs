@@ -1,12 +1,11 @@
 //! Memory in cache lines that several kinds of things share, so that what is used together lies together.
 
-#[cfg(not(any(loom, shuttle)))]
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::array::{Array, Zeroed};
 use crate::free::{Cursor, FreeCells};
 use crate::region::RegionError;
-use crate::sync::Arc;
 
 /// Memory of one line.
 #[derive(Debug)]
@@ -21,7 +20,9 @@ unsafe impl Zeroed for Line {
 }
 
 /// Lines of 64 bytes, by number, for the records of a [`Table`](crate::Table) and for what is read and written with them. Each is
-/// taken before it is used; sixty-four in a row are a page of 4 KiB. Memory comes as it is needed, and addresses stay.
+/// taken before it is used; sixty-four in a row are a page of 4 KiB. Memory comes as it is needed, and addresses stay. The records of
+/// the table are taken and given back by itself; who takes a line keeps it, so that an address that led to one of his things always
+/// leads to one.
 ///
 /// Where a record and its counters lie in one page, a packet has one address less to be translated: at tens of millions of
 /// sessions a quarter of what its lookup takes.
@@ -46,13 +47,11 @@ impl Lines {
     }
 
     /// The first line, aligned to a page. Which lines have memory behind them, only who took them knows.
-    #[cfg(not(any(loom, shuttle)))]
     pub fn base(&self) -> NonNull<u8> {
         self.memory.memory().base()
     }
 
     /// How many lines there can be.
-    #[cfg(not(any(loom, shuttle)))]
     #[allow(clippy::len_without_is_empty)] // Never empty.
     pub fn len(&self) -> u32 {
         self.free.len_max()
@@ -63,22 +62,8 @@ impl Lines {
         LineCursor(Cursor::with_room(others + 1))
     }
 
-    /// Takes a line, which holds what its last user left in it; `None` when all are taken, or the machine has no memory for more.
+    /// Takes a line for good, which holds what was in a record before; `None` when all are taken, or the machine has no memory for more.
     pub fn take(&self, LineCursor(cursor): &mut LineCursor) -> Option<u32> {
         self.free.take(cursor, |len| self.memory.grow_to(len))
-    }
-
-    /// Takes a line of the page in which another lies, if one is free there.
-    pub fn take_near(&self, near: u32) -> Option<u32> {
-        self.free.take_near(near)
-    }
-
-    /// Gives a line back.
-    ///
-    /// # Safety
-    /// The line was [taken](Lines::take) here, is given back once, and nobody uses it any more.
-    pub unsafe fn give(&self, line: u32) {
-        // SAFETY: by the caller's promise.
-        unsafe { self.free.give(line) };
     }
 }

@@ -145,11 +145,12 @@ impl UsageCounters {
         self.lines.as_ref().map(|_| slot.0)
     }
 
-    /// The slot was taken, and nobody outside this crate has another: what lies among lines and is no counter is a record.
+    /// The slot was taken at some time, and nobody outside this crate can ask for another: what lies among lines and never was a
+    /// counter may be a record.
     #[inline(always)]
     fn cell(&self, slot: UsageSlot) -> &Cell {
         assert!(slot.0 < self.numbers, "usage slot out of range");
-        // SAFETY: the slot is in range and was taken, so there is memory, which is no record's; it is aligned and lives
+        // SAFETY: the slot is in range and was taken, so there is memory, which is no record's ever after; it is aligned and lives
         // as long as this value; any words are a valid cell; cells are only ever shared, and made of atomics.
         unsafe { self.cells.add(slot.0 as usize).as_ref() }
     }

@@ -13,25 +13,28 @@ const RECORDS: u32 = 2;
 pub(crate) struct FreeSlots {
     used: u32,
     bound: u32,
-    source: Source,
+    /// Given back, the last first. A place that was a counter's stays one: a worker that comes late miscounts, and no more.
+    free: Vec<UsageSlot>,
+    fresh: Fresh,
 }
 
+/// Where there are places that were never a counter's.
 #[derive(Debug)]
-enum Source {
-    /// Cells that lie in a row, and those from `fresh` on were never used.
-    Row { fresh: u32, free: Vec<UsageSlot> },
-    /// Lines that others take too.
+enum Fresh {
+    /// In a row, from this number on.
+    Row(u32),
+    /// Among lines that are records, too.
     Lines(Lines, LineCursor),
 }
 
 impl FreeSlots {
     /// Those of counters, none of which is in use.
     pub(crate) fn of(counters: &UsageCounters) -> Self {
-        let source = match &counters.lines {
-            Some(lines) => Source::Lines(lines.clone(), Lines::cursor(RECORDS)),
-            None => Source::Row { fresh: 0, free: Vec::new() },
+        let fresh = match &counters.lines {
+            Some(lines) => Fresh::Lines(lines.clone(), Lines::cursor(RECORDS)),
+            None => Fresh::Row(0),
         };
-        Self { used: 0, bound: counters.len, source }
+        Self { used: 0, bound: counters.len, free: Vec::new(), fresh }
     }
 
     /// Takes a counter that has counted nothing.
@@ -39,27 +42,24 @@ impl FreeSlots {
         if self.used == self.bound {
             return None;
         }
-        let slot = match &mut self.source {
-            Source::Row { fresh, free } => free.pop().unwrap_or_else(|| {
-                *fresh += 1;
-                UsageSlot(*fresh - 1)
-            }),
-            Source::Lines(lines, cursor) => UsageSlot(lines.take(cursor)?),
+        let slot = match (self.free.pop(), &mut self.fresh) {
+            (Some(slot), _) => slot,
+            (None, Fresh::Lines(lines, cursor)) => UsageSlot(lines.take(cursor)?),
+            (None, Fresh::Row(next)) => {
+                *next += 1;
+                UsageSlot(*next - 1)
+            }
         };
         self.used += 1;
         counters.begin(slot);
         Some(slot)
     }
 
-    /// Takes back a counter that no worker's record names any more.
+    /// Takes back a counter that no record names any more.
     pub(crate) fn give_back(&mut self, slot: UsageSlot, counters: &UsageCounters) {
         counters.end(slot);
         self.used -= 1;
-        match &mut self.source {
-            Source::Row { free, .. } => free.push(slot),
-            // SAFETY: it was taken, and its session has it no more.
-            Source::Lines(lines, _) => unsafe { lines.give(slot.0) },
-        }
+        self.free.push(slot);
     }
 
     /// How many are in use, in percent.
