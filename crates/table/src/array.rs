@@ -8,6 +8,7 @@ use std::{ptr::NonNull, sync::Arc};
 use crate::region::RegionError;
 #[cfg(not(any(loom, shuttle)))]
 use crate::reserve::Reserve;
+use crate::sync::AtomicU64;
 
 /// A type whose all-zero bytes are its empty value.
 ///
@@ -17,6 +18,13 @@ pub(crate) unsafe trait Zeroed {
     /// The empty value, for where memory does not come zeroed.
     #[cfg_attr(not(any(loom, shuttle)), allow(dead_code))]
     fn zeroed() -> Self;
+}
+
+// SAFETY: a zeroed atomic is zero.
+unsafe impl Zeroed for AtomicU64 {
+    fn zeroed() -> Self {
+        Self::new(0)
+    }
 }
 
 #[cfg(not(any(loom, shuttle)))]

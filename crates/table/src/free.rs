@@ -3,7 +3,7 @@
 //! Sixty-four cells of one cache line each are a page of 4 KiB, so that who takes one cell near another has both in one page: a
 //! processor then translates one address for the two.
 
-use crate::array::{Array, Zeroed};
+use crate::array::Array;
 use crate::region::RegionError;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
@@ -13,17 +13,6 @@ pub(crate) const PAGE: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
 const WORTH: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 6 };
 /// Words that are looked at for such a page before a fresh one is begun: eight lines of them.
 const LOOKS: u32 = 64;
-
-#[derive(Debug)]
-#[repr(transparent)]
-struct Word(AtomicU64);
-
-// SAFETY: a zeroed atomic is zero, which is a page without free cells.
-unsafe impl Zeroed for Word {
-    fn zeroed() -> Self {
-        Self(AtomicU64::new(0))
-    }
-}
 
 /// The page that somebody takes cells from.
 #[derive(Debug)]
@@ -43,7 +32,7 @@ impl Cursor {
 /// The free cells of memory that grows.
 #[derive(Debug)]
 pub(crate) struct FreeCells {
-    words: Array<Word>,
+    words: Array<AtomicU64>,
     /// Cells that there can be.
     len_max: u32,
     /// Pages from here on were never used.
@@ -105,7 +94,7 @@ impl FreeCells {
     /// The page was begun.
     unsafe fn word(&self, page: u32) -> &AtomicU64 {
         // SAFETY: a word has memory before its page is begun.
-        unsafe { &self.words.at(page as usize).0 }
+        unsafe { self.words.at(page as usize) }
     }
 
     /// Takes a cell of a page that was begun, if at least so many are free.

@@ -5,25 +5,14 @@
 //! be there. It follows from the bucket alone, so that nothing is counted and what is removed leaves nothing behind. At the
 //! usual load one absent key in a hundred is not sieved out.
 
-use crate::array::{Array, Zeroed, prefetch};
+use crate::array::{Array, prefetch};
 use crate::bucket::{Bucket, TAG_SHIFT};
 use crate::region::RegionError;
 use crate::sync::{AtomicU64, Ordering};
 
-#[derive(Debug)]
-#[repr(transparent)]
-struct Word(AtomicU64);
-
-// SAFETY: a zeroed atomic is zero, which is the word of an empty bucket.
-unsafe impl Zeroed for Word {
-    fn zeroed() -> Self {
-        Self(AtomicU64::new(0))
-    }
-}
-
 /// The words of all buckets, by their numbers. The writers of a bucket write its word, under the same lock.
 #[derive(Debug)]
-pub(crate) struct Sieve(Array<Word>);
+pub(crate) struct Sieve(Array<AtomicU64>);
 
 /// The bits of a hash with a tag, which stands in the lowest sixteen of `tag`: three numbers of six bits, which overlap in
 /// part. The lowest bit of the tag is in none, as the two tags that stand for a tag of zero differ in it.
@@ -53,7 +42,7 @@ impl Sieve {
     #[inline(always)]
     fn word(&self, bucket: u32) -> &AtomicU64 {
         // SAFETY: the index grows the sieve before it has a bucket of the number.
-        unsafe { &self.0.at(bucket as usize).0 }
+        unsafe { self.0.at(bucket as usize) }
     }
 
     /// Asks for a bucket's word.
@@ -94,6 +83,7 @@ impl Sieve {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
+    use crate::array::Zeroed;
     use crate::bucket::SLOTS;
 
     fn may_have(sieve: &Sieve, bucket: u32, tag: u16) -> bool {
