@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime};
 use kaido_table::TableError;
 
 use super::applications::Instances;
-use super::compile::{Slots, all_keys, compile, far_ends};
+use super::compile::{Slots, compile, far_ends};
 use super::ending::{Change, Ending};
 use super::inactivity::Inactivity;
+use super::keys::all_keys;
 use super::meter::Meter;
 use super::paging::Paging;
 use super::pool::Lease;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::drops::DropCounts;
 use super::ethernet;
+use super::keys::keys;
 use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
 use super::special::special;
@@ -18,8 +19,8 @@ use crate::record::{
     SessionFacts, SessionIndex, SessionKey, TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
-    ApplicationId, BitRate, Cause, ChooseOr, Far, Interface, LocalFTeid, NetworkInstance,
-    OuterHeaderCreation, OuterHeaderRemoval, PacketRate, Pdr, Qer, Rejection, RuleId, Teid, UrrId,
+    ApplicationId, BitRate, Cause, ChooseOr, Far, Interface, NetworkInstance, OuterHeaderCreation,
+    PacketRate, Pdr, Qer, Rejection, RuleId, Teid, UrrId,
 };
 use crate::usage::UsageSlot;
 
@@ -165,90 +166,11 @@ fn addresses(pdr: &Pdr) -> UeAddresses {
     own
 }
 
-/// The keys under which packets of a rule are found; of an Ethernet session `of_frames`.
-fn keys(
-    settings: &NodeSettings,
-    pdr: &Pdr,
-    of_frames: Option<SessionIndex>,
-) -> Result<Vec<SessionKey>, Rejection> {
-    let keys = match pdr.pdi.local_fteid {
-        Some(LocalFTeid::Given(fteid)) => {
-            let (v4, v6) = match pdr.outer_header_removal {
-                Some(OuterHeaderRemoval::GtpUUdpIpv4) => (true, false),
-                Some(OuterHeaderRemoval::GtpUUdpIpv6) => (false, true),
-                // Tags are taken off frames that come from no tunnel.
-                Some(
-                    OuterHeaderRemoval::GtpUUdpIp
-                    | OuterHeaderRemoval::ServiceTag
-                    | OuterHeaderRemoval::BothTags,
-                )
-                | None => (true, true),
-            };
-            let addresses =
-                [fteid.ipv4.filter(|_| v4).map(IpAddr::V4), fteid.ipv6.filter(|_| v6).map(IpAddr::V6)];
-            addresses
-                .into_iter()
-                .flatten()
-                .map(|addr| {
-                    let endpoint = settings.endpoint(addr);
-                    let endpoint = endpoint.ok_or_else(|| {
-                        reject(
-                            pdr,
-                            &format!("its F-TEID is at {addr}, which is no GTP-U address of this node"),
-                        )
-                    })?;
-                    Ok(SessionKey::tunnel(endpoint, fteid.teid))
-                })
-                .collect::<Result<Vec<_>, Rejection>>()?
-        }
-        Some(LocalFTeid::Choose { .. }) => return Err(reject(pdr, "its F-TEID was left to choose")),
-        None => match of_frames {
-            Some(session) => vec![ethernet::key(settings, pdr, session)?],
-            None => ue_keys(pdr, instance(settings, pdr)?)?,
-        },
-    };
-    let keys: Vec<_> = match pdr.pdi.source_interface {
-        Interface::VnInternal => keys.into_iter().map(SessionKey::within_virtual_network).collect(),
-        _ => keys,
-    };
-    if keys.is_empty() {
-        return Err(reject(pdr, "neither F-TEID nor UE address says which packets it is about"));
-    }
-    Ok(keys)
-}
-
-/// All keys of a session whose rules were compiled before.
-pub(crate) fn all_keys(
-    rules: &RuleSet,
-    settings: &NodeSettings,
-    session: SessionIndex,
-) -> BTreeSet<SessionKey> {
-    let of_frames = rules.ethernet.then_some(session);
-    rules.detecting().flat_map(|pdr| keys(settings, &pdr, of_frames).unwrap_or_default()).collect()
-}
-
 /// Far ends of the tunnels that a session's rules lead into, to know an Error Indication by.
 pub(crate) fn far_ends(rules: &RuleSet, settings: &NodeSettings) -> BTreeSet<(Teid, IpAddr)> {
     let used = rules.pdrs.values().filter_map(|pdr| rules.fars.get(&pdr.far_id?));
     let creations = used.filter_map(|far| far.forwarding.as_ref()?.outer_header_creation);
     creations.filter_map(|creation| Some((creation.teid, tunnel_ends(settings, creation)?.0))).collect()
-}
-
-fn ue_keys(pdr: &Pdr, instance: InstanceId) -> Result<Vec<SessionKey>, Rejection> {
-    let mut keys = Vec::new();
-    for ue in &pdr.pdi.ue_ip {
-        if let Some(ChooseOr::Given(addr)) = ue.ipv4 {
-            keys.push(SessionKey::ipv4(instance, addr));
-        }
-        if let Some(ChooseOr::Given(prefix)) = ue.ipv6 {
-            if prefix.len != 64 {
-                return Err(reject(pdr, "its IPv6 prefix is not a /64"));
-            }
-            keys.push(SessionKey::ipv6(instance, prefix.addr));
-        }
-    }
-    keys.extend(pdr.pdi.framed_routes.iter().map(|route| SessionKey::framed(instance, route)));
-    Ok(keys)
 }
 
 /// The instance of a rule without tunnel: that of the N6 side.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Upf;
-use super::compile::all_keys;
+use super::keys::all_keys;
 use crate::record::{InstanceId, SessionIndex, SessionKey};
 use crate::rules::{FarId, PdrId, QerId, Seid, UrrId};
 use crate::trace::{TraceRecord, WatchId};

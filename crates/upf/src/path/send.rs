@@ -1,0 +1,211 @@
+//! Last stage: out by the next hop, as it is or in a tunnel.
+
+use std::net::IpAddr;
+
+use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution};
+
+use super::Worker;
+use super::emit;
+use super::outer::OuterTemplate;
+use super::oversize::NarrowWay;
+use super::parse::Packet;
+use crate::fragment::Oversize;
+use crate::record::{Action, Record, Tunnel};
+
+impl Worker {
+    #[inline]
+    pub(super) fn route(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        from: PortId,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(Complaint, Frame)> {
+        let resolution = self.next_hops.resolve(packet.dst);
+        if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
+            return self.route_in_parts(
+                record,
+                action,
+                NarrowWay { resolution, from, mtu },
+                packet,
+                frame,
+                out,
+            );
+        }
+        emit::take_hop(frame.data_mut());
+        if self.send(resolution, packet.dst, from, frame, out) {
+            self.count(record, action, packet, false);
+        }
+        None
+    }
+
+    #[inline]
+    #[allow(clippy::too_many_arguments)] // As `route`, and the tunnel.
+    pub(super) fn tunnel(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        tunnel: &Tunnel,
+        from: PortId,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(Complaint, Frame)> {
+        let Some(outer) = self.outer(tunnel) else {
+            out.drop(from, frame, DropReason::NoRoute);
+            return None;
+        };
+        let resolution = self.next_hops.resolve(tunnel.shape.peer);
+        if let Some(stamped) = self.stamped(record, tunnel, resolution, frame.packet_len()) {
+            self.tunnel_stamped(record, action, tunnel, &stamped, from, packet, frame, out);
+            return None;
+        }
+        let overhead = outer.overhead();
+        if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
+            let way = NarrowWay { resolution, from, mtu };
+            return self.tunnel_in_parts(record, action, (tunnel, &outer), way, packet, frame, out);
+        }
+        emit::take_hop(frame.data_mut());
+        if !outer.put_before(tunnel.teid, &mut frame) {
+            out.drop(from, frame, DropReason::NoHeadroom);
+            return None;
+        }
+        if self.send(resolution, tunnel.shape.peer, from, frame, out) {
+            self.count(record, action, packet, false);
+        }
+        None
+    }
+
+    /// Puts a packet of one tunnel into another.
+    #[allow(clippy::too_many_arguments)] // As `tunnel`, and what the rule says of extension headers.
+    pub(super) fn relay(
+        &mut self,
+        record: &Record,
+        action: &Action,
+        tunnel: &Tunnel,
+        deletes_container: bool,
+        from: PortId,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(Complaint, Frame)> {
+        let extensions = self.stored.for_tunnel(&tunnel.shape, deletes_container);
+        let resolution = self.next_hops.resolve(tunnel.shape.peer);
+        let overhead = extensions.overhead(tunnel);
+        let exceeded = self.exceeded(resolution, frame.packet_len() + overhead);
+        if let Some(mtu) = exceeded
+            && self.node.settings.fragments.oversize != Oversize::FragmentOuter
+        {
+            return Some((Complaint::TooBig(mtu.saturating_sub(overhead)), frame));
+        }
+        let of_flow = emit::entropy_port(frame.data());
+        if extensions.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
+            out.drop(from, frame, DropReason::NoHeadroom);
+            return None;
+        }
+        let peer = tunnel.shape.peer;
+        let sent = match exceeded {
+            Some(mtu) => self.outer_in_parts(peer, NarrowWay { resolution, from, mtu }, frame, out),
+            None => self.send(resolution, peer, from, frame, out),
+        };
+        if sent {
+            self.count(record, action, packet, false);
+        }
+        None
+    }
+
+    /// The headers of a tunnel; `None` when its ends are of two families.
+    pub(super) fn outer(&self, tunnel: &Tunnel) -> Option<OuterTemplate> {
+        match tunnel.id.and_then(|id| self.prepared.get(id)) {
+            Some(prepared) => Some(prepared.template),
+            None => OuterTemplate::new(&self.node.settings, &tunnel.shape).ok(),
+        }
+    }
+
+    /// The MTU of the way out, where `len` octets exceed it.
+    #[inline]
+    pub(super) fn exceeded(&self, resolution: Resolution, len: usize) -> Option<usize> {
+        match resolution {
+            Resolution::Ready(hop) => Some(self.node.role(hop.port).mtu).filter(|&mtu| len > mtu),
+            _ => None,
+        }
+    }
+
+    /// Sends an IP packet to its next hop, or keeps it until the next hop has answered; `false` when it was
+    /// dropped.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        resolution: Resolution,
+        destination: IpAddr,
+        from: PortId,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) -> bool {
+        // The next hop may have become known since those before this packet began to wait.
+        if self.is_pending_known() {
+            self.retry_pending(out);
+        }
+        self.send_now(resolution, destination, from, frame, out)
+    }
+
+    #[inline]
+    fn send_now(
+        &mut self,
+        resolution: Resolution,
+        destination: IpAddr,
+        from: PortId,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> bool {
+        let reason = match resolution {
+            Resolution::Ready(hop) => {
+                let role = self.node.role(hop.port);
+                if frame.packet_len() > role.mtu {
+                    DropReason::TooBig
+                } else if emit::ethernet(&mut frame, role.mac, hop.mac).is_ok() {
+                    out.transmit(hop.port, frame);
+                    return true;
+                } else {
+                    DropReason::NoHeadroom
+                }
+            }
+            Resolution::Pending => match self.pending.push(frame, from, destination, out.now()) {
+                Ok(()) => return true,
+                Err(refused) => {
+                    frame = refused;
+                    DropReason::NextHopUnresolved
+                }
+            },
+            Resolution::NoRoute => DropReason::NoRoute,
+        };
+        out.drop(from, frame, reason);
+        false
+    }
+
+    /// Whether packets wait for next hops that may be known by now.
+    #[inline(always)]
+    pub(super) fn is_pending_known(&self) -> bool {
+        !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried
+    }
+
+    /// Tries the packets again whose next hops were not known.
+    pub(super) fn retry_pending(&mut self, out: &mut Output<'_>) {
+        self.pending_tried = self.next_hops.generation();
+        let preferred = out.prefer(false);
+        for packet in self.pending.take() {
+            match self.next_hops.resolve(packet.destination) {
+                Resolution::Pending if packet.is_overdue(out.now()) => {
+                    out.drop(packet.from, packet.frame, DropReason::NextHopUnresolved);
+                }
+                Resolution::Pending => self.pending.keep(packet),
+                resolution => {
+                    self.send_now(resolution, packet.destination, packet.from, packet.frame, out);
+                }
+            }
+        }
+        out.prefer(preferred);
+    }
+}
