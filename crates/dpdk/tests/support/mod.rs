@@ -102,7 +102,7 @@ impl Driven {
     pub fn poll(&mut self) -> Vec<Frame> {
         let mut batch = Batch::new();
         self.port.receive(&mut self.cache, &mut batch);
-        batch.into_iter().collect()
+        batch.drain(..).collect()
     }
 
     /// The packet that comes next, and alone.
