@@ -12,6 +12,30 @@ fail() {
 }
 is_root() { [[ $(id -u) -eq 0 ]]; }
 
+# What the steps of a script print is kept here.
+log=/dev/null
+passed=0
+
+# Runs a step and shows what it prints. One that fails ends the script.
+step() {
+    local name=$1 at=$SECONDS status
+    shift
+    say "$name"
+    # In no condition: in one, a function would go on behind what fails in it, and `set -e` would say nothing.
+    set +e
+    (set -e && "$@") 2>&1 | tee -a "$log"
+    status=${PIPESTATUS[0]}
+    set -e
+    if [[ $status -ne 0 ]]; then
+        printf '\n%s failed; the command was:\n  %s\n' "$name" "$*" >&2
+        exit 1
+    fi
+    passed=$((passed + 1))
+    printf -- '-- %s: %d s\n' "$name" $((SECONDS - at))
+}
+
+skip() { printf 'SKIPPED %s: %s\n' "$1" "$2" | tee -a "$log"; }
+
 # The pinned toolchain where it is, or can be, installed; else whatever Rust is there, if new enough.
 choose_toolchain() {
     command -v cargo >/dev/null || fail "cargo is not installed" \
