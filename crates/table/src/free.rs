@@ -35,10 +35,9 @@ pub(crate) struct FreeCells {
     words: Array<AtomicU64>,
     /// Cells that there can be.
     len_max: u32,
-    /// Pages from here on were never used.
-    fresh: Mutex<u32>,
-    /// As many, for who looks without the lock.
+    /// Pages from here on were never used. Written under the lock.
     begun: AtomicU32,
+    beginning: Mutex<()>,
     /// Where somebody last looked for a page.
     looked: AtomicU32,
 }
@@ -47,7 +46,8 @@ impl FreeCells {
     /// For memory that can grow to `len_max` cells and has none.
     pub(crate) fn new(len_max: u32) -> Result<Self, RegionError> {
         let words = Array::reserve(len_max.div_ceil(PAGE) as usize)?;
-        Ok(Self { words, len_max, fresh: Mutex::new(0), begun: AtomicU32::new(0), looked: AtomicU32::new(0) })
+        let (begun, looked) = (AtomicU32::new(0), AtomicU32::new(0));
+        Ok(Self { words, len_max, begun, beginning: Mutex::new(()), looked })
     }
 
     /// Cells that there can be.
@@ -130,8 +130,9 @@ impl FreeCells {
 
     /// Takes the first cell of a page that was never used.
     fn begin(&self, grow: impl FnOnce(usize) -> bool) -> Option<(u32, u32)> {
-        let mut fresh = lock(&self.fresh);
-        let (page, first) = (*fresh, fresh.checked_mul(PAGE)?);
+        let _alone = lock(&self.beginning);
+        let page = self.begun.load(Ordering::Relaxed);
+        let first = page.checked_mul(PAGE)?;
         let cells = self.len_max.saturating_sub(first).min(PAGE);
         if cells == 0 || !grow((first + cells) as usize) || !self.words.grow_to(page as usize + 1) {
             return None;
@@ -139,8 +140,7 @@ impl FreeCells {
         let all = u64::MAX >> (64 - cells);
         // SAFETY: its word has memory now. Nobody looks at it before `begun` says so.
         unsafe { self.word(page) }.store(all & !1, Ordering::Relaxed);
-        *fresh += 1;
-        self.begun.store(*fresh, Ordering::Release);
+        self.begun.store(page + 1, Ordering::Release);
         Some((page, first))
     }
 }

@@ -250,15 +250,23 @@ impl Upf {
         records: &BTreeMap<SessionKey, Record>,
         now: SystemTime,
     ) -> Result<(), Rejection> {
-        for key in records.keys() {
-            if self.owner(key).is_some_and(|owner| owner != session) {
+        // A handover changes one direction. What is the same stays where it is, near the rest.
+        let mut changed = Vec::new();
+        let guard = self.reader.pin();
+        for (key, record) in records {
+            let current = self.node.table.get(&guard, key);
+            if current.is_some_and(|current| current.session() != session) {
                 return Err(Rejection::new(
                     Cause::RuleCreationOrModificationFailure,
                     format!("{key:?} belongs to another session"),
                 )
-                .rule(rule_of(&records[key], &self.node.tunnels)));
+                .rule(rule_of(record, &self.node.tunnels)));
+            }
+            if old.contains(key) && !current.is_some_and(|current| current.is_same(record)) {
+                changed.push((key, record));
             }
         }
+        drop(guard);
         let usage = &self.node.usage;
         let near = |record: &Record| record.folded_usage().first().and_then(|&slot| usage.line(slot));
         // New keys first: they alone can fail, and are taken out again then.
@@ -277,14 +285,6 @@ impl Upf {
         if let Some(kernel) = &mut self.kernel {
             kernel.withdraw(old, records, &self.node);
         }
-        // A handover changes one direction. What is the same stays where it is, near the rest.
-        let guard = self.reader.pin();
-        let is_same = |key, record: &Record| {
-            self.node.table.get(&guard, key).is_some_and(|current| current.is_same(record))
-        };
-        let changed: Vec<_> =
-            records.iter().filter(|(key, record)| old.contains(key) && !is_same(key, record)).collect();
-        drop(guard);
         for (at, (key, record)) in changed.into_iter().enumerate() {
             if let Err(error) = self.node.table.replace_near(*key, record.clone(), near(record)) {
                 // Readers held every spare record for a second: nothing can be undone key by key, but

@@ -15,26 +15,15 @@ pub(crate) struct FreeSlots {
     bound: u32,
     /// Given back, the last first. A place that was a counter's stays one: a worker that comes late miscounts, and no more.
     free: Vec<UsageSlot>,
-    fresh: Fresh,
-}
-
-/// Where there are places that were never a counter's.
-#[derive(Debug)]
-enum Fresh {
-    /// In a row, from this number on.
-    Row(u32),
-    /// Among lines that are records, too.
-    Lines(Lines, LineCursor),
+    /// Where there are places that were never a counter's; else they lie in a row, behind all that were.
+    lines: Option<(Lines, LineCursor)>,
 }
 
 impl FreeSlots {
     /// Those of counters, none of which is in use.
     pub(crate) fn of(counters: &UsageCounters) -> Self {
-        let fresh = match &counters.lines {
-            Some(lines) => Fresh::Lines(lines.clone(), Lines::cursor(RECORDS)),
-            None => Fresh::Row(0),
-        };
-        Self { used: 0, bound: counters.len, free: Vec::new(), fresh }
+        let lines = counters.lines.as_ref().map(|lines| (lines.clone(), Lines::cursor(RECORDS)));
+        Self { used: 0, bound: counters.len, free: Vec::new(), lines }
     }
 
     /// Takes a counter that has counted nothing.
@@ -42,13 +31,11 @@ impl FreeSlots {
         if self.used == self.bound {
             return None;
         }
-        let slot = match (self.free.pop(), &mut self.fresh) {
+        let slot = match (self.free.pop(), &mut self.lines) {
             (Some(slot), _) => slot,
-            (None, Fresh::Lines(lines, cursor)) => UsageSlot(lines.take(cursor)?),
-            (None, Fresh::Row(next)) => {
-                *next += 1;
-                UsageSlot(*next - 1)
-            }
+            (None, Some((lines, cursor))) => UsageSlot(lines.take(cursor)?),
+            // All that ever were are in use.
+            (None, None) => UsageSlot(self.used),
         };
         self.used += 1;
         counters.begin(slot);
