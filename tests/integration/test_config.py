@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -56,6 +57,11 @@ def test_a_good_file_is_good(binary: Path, tmp_path: Path) -> None:
             "[pfcp]",
             "[node]\nsessions_max = 0\n[pfcp]",
             ["kaido.toml:14", "node.sessions_max", "1 to 67108864"],
+        ),
+        (
+            "[pfcp]",
+            "[node]\nframe_bytes = 1024\n[pfcp]",
+            ["kaido.toml:14", "node.frame_bytes", "no frames of 1024 bytes", "2048 or 4096"],
         ),
         (
             "[pfcp]",
@@ -176,3 +182,31 @@ def test_asking_a_node_that_is_not_there_says_so(binary: Path) -> None:
     assert done.returncode != 0
     assert "/nowhere.sock" in done.stderr
     assert "kaido run" in done.stderr
+
+
+@pytest.mark.needs("root", "setpriv")
+@pytest.mark.parametrize(
+    ("socket", "wanted"),
+    [
+        ("none/kaido.sock", ["No such file", "make its folder"]),
+        ("locked/kaido.sock", ["Permission denied", "run the node as root", "in which this user may write"]),
+        ("file", ["no socket", "remove the file"]),
+    ],
+)
+def test_a_control_socket_that_cannot_be_made_says_what_is_in_the_way(
+    binary: Path, tmp_path: Path, socket: str, wanted: list[str]
+) -> None:
+    """Nothing else was touched yet; and it is not another node."""
+    (tmp_path / "file").touch()
+    (tmp_path / "locked").mkdir(mode=0o700)
+    os.chown(tmp_path / "locked", 65534, 65534)
+    file = tmp_path / "kaido.toml"
+    file.write_text(f'{GOOD}\n[control]\nsocket = "{tmp_path / socket}"\n')
+    # Root as others are: bound to what permissions say.
+    plain = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", str(binary), "run", "-c", str(file)]
+    done = subprocess.run(plain, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    said = " ".join(done.stderr.replace("\u2502", " ").split())
+    for part in ["control.socket", *wanted]:
+        assert part in said, said
+    assert "other node" not in said

@@ -72,6 +72,7 @@ def of_status(status: dict[str, Any], drops: dict[str, int]) -> dict[str, float]
         "kaido_sessions_limit": status["sessions_max"],
         "kaido_workers": status["workers"],
         "kaido_frames": status["frames"],
+        "kaido_frame_bytes": status["frame_bytes"],
         'kaido_session_volume_bytes{direction="uplink"}': status["uplink_bytes"],
         'kaido_session_volume_bytes{direction="downlink"}': status["downlink_bytes"],
         "kaido_pfcp_peers_up": sum(peer["up"] for peer in status["peers"]),

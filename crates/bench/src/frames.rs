@@ -40,10 +40,10 @@ pub(crate) const MTU: u16 = 9000;
 
 /// Most sessions: the addresses of 10.0.0.0/8 behind the first UE.
 pub const SESSIONS_MAX: u32 = 16_777_000;
-/// Longest frame, in bytes: one buffer of the frame pool with room for a tunnel behind it.
+/// Longest frame, in bytes: a large one of the frame pool with room for a tunnel behind it.
 pub const FRAME_BYTES_MAX: usize = 3600;
 
-const ETHERNET: usize = 14;
+pub(crate) const ETHERNET: usize = 14;
 const UDP: usize = 8;
 /// A GTP-U header with a PDU session container.
 const GTPU: usize = 16;

@@ -92,7 +92,7 @@ fn paths(f: &mut Formatter<'_>, results: &[PathResult]) -> fmt::Result {
     }
     writeln!(
         f,
-        "  direction   sessions  frame         ns      ±   in cache   floor/line      ±   goal  ratio  met  pages"
+        "  direction   sessions  frame  pool's         ns      ±   in cache   floor/line      ±   goal  ratio  met  pages"
     )?;
     for result in results {
         let frame = if result.frame_bytes == result.frame_bytes_sent {
@@ -102,9 +102,10 @@ fn paths(f: &mut Formatter<'_>, results: &[PathResult]) -> fmt::Result {
         };
         writeln!(
             f,
-            "  {:9} {:>10}  {frame:>6} {:>10.1} {:>6.1} {:>10.1} {:>12.2} {:>6.2} {:>6} {:>6}  {:3}  {}",
+            "  {:9} {:>10}  {frame:>6} {:>6} {:>10.1} {:>6.1} {:>10.1} {:>12.2} {:>6.2} {:>6} {:>6}  {:3}  {}",
             result.direction.name(),
             result.sessions,
+            result.pool_frame_bytes,
             result.ns_per_packet,
             result.ns_spread,
             result.held_ns_per_packet,

@@ -63,7 +63,7 @@ pub struct RunInfo {
     pub chain_runs_per_round: u32,
     /// Bytes of the cache lines that the headers of a round's packets span, in MiB: uplink.
     pub packet_pool_mib: f64,
-    /// Memory of the frame pool, in MiB.
+    /// Memory of the frames, in MiB.
     pub frame_pool_mib: f64,
     /// Pages under the frame pool.
     pub frame_pool_pages: String,
@@ -88,6 +88,8 @@ pub struct PathResult {
     pub frame_bytes: usize,
     /// Length of the frames that were sent: the shortest that hold their headers where those asked for do not.
     pub frame_bytes_sent: usize,
+    /// Bytes of the pool's frames that they lie in: 2048 or 4096, as a node has them on links of such packets.
+    pub pool_frame_bytes: usize,
     /// Median.
     pub ns_per_packet: f64,
     /// Interquartile range.
@@ -255,6 +257,7 @@ pub(crate) mod tests {
             sessions,
             frame_bytes: 128,
             frame_bytes_sent: 128,
+            pool_frame_bytes: 2048,
             ns_per_packet: ns,
             ns_spread: 1.0,
             ns_range: [ns - 1.0, ns + 1.0],

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::AtomicBool;
 
-use kaido_engine::{Frame, FramePool};
+use kaido_engine::{Frame, FramePool, FrameSize, PoolError};
 
 use crate::BenchError;
 use crate::clock::{Taken, timed};
-use crate::frames::Template;
+use crate::frames::{ETHERNET, Template};
 use crate::node::{Forwarder, stopped};
 use crate::permutation::Permutation;
 
@@ -41,6 +41,55 @@ impl Frames {
     /// Frames of a round.
     pub(crate) fn count(&self) -> usize {
         self.count
+    }
+}
+
+/// Frames of one size.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    pub(crate) pool: &'static FramePool,
+    /// Those of a round.
+    pub(crate) round: Frames,
+    /// The few that stay in the cache.
+    pub(crate) held: Frames,
+}
+
+impl Stock {
+    fn new(size: FrameSize, packets_per_round: usize) -> Result<Self, PoolError> {
+        let pool = FramePool::leak_of(size, packets_per_round + HELD_PACKETS)?;
+        let round = Frames::new(pool, packets_per_round);
+        Ok(Self { pool, round, held: Frames::new(pool, HELD_PACKETS) })
+    }
+}
+
+/// Frames for packets of all lengths of a run.
+#[derive(Debug)]
+pub(crate) struct Stocks(Vec<Stock>);
+
+/// Of the frames that a node has on links of such packets.
+pub(crate) fn size_for(packet_len: usize) -> FrameSize {
+    FrameSize::for_mtu(packet_len.saturating_sub(ETHERNET))
+}
+
+impl Stocks {
+    /// Frames for rounds of packets of these lengths.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub(crate) fn new(packet_lens: &[usize], packets_per_round: usize) -> Result<Self, PoolError> {
+        let is_asked_for = |size: &FrameSize| packet_lens.iter().any(|&len| size_for(len) == *size);
+        let sizes = FrameSize::ALL.into_iter().filter(is_asked_for);
+        sizes.map(|size| Stock::new(size, packets_per_round)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The pools of all sizes.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &'static FramePool> + '_ {
+        self.0.iter().map(|stock| stock.pool)
+    }
+
+    /// The frames for packets of a length; `None` where there are none of that size.
+    pub(crate) fn for_packets(&mut self, len: usize) -> Option<&mut Stock> {
+        self.0.iter_mut().find(|stock| stock.pool.frame_size() == size_for(len))
     }
 }
 
@@ -153,6 +202,21 @@ mod tests {
     use crate::floor::LINE;
     use crate::frames::Direction;
     use crate::node::UpfNode;
+
+    #[test]
+    fn packets_lie_in_the_frames_that_a_node_would_have() {
+        let mut stocks = Stocks::new(&[64, 1424, 3024], 100).unwrap();
+        assert!(stocks.pools().map(FramePool::frame_size).eq(FrameSize::ALL));
+        let mut size = |len| stocks.for_packets(len).unwrap().pool.frame_size();
+        assert_eq!(
+            [64, 1514, 1784, 1785, 3600].map(&mut size).map(FrameSize::bytes),
+            [2048, 2048, 2048, 4096, 4096]
+        );
+        let mut small = Stocks::new(&[128], 100).unwrap();
+        assert!(small.for_packets(3024).is_none());
+        let Stock { pool, round, held } = small.for_packets(128).unwrap();
+        assert_eq!((round.count(), held.count(), pool.free_frames()), (100, HELD_PACKETS, 0));
+    }
 
     #[test]
     fn every_packet_comes_out_right_or_is_told_lost() {

@@ -5,7 +5,7 @@ mod cases;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use kaido_engine::{FRAME_SIZE, FramePool};
+use kaido_engine::FramePool;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::cases::{Cases, chain_results, path_results};
@@ -15,7 +15,7 @@ use crate::memory::{Reservation, available, resident};
 use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
 use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
-use crate::rounds::{Frames, HELD_PACKETS, touched_bytes};
+use crate::rounds::{Stocks, size_for, touched_bytes};
 use crate::{shared, table};
 
 /// Huge pages asked for, per session: its share of table, records, counters and of the floor's working set.
@@ -55,9 +55,9 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
     let (began, before) = (Instant::now(), Before::now());
     let _reservation = reserve(plan, progress)?;
     let pages = hugepages();
-    let pool = FramePool::leak(plan.packets_per_round + HELD_PACKETS)?;
-    let mut frames = Frames::new(pool, plan.packets_per_round);
-    let mut held = Frames::new(pool, HELD_PACKETS);
+    let mut stocks = Stocks::new(&plan.frames, plan.packets_per_round)?;
+    let pools: Vec<_> = stocks.pools().collect();
+    let Some(&pool) = pools.first() else { return Err(BenchError::FrameLength(0)) };
     let mut context = Context {
         plan,
         stop,
@@ -72,7 +72,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
     let pinned = Pinned::to_last();
     let nodes = context.nodes()?;
     let mut cases = Cases::new(plan, nodes, &mut context.skipped, stop, progress)?;
-    cases.measure(plan, [&mut frames, &mut held], stop, progress)?;
+    cases.measure(plan, &mut stocks, stop, progress)?;
     let (paths, chains) = cases.into_samples();
     let mut results = path_results(plan, &paths);
     hold_all(&mut results);
@@ -87,10 +87,10 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         run: RunInfo {
             rounds: plan.rounds,
             spread: "interquartile range",
-            packets_per_round: frames.count(),
+            packets_per_round: plan.packets_per_round,
             chain_runs_per_round: plan.chain_runs_per_round,
-            packet_pool_mib: mib(touched_bytes(frames.count())),
-            frame_pool_mib: mib(pool.frames() * FRAME_SIZE),
+            packet_pool_mib: mib(touched_bytes(plan.packets_per_round)),
+            frame_pool_mib: mib(pools.iter().map(|pool| pool.memory().1).sum()),
             frame_pool_pages: pool.pages().to_string(),
             cpu,
             seed: plan.seed,
@@ -115,8 +115,8 @@ fn reserve(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Option<Reservation>, 
         return Ok(None);
     }
     let sessions: u64 = plan.sessions.iter().map(|&sessions| u64::from(sessions)).sum();
-    let wanted =
-        sessions * HUGE_BYTES_PER_SESSION + (plan.packets_per_round * FRAME_SIZE) as u64 + (64 << 20);
+    let frames: usize = plan.frames.iter().map(|&len| size_for(len).bytes()).max().unwrap_or_default();
+    let wanted = sessions * HUGE_BYTES_PER_SESSION + (plan.packets_per_round * frames) as u64 + (64 << 20);
     let taken = Reservation::take(wanted.min(available() * HUGE_SHARE_PERCENT / 100));
     let taken = taken.map_err(BenchError::Reserve)?;
     progress(&format!("{} huge pages of 2 MiB are reserved", taken.now));

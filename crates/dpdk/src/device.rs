@@ -5,12 +5,9 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{DpdkError, reason};
-use crate::mbufs::{MbufPool, SEGMENT};
+use crate::mbufs::MbufPool;
 use crate::memory::DpdkPool;
 use crate::{log, sys};
-
-/// Ethernet header, two VLAN tags: what an MTU does not count.
-pub(crate) const LINK_HEADER: usize = 14 + 8;
 
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +63,11 @@ impl Device {
         let mut found = sys::rte_eth_dev_info::default();
         // SAFETY: the port exists, and there is room for the answer.
         call.check("rte_eth_dev_info_get", || unsafe { sys::rte_eth_dev_info_get(port, &raw mut found) })?;
-        check(name, options, &found)?;
+        // Whether the longest packets take several frames.
+        let chained = !memory.frames().pool.frame_size().holds_mtu(options.mtu.into());
+        check(name, options, &found, chained)?;
         let (mut rx, mut tx) = (options.rx_descriptors, options.tx_descriptors);
-        let conf = configuration(options, &found);
+        let conf = configuration(options, &found, chained);
         let chains = found.tx_offload_capa & sys::KAIDO_TX_CHAINS != 0;
         let mut mac = sys::rte_ether_addr::default();
         // SAFETY: the port exists; what the calls read and write lives through them.
@@ -248,7 +247,12 @@ fn text(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-fn check(name: &str, options: &DpdkOptions, found: &sys::rte_eth_dev_info) -> Result<(), DpdkError> {
+fn check(
+    name: &str,
+    options: &DpdkOptions,
+    found: &sys::rte_eth_dev_info,
+    chained: bool,
+) -> Result<(), DpdkError> {
     let unable = |fault: String| Err(DpdkError::Unable { device: name.to_owned(), fault });
     let queues = found.max_rx_queues.min(found.max_tx_queues);
     if options.queues == 0 || options.queues > queues {
@@ -258,16 +262,16 @@ fn check(name: &str, options: &DpdkOptions, found: &sys::rte_eth_dev_info) -> Re
         let (low, high) = (found.min_mtu, found.max_mtu);
         return unable(format!("an MTU of {} is wanted, and it takes {low} to {high}", options.mtu));
     }
-    if options.mtu as usize + LINK_HEADER > SEGMENT && found.rx_offload_capa & sys::KAIDO_RX_SCATTER == 0 {
+    if chained && found.rx_offload_capa & sys::KAIDO_RX_SCATTER == 0 {
         tracing::warn!(device = name, mtu = options.mtu, "the driver does not say that it receives chains");
     }
     Ok(())
 }
 
-fn configuration(options: &DpdkOptions, found: &sys::rte_eth_dev_info) -> sys::rte_eth_conf {
+fn configuration(options: &DpdkOptions, found: &sys::rte_eth_dev_info, chained: bool) -> sys::rte_eth_conf {
     let mut conf = sys::rte_eth_conf::default();
     conf.rxmode.mtu = options.mtu.into();
-    if usize::from(options.mtu) + LINK_HEADER > SEGMENT {
+    if chained {
         conf.rxmode.offloads = found.rx_offload_capa & sys::KAIDO_RX_SCATTER;
     }
     conf.txmode.offloads = found.tx_offload_capa & sys::KAIDO_TX_CHAINS;

@@ -1,7 +1,7 @@
 //! Pools of mbufs, each of which owns one frame, always.
 //!
 //! ```text
-//!   frame:  | 0 ........ 128 ........ 256 | data …                     4096 |
+//!   frame:  | 0 ........ 128 ........ 256 | data …             2048 or 4096 |
 //!   mbuf:              buf_addr   data_off (128)
 //! ```
 //!
@@ -11,7 +11,7 @@
 use std::ffi::{CString, c_void};
 use std::ptr::NonNull;
 
-use kaido_engine::{FRAME_SIZE, Frame, FramePool, HEADROOM};
+use kaido_engine::{Frame, FramePool, FrameSize, HEADROOM};
 
 use crate::error::{DpdkError, last_error, reason};
 use crate::memory::{BAD_IOVA, DpdkPool, Frames};
@@ -19,14 +19,6 @@ use crate::{log, sys};
 
 /// Where an mbuf's buffer begins in a frame whose headroom is whole.
 const BUFFER_AT: usize = HEADROOM - sys::KAIDO_MBUF_HEADROOM as usize;
-/// Bytes of that buffer, DPDK's headroom included.
-#[allow(clippy::cast_possible_truncation, reason = "within a frame")]
-const BUFFER_LEN: u16 = (FRAME_SIZE - BUFFER_AT) as u16;
-/// Bytes of a frame.
-#[allow(clippy::cast_possible_truncation, reason = "4096")]
-const FRAME_LEN: u16 = FRAME_SIZE as u16;
-/// Bytes that one mbuf receives.
-pub(crate) const SEGMENT: usize = FRAME_SIZE - HEADROOM;
 
 /// Mbufs that a thread keeps in front of a pool; DPDK lets it have half as many again.
 const CACHE: u32 = 256;
@@ -34,7 +26,6 @@ const CACHE: u32 = 256;
 const SPARE: usize = 1024;
 
 const _: () = assert!(size_of::<sys::rte_mbuf>() == 128);
-const _: () = assert!(FRAME_SIZE.is_power_of_two() && FRAME_SIZE <= u16::MAX as usize);
 
 /// A pool of mbufs with their frames.
 #[derive(Debug)]
@@ -78,13 +69,15 @@ impl MbufPool {
             said: log::complaints(),
         };
         let text = CString::new(name).map_err(|_| fault("a name with a NUL byte".to_owned()))?;
+        // Bytes of a buffer, DPDK's headroom included.
+        let buffer_len = len_of(frames.pool.frame_size(), BUFFER_AT);
         log::clear();
         // Where each mbuf's frame is, is written below; here the whole pool stands for all.
         let memory = sys::rte_pktmbuf_extmem {
             buf_ptr: frames.base.as_ptr().cast(),
             buf_iova: BAD_IOVA,
             buf_len: frames.len,
-            elt_size: FRAME_LEN,
+            elt_size: len_of(frames.pool.frame_size(), 0),
         };
         // SAFETY: the name and the description live through the call.
         let mempool = unsafe {
@@ -94,7 +87,7 @@ impl MbufPool {
                 count,
                 CACHE,
                 0,
-                BUFFER_LEN,
+                buffer_len,
                 node,
                 &raw const memory,
                 1,
@@ -139,7 +132,7 @@ unsafe extern "C" fn give_frame(_: *mut sys::rte_mempool, supply: *mut c_void, m
     // SAFETY: `create` hands over a supply, and objects of a pool are mbufs.
     let (supply, mbuf) = unsafe { (&mut *supply.cast::<Supply>(), &mut *mbuf.cast::<sys::rte_mbuf>()) };
     if let Some(frame) = supply.stock.pop() {
-        frame.into_device(|at, _| place(mbuf, &supply.frames, frame_of(at), HEADROOM));
+        frame.into_device(|at, _| place(mbuf, &supply.frames, supply.frames.begin(at), HEADROOM));
     }
 }
 
@@ -152,10 +145,11 @@ unsafe extern "C" fn take_frame(_: *mut sys::rte_mempool, frames: *mut c_void, m
     }
 }
 
-/// The frame that a byte of the pool is in: its offset.
-#[allow(clippy::cast_possible_truncation)] // Offsets in memory.
-pub(crate) fn frame_of(at: u64) -> usize {
-    at as usize & !(FRAME_SIZE - 1)
+/// What is left of a frame behind its first `start` bytes.
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // A frame has at most 4096.
+fn len_of(size: FrameSize, start: usize) -> u16 {
+    (size.bytes() - start) as u16
 }
 
 /// Makes the frame at `frame` an mbuf's, with its data at `head` in the frame.
@@ -166,7 +160,7 @@ pub(crate) fn place(mbuf: &mut sys::rte_mbuf, frames: &Frames, frame: usize, hea
     let (address, iova) = frames.addresses(frame + start);
     mbuf.buf_addr = address.cast();
     mbuf.buf_iova = iova;
-    mbuf.buf_len = (FRAME_SIZE - start) as u16;
+    mbuf.buf_len = len_of(frames.pool.frame_size(), start);
     mbuf.data_off = (head - start) as u16;
 }
 

@@ -3,12 +3,15 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use kaido_engine::{FRAME_SIZE, FramePool};
+use kaido_engine::FramePool;
 use kaido_table::Pages;
 
 use crate::eal::Eal;
 use crate::error::{DpdkError, last_error, reason};
 use crate::{log, sys};
+
+/// The page that every pool is a whole number of.
+const SMALLEST_PAGE: usize = 4096;
 
 /// No address for devices: RTE_BAD_IOVA.
 pub(crate) const BAD_IOVA: u64 = u64::MAX;
@@ -54,6 +57,8 @@ impl DpdkPool {
     /// [`DpdkError::Call`].
     pub fn register(eal: &Eal, pool: &'static FramePool) -> Result<Self, DpdkError> {
         let (base, len) = pool.memory();
+        // Mapped so far: an odd number of frames of half a page leaves half of one.
+        let len = len.next_multiple_of(SMALLEST_PAGE);
         let page = page_of(pool.pages(), len);
         // SAFETY: the EAL is started.
         let mode = unsafe { sys::rte_eal_iova_mode() };
@@ -144,6 +149,13 @@ impl Frames {
         (offset < self.len).then_some(offset)
     }
 
+    /// The offset at which the frame begins that a byte of the pool is in.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // Offsets in memory.
+    pub(crate) fn begin(&self, at: u64) -> usize {
+        self.pool.frame_begin(at) as usize
+    }
+
     /// The address of an offset in the pool, and that by which devices go.
     #[inline]
     pub(crate) fn addresses(&self, offset: usize) -> (*mut u8, u64) {
@@ -165,7 +177,7 @@ fn page_of(pages: Pages, len: usize) -> usize {
         Pages::Huge2M => &[2 << 20],
         Pages::Transparent => &[],
     };
-    sizes.iter().copied().find(|size| len.is_multiple_of(*size)).unwrap_or(FRAME_SIZE)
+    sizes.iter().copied().find(|size| len.is_multiple_of(*size)).unwrap_or(SMALLEST_PAGE)
 }
 
 fn physical(base: NonNull<u8>, len: usize, page: usize) -> Result<&'static [u64], DpdkError> {

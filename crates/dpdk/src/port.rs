@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use kaido_engine::{BATCH_MAX, Batch, DropReason, FRAME_SIZE, Frame, HEADROOM, PoolCache, Port};
+use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, HEADROOM, LINK_HEADER, PoolCache, Port};
 
-use crate::device::{Device, DeviceInfo, DpdkOptions, LINK_HEADER, SEGMENTS_MAX};
+use crate::device::{Device, DeviceInfo, DpdkOptions, SEGMENTS_MAX};
 use crate::error::DpdkError;
-use crate::mbufs::{adopt, frame_of, place};
+use crate::mbufs::{adopt, place};
 use crate::memory::{DpdkPool, Frames};
 use crate::sys;
 
@@ -149,11 +149,11 @@ impl DpdkPort {
             return copy(mbuf, pool);
         };
         let data = buffer + usize::from(mbuf.data_off);
-        if data / FRAME_SIZE != buffer / FRAME_SIZE {
+        if self.frames.begin(data as u64) != self.frames.begin(buffer as u64) {
             return None;
         }
         let len = u32::from(mbuf.data_len);
-        pool.allocate()?.into_device(|at, _| place(mbuf, &self.frames, frame_of(at), HEADROOM));
+        pool.allocate()?.into_device(|at, _| place(mbuf, &self.frames, self.frames.begin(at), HEADROOM));
         // SAFETY: the mbuf owned this frame alone, and has another now.
         unsafe { adopt(self.frames.pool, data, len) }
     }
@@ -231,7 +231,7 @@ impl DpdkPort {
             // SAFETY: taken from the pool, so it is valid and ours alone.
             let mbuf = unsafe { &mut *segment };
             let old = frames.offset_of(mbuf.buf_addr.cast());
-            let frame = frame_of(at);
+            let frame = frames.begin(at);
             #[allow(clippy::cast_possible_truncation)] // Within a frame.
             {
                 place(mbuf, &frames, frame, at as usize - frame);

@@ -44,7 +44,7 @@ pub use function::{Function, Output};
 pub use limit::RateLimit;
 pub use pending::{Pending, PendingQueue};
 pub use polling::{PollState, PollTotals, WorkerSettings};
-pub use pool::{FRAME_SIZE, FramePool, HEADROOM, PoolCache, PoolError};
+pub use pool::{FramePool, FrameSize, HEADROOM, LINK_HEADER, PoolCache, PoolError};
 pub use port::{KernelPath, Port, PortId};
 pub use routes::{NextHop, NextHops, Resolution, Route, Routes, Wanted};
 pub use timing::{HistogramTotals, STAGES_MAX};

@@ -1,11 +1,11 @@
-//! The frame pool: one mapping in huge pages, cut into frames of 4096 bytes.
+//! The frame pool: one mapping in huge pages, cut into frames of equal size.
 //!
 //! The pool is made once and lives as long as the process, as the kernel's view of it (the UMEM) does.
 //! Free frames form a lock-free stack; every worker keeps a [`PoolCache`] in front of it and goes to
 //! the stack once in [`CACHE_BLOCK`] frames.
 //!
 //! ```text
-//!   frame:  | headroom 256 | data … up to 3840 bytes |        longer packets: a chain of frames
+//!   frame:  | headroom 256 | data … up to 1792 or 3840 bytes |        longer packets: a chain of frames
 //! ```
 
 use std::ptr::NonNull;
@@ -15,11 +15,50 @@ use kaido_table::{Pages, Region, RegionError};
 use crate::frame::Frame;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of a frame, headroom included. AF_XDP takes 2048 or 4096.
-pub const FRAME_SIZE: usize = 4096;
-
 /// Bytes in front of a received packet, for the headers to come. The kernel's XDP_PACKET_HEADROOM.
 pub const HEADROOM: usize = 256;
+
+/// Most bytes in front of an IP packet: an Ethernet header and two VLAN tags.
+pub const LINK_HEADER: usize = 14 + 8;
+
+/// How large the frames of a pool are, headroom included: the two sizes that AF_XDP takes. Why not one:
+/// `docs/decisions/0002-frames.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameSize {
+    /// 2048 bytes, two frames to a page: for links with the usual MTU.
+    TwoKib = 11,
+    /// 4096 bytes.
+    FourKib = 12,
+}
+
+impl FrameSize {
+    /// All sizes, the smallest first.
+    pub const ALL: [Self; 2] = [Self::TwoKib, Self::FourKib];
+
+    /// Bytes of a frame.
+    #[inline(always)]
+    pub const fn bytes(self) -> usize {
+        1 << self as u8
+    }
+
+    /// Bytes of a packet that a frame holds behind its headroom.
+    #[inline(always)]
+    pub const fn room(self) -> usize {
+        self.bytes() - HEADROOM
+    }
+
+    /// Whether a frame holds every packet of a link with an MTU of `mtu` bytes.
+    pub const fn holds_mtu(self, mtu: usize) -> bool {
+        mtu <= self.room() - LINK_HEADER
+    }
+
+    /// The smallest size of which a frame holds every packet of a link with an MTU of `mtu` bytes; the largest where none
+    /// does, and packets are chains.
+    pub const fn for_mtu(mtu: usize) -> Self {
+        if Self::TwoKib.holds_mtu(mtu) { Self::TwoKib } else { Self::FourKib }
+    }
+}
 
 /// Frames that move between a cache and the pool at a time.
 const CACHE_BLOCK: usize = 64;
@@ -51,6 +90,7 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub struct FramePool {
     region: Region,
+    size: FrameSize,
     links: Box<[Link]>,
     free: FreeStack,
 }
@@ -61,11 +101,19 @@ pub struct FramePool {
 struct FreeStack(AtomicU64);
 
 impl FramePool {
-    /// Makes a pool of `frames` frames that lives until the process ends.
+    /// Makes a pool of `frames` frames of [`FrameSize::FourKib`] that lives until the process ends.
     ///
     /// # Errors
     /// [`PoolError`] when the memory is not to be had or the size makes no sense.
     pub fn leak(frames: usize) -> Result<&'static Self, PoolError> {
+        Self::leak_of(FrameSize::FourKib, frames)
+    }
+
+    /// As [`FramePool::leak`], of frames of a size.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leak_of(size: FrameSize, frames: usize) -> Result<&'static Self, PoolError> {
         let count = u32::try_from(frames).map_err(|_| PoolError::Size(frames))?;
         if count == 0 || count == NONE {
             return Err(PoolError::Size(frames));
@@ -76,8 +124,32 @@ impl FramePool {
                 extent: AtomicU32::new(0),
             })
             .collect();
-        let region = Region::map(frames * FRAME_SIZE)?;
-        Ok(Box::leak(Box::new(Self { region, links, free: FreeStack(AtomicU64::new(0)) })))
+        let region = Region::map(frames * size.bytes())?;
+        Ok(Box::leak(Box::new(Self { region, size, links, free: FreeStack(AtomicU64::new(0)) })))
+    }
+
+    /// How large its frames are.
+    #[inline(always)]
+    pub fn frame_size(&self) -> FrameSize {
+        self.size
+    }
+
+    /// Number of the frame in which a byte of the pool's memory lies, from its first.
+    #[inline(always)]
+    pub fn frame_of(&self, address: u64) -> u64 {
+        address >> self.size as u8
+    }
+
+    /// Where the frame begins in which a byte of the pool's memory lies.
+    #[inline]
+    pub fn frame_begin(&self, address: u64) -> u64 {
+        address & !(self.size.bytes() as u64 - 1)
+    }
+
+    /// Where a byte of a frame lies in the pool's memory.
+    #[inline(always)]
+    pub(crate) fn address(&self, index: u32, at: usize) -> u64 {
+        (u64::from(index) << self.size as u8) + at as u64
     }
 
     /// Frames in the pool.
@@ -92,7 +164,7 @@ impl FramePool {
 
     /// First byte and length of the frames' memory, to register it with a device.
     pub fn memory(&self) -> (NonNull<u8>, usize) {
-        (self.region.base(), self.frames() * FRAME_SIZE)
+        (self.region.base(), self.frames() * self.size.bytes())
     }
 
     /// A worker's cache in front of the pool.
@@ -128,7 +200,7 @@ impl FramePool {
     pub(crate) fn frame_base(&self, index: u32) -> NonNull<u8> {
         debug_assert!((index as usize) < self.frames());
         // SAFETY: frames are numbered within the region, which holds `frames` of them.
-        unsafe { self.region.base().add(index as usize * FRAME_SIZE) }
+        unsafe { self.region.base().add((index as usize) << self.size as u8) }
     }
 
     /// Puts the frames of `indices` back, in one exchange.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use kaido_engine::shared::CommitRing;
 use kaido_engine::steer::{Bell, handover};
-use kaido_engine::{FRAME_SIZE, Frame, FramePool};
+use kaido_engine::{Frame, FramePool};
 use kaido_xsk::Desc;
 use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, Tries};
 use kaido_xsk::ring::Producer;
@@ -23,7 +23,7 @@ fn turn(pool: &'static FramePool, held: &[AtomicUsize; 2]) {
         frame.into_device(|addr, _| address = Some(addr));
     }
     let Some(addr) = address else { return };
-    let index = usize::try_from(addr).unwrap() / FRAME_SIZE;
+    let index = usize::try_from(pool.frame_of(addr)).unwrap();
     assert_eq!(held[index].fetch_add(1, Ordering::Relaxed), 0, "held twice");
     held[index].fetch_sub(1, Ordering::Relaxed);
     // SAFETY: handed over just above, and there is no device.

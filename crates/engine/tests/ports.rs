@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use kaido_engine::port::{Layer, PacketPort, PortError, TapConfig, TapPort, Tun, UdpSink};
-use kaido_engine::{FramePool, netlink};
+use kaido_engine::{FramePool, FrameSize, netlink};
 
 mod rig;
 use rig::frame::{arp, checksum_holds, echo, eth, is_udp, udp, v4};
@@ -30,36 +30,39 @@ fn packets_of_a_kernel_socket_arrive_with_whole_checksums() {
     if !rig::is_root("packets_of_a_kernel_socket_arrive_with_whole_checksums") {
         return;
     }
-    Pair::run(1, 9000, |pair| {
-        let pool = pool();
-        let _sink = UdpSink::bind(["10.77.0.1:2152".parse().unwrap(), "[fd77:0::1]:2152".parse().unwrap()]);
-        let mut port = packet_port(pool, "ke-a0", 9000);
-        let raw = raw_socket("ke-a0");
-        let far = pair.far(|| udp_at("10.77.0.2:0"));
-        // A port unreachable would make the next send fail.
-        far.connect("10.77.0.1:2152").unwrap();
-        for len in [1, 18, 100, 1001, 3798, 3799, 3800, 8000, 8971, 8972] {
-            let payload = pattern(len);
-            far.send(&payload).unwrap();
-            let frame = port.next(|frame| is_udp(frame, 2152));
-            let bytes = frame.to_vec();
-            assert!(bytes[HEADERS..] == payload, "{len} bytes differ");
-            assert!(checksum_holds(&bytes), "{len} bytes");
-            assert_eq!(frame.segments().count(), bytes.len().div_ceil(3840));
-            port.cache.release(frame);
-            let plain = raw.next(|frame| is_udp(frame, 2152));
-            assert!(!checksum_holds(&plain), "the rig should send unfinished checksums");
-        }
-        let far = pair.far(|| udp_at("[fd77:0::2]:0"));
-        for len in [1, 100, 5001] {
-            far.send_to(&pattern(len), "[fd77:0::1]:2152").unwrap();
-            let frame = port.next(|frame| frame[12..14] == [0x86, 0xdd] && frame[20] == 17);
-            assert!(checksum_holds(&frame.to_vec()), "{len} bytes");
-        }
-        assert_eq!(port.port.drops(), kaido_engine::port::PacketDrops::default());
-        port.close();
-        assert_eq!(pool.free_frames(), pool.frames());
-    });
+    for size in FrameSize::ALL {
+        Pair::run(1, 9000, |pair| {
+            let pool = FramePool::leak_of(size, 1024).unwrap();
+            let _sink =
+                UdpSink::bind(["10.77.0.1:2152".parse().unwrap(), "[fd77:0::1]:2152".parse().unwrap()]);
+            let mut port = packet_port(pool, "ke-a0", 9000);
+            let raw = raw_socket("ke-a0");
+            let far = pair.far(|| udp_at("10.77.0.2:0"));
+            // A port unreachable would make the next send fail.
+            far.connect("10.77.0.1:2152").unwrap();
+            for len in [1, 18, 100, 1001, 1750, 1751, 3798, 3799, 3800, 8000, 8971, 8972] {
+                let payload = pattern(len);
+                far.send(&payload).unwrap();
+                let frame = port.next(|frame| is_udp(frame, 2152));
+                let bytes = frame.to_vec();
+                assert!(bytes[HEADERS..] == payload, "{len} bytes differ");
+                assert!(checksum_holds(&bytes), "{len} bytes");
+                assert_eq!(frame.segments().count(), bytes.len().div_ceil(size.room()));
+                port.cache.release(frame);
+                let plain = raw.next(|frame| is_udp(frame, 2152));
+                assert!(!checksum_holds(&plain), "the rig should send unfinished checksums");
+            }
+            let far = pair.far(|| udp_at("[fd77:0::2]:0"));
+            for len in [1, 100, 5001] {
+                far.send_to(&pattern(len), "[fd77:0::1]:2152").unwrap();
+                let frame = port.next(|frame| frame[12..14] == [0x86, 0xdd] && frame[20] == 17);
+                assert!(checksum_holds(&frame.to_vec()), "{len} bytes");
+            }
+            assert_eq!(port.port.drops(), kaido_engine::port::PacketDrops::default());
+            port.close();
+            assert_eq!(pool.free_frames(), pool.frames());
+        });
+    }
 }
 
 #[test]

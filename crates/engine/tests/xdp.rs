@@ -10,7 +10,7 @@ use kaido_engine::port::{SharedXdp, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::reorder::ReorderMeter;
 use kaido_engine::shared::{Order, SharedQueue, SharedTotals};
 use kaido_engine::{
-    Batch, Frame, FramePool, Function, KernelPath, Output, Port, PortId, Worker, WorkerSettings,
+    Batch, Frame, FramePool, FrameSize, Function, KernelPath, Output, Port, PortId, Worker, WorkerSettings,
 };
 use kaido_xdp::{AttachMode, Roles, Steering, SteeringConfig};
 
@@ -37,7 +37,11 @@ const SMALL: XdpOptions = XdpOptions {
 };
 
 fn pool() -> (&'static FramePool, XdpPool) {
-    let pool = FramePool::leak(2048).unwrap();
+    pool_of(FrameSize::FourKib)
+}
+
+fn pool_of(size: FrameSize) -> (&'static FramePool, XdpPool) {
+    let pool = FramePool::leak_of(size, 2048).unwrap();
     (pool, XdpPool::register(pool).unwrap())
 }
 
@@ -67,7 +71,7 @@ fn frames_go_from_port_to_port_as_they_are() {
         return;
     }
     Pair::run(2, 1500, |pair| {
-        let (pool, xdp) = pool();
+        let (pool, xdp) = pool_of(FrameSize::TwoKib);
         let (mut first_steering, mut first) = open(&xdp, 0, &SMALL);
         let (mut second_steering, mut second) = open(&xdp, 1, &SMALL);
         let from = pair.far(|| udp_at("10.77.0.2:0"));
@@ -113,28 +117,34 @@ fn a_jumbo_packet_is_a_chain_both_ways() {
     if !rig::is_root("a_jumbo_packet_is_a_chain_both_ways") {
         return;
     }
-    Pair::run(1, 9000, |pair| {
-        let (pool, xdp) = pool();
-        let (mut steering, mut port) = open(&xdp, 0, &JUMBO);
-        let far = pair.far(|| udp_at("10.77.0.2:5000"));
-        let (to, from) = (pair.far_mac("ke-b0"), mac("ke-a0"));
-        for round in 0..100 {
-            for len in [100, 3798, 3799, 5000, 8500, 8972] {
-                let payload = pattern(len);
-                far.send_to(&payload, "10.77.0.1:2152").unwrap();
-                let mut frame = port.next(|frame| is_udp(frame, 2152));
-                assert_eq!(frame.segments().count(), (HEADERS + len).div_ceil(3840), "round {round}");
-                assert!(frame.to_vec()[HEADERS..] == payload, "{len} bytes differ");
-                let packet = eth(to, from, 0x0800, &v4(NEAR, FAR, 17, &udp(5000, &payload)));
-                redirect(&mut frame, &packet[..HEADERS]);
-                assert_eq!(port.transmit([frame]), 0);
-                assert!(receive(&far) == payload, "{len} bytes differ on the way back");
+    for size in FrameSize::ALL {
+        Pair::run(1, 9000, |pair| {
+            let (pool, xdp) = pool_of(size);
+            let (mut steering, mut port) = open(&xdp, 0, &JUMBO);
+            let far = pair.far(|| udp_at("10.77.0.2:5000"));
+            let (to, from) = (pair.far_mac("ke-b0"), mac("ke-a0"));
+            for round in 0..100 {
+                for len in [100, 1750, 1751, 3798, 3799, 5000, 8500, 8972] {
+                    let payload = pattern(len);
+                    far.send_to(&payload, "10.77.0.1:2152").unwrap();
+                    let mut frame = port.next(|frame| is_udp(frame, 2152));
+                    assert_eq!(
+                        frame.segments().count(),
+                        (HEADERS + len).div_ceil(size.room()),
+                        "round {round}"
+                    );
+                    assert!(frame.to_vec()[HEADERS..] == payload, "{len} bytes differ");
+                    let packet = eth(to, from, 0x0800, &v4(NEAR, FAR, 17, &udp(5000, &payload)));
+                    redirect(&mut frame, &packet[..HEADERS]);
+                    assert_eq!(port.transmit([frame]), 0);
+                    assert!(receive(&far) == payload, "{len} bytes differ on the way back");
+                }
             }
-        }
-        steering.detach().unwrap();
-        port.close();
-        assert_eq!(pool.free_frames(), pool.frames());
-    });
+            steering.detach().unwrap();
+            port.close();
+            assert_eq!(pool.free_frames(), pool.frames());
+        });
+    }
 }
 
 #[test]

@@ -80,6 +80,8 @@ pub(crate) struct Status {
     /// Pages that frames stand on.
     pub(crate) frame_pages: String,
     pub(crate) frames: usize,
+    /// Bytes of each.
+    pub(crate) frame_bytes: usize,
     pub(crate) frames_free: usize,
     /// What forwards, as `node.datapath` says.
     pub(crate) datapath: String,

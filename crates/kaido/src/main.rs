@@ -7,6 +7,7 @@ mod api;
 mod bench;
 mod config;
 mod doctor;
+mod frames;
 mod ndn;
 mod run;
 mod show;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 pub(crate) use compiled::Packets;
 pub use compiled::{Compiled, Problem};
-use kaido_engine::{BATCH_MAX, Batch, FRAME_SIZE, Frame, FramePool, HEADROOM, PoolCache};
+use kaido_engine::{BATCH_MAX, Batch, Frame, FramePool, FrameSize, HEADROOM, PoolCache};
 
 pub(crate) use self::layout::{Kind, Layout, link};
 use self::program::{Cursor, LINE, Program};
@@ -93,6 +93,7 @@ pub enum FrameMemory {
 #[derive(Debug)]
 struct HeldFrames {
     frames: Vec<Held>,
+    pool: &'static FramePool,
     memory: FrameMemory,
 }
 
@@ -108,14 +109,15 @@ struct Held {
 impl HeldFrames {
     const NOTHING: Held = Held { stream: 0, len: 0, head: 0 };
 
-    fn new(pool: &FramePool, memory: FrameMemory) -> Self {
-        Self { frames: vec![Self::NOTHING; pool.frames()], memory }
+    fn new(pool: &'static FramePool, memory: FrameMemory) -> Self {
+        Self { frames: vec![Self::NOTHING; pool.frames()], pool, memory }
     }
 
     /// Where a packet begins in a frame that will hold it from now on, and whether such a one lies there already.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // Numbers of streams, and lengths within a frame.
-    fn place(&mut self, number: usize, stream: usize, len: usize) -> (usize, bool) {
+    fn place(&mut self, frame: &Frame, stream: usize, len: usize) -> (usize, bool) {
+        let number = self.number(frame.address());
         let (stream, len) = (stream as u16, len as u16);
         let Some(held) = self.frames.get_mut(number) else { return (HEADROOM, false) };
         if held.len == len {
@@ -123,7 +125,7 @@ impl HeldFrames {
             held.stream = stream;
             return (held.head.into(), is_same && self.memory == FrameMemory::Kept);
         }
-        *held = Held { stream, len, head: head(number, len.into()) };
+        *held = Held { stream, len, head: head(self.pool.frame_size(), number, len.into()) };
         (held.head.into(), false)
     }
 
@@ -131,25 +133,26 @@ impl HeldFrames {
     #[inline]
     fn forget(&mut self, frame: &Frame) {
         for address in frame.addresses() {
-            if let Some(held) = self.frames.get_mut(number(address)) {
+            let number = self.number(address);
+            if let Some(held) = self.frames.get_mut(number) {
                 *held = Self::NOTHING;
             }
         }
     }
+
+    /// Number of the frame in which an address lies.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // As many as memory has.
+    fn number(&self, address: u64) -> usize {
+        self.pool.frame_of(address) as usize
+    }
 }
 
-/// Number of a frame in its pool, of which an address lies in it.
-#[inline(always)]
-#[allow(clippy::cast_possible_truncation)] // As many as memory has.
-fn number(address: u64) -> usize {
-    (address / FRAME_SIZE as u64) as usize
-}
-
-/// Where in a frame a packet begins: frames lie 4096 bytes apart, and all packets at one place of theirs would compete for the
+/// Where in a frame a packet begins: frames lie 2048 or 4096 bytes apart, and all packets at one place of theirs would compete for the
 /// few lines of the cache that this place can have.
 #[allow(clippy::cast_possible_truncation)] // Spread over all bits and scaled down again: within a frame.
-fn head(number: usize, len: usize) -> u16 {
-    let places = (FRAME_SIZE - HEADROOM - len) / LINE + 1;
+fn head(size: FrameSize, number: usize, len: usize) -> u16 {
+    let places = (size.room() - len) / LINE + 1;
     let spread = (number as u32).wrapping_mul(0x9e37_79b9);
     (HEADROOM + LINE * ((u64::from(spread) * places as u64) >> 32) as usize) as u16
 }
@@ -267,16 +270,17 @@ impl Generator {
         pool: &mut PoolCache,
         batch: &mut Batch,
     ) -> Ended {
+        let room = pool.pool().frame_size().room();
         let lane = &mut self.lanes[number];
         let lane_number = u32::try_from(number).unwrap_or(u32::MAX);
         for _ in 0..most {
             let shape_number = program.shape(lane.sequence);
             let shape = &program.shapes[usize::from(shape_number)];
-            if shape.len > FRAME_SIZE - HEADROOM {
+            if shape.len > room {
                 return Ended::Long;
             }
             let Some(mut frame) = pool.allocate() else { return Ended::Starved };
-            let (head, is_held) = self.held.place(self::number(frame.address()), lane.stream, shape.len);
+            let (head, is_held) = self.held.place(&frame, lane.stream, shape.len);
             if !frame.occupy(head, shape.len) {
                 return Ended::Starved;
             }

@@ -297,11 +297,13 @@ fn frames_that_others_wrote_into_are_written_whole() {
 
 #[test]
 fn packets_begin_all_over_their_frames_and_fit() {
-    for len in [60, 128, 1514, FRAME_SIZE - HEADROOM] {
-        let heads: BTreeSet<u16> = (0..4096).map(|number| head(number, len)).collect();
-        assert_eq!(heads.len(), (FRAME_SIZE - HEADROOM - len) / 64 + 1, "{len}");
-        for head in heads.into_iter().map(usize::from) {
-            assert!(head % 64 == 0 && head >= HEADROOM && head + len <= FRAME_SIZE, "{head}: {len}");
+    for size in FrameSize::ALL {
+        for len in [60, 128, 1514, size.room()] {
+            let heads: BTreeSet<u16> = (0..4096).map(|number| head(size, number, len)).collect();
+            assert_eq!(heads.len(), (size.room() - len) / 64 + 1, "{len}");
+            for head in heads.into_iter().map(usize::from) {
+                assert!(head % 64 == 0 && head >= HEADROOM && head + len <= size.bytes(), "{head}: {len}");
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ fn in_memory(
 ) -> Result<PointResult, BenchError> {
     let before = Before::now();
     let frames = plan.packets_per_round + plan.workers * FRAMES_PER_WORKER + WINDOW_FRAMES;
-    let pool = FramePool::leak(frames)?;
+    let pool = FramePool::leak_of(plan.frame_size(), frames)?;
     progress(&format!("{} sessions: establishing", plan.sessions));
     let mut node = UpfNode::with(plan.family, point_settings(plan), pool, 0)?;
     node.establish(plan.sessions, stop, &|_| ())?;

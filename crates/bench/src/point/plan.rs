@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kaido_engine::FrameSize;
 use kaido_engine::shared::{Order, QueueMode};
 use serde::Serialize;
 
@@ -184,6 +185,11 @@ impl PointPlan {
             QueueMode::Shared => Some(Order::Free),
             QueueMode::SharedOrdered => Some(Order::KEPT),
         }
+    }
+
+    /// The frames that a node has on links of such packets.
+    pub(super) fn frame_size(&self) -> FrameSize {
+        crate::rounds::size_for(self.frame_bytes)
     }
 
     pub(super) fn check(&self) -> Result<(), BenchError> {

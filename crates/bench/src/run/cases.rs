@@ -14,7 +14,7 @@ use crate::memory::available;
 use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
 use crate::report::{ChainResult, PathResult, Skipped};
-use crate::rounds::{Frames, Order, UNTIMED_ROUNDS, held_round, settled_round};
+use crate::rounds::{Order, Stock, Stocks, UNTIMED_ROUNDS, held_round, settled_round, size_for};
 use crate::stats::Summary;
 
 /// Everything at one number of sessions.
@@ -102,11 +102,11 @@ impl Cases {
         Ok(Self(cases))
     }
 
-    /// Measures every case once a round, after a round that is not counted: with `frames`, and with the few that stay in the cache.
+    /// Measures every case once a round, after a round that is not counted.
     pub(super) fn measure(
         &mut self,
         plan: &Plan,
-        [frames, held]: [&mut Frames; 2],
+        stocks: &mut Stocks,
         stop: &AtomicBool,
         progress: &dyn Fn(&str),
     ) -> Result<(), BenchError> {
@@ -116,7 +116,7 @@ impl Cases {
                 _ => format!("round {number} of {}", plan.rounds),
             });
             for case in &mut self.0 {
-                case.round(plan, [&mut *frames, &mut *held], stop)?;
+                case.round(plan, stocks, stop)?;
             }
             if number == 0 {
                 self.0.iter_mut().for_each(Case::forget);
@@ -207,22 +207,19 @@ impl Case {
         Self { node, orders, floor, paths, chain, fast, path_samples, chain_samples }
     }
 
-    fn round(
-        &mut self,
-        plan: &Plan,
-        [frames, held]: [&mut Frames; 2],
-        stop: &AtomicBool,
-    ) -> Result<(), BenchError> {
+    fn round(&mut self, plan: &Plan, stocks: &mut Stocks, stop: &AtomicBool) -> Result<(), BenchError> {
         for ((template, _), case) in self.paths.iter().zip(&mut self.path_samples.cases) {
             let order = &mut self.orders[usize::from(template.direction == Direction::Downlink)];
             let forwarder = &mut self.node.forwarder;
-            let taken = settled_round(forwarder, frames, template, order, stop)?;
-            case.ns.push(taken.ns / frames.count() as f64);
+            let stock = stocks.for_packets(template.len).ok_or(BenchError::FrameLength(template.len))?;
+            let Stock { round, held, .. } = stock;
+            let taken = settled_round(forwarder, round, template, order, stop)?;
+            case.ns.push(taken.ns / round.count() as f64);
             case.held_ns.push(held_round(forwarder, held, template, order, stop)?);
             self.path_samples.page_faults += taken.page_faults;
         }
         // As many lines as the packets of a round have touched.
-        let lines = frames.count() * cold_line_names().len();
+        let lines = plan.packets_per_round * cold_line_names().len();
         for _ in 0..UNTIMED_ROUNDS {
             self.floor.round(lines);
         }
@@ -281,6 +278,7 @@ pub(super) fn path_results(plan: &Plan, all: &[PathSamples]) -> Vec<PathResult> 
                     sessions: samples.sessions,
                     frame_bytes,
                     frame_bytes_sent,
+                    pool_frame_bytes: size_for(frame_bytes_sent).bytes(),
                     ns_per_packet: path.median,
                     ns_spread: path.spread,
                     ns_range: [path.min, path.max],

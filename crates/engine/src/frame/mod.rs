@@ -5,7 +5,7 @@
 
 mod prefetch;
 
-use crate::pool::{FRAME_SIZE, FramePool, HEADROOM, NONE};
+use crate::pool::{FramePool, FrameSize, HEADROOM, NONE};
 use crate::sync::Ordering;
 
 /// One packet, or its first segment.
@@ -41,14 +41,14 @@ impl Frame {
     /// Where the data begins in the pool's memory, in bytes: what [`Frame::into_device`] would name first.
     #[inline]
     pub fn address(&self) -> u64 {
-        offset(self.index, usize::from(self.head))
+        self.pool.address(self.index, usize::from(self.head))
     }
 
     /// The packet's bytes; of a chain, those of the first segment.
     #[inline]
     pub fn data(&self) -> &[u8] {
         let base = self.pool.frame_base(self.index);
-        // SAFETY: head + len ≤ FRAME_SIZE always, the frame is ours alone while we are borrowed, and
+        // SAFETY: head + len ≤ the frame's size always, the frame is ours alone while we are borrowed, and
         // its memory was zeroed at first, so every byte is initialised.
         unsafe {
             std::slice::from_raw_parts(base.as_ptr().add(usize::from(self.head)), usize::from(self.len))
@@ -74,7 +74,7 @@ impl Frame {
         }
         let base = self.pool.frame_base(self.index);
         let len = usize::from(self.len) + bytes;
-        // SAFETY: head + len ≤ FRAME_SIZE by the test above; the rest as in `data`.
+        // SAFETY: head + len ≤ the frame's size by the test above; the rest as in `data`.
         Some(unsafe { std::slice::from_raw_parts(base.as_ptr().add(usize::from(self.head)), len) })
     }
 
@@ -108,7 +108,7 @@ impl Frame {
 
     /// Bytes free behind this segment's data.
     pub fn tailroom(&self) -> usize {
-        FRAME_SIZE - usize::from(self.head) - usize::from(self.len)
+        self.size() - usize::from(self.head) - usize::from(self.len)
     }
 
     /// Takes `bytes` off the front.
@@ -161,7 +161,7 @@ impl Frame {
         front: usize,
         keep: usize,
     ) -> Option<(&mut [u8; ROOM], &mut [u8])> {
-        const { assert!(ROOM < FRAME_SIZE) };
+        const { assert!(ROOM < FrameSize::ALL[0].bytes()) };
         let packet_at = usize::from(self.head) + front;
         let mut first = usize::from(self.len).checked_sub(front)?;
         if self.chained != 0 {
@@ -195,7 +195,7 @@ impl Frame {
     #[inline]
     #[must_use]
     pub fn occupy(&mut self, head: usize, bytes: usize) -> bool {
-        if head + bytes > FRAME_SIZE {
+        if head + bytes > self.size() {
             return false;
         }
         if self.is_chained() {
@@ -259,12 +259,13 @@ impl Frame {
 
     /// Copies a packet into frames taken by `allocate`, as many as it needs.
     pub fn from_slice(bytes: &[u8], mut allocate: impl FnMut() -> Option<Self>) -> Option<Self> {
-        let (first, rest) = bytes.split_at(bytes.len().min(FRAME_SIZE - HEADROOM));
         let mut frame = allocate()?;
+        let room = frame.pool.frame_size().room();
+        let (first, rest) = bytes.split_at(bytes.len().min(room));
         if !frame.set(first) {
             return None;
         }
-        for chunk in rest.chunks(FRAME_SIZE - HEADROOM) {
+        for chunk in rest.chunks(room) {
             let mut segment = allocate()?;
             if !segment.set(chunk) {
                 return None;
@@ -312,7 +313,7 @@ impl Frame {
         });
         std::iter::once(self.address()).chain(chained.map(|at| {
             let (head, _) = extent(self.pool.link(at).extent.load(Ordering::Relaxed));
-            offset(at, head)
+            self.pool.address(at, head)
         }))
     }
 
@@ -325,7 +326,7 @@ impl Frame {
     /// front to back. Until [`Frame::from_device`] takes them back the frames are nobody's.
     pub fn into_device(self, mut segment: impl FnMut(u64, u32)) {
         let pool = self.pool;
-        segment(offset(self.index, usize::from(self.head)), u32::from(self.len));
+        segment(self.address(), u32::from(self.len));
         let mut at = self.next;
         std::mem::forget(self);
         while at != NONE {
@@ -333,7 +334,7 @@ impl Frame {
             let (head, len) = extent(link.extent.load(Ordering::Relaxed));
             // Before the device has it: afterwards the link may be another's.
             let next = link.next.load(Ordering::Relaxed);
-            segment(offset(at, head), len as u32);
+            segment(pool.address(at, head), len as u32);
             at = next;
         }
     }
@@ -345,15 +346,21 @@ impl Frame {
     /// The frame at `addr` was handed over by [`Frame::into_device`], the device is done with it, and
     /// it is taken back once.
     pub unsafe fn from_device(pool: &'static FramePool, addr: u64, len: u32) -> Option<Self> {
-        let index = u32::try_from(addr / FRAME_SIZE as u64).ok()?;
-        let head = (addr % FRAME_SIZE as u64) as u16;
+        let index = u32::try_from(pool.frame_of(addr)).ok()?;
+        let head = (addr - pool.frame_begin(addr)) as u16;
         if index as usize >= pool.frames() {
             return None;
         }
         let mut frame = Self::fresh(pool, index);
         frame.head = head;
-        frame.len = (len as usize).min(FRAME_SIZE - usize::from(head)) as u16;
+        frame.len = (len as usize).min(frame.size() - usize::from(head)) as u16;
         Some(frame)
+    }
+
+    /// Bytes of the frame, headroom included.
+    #[inline(always)]
+    fn size(&self) -> usize {
+        self.pool.frame_size().bytes()
     }
 
     /// Gives up a frame that no other is chained to, by number.
@@ -400,10 +407,6 @@ fn release(pool: &FramePool, mut at: u32) {
         pool.push(&[at]);
         at = next;
     }
-}
-
-fn offset(index: u32, head: usize) -> u64 {
-    u64::from(index) * FRAME_SIZE as u64 + head as u64
 }
 
 #[allow(clippy::cast_possible_truncation)] // Both lie within 4096.

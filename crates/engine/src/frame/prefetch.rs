@@ -40,7 +40,7 @@ impl Frame {
     /// Has the two cache lines fetched that begin `before` bytes ahead of the packet: what a function will
     /// read there, and where it will write.
     ///
-    /// What is only read first goes to the second level: frames lie 4096 bytes apart, so their first lines
+    /// What is only read first goes to the second level: frames lie 2048 or 4096 bytes apart, so their first lines
     /// compete for the same few places of the first, and would drive each other out before their turn. What
     /// is written goes to the first: a store that misses it waits.
     #[inline(always)]

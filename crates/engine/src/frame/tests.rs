@@ -4,18 +4,28 @@ fn pool() -> &'static FramePool {
     FramePool::leak(16).unwrap()
 }
 
+/// A pool of each size.
+fn pools() -> [&'static FramePool; 2] {
+    FrameSize::ALL.map(|size| FramePool::leak_of(size, 16).unwrap())
+}
+
 #[test]
 fn headers_come_off_and_go_on() {
-    let mut frame = pool().allocate().unwrap();
-    assert!(frame.set(b"outer-inner"));
-    assert!(frame.strip(6));
-    assert_eq!(frame.data(), b"inner");
-    frame.prepend(2).unwrap()[..2].copy_from_slice(b"x:");
-    assert_eq!(frame.data(), b"x:inner");
-    assert!(!frame.strip(8));
-    assert!(frame.prepend(HEADROOM + 5).is_none());
-    assert!(frame.append(FRAME_SIZE).is_none());
-    assert_eq!(frame.data(), b"x:inner");
+    for pool in pools() {
+        let mut frame = pool.allocate().unwrap();
+        assert_eq!(frame.tailroom(), pool.frame_size().room());
+        assert!(frame.set(b"outer-inner"));
+        assert!(frame.strip(6));
+        assert_eq!(frame.data(), b"inner");
+        frame.prepend(2).unwrap()[..2].copy_from_slice(b"x:");
+        assert_eq!(frame.data(), b"x:inner");
+        assert!(!frame.strip(8));
+        assert!(frame.prepend(HEADROOM + 5).is_none());
+        let room = frame.tailroom();
+        assert!(frame.append(room + 1).is_none());
+        assert_eq!(frame.data(), b"x:inner");
+        assert!(frame.append(room).is_some());
+    }
 }
 
 #[test]
@@ -35,20 +45,46 @@ fn both_ends_come_off_in_one_step() {
 
 #[test]
 fn a_frame_is_occupied_where_it_is_asked_to_be() {
-    let pool = FramePool::leak(2).unwrap();
-    let mut frame = pool.allocate().unwrap();
-    assert!(frame.set(b"left by somebody"));
-    let segment = pool.allocate().unwrap();
-    let addresses = [frame.address(), segment.address()];
-    frame.push_segment(segment);
-    assert!(frame.addresses().eq(addresses));
-    assert!(frame.occupy(HEADROOM + 8, 8));
-    assert_eq!((frame.data(), frame.is_chained()), (&b"somebody"[..], false));
-    assert_eq!(pool.free_frames(), 1);
-    frame.prefetch_write(4);
-    assert!(!frame.occupy(FRAME_SIZE - 7, 8));
-    assert!(frame.occupy(FRAME_SIZE - 8, 8));
-    assert_eq!(frame.packet_len(), 8);
+    for pool in pools() {
+        let mut frame = pool.allocate().unwrap();
+        assert!(frame.set(b"left by somebody"));
+        let segment = pool.allocate().unwrap();
+        let addresses = [frame.address(), segment.address()];
+        frame.push_segment(segment);
+        assert!(frame.addresses().eq(addresses));
+        assert!(frame.occupy(HEADROOM + 8, 8));
+        assert_eq!((frame.data(), frame.is_chained()), (&b"somebody"[..], false));
+        assert_eq!(pool.free_frames(), 15);
+        frame.prefetch_write(4);
+        let end = pool.frame_size().bytes();
+        assert!(!frame.occupy(end - 7, 8));
+        assert!(frame.occupy(end - 8, 8));
+        assert_eq!(frame.packet_len(), 8);
+    }
+}
+
+#[test]
+fn an_address_is_in_one_frame() {
+    for pool in pools() {
+        let bytes = pool.frame_size().bytes() as u64;
+        let frame = pool.allocate().unwrap();
+        let begin = pool.frame_begin(frame.address());
+        assert_eq!(frame.address() - begin, HEADROOM as u64);
+        assert_eq!(pool.frame_of(begin) * bytes, begin);
+        assert_eq!(pool.frame_of(begin + bytes - 1), pool.frame_of(begin));
+        assert_eq!(pool.frame_begin(begin + bytes), begin + bytes);
+        assert_eq!(pool.memory().1 as u64, 16 * bytes);
+    }
+}
+
+#[test]
+fn frames_are_as_small_as_a_link_allows() {
+    assert_eq!(
+        [1500, 1770, 1771, 3818, 3819, 9000].map(FrameSize::for_mtu).map(FrameSize::bytes),
+        [2048, 2048, 4096, 4096, 4096, 4096]
+    );
+    assert!(FrameSize::FourKib.holds_mtu(3818) && !FrameSize::FourKib.holds_mtu(3819));
+    assert!(!FrameSize::FourKib.holds_mtu(usize::MAX));
 }
 
 #[test]
@@ -99,33 +135,43 @@ fn what_lies_behind_is_read_within_the_frame() {
 
 #[test]
 fn a_jumbo_packet_is_a_chain_that_can_be_cut_anywhere() {
-    let pool = pool();
     let bytes: Vec<u8> = (0..9000u32).map(|n| (n % 251) as u8).collect();
-    for cut in [0, 1, 3839, 3840, 3841, 7680, 7681, 8999, 9000, 10_000] {
-        let mut frame = Frame::from_slice(&bytes, || pool.allocate()).unwrap();
-        assert_eq!(frame.packet_len(), 9000);
-        assert_eq!(frame.segments().count(), 3);
-        frame.truncate(cut);
-        assert_eq!(frame.to_vec(), bytes[..cut.min(9000)]);
-        drop(frame);
-        assert_eq!(pool.free_frames(), 16, "cut at {cut}");
+    for pool in pools() {
+        let room = pool.frame_size().room();
+        for cut in [0, 1, room - 1, room, room + 1, 2 * room, 2 * room + 1, 8999, 9000, 10_000] {
+            let mut frame = Frame::from_slice(&bytes, || pool.allocate()).unwrap();
+            assert_eq!(frame.packet_len(), 9000);
+            assert_eq!(frame.segments().count(), 9000_usize.div_ceil(room));
+            frame.truncate(cut);
+            assert_eq!(frame.to_vec(), bytes[..cut.min(9000)]);
+            drop(frame);
+            assert_eq!(pool.free_frames(), 16, "cut at {cut}");
+        }
     }
 }
 
 #[test]
 fn a_device_gets_and_returns_every_segment() {
-    let pool = pool();
-    let bytes = vec![7u8; 5000];
-    let frame = Frame::from_slice(&bytes, || pool.allocate()).unwrap();
-    let mut extents = Vec::new();
-    frame.into_device(|addr, len| extents.push((addr, len)));
-    assert_eq!(extents.len(), 2);
-    assert_eq!(pool.free_frames(), 14);
-    // SAFETY: handed over just above, and there is no device.
-    let mut back = extents.iter().map(|&(addr, len)| unsafe { Frame::from_device(pool, addr, len) }.unwrap());
-    let mut frame = back.next().unwrap();
-    back.for_each(|segment| frame.push_segment(segment));
-    assert_eq!(frame.to_vec(), bytes);
+    for pool in pools() {
+        let bytes = vec![7u8; 5000];
+        let frame = Frame::from_slice(&bytes, || pool.allocate()).unwrap();
+        let mut extents = Vec::new();
+        frame.into_device(|addr, len| extents.push((addr, len)));
+        assert_eq!(extents.len(), 5000_usize.div_ceil(pool.frame_size().room()));
+        assert_eq!(pool.free_frames(), 16 - extents.len());
+        // SAFETY: handed over just above, and there is no device.
+        let mut back =
+            extents.iter().map(|&(addr, len)| unsafe { Frame::from_device(pool, addr, len) }.unwrap());
+        let mut frame = back.next().unwrap();
+        back.for_each(|segment| frame.push_segment(segment));
+        assert_eq!(frame.to_vec(), bytes);
+        // A length that no device could mean is cut at the end of the frame.
+        let mut at = 0;
+        pool.allocate().unwrap().into_device(|addr, _| at = addr);
+        // SAFETY: as above.
+        let cut = unsafe { Frame::from_device(pool, at, u32::MAX) }.unwrap();
+        assert_eq!(cut.packet_len(), pool.frame_size().room());
+    }
 }
 
 #[test]

@@ -3,13 +3,7 @@
 use std::io::IoSliceMut;
 
 use crate::frame::Frame;
-use crate::pool::{FRAME_SIZE, HEADROOM, PoolCache};
-
-/// Bytes that one frame of a chain takes.
-pub(super) const SEGMENT: usize = FRAME_SIZE - HEADROOM;
-
-/// Ethernet header and two VLAN tags, in front of an IP packet.
-pub(super) const LINK_HEADER: usize = 14 + 8;
+use crate::pool::PoolCache;
 
 /// Room for one packet of a device, in as many frames as its MTU asks for. Frames that a packet leaves unused
 /// stay for the next.
@@ -17,21 +11,22 @@ pub(super) const LINK_HEADER: usize = 14 + 8;
 pub(super) struct Scatter {
     /// Each opened to its full length.
     frames: Vec<Frame>,
-    segments: usize,
+    /// Bytes that packets may have.
+    bytes: usize,
 }
 
 impl Scatter {
     /// Room for packets of `bytes`.
     pub(super) fn new(bytes: usize) -> Self {
-        let segments = bytes.div_ceil(SEGMENT).max(1);
-        Self { frames: Vec::with_capacity(segments), segments }
+        Self { frames: Vec::new(), bytes }
     }
 
     /// Takes the frames that are missing; false when the pool has too few.
     pub(super) fn refill(&mut self, pool: &mut PoolCache) -> bool {
-        while self.frames.len() < self.segments {
+        let room = pool.pool().frame_size().room();
+        while self.frames.is_empty() || self.frames.len() * room < self.bytes {
             let Some(mut frame) = pool.allocate() else { return false };
-            if frame.append(SEGMENT).is_none() {
+            if frame.append(room).is_none() {
                 return false;
             }
             self.frames.push(frame);
@@ -46,7 +41,7 @@ impl Scatter {
 
     /// The packet of `len` bytes that was read; `None` when it is empty or longer than the room.
     pub(super) fn take(&mut self, len: usize) -> Option<Frame> {
-        let used = len.div_ceil(SEGMENT);
+        let used = len.div_ceil(self.frames.first()?.packet_len());
         if used == 0 || used > self.frames.len() {
             return None;
         }
@@ -61,30 +56,32 @@ impl Scatter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::FramePool;
+    use crate::pool::{FramePool, FrameSize};
 
     #[test]
     fn a_packet_takes_the_frames_it_needs() {
-        let pool = FramePool::leak(6).unwrap();
-        let mut cache = pool.cache();
-        let mut room = Scatter::new(9022);
-        for len in [1, SEGMENT, SEGMENT + 1, 9000] {
-            assert!(room.refill(&mut cache));
-            let bytes: Vec<u8> = (0..len).map(|at| u8::try_from(at % 253).unwrap()).collect();
-            let mut rest = &bytes[..];
-            for mut buffer in room.buffers() {
-                let part = rest.len().min(buffer.len());
-                buffer[..part].copy_from_slice(&rest[..part]);
-                rest = &rest[part..];
+        for size in FrameSize::ALL {
+            let pool = FramePool::leak_of(size, 12).unwrap();
+            let mut cache = pool.cache();
+            let mut room = Scatter::new(9022);
+            for len in [1, size.room(), size.room() + 1, 9000] {
+                assert!(room.refill(&mut cache));
+                let bytes: Vec<u8> = (0..len).map(|at| u8::try_from(at % 253).unwrap()).collect();
+                let mut rest = &bytes[..];
+                for mut buffer in room.buffers() {
+                    let part = rest.len().min(buffer.len());
+                    buffer[..part].copy_from_slice(&rest[..part]);
+                    rest = &rest[part..];
+                }
+                let frame = room.take(len).unwrap();
+                assert_eq!(frame.to_vec(), bytes);
+                assert_eq!(frame.segments().count(), len.div_ceil(size.room()));
+                cache.release(frame);
             }
-            let frame = room.take(len).unwrap();
-            assert_eq!(frame.to_vec(), bytes);
-            assert_eq!(frame.segments().count(), len.div_ceil(SEGMENT));
-            cache.release(frame);
+            assert!(room.refill(&mut cache));
+            assert!(room.take(0).is_none() && room.take(9022 + size.room()).is_none());
+            drop((room, cache));
+            assert_eq!(pool.free_frames(), 12);
         }
-        assert!(room.refill(&mut cache));
-        assert!(room.take(0).is_none() && room.take(4 * SEGMENT).is_none());
-        drop((room, cache));
-        assert_eq!(pool.free_frames(), 6);
     }
 }

@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use arrayvec::ArrayVec;
 
-use super::scatter::{LINK_HEADER, Scatter};
+use super::scatter::Scatter;
 use super::tun::{Layer, Tun};
 use super::{Port, PortError};
 use crate::batch::Batch;
-use crate::pool::PoolCache;
+use crate::pool::{LINK_HEADER, PoolCache};
 
-/// Most segments of a packet: 64 KiB, and some to spare for segments that are not full.
-const SEGMENTS_MAX: usize = 32;
+/// Most segments of a packet: 64 KiB in the smallest frames, and some to spare for segments that are not full.
+const SEGMENTS_MAX: usize = 48;
 
 /// How the device is made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use kaido_engine::FrameSize;
 use toml::Spanned;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -68,6 +69,12 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
 /// What is wrong whatever the function; `one_queue_does` says that several workers can do with one queue of a port.
 pub(super) fn base(base: &Base, one_queue_does: bool, findings: &mut Findings) {
     findings.range(&base.node.frames, "node.frames", FRAMES_MIN, FRAMES_MAX);
+    if let Some(bytes) = &base.node.frame_bytes
+        && FrameSize::ALL.into_iter().all(|size| size.bytes() != usize::from(*bytes.get_ref()))
+    {
+        let message = format!("there are no frames of {} bytes", bytes.get_ref());
+        findings.add(bytes.span(), "node.frame_bytes", message, "2048 or 4096 are allowed");
+    }
     findings.range(&base.node.workers, "node.workers", 1, 64);
     reassembly(base, findings);
     ports(base, one_queue_does, findings);

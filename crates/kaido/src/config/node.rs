@@ -11,8 +11,10 @@ use super::unplaced;
 pub(crate) struct NodeConfig {
     /// Most sessions.
     pub(crate) sessions_max: Spanned<u32>,
-    /// Frames of 4096 bytes in the pool.
+    /// Frames in the pool.
     pub(crate) frames: Spanned<u32>,
+    /// Bytes of each; none where the ports decide ([`crate::frames`]).
+    pub(crate) frame_bytes: Option<Spanned<u16>>,
     /// Worker threads.
     pub(crate) workers: Spanned<u8>,
     /// How workers get at what a port receives.
@@ -43,6 +45,7 @@ impl Default for NodeConfig {
         Self {
             sessions_max: unplaced(65_536),
             frames: unplaced(16_384),
+            frame_bytes: None,
             workers: unplaced(1),
             queue_mode: unplaced(QueueMode::Rss),
             steer_by: unplaced(SteerBy::Queue),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use kaido_engine::FrameSize;
 use rustix::process::{Resource, getrlimit};
 
 use super::parse::{capabilities, chosen, cpu_list, cpu_list_of, kernel_version};
@@ -14,8 +15,6 @@ const SUBJECT: &str = "machine";
 
 /// The first kernel that takes an XDP program off when its process ends (`bpf_link`).
 const KERNEL_MIN: (u32, u32) = (5, 9);
-/// Bytes of a frame.
-const FRAME_BYTES: u64 = kaido_engine::FRAME_SIZE as u64;
 /// Bytes of a session with both directions, a QER and a URR, roughly: records, index and counters.
 const SESSION_BYTES: u64 = 512;
 const HUGE_2M: u64 = 2 << 20;
@@ -105,15 +104,16 @@ pub(super) fn pinned(node: Option<&NodeConfig>) -> &[usize] {
     node.map_or(&[], |node| &node.cpus)
 }
 
-/// What is to be said of the machine, for a node of that configuration or the usual one.
-pub(super) fn judge(facts: &Facts, node: Option<&NodeConfig>) -> Vec<Finding> {
+/// What is to be said of the machine, for a node of that configuration or the usual one, with frames of a size.
+pub(super) fn judge(facts: &Facts, node: Option<&NodeConfig>, size: FrameSize) -> Vec<Finding> {
     let usual = NodeConfig::default();
     let sized = node.unwrap_or(&usual);
+    let frames = u64::from(*sized.frames.get_ref()) * size.bytes() as u64;
     vec![
         kernel(facts),
         rights(facts),
-        memlock(facts, sized),
-        huge(facts, sized),
+        memlock(facts, frames),
+        huge(facts, frames, sized),
         transparent(facts),
         threads(facts, pinned(node)),
         governor(facts),
@@ -152,8 +152,8 @@ fn rights(facts: &Facts) -> Finding {
         .run(format!("setcap {},cap_ipc_lock+ep \"$(command -v kaido)\"", names.join(",")))
 }
 
-fn memlock(facts: &Facts, node: &NodeConfig) -> Finding {
-    let wanted = u64::from(*node.frames.get_ref()) * FRAME_BYTES;
+/// `wanted`: bytes of all frames.
+fn memlock(facts: &Facts, wanted: u64) -> Finding {
     match facts.memlock {
         _ if facts.has(CAP_IPC_LOCK) => Finding::ok(SUBJECT, "memlock", "not limited for this user"),
         Some(limit) if limit < wanted => {
@@ -165,8 +165,8 @@ fn memlock(facts: &Facts, node: &NodeConfig) -> Finding {
     }
 }
 
-fn huge(facts: &Facts, node: &NodeConfig) -> Finding {
-    let frames = u64::from(*node.frames.get_ref()) * FRAME_BYTES;
+/// `frames`: bytes of them all.
+fn huge(facts: &Facts, frames: u64, node: &NodeConfig) -> Finding {
     let tables = u64::from(*node.sessions_max.get_ref()) * SESSION_BYTES;
     let HugePages { reserved, free } = facts.huge_2m;
     let wanted = frames.div_ceil(HUGE_2M) + tables.div_ceil(HUGE_2M);
@@ -290,12 +290,15 @@ mod tests {
 
     fn found(facts: &Facts, more: &str, check: &str) -> Finding {
         let config = node(more);
-        judge(facts, Some(&config.node)).into_iter().find(|finding| finding.check == check).unwrap()
+        judge(facts, Some(&config.node), FrameSize::FourKib)
+            .into_iter()
+            .find(|finding| finding.check == check)
+            .unwrap()
     }
 
     #[test]
     fn a_good_machine_has_nothing_to_be_said_against() {
-        let findings = judge(&good(), None);
+        let findings = judge(&good(), None, FrameSize::FourKib);
         let other: Vec<_> = findings.iter().filter(|finding| finding.verdict != Verdict::Ok).collect();
         assert!(other.is_empty(), "{other:?}");
     }

@@ -12,9 +12,11 @@ mod render;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use kaido_engine::FrameSize;
 use serde::Serialize;
 
 use crate::config::{Config, Driver, NodeConfig, PortConfig};
+use crate::frames;
 
 /// Options of `kaido doctor`.
 #[derive(Debug, clap::Args)]
@@ -101,7 +103,8 @@ pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
     let node = config.as_ref().map(|config| &config.base().node);
     let machine = machine::Facts::gather();
-    let mut findings = machine::judge(&machine, node);
+    let size = config.as_ref().map_or(FrameSize::TwoKib, frames::size);
+    let mut findings = machine::judge(&machine, node, size);
     let ports: Vec<(String, Option<&PortConfig>)> = match &config {
         Some(config) => config.base().ports.iter().filter_map(|port| configured(port.get_ref())).collect(),
         None if args.interface.is_empty() => nic::physical().into_iter().map(|name| (name, None)).collect(),

@@ -101,6 +101,7 @@ impl<S: Shows> View<'_, S> {
             workers: self.workers.len(),
             frame_pages: self.pool.pages().to_string(),
             frames: self.pool.frames(),
+            frame_bytes: self.pool.frame_size().bytes(),
             frames_free: self.pool.free_frames(),
             datapath: self.function.datapath().to_owned(),
             ports: ports.map(|(port, (totals, forwarded))| shown::port(port, totals, *forwarded)).collect(),

@@ -16,7 +16,7 @@ mod shown;
 mod upf;
 mod workers;
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,7 +86,7 @@ pub(crate) enum StartFault {
 /// What kept the node from starting, or that a worker died.
 pub(crate) fn run(config: &Config) -> miette::Result<()> {
     start_log(config.base());
-    let ground = Ground::lay(config.base())?;
+    let ground = Ground::lay(config)?;
     match config {
         Config::Upf(config) => upf::run(config, ground),
         Config::Gre(config) => gre::run(config, ground),
@@ -105,21 +105,35 @@ struct Ground {
 }
 
 impl Ground {
-    fn lay(base: &Base) -> miette::Result<Self> {
+    fn lay(config: &Config) -> miette::Result<Self> {
+        let base = config.base();
         let stop = stop_flag()?;
         // Before anything of the network is touched: a second node is noticed here.
         let server = Server::open(&base.control.socket).map_err(|error| {
-            miette!(
-                help = "stop the other node, or give this one a control.socket of its own",
-                "control.socket: cannot listen at {}: {error}",
-                base.control.socket.display()
-            )
+            let socket = base.control.socket.display();
+            miette!(help = no_socket(error.kind()), "control.socket: cannot listen at {socket}: {error}")
         })?;
         let scraped = scraped(base)?;
-        let pool = FramePool::leak(*base.node.frames.get_ref() as usize)
+        let pool = FramePool::leak_of(crate::frames::size(config), *base.node.frames.get_ref() as usize)
             .into_diagnostic()
             .wrap_err("node.frames: no memory for the frame pool")?;
         Ok(Self { stop, server, scraped, pool })
+    }
+}
+
+/// How to mend that there is no control socket.
+fn no_socket(error: ErrorKind) -> &'static str {
+    match error {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "run the node as root, or set control.socket to a path in a folder in which this user may write"
+        }
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            "make its folder, or set control.socket to another path"
+        }
+        ErrorKind::AlreadyExists => {
+            "remove the file if nobody needs it, or set control.socket to another path"
+        }
+        _ => "stop the other node, or give this one a control.socket of its own",
     }
 }
 

@@ -134,7 +134,9 @@ impl<P: Program + 'static> Opened<P> {
         // Behind the ports of the configuration come the kernel's sides of those that have one.
         let mut sides: Vec<Queue> = Vec::new();
         let multi_buffer = found.ports().any(|(port, interface)| {
-            *port.driver.get_ref() == Driver::AfXdp && interface.mtu > PLAIN_MTU_MAX
+            let is_long =
+                interface.mtu > PLAIN_MTU_MAX || !pool.frame_size().holds_mtu(interface.mtu as usize);
+            *port.driver.get_ref() == Driver::AfXdp && is_long
         });
         let mut xdp_pool = None;
         let mut devices = Vec::new();

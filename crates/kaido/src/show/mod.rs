@@ -84,9 +84,10 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
     }
     let table = status.upf.as_ref().map(|upf| format!("; session records in {}", upf.table_pages));
     println!(
-        "{} of {} frames free, in {}{}",
+        "{} of {} frames of {} bytes free, in {}{}",
         status.frames_free,
         status.frames,
+        status.frame_bytes,
         status.frame_pages,
         table.unwrap_or_default()
     );

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use kaido_engine::BATCH_MAX;
+use kaido_engine::{BATCH_MAX, FrameSize};
 use kaido_table::{Reader, RegionError, Seed};
 
 use crate::balance::Place;
@@ -165,7 +165,7 @@ impl Forwarder {
             place: None,
             matches: Vec::with_capacity(MATCHES),
             downstreams: Vec::with_capacity(MATCHES),
-            front: Vec::with_capacity(kaido_engine::FRAME_SIZE),
+            front: Vec::with_capacity(FrameSize::FourKib.bytes()),
             hint: Prefixes::default(),
         };
         let scratch = Box::new(std::array::from_fn(|_| (Parsed::NOTHING, Prefixes::default())));

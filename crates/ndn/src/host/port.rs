@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use kaido_engine::port::DatagramRooms;
-use kaido_engine::{BATCH_MAX, Batch, DropReason, FRAME_SIZE, Frame, HEADROOM, PoolCache, Port};
+use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, PoolCache, Port};
 use kaido_wire::ndn::{tlv, types};
 
 use super::connection::{Connection, Stage};
@@ -435,13 +435,13 @@ pub(super) fn packet_len(octets: &[u8]) -> Result<Option<usize>, kaido_wire::Err
 
 /// A frame with the number of a face and a packet.
 fn frame_of(face: FaceId, packet: &[u8], pool: &mut PoolCache) -> Option<Frame> {
-    const ROOM: usize = FRAME_SIZE - HEADROOM;
+    let segment_max = pool.pool().frame_size().room();
     let mut frame = pool.allocate()?;
-    let (first, rest) = packet.split_at(packet.len().min(ROOM - PSEUDO_HEADER));
+    let (first, rest) = packet.split_at(packet.len().min(segment_max - PSEUDO_HEADER));
     let room = frame.append(PSEUDO_HEADER + first.len())?;
     room[..PSEUDO_HEADER].copy_from_slice(&face.0.to_be_bytes());
     room[PSEUDO_HEADER..].copy_from_slice(first);
-    for chunk in rest.chunks(ROOM) {
+    for chunk in rest.chunks(segment_max) {
         let mut segment = pool.allocate()?;
         segment.append(chunk.len())?.copy_from_slice(chunk);
         frame.push_segment(segment);

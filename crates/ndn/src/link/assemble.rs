@@ -1,10 +1,7 @@
 //! Packets out of pieces.
 
-use kaido_engine::{FRAME_SIZE, Frame, HEADROOM};
+use kaido_engine::Frame;
 use kaido_wire::ndn::PACKET_MAX;
-
-/// Octets of a frame behind its headroom.
-const SEGMENT: usize = FRAME_SIZE - HEADROOM;
 
 /// Joins the pieces of a packet: a piece that fits behind the one before it is copied there, others stay where they are.
 /// `release` takes the frames that were copied. `None` when there are no pieces.
@@ -45,7 +42,7 @@ pub(super) fn straighten(packet: &Frame, mut allocate: impl FnMut() -> Option<Fr
 
 /// Copies `len` octets of a packet, from `at` on, into a new frame.
 pub(super) fn part(packet: &Frame, mut at: usize, len: usize, mut frame: Frame) -> Option<Frame> {
-    let mut room = frame.append(len.min(SEGMENT)).filter(|room| room.len() == len)?;
+    let mut room = frame.append(len)?;
     for segment in packet.segments() {
         let some = segment.get(at..).unwrap_or_default();
         at = at.saturating_sub(segment.len());
@@ -59,7 +56,7 @@ pub(super) fn part(packet: &Frame, mut at: usize, len: usize, mut frame: Frame) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kaido_engine::FramePool;
+    use kaido_engine::{FramePool, FrameSize};
 
     #[test]
     fn pieces_are_joined() {
@@ -76,12 +73,14 @@ mod tests {
             assert!(packet.segments().count() <= 4);
             let straight = straighten(&packet, || pool.allocate()).unwrap();
             assert_eq!(straight.to_vec(), whole);
-            assert_eq!(straight.data().len(), whole.len().min(SEGMENT));
-            for (at, len) in [(0, whole.len().min(SEGMENT)), (whole.len() / 2, whole.len() / 4)] {
+            let longest = whole.len().min(FrameSize::FourKib.room());
+            assert_eq!(straight.data().len(), longest);
+            for (at, len) in [(0, longest), (whole.len() / 2, whole.len() / 4)] {
                 let cut = part(&packet, at, len, pool.allocate().unwrap()).unwrap();
                 assert_eq!(cut.to_vec(), whole[at..at + len]);
             }
             assert!(part(&packet, whole.len(), 1, pool.allocate().unwrap()).is_none());
+            assert!(part(&packet, 0, FrameSize::FourKib.room() + 1, pool.allocate().unwrap()).is_none());
         }
         assert!(join([], drop).is_none());
         assert_eq!(pool.free_frames(), 16);

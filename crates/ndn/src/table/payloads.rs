@@ -1,7 +1,7 @@
 //! Memory of cached packets: blocks of 256 octets, chained. Of its own, so that what is cached takes no frames from the
 //! ports (`docs/decisions/0019-cached-packets.md`).
 
-use kaido_engine::{FRAME_SIZE, Frame, HEADROOM};
+use kaido_engine::{Frame, FrameSize};
 use kaido_table::{RegionError, Slots};
 
 use super::chains::NONE;
@@ -17,6 +17,12 @@ pub(super) struct Payloads {
     free: u32,
     used: u32,
 }
+
+// Blocks fill a frame.
+const _: () = {
+    assert!(FrameSize::TwoKib.room().is_multiple_of(BLOCK));
+    assert!(FrameSize::FourKib.room().is_multiple_of(BLOCK));
+};
 
 /// Blocks of a packet.
 pub(super) fn blocks_of(octets: usize) -> u32 {
@@ -122,7 +128,6 @@ impl Payloads {
         len: usize,
         mut allocate: impl FnMut() -> Option<Frame>,
     ) -> Option<Frame> {
-        const { assert!((FRAME_SIZE - HEADROOM).is_multiple_of(BLOCK)) };
         let mut packet = allocate()?;
         let mut segment: Option<Frame> = None;
         for piece in self.pieces(first, len) {

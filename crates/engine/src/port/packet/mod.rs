@@ -19,11 +19,11 @@ pub use sink::UdpSink;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::scatter::{LINK_HEADER, Scatter};
+use super::scatter::Scatter;
 use super::{Port, PortError};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
-use crate::pool::PoolCache;
+use crate::pool::{LINK_HEADER, PoolCache};
 use offload::Arrival;
 use socket::{PacketSocket, Sent};
 

@@ -7,7 +7,7 @@ use super::held::Held;
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
-use crate::pool::{FRAME_SIZE, FramePool, PoolCache};
+use crate::pool::{FramePool, PoolCache};
 
 /// Frames that go to the kernel, or come back from it, in one go.
 const BLOCK: usize = 64;
@@ -114,12 +114,13 @@ impl Books {
         }
         let before = self.filling;
         let block = BLOCK.min(self.fill.capacity() as usize);
+        let memory = self.held.pool();
         while self.lacks_a_block() {
             let mut chunks = [0; BLOCK];
             let mut count = 0;
             while let Some(chunk) = chunks[..block].get_mut(count) {
                 let Some(frame) = pool.allocate() else { break };
-                frame.into_device(|addr, _| *chunk = addr - addr % FRAME_SIZE as u64);
+                frame.into_device(|addr, _| *chunk = memory.frame_begin(addr));
                 self.held.lend(*chunk);
                 count += 1;
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kaido_xsk::{FillRing, TxRing};
 
 use crate::frame::Frame;
-use crate::pool::{FRAME_SIZE, FramePool};
+use crate::pool::FramePool;
 
 /// One bit for every frame of the pool, set while the kernel holds it. Whatever the kernel names, a frame comes
 /// back once and only if it was given; and what is out when the socket closes is known without its rings.
@@ -32,7 +32,7 @@ impl Held {
     /// Notes that the frame at `addr` is the kernel's.
     #[inline]
     pub(super) fn lend(&mut self, addr: u64) {
-        let (word, bit) = place(addr);
+        let (word, bit) = self.place(addr);
         debug_assert_eq!(self.bits[word] & bit, 0, "a frame was given twice");
         self.bits[word] |= bit;
     }
@@ -40,7 +40,7 @@ impl Held {
     /// Takes the frame at `addr` back, `len` bytes of data in it; `None` when the kernel does not have it.
     #[inline]
     pub(super) fn take_back(&mut self, addr: u64, len: u32) -> Option<Frame> {
-        let (word, bit) = place(addr);
+        let (word, bit) = self.place(addr);
         let bits = self.bits.get_mut(word).filter(|bits| **bits & bit != 0)?;
         *bits &= !bit;
         // SAFETY: the bit says that the frame was handed over by `into_device` and not taken back since; the
@@ -64,7 +64,7 @@ impl Held {
     }
 
     fn has(&self, addr: u64) -> bool {
-        let (word, bit) = place(addr);
+        let (word, bit) = self.place(addr);
         self.bits.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
@@ -72,9 +72,17 @@ impl Held {
         for word in 0..self.bits.len() {
             while self.bits[word] != 0 {
                 let index = word as u64 * 64 + u64::from(self.bits[word].trailing_zeros());
-                drop(self.take_back(index * FRAME_SIZE as u64, 0));
+                drop(self.take_back(index * self.pool.frame_size().bytes() as u64, 0));
             }
         }
+    }
+
+    /// Word and bit of the frame at `addr`.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // A pool beyond the address space does not exist; `get` refuses it.
+    fn place(&self, addr: u64) -> (usize, u64) {
+        let index = self.pool.frame_of(addr);
+        ((index / 64) as usize, 1 << (index % 64))
     }
 }
 
@@ -85,33 +93,29 @@ impl Drop for Held {
     }
 }
 
-/// Word and bit of the frame at `addr`.
-#[inline]
-#[allow(clippy::cast_possible_truncation)] // A pool beyond the address space does not exist; `get` refuses it.
-fn place(addr: u64) -> (usize, u64) {
-    let index = addr / FRAME_SIZE as u64;
-    ((index / 64) as usize, 1 << (index % 64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::FrameSize;
 
     #[test]
     fn a_frame_comes_back_once_and_only_if_it_was_given() {
-        let pool = FramePool::leak(70).unwrap();
-        let mut held = Held::new(pool);
-        assert!(held.take_back(0, 10).is_none());
-        for _ in 0..70 {
-            pool.allocate().unwrap().into_device(|addr, _| held.lend(addr));
+        for size in FrameSize::ALL {
+            let pool = FramePool::leak_of(size, 70).unwrap();
+            let mut held = Held::new(pool);
+            assert!(held.take_back(0, 10).is_none());
+            for _ in 0..70 {
+                pool.allocate().unwrap().into_device(|addr, _| held.lend(addr));
+            }
+            assert_eq!(pool.free_frames(), 0);
+            let at = |number| number * size.bytes() as u64;
+            let frame = held.take_back(at(69) + 300, 10).unwrap();
+            assert_eq!((frame.headroom(), frame.packet_len()), (300, 10));
+            assert!(held.take_back(at(69), 10).is_none());
+            assert!(held.take_back(at(70), 10).is_none() && held.take_back(u64::MAX, 10).is_none());
+            drop(frame);
+            drop(held);
+            assert_eq!(pool.free_frames(), 70);
         }
-        assert_eq!(pool.free_frames(), 0);
-        let frame = held.take_back(69 * 4096 + 300, 10).unwrap();
-        assert_eq!((frame.headroom(), frame.packet_len()), (300, 10));
-        assert!(held.take_back(69 * 4096, 10).is_none());
-        assert!(held.take_back(70 * 4096, 10).is_none() && held.take_back(u64::MAX, 10).is_none());
-        drop(frame);
-        drop(held);
-        assert_eq!(pool.free_frames(), 70);
     }
 }

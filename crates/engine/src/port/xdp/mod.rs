@@ -48,12 +48,15 @@ impl XdpPool {
     /// Registers the whole pool as packet memory, once for all ports.
     ///
     /// # Errors
-    /// [`Error::Permission`], [`Error::PinMemory`].
+    /// [`Error::Permission`], [`Error::PinMemory`], [`Error::UmemLayout`].
     pub fn register(pool: &'static FramePool) -> Result<Self, Error> {
         let (start, len) = pool.memory();
+        // Fits: at most a page.
+        #[allow(clippy::cast_possible_truncation)]
+        let config = UmemConfig { chunk_size: pool.frame_size().bytes() as u32, ..UmemConfig::default() };
         // SAFETY: the pool is never unmapped, and whoever owns a frame is alone with its chunk: ownership goes to
         // the kernel by `Frame::into_device` and comes back by `Frame::from_device`.
-        let umem = unsafe { Umem::register(start, len, UmemConfig::default()) }?;
+        let umem = unsafe { Umem::register(start, len, config) }?;
         Ok(Self { pool, umem })
     }
 
@@ -72,7 +75,7 @@ pub struct XdpOptions {
     pub need_wakeup: bool,
     /// Whether our calls drive the device.
     pub busy_poll: Option<BusyPoll>,
-    /// Whether packets may be chains, for an MTU beyond [`kaido_xsk`]'s one buffer.
+    /// Whether packets may be chains: for an MTU of which a frame does not hold all packets, or beyond [`kaido_xsk`]'s one buffer.
     pub multi_buffer: bool,
     /// Frames that wait in the kernel to be received into: a power of two.
     pub fill: u32,

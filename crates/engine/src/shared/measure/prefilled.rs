@@ -10,7 +10,7 @@ use kaido_xsk::claim::DescRing;
 use kaido_xsk::ring::Memory;
 
 use crate::batch::Batch;
-use crate::pool::{FRAME_SIZE, FramePool, PoolCache};
+use crate::pool::{FramePool, PoolCache};
 use crate::reorder::{ReorderMeter, Reordering};
 use crate::shared::SharedDevice;
 
@@ -20,6 +20,7 @@ const PACKET_LEN: usize = 64;
 /// The device.
 #[derive(Debug)]
 pub(super) struct Prefilled {
+    pool: &'static FramePool,
     ring: Arc<DescRing>,
     packets: u32,
     /// Sequence number of the packet that each frame carries. Not in the packet: a NIC that sends does not bring the
@@ -57,6 +58,7 @@ impl Prefilled {
         // Written, so that the pages are there.
         let zeros = |count: usize| (0..count).map(|_| AtomicU32::new(u32::MAX)).collect();
         Self {
+            pool,
             ring,
             packets,
             sequences: zeros(pool.frames()),
@@ -96,7 +98,7 @@ impl Prefilled {
     /// Where the sequence number of the frame at an address stands.
     #[allow(clippy::cast_possible_truncation)] // Within the pool.
     fn sequence_of(&self, addr: u64) -> &AtomicU32 {
-        &self.sequences[(addr / FRAME_SIZE as u64) as usize]
+        &self.sequences[self.pool.frame_of(addr) as usize]
     }
 }
 

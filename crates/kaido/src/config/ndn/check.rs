@@ -66,6 +66,10 @@ pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
             findings.add(to.span(), "ndn.route.to", format!("no face leads to {}", to.get_ref().0), help);
         }
     }
+    if let Some(bytes) = config.base.node.frame_bytes.as_ref().filter(|bytes| *bytes.get_ref() < 4096) {
+        let message = "a router has frames of 4096 bytes: names of packets want to be in one piece";
+        findings.add(bytes.span(), "node.frame_bytes", message, "remove it");
+    }
     let mut chosen = HashSet::new();
     for strategy in &ndn.strategies {
         if !chosen.insert(&strategy.get_ref().prefix.0) {
@@ -292,6 +296,7 @@ mod tests {
                 "[[port]]\nname = \"a\"\ndriver = \"dpdk\"\ndevice = \"0000:00:01.0\"\n",
                 "port.driver: Ethernet faces are not made",
             ),
+            ("[node]\nframe_bytes = 2048\n", "node.frame_bytes: a router has frames of 4096 bytes"),
             ("[ndn]\npending_max = 1\n", "ndn.pending_max: 1 is out of range"),
             ("[ndn]\nregions = [\"site\"]\n", "\"site\" is no name"),
             ("[ndn.cs.disk]\npath = \"\"\nsize_mib = 64\n", "ndn.cs.disk.path: no folder is said"),

@@ -4,7 +4,16 @@ use super::Field;
 
 /// They all.
 pub(super) const FIELDS: &[Field] = &[
-    ("node", "frames", "1024 to 16777216", "16384", "Frames of 4096 bytes in the pool, shared by all ports."),
+    ("node", "frames", "1024 to 16777216", "16384", "Frames in the pool, shared by all ports."),
+    (
+        "node",
+        "frame_bytes",
+        "2048 or 4096",
+        "as the ports ask",
+        "Bytes of a frame, of which 256 are headroom; longer packets lie in several. By itself a node has frames of 2048 bytes where all \
+         its ports have an MTU of at most 1770, none is of driver `dpdk`, and none of an `igb`, `igc` or `ixgbe` NIC with AF_XDP; an \
+         NDN router always has 4096.",
+    ),
     (
         "node",
         "workers",

@@ -254,6 +254,7 @@ mod tests {
             ("[log]\nlevel = \"loud\"\n", "log.level"),
             ("[log]\nlevel = \"info,kaido_pfcp=loud\"\n", "log.level"),
             ("[node]\nframes = 5\n", "node.frames"),
+            ("[node]\nframe_bytes = 3000\n", "node.frame_bytes"),
             ("[node]\nworkers = 65\nqueue_mode = \"rss\"\n[buffer]\npackets = 1\n", "node.workers"),
         ] {
             let found = faults(text);
@@ -264,6 +265,8 @@ mod tests {
             "[[ue_pool]]\nipv4 = \"10.60.0.0/16\"\n[[ue_pool]]\nipv4 = \"10.61.0.0/16\"\nipv6 = \"fd00::/56\"\n",
             "[log]\nlevel = \"info,kaido_pfcp=debug\"\n",
             "[log]\nlevel = \"off\"\n",
+            "[node]\nframe_bytes = 2048\n",
+            "[node]\nframe_bytes = 4096\n",
         ] {
             assert_eq!(faults(sound), Vec::<String>::new(), "{sound}");
         }

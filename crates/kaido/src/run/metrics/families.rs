@@ -22,7 +22,8 @@ families! {
         "Octets of user packets of the sessions that there are, by the first URR of each; what a session had goes with it.";
     SESSION_PACKETS = Gauge "kaido_session_volume_packets" ["direction"]
         "User packets of the sessions that there are, by the first URR of each; what a session had goes with it.";
-    FRAMES = Gauge "kaido_frames" [] "Frames of 4096 bytes in the pool.";
+    FRAMES = Gauge "kaido_frames" [] "Frames in the pool.";
+    FRAME_BYTES = Gauge "kaido_frame_bytes" [] "Bytes of each, headroom included.";
     FRAMES_FREE = Gauge "kaido_frames_free" [] "Frames that lie free in the pool; workers keep up to 128 more each.";
     BUFFERED_PACKETS = Gauge "kaido_buffered_packets" [] "Downlink packets that are buffered for idle UEs.";
     BUFFERED_BYTES = Gauge "kaido_buffered_bytes" [] "Octets of those.";

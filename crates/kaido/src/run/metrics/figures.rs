@@ -53,6 +53,7 @@ impl Figures {
         out.family(&f::BUILD_INFO).add(&info, 1_u64);
         one(out, &f::WORKERS, self.workers.len());
         one(out, &f::FRAMES, self.pool.frames());
+        one(out, &f::FRAME_BYTES, self.pool.frame_size().bytes());
         one(out, &f::FRAMES_FREE, self.pool.free_frames());
     }
 

@@ -296,6 +296,7 @@ impl View<'_> {
             workers: self.workers.len(),
             frame_pages: self.pool.pages().to_string(),
             frames: self.pool.frames(),
+            frame_bytes: self.pool.frame_size().bytes(),
             frames_free: self.pool.free_frames(),
             datapath: self.datapath.name().to_owned(),
             ports: ports.collect(),
