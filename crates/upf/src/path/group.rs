@@ -82,14 +82,14 @@ impl<'g> Group<'g> {
         let facts = worker.ports.facts(port);
         let mut way = CommonWay::new();
         for ((arrived, frame), probe) in self.arrivals.iter_mut().zip(frames).zip(&mut self.probes) {
-            facts.read(&worker.ports, frame, arrived);
+            // Of what it returns: to read it in `arrived` again, so soon, waits for the store.
+            way.add(facts.read(&worker.ports, frame, arrived));
             if arrived.kind == Kind::Unusual {
                 read_again(worker, port, frame, arrived, unusual);
             }
             if arrived.kind != Kind::Unusual {
                 *probe = stages.hash(&arrived.key);
             }
-            way.add(arrived.way);
         }
         self.probes.iter().for_each(|probe| stages.ask(probe));
         self.way = way.get();

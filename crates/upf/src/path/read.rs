@@ -154,24 +154,26 @@ impl PortFacts {
         if self.gtpu { 0 } else { 64 }
     }
 
-    /// Reads a frame; leaves `arrived` as it is when the frame is not of the usual shape.
+    /// Reads a frame and says which way it goes; leaves `arrived` as it is, and says none, when it is not of the usual shape.
     #[inline(always)]
-    pub(super) fn read(&self, ports: &Ports, frame: &Frame, arrived: &mut Arrived) {
-        if !frame.is_chained() {
-            // Nothing is a frame that is not of the usual shape.
-            let _ = self.read_usual(ports, frame.data(), arrived);
+    pub(super) fn read(&self, ports: &Ports, frame: &Frame, arrived: &mut Arrived) -> StraightWay {
+        if frame.is_chained() {
+            return StraightWay::NONE;
         }
+        self.read_usual(ports, frame.data(), arrived).unwrap_or(StraightWay::NONE)
     }
 
     #[inline(always)]
-    fn read_usual(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<()> {
+    fn read_usual(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<StraightWay> {
         if let Some(head) = data.first_chunk::<64>() {
             let has_container = head[GTPU_AT] & CONTAINER_FOLLOWS != 0;
             if let Some(endpoint) = self.endpoint_of(head, has_container) {
                 return read_tunnelled(endpoint, head, data.len(), has_container, arrived);
             }
-            if !self.tunnel_heads_v6.is_empty() && self.read_tunnelled_v6(head, data, arrived).is_some() {
-                return Some(());
+            if !self.tunnel_heads_v6.is_empty()
+                && let Some(way) = self.read_tunnelled_v6(head, data, arrived)
+            {
+                return Some(way);
             }
         }
         self.read_plain(ports, data, arrived)
@@ -189,7 +191,7 @@ impl PortFacts {
 
     /// Reads a frame of a tunnel over IPv6.
     #[inline(never)]
-    fn read_tunnelled_v6(&self, head: &[u8; 64], data: &[u8], arrived: &mut Arrived) -> Option<()> {
+    fn read_tunnelled_v6(&self, head: &[u8; 64], data: &[u8], arrived: &mut Arrived) -> Option<StraightWay> {
         let (endpoint, _) = self.tunnel_heads_v6.iter().find(|(_, shape)| shape.is_of(head))?;
         let message = data[GTPU_AT_V6..].first_chunk::<{ gtpu::HEADER_LEN + CONTAINER }>()?;
         let consumed = if message[0] & CONTAINER_FOLLOWS == 0 {
@@ -214,12 +216,12 @@ impl PortFacts {
         arrived.available = length - consumed;
         arrived.way = StraightWay::UP;
         arrived.kind = Kind::Usual;
-        Some(())
+        Some(StraightWay::UP)
     }
 
     /// Reads a frame that is not from a tunnel.
     #[inline(always)]
-    fn read_plain(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<()> {
+    fn read_plain(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<StraightWay> {
         let instance = self.instance?;
         let head = *data.first_chunk::<16>()?;
         let packet = &data[IP_AT..];
@@ -245,7 +247,7 @@ impl PortFacts {
         arrived.offset = octets(IP_AT);
         arrived.way = StraightWay::DOWN;
         arrived.kind = Kind::Usual;
-        Some(())
+        Some(StraightWay::DOWN)
     }
 }
 
@@ -268,7 +270,7 @@ fn read_tunnelled(
     len: usize,
     has_container: bool,
     arrived: &mut Arrived,
-) -> Option<()> {
+) -> Option<StraightWay> {
     let total = be16(head, IP_AT + 2);
     let length = be16(head, GTPU_AT + 2);
     // Usually nothing follows the inmost packet: then all lengths say the same.
@@ -286,7 +288,7 @@ fn read_tunnelled(
     arrived.available = length - consumed;
     arrived.way = StraightWay::UP;
     arrived.kind = Kind::Usual;
-    Some(())
+    Some(StraightWay::UP)
 }
 
 /// One of 256 places for an IPv4 address, by all of its bits: operators' addresses end alike.
@@ -389,8 +391,9 @@ mod tests {
         let ports = Ports::new(&settings);
         let read = |frame: &[u8]| {
             let mut arrived = Arrived::default();
-            let _ = ports.facts(PortId(0)).read_usual(&ports, frame, &mut arrived);
-            (arrived.kind == Kind::Usual).then_some((arrived.key, arrived.offset, arrived.available))
+            let way = ports.facts(PortId(0)).read_usual(&ports, frame, &mut arrived)?;
+            assert_eq!((way, arrived.way, arrived.kind), (StraightWay::UP, way, Kind::Usual));
+            Some((arrived.key, arrived.offset, arrived.available))
         };
         let key = SessionKey::tunnel(EndpointId(1), Teid(7));
         for (container, offset) in [(false, 70), (true, 78)] {
