@@ -40,15 +40,13 @@ impl Frame {
     /// Has the two cache lines fetched that begin `before` bytes ahead of the packet: what a function will
     /// read there, and where it will write.
     ///
-    /// What is only read first goes to the second level: frames lie 2048 or 4096 bytes apart, so their first lines
-    /// compete for the same few places of the first, and would drive each other out before their turn. What
-    /// is written goes to the first: a store that misses it waits.
+    /// Into the first level of the cache: a store that misses it waits. No more frames than those of a few groups should be
+    /// asked for ahead: they lie 2048 or 4096 bytes apart, so that their first lines compete for the same few places there.
     #[inline(always)]
     pub fn prefetch(&self, before: usize) {
-        let hint = if before == 0 { Hint::Later } else { Hint::Soon };
         let first = self.begin().wrapping_sub(before);
-        ask(first, hint);
-        ask(first.wrapping_add(64), hint);
+        ask(first, Hint::Soon);
+        ask(first.wrapping_add(64), Hint::Soon);
     }
 
     /// Has the last two cache lines of this segment fetched, if it is longer than the two that [`Frame::prefetch`] fetches:
