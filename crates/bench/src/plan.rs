@@ -11,6 +11,8 @@ pub struct Plan {
     pub rounds: u32,
     /// Packets of a round: frames of the pool.
     pub packets_per_round: usize,
+    /// Take the frames in random order, as if they had long been in use; else in that of the pool.
+    pub mixed_frames: bool,
     /// Runs of the map chain in a round; an odd number is made even.
     pub chain_runs_per_round: u32,
     /// Most keys of the table's measurement.
@@ -36,6 +38,7 @@ impl Plan {
             frames: vec![64, 128, 256, 512, 1024, 1424, 3024],
             rounds: 15,
             packets_per_round: 32_768,
+            mixed_frames: false,
             chain_runs_per_round: 200_000,
             table_keys_max: 2 * MILLION,
             soak: 10_000_000,

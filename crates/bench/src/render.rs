@@ -65,13 +65,14 @@ fn run(f: &mut Formatter<'_>, run: &RunInfo) -> fmt::Result {
     writeln!(
         f,
         "{} rounds of {} packets, interleaved; medians, ± is the {}. Packets' headers span {:.1} MiB of cache lines in a \
-         frame pool of {:.0} MiB on {}. {:.1} s in all.",
+         frame pool of {:.0} MiB on {}, {}. {:.1} s in all.",
         run.rounds,
         run.packets_per_round,
         run.spread,
         run.packet_pool_mib,
         run.frame_pool_mib,
         run.frame_pool_pages,
+        if run.mixed_frames { "in random order" } else { "in its order" },
         run.seconds,
     )
 }

@@ -59,6 +59,8 @@ pub struct RunInfo {
     pub spread: &'static str,
     /// Packets, and floor lines a cold line, of a sample.
     pub packets_per_round: usize,
+    /// Whether frames were taken in random order, and not in that of the pool.
+    pub mixed_frames: bool,
     /// Runs of a sample of the map chain.
     pub chain_runs_per_round: u32,
     /// Bytes of the cache lines that the headers of a round's packets span, in MiB: uplink.
@@ -305,6 +307,7 @@ pub(crate) mod tests {
                 rounds: 7,
                 spread: "interquartile range",
                 packets_per_round: 65_536,
+                mixed_frames: false,
                 chain_runs_per_round: 100_000,
                 packet_pool_mib: 8.0,
                 frame_pool_mib: 256.0,

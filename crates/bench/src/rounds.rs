@@ -38,6 +38,14 @@ impl Frames {
         Self { count: frames.len(), frames }
     }
 
+    /// Puts them into an order that has nothing to do with where they lie.
+    fn mix(&mut self, seed: u64) {
+        let order = Permutation::new(u32::try_from(self.count).unwrap_or(u32::MAX), seed);
+        let mut places: Vec<_> = std::mem::take(&mut self.frames).into_iter().map(Some).collect();
+        self.frames
+            .extend((0..self.count as u64).filter_map(|place| places[order.at(place) as usize].take()));
+    }
+
     /// Frames of a round.
     pub(crate) fn count(&self) -> usize {
         self.count
@@ -55,10 +63,14 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    fn new(size: FrameSize, packets_per_round: usize) -> Result<Self, PoolError> {
+    fn new(size: FrameSize, packets_per_round: usize, mixed_by: Option<u64>) -> Result<Self, PoolError> {
         let pool = FramePool::leak_of(size, packets_per_round + HELD_PACKETS)?;
-        let round = Frames::new(pool, packets_per_round);
-        Ok(Self { pool, round, held: Frames::new(pool, HELD_PACKETS) })
+        let [mut round, mut held] = [packets_per_round, HELD_PACKETS].map(|count| Frames::new(pool, count));
+        if let Some(seed) = mixed_by {
+            round.mix(seed);
+            held.mix(seed);
+        }
+        Ok(Self { pool, round, held })
     }
 }
 
@@ -72,14 +84,18 @@ pub(crate) fn size_for(packet_len: usize) -> FrameSize {
 }
 
 impl Stocks {
-    /// Frames for rounds of packets of these lengths.
+    /// Frames for rounds of packets of these lengths, in the order of their pool, or in a random one by a seed.
     ///
     /// # Errors
     /// [`PoolError`].
-    pub(crate) fn new(packet_lens: &[usize], packets_per_round: usize) -> Result<Self, PoolError> {
+    pub(crate) fn new(
+        packet_lens: &[usize],
+        packets_per_round: usize,
+        mixed_by: Option<u64>,
+    ) -> Result<Self, PoolError> {
         let is_asked_for = |size: &FrameSize| packet_lens.iter().any(|&len| size_for(len) == *size);
         let sizes = FrameSize::ALL.into_iter().filter(is_asked_for);
-        sizes.map(|size| Stock::new(size, packets_per_round)).collect::<Result<_, _>>().map(Self)
+        sizes.map(|size| Stock::new(size, packets_per_round, mixed_by)).collect::<Result<_, _>>().map(Self)
     }
 
     /// The pools of all sizes.
@@ -205,17 +221,32 @@ mod tests {
 
     #[test]
     fn packets_lie_in_the_frames_that_a_node_would_have() {
-        let mut stocks = Stocks::new(&[64, 1424, 3024], 100).unwrap();
+        let mut stocks = Stocks::new(&[64, 1424, 3024], 100, None).unwrap();
         assert!(stocks.pools().map(FramePool::frame_size).eq(FrameSize::ALL));
         let mut size = |len| stocks.for_packets(len).unwrap().pool.frame_size();
         assert_eq!(
             [64, 1514, 1784, 1785, 3600].map(&mut size).map(FrameSize::bytes),
             [2048, 2048, 2048, 4096, 4096]
         );
-        let mut small = Stocks::new(&[128], 100).unwrap();
+        let mut small = Stocks::new(&[128], 100, None).unwrap();
         assert!(small.for_packets(3024).is_none());
         let Stock { pool, round, held } = small.for_packets(128).unwrap();
         assert_eq!((round.count(), held.count(), pool.free_frames()), (100, HELD_PACKETS, 0));
+    }
+
+    #[test]
+    fn mixed_frames_are_the_same_in_another_order() {
+        let [ordered, mixed] = [None, Some(1)].map(|mixed_by| {
+            let mut stocks = Stocks::new(&[128], 1000, mixed_by).unwrap();
+            let stock = stocks.for_packets(128).unwrap();
+            stock.round.frames.iter().map(Frame::address).collect::<Vec<_>>()
+        });
+        assert_ne!(ordered, mixed);
+        let sorted = |mut addresses: Vec<u64>| {
+            addresses.sort_unstable();
+            addresses
+        };
+        assert_eq!(sorted(ordered), sorted(mixed));
     }
 
     #[test]

@@ -55,7 +55,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
     let (began, before) = (Instant::now(), Before::now());
     let _reservation = reserve(plan, progress)?;
     let pages = hugepages();
-    let mut stocks = Stocks::new(&plan.frames, plan.packets_per_round)?;
+    let mixed_by = plan.mixed_frames.then_some(plan.seed);
+    let mut stocks = Stocks::new(&plan.frames, plan.packets_per_round, mixed_by)?;
     let pools: Vec<_> = stocks.pools().collect();
     let Some(&pool) = pools.first() else { return Err(BenchError::FrameLength(0)) };
     let mut context = Context {
@@ -88,6 +89,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
             rounds: plan.rounds,
             spread: "interquartile range",
             packets_per_round: plan.packets_per_round,
+            mixed_frames: plan.mixed_frames,
             chain_runs_per_round: plan.chain_runs_per_round,
             packet_pool_mib: mib(touched_bytes(plan.packets_per_round)),
             frame_pool_mib: mib(pools.iter().map(|pool| pool.memory().1).sum()),

@@ -170,6 +170,9 @@ pub(super) struct MicroArgs {
     /// Packets of a round, each in a frame of its own: fewer are the frames of a device's rings, which come again [default: 32768]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(512..=1 << 18))]
     packets: Option<u32>,
+    /// Take frames from the pool in random order, as they come after long use, and not in the order in which they lie
+    #[arg(long)]
+    mixed_frames: bool,
     /// Replacements in the table, for each number of writers [default: 10 M, with --quick 2 M]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     soak: Option<u64>,
@@ -208,6 +211,7 @@ impl MicroArgs {
             frames: chosen(&self.frames, base.frames),
             rounds: self.rounds.unwrap_or(base.rounds),
             packets_per_round: self.packets.map_or(base.packets_per_round, |packets| packets as usize),
+            mixed_frames: self.mixed_frames,
             soak: self.soak.unwrap_or(base.soak),
             reserve_hugepages: self.reserve_hugepages,
             seed: self.seed,
@@ -278,6 +282,7 @@ mod tests {
         assert_eq!((told.rounds, told.soak, told.seed), (3, 9, 7));
         assert_eq!(told.packets_per_round, Plan::quick().packets_per_round);
         assert_eq!(plan("--packets 4096").unwrap().packets_per_round, 4096);
+        assert!(plan("--mixed-frames").unwrap().mixed_frames && !plan("").unwrap().mixed_frames);
     }
 
     #[test]
