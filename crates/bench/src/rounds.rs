@@ -83,6 +83,11 @@ pub(crate) fn size_for(packet_len: usize) -> FrameSize {
     FrameSize::for_mtu(packet_len.saturating_sub(ETHERNET))
 }
 
+/// The sizes of frames that packets of these lengths lie in.
+pub(crate) fn sizes_for(packet_lens: &[usize]) -> impl Iterator<Item = FrameSize> + '_ {
+    FrameSize::ALL.into_iter().filter(|size| packet_lens.iter().any(|&len| size_for(len) == *size))
+}
+
 impl Stocks {
     /// Frames for rounds of packets of these lengths, in the order of their pool, or in a random one by a seed.
     ///
@@ -93,9 +98,8 @@ impl Stocks {
         packets_per_round: usize,
         mixed_by: Option<u64>,
     ) -> Result<Self, PoolError> {
-        let is_asked_for = |size: &FrameSize| packet_lens.iter().any(|&len| size_for(len) == *size);
-        let sizes = FrameSize::ALL.into_iter().filter(is_asked_for);
-        sizes.map(|size| Stock::new(size, packets_per_round, mixed_by)).collect::<Result<_, _>>().map(Self)
+        let stocks = sizes_for(packet_lens).map(|size| Stock::new(size, packets_per_round, mixed_by));
+        stocks.collect::<Result<_, _>>().map(Self)
     }
 
     /// The pools of all sizes.

@@ -5,7 +5,7 @@ mod cases;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use kaido_engine::FramePool;
+use kaido_engine::{FramePool, FrameSize};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::cases::{Cases, chain_results, path_results};
@@ -15,7 +15,7 @@ use crate::memory::{Reservation, available, resident};
 use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
 use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
-use crate::rounds::{Stocks, size_for, touched_bytes};
+use crate::rounds::{Stocks, sizes_for, touched_bytes};
 use crate::{shared, table};
 
 /// Huge pages asked for, per session: its share of table, records, counters and of the floor's working set.
@@ -117,8 +117,8 @@ fn reserve(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Option<Reservation>, 
         return Ok(None);
     }
     let sessions: u64 = plan.sessions.iter().map(|&sessions| u64::from(sessions)).sum();
-    let frames: usize = plan.frames.iter().map(|&len| size_for(len).bytes()).max().unwrap_or_default();
-    let wanted = sessions * HUGE_BYTES_PER_SESSION + (plan.packets_per_round * frames) as u64 + (64 << 20);
+    let each: usize = sizes_for(&plan.frames).map(FrameSize::bytes).sum();
+    let wanted = sessions * HUGE_BYTES_PER_SESSION + (plan.packets_per_round * each) as u64 + (64 << 20);
     let taken = Reservation::take(wanted.min(available() * HUGE_SHARE_PERCENT / 100));
     let taken = taken.map_err(BenchError::Reserve)?;
     progress(&format!("{} huge pages of 2 MiB are reserved", taken.now));

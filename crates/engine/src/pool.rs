@@ -48,6 +48,11 @@ impl FrameSize {
         self.bytes() - HEADROOM
     }
 
+    /// The size of frames of so many bytes, if there is such a one.
+    pub fn of_bytes(bytes: usize) -> Option<Self> {
+        Self::ALL.into_iter().find(|size| size.bytes() == bytes)
+    }
+
     /// Whether a frame holds every packet of a link with an MTU of `mtu` bytes.
     pub const fn holds_mtu(self, mtu: usize) -> bool {
         mtu <= self.room() - LINK_HEADER

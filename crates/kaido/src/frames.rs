@@ -16,8 +16,8 @@ pub(crate) fn size(config: &Config) -> FrameSize {
 }
 
 fn of(base: &Base, is_router: bool) -> FrameSize {
-    let asked = base.node.frame_bytes.as_ref().map(|bytes| usize::from(*bytes.get_ref()));
-    if let Some(size) = FrameSize::ALL.into_iter().find(|size| Some(size.bytes()) == asked) {
+    let asked = base.node.frame_bytes.as_ref();
+    if let Some(size) = asked.and_then(|bytes| FrameSize::of_bytes((*bytes.get_ref()).into())) {
         return size;
     }
     let mut ports = base.ports.iter().map(toml::Spanned::get_ref);

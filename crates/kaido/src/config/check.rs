@@ -70,7 +70,7 @@ pub(super) fn check(config: &Config) -> Vec<Fault> {
 pub(super) fn base(base: &Base, one_queue_does: bool, findings: &mut Findings) {
     findings.range(&base.node.frames, "node.frames", FRAMES_MIN, FRAMES_MAX);
     if let Some(bytes) = &base.node.frame_bytes
-        && FrameSize::ALL.into_iter().all(|size| size.bytes() != usize::from(*bytes.get_ref()))
+        && FrameSize::of_bytes((*bytes.get_ref()).into()).is_none()
     {
         let message = format!("there are no frames of {} bytes", bytes.get_ref());
         findings.add(bytes.span(), "node.frame_bytes", message, "2048 or 4096 are allowed");
