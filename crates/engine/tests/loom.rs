@@ -1,4 +1,4 @@
-//! Model checks: the free stack, whose frames two threads take and return; the shared queue, from which two workers
+//! Model checks: the free frames, which two threads take and return; the shared queue, from which two workers
 //! claim and whose order they keep; the ring and bell of the steering stage. Run by `make test`.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -17,7 +17,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 /// Takes a frame, notes that it is held, and returns it.
-fn turn(pool: &'static FramePool, held: &[AtomicUsize; 2]) {
+fn turn(pool: &'static FramePool, held: &[AtomicUsize; 3]) {
     let mut address = None;
     if let Some(frame) = pool.allocate() {
         frame.into_device(|addr, _| address = Some(addr));
@@ -30,13 +30,13 @@ fn turn(pool: &'static FramePool, held: &[AtomicUsize; 2]) {
     drop(unsafe { Frame::from_device(pool, addr, 0) });
 }
 
-#[test]
-fn a_frame_is_held_by_one_thread_at_a_time() {
+/// Two threads take frames of a pool of so many and return them; in the end they are all found again.
+fn take_and_return(frames: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(|| {
-        let pool = FramePool::leak(2).unwrap();
-        let held = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+    model.check(move || {
+        let pool = FramePool::leak(frames).unwrap();
+        let held = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0)]);
         let other = {
             let held = held.clone();
             thread::spawn(move || {
@@ -46,8 +46,17 @@ fn a_frame_is_held_by_one_thread_at_a_time() {
         };
         turn(pool, &held);
         other.join().unwrap();
-        assert_eq!(pool.free_frames(), 2);
+        assert_eq!(pool.free_frames(), frames);
+        let all: Vec<_> = std::iter::from_fn(|| pool.allocate()).collect();
+        assert_eq!(all.len(), frames, "a frame is free and cannot be found");
+        all.into_iter().for_each(|frame| frame.into_device(|_, _| {}));
     });
+}
+
+/// Of a block that is never whole, of one that is, and of one of each: blocks are of two frames here.
+#[test]
+fn a_frame_is_held_by_one_thread_at_a_time_and_never_lost() {
+    (1..=3).for_each(take_and_return);
 }
 
 /// Shortly before the cursors wrap.

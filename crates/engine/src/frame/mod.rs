@@ -397,14 +397,14 @@ impl Drop for Frame {
     /// The safety net: the fast path gives frames back through a [`crate::PoolCache`].
     fn drop(&mut self) {
         self.release_chain();
-        self.pool.push(&[self.index]);
+        self.pool.give(self.index);
     }
 }
 
 fn release(pool: &FramePool, mut at: u32) {
     while at != NONE {
         let next = pool.link(at).next.load(Ordering::Relaxed);
-        pool.push(&[at]);
+        pool.give(at);
         at = next;
     }
 }

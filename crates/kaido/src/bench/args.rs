@@ -170,7 +170,7 @@ pub(super) struct MicroArgs {
     /// Packets of a round, each in a frame of its own: fewer are the frames of a device's rings, which come again [default: 32768]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(512..=1 << 18))]
     packets: Option<u32>,
-    /// Take frames from the pool in random order, as they come after long use, and not in the order in which they lie
+    /// Take frames from the pool in random order, and not in the order in which they lie, as a node has them
     #[arg(long)]
     mixed_frames: bool,
     /// Replacements in the table, for each number of writers [default: 10 M, with --quick 2 M]

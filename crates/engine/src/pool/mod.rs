@@ -1,19 +1,25 @@
 //! The frame pool: one mapping in huge pages, cut into frames of equal size.
 //!
 //! The pool is made once and lives as long as the process, as the kernel's view of it (the UMEM) does.
-//! Free frames form a lock-free stack; every worker keeps a [`PoolCache`] in front of it and goes to
-//! the stack once in [`CACHE_BLOCK`] frames.
+//! Which frames are free is a bit each; every worker keeps a [`PoolCache`] in front of that, which takes and
+//! gives neighbours together. So a pool keeps its order, in whatever order frames come back.
 //!
 //! ```text
 //!   frame:  | headroom 256 | data … up to 1792 or 3840 bytes |        longer packets: a chain of frames
 //! ```
+
+mod cache;
+mod free;
+
+pub use cache::PoolCache;
 
 use std::ptr::NonNull;
 
 use kaido_table::{Pages, Region, RegionError};
 
 use crate::frame::Frame;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::AtomicU32;
+use free::{FreeFrames, Part};
 
 /// Bytes in front of a received packet, for the headers to come. The kernel's XDP_PACKET_HEADROOM.
 pub const HEADROOM: usize = 256;
@@ -65,10 +71,7 @@ impl FrameSize {
     }
 }
 
-/// Frames that move between a cache and the pool at a time.
-const CACHE_BLOCK: usize = 64;
-
-/// No frame: the end of the free stack and of a chain.
+/// No frame: the end of a chain.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// The pool could not be made.
@@ -82,8 +85,7 @@ pub enum PoolError {
     Size(usize),
 }
 
-/// What the pool knows of a frame beside its bytes. While a frame is free `next` links the free stack;
-/// while it is in a chain, the chain.
+/// What the pool knows of a frame that is in a chain, beside its bytes.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) next: AtomicU32,
@@ -97,13 +99,8 @@ pub struct FramePool {
     region: Region,
     size: FrameSize,
     links: Box<[Link]>,
-    free: FreeStack,
+    free: FreeFrames,
 }
-
-/// The top of the free stack: a count of changes in the upper half keeps a slow pop from mistaking a
-/// frame that left and came back for one that stayed.
-#[derive(Debug)]
-struct FreeStack(AtomicU64);
 
 impl FramePool {
     /// Makes a pool of `frames` frames of [`FrameSize::FourKib`] that lives until the process ends.
@@ -123,14 +120,10 @@ impl FramePool {
         if count == 0 || count == NONE {
             return Err(PoolError::Size(frames));
         }
-        let links = (1..=count)
-            .map(|next| Link {
-                next: AtomicU32::new(if next == count { NONE } else { next }),
-                extent: AtomicU32::new(0),
-            })
-            .collect();
+        let links =
+            (0..count).map(|_| Link { next: AtomicU32::new(NONE), extent: AtomicU32::new(0) }).collect();
         let region = Region::map(frames * size.bytes())?;
-        Ok(Box::leak(Box::new(Self { region, size, links, free: FreeStack(AtomicU64::new(0)) })))
+        Ok(Box::leak(Box::new(Self { region, size, links, free: FreeFrames::all(count) })))
     }
 
     /// How large its frames are.
@@ -174,25 +167,27 @@ impl FramePool {
 
     /// A worker's cache in front of the pool.
     pub fn cache(&'static self) -> PoolCache {
-        PoolCache { pool: self, frames: Vec::with_capacity(2 * CACHE_BLOCK) }
+        PoolCache::new(self)
     }
 
     /// Takes one frame straight from the pool; workers use a [`PoolCache`].
     pub fn allocate(&'static self) -> Option<Frame> {
-        let mut one = Vec::with_capacity(1);
-        self.pop(1, &mut one);
-        one.pop().map(|index| Frame::fresh(self, index))
+        let mut rest = self.free.take(&mut 0)?;
+        let index = rest.next()?;
+        if !rest.is_empty() {
+            self.free.give(rest);
+        }
+        Some(Frame::fresh(self, index))
     }
 
-    /// Frames that lie free in the pool itself. Walks the stack: for tests and status, not per packet.
+    /// Puts a frame back.
+    pub(crate) fn give(&self, index: u32) {
+        self.free.give(Part::of(index));
+    }
+
+    /// Frames that lie free in the pool itself. Looks through all of it: for tests and status, not per packet.
     pub fn free_frames(&self) -> usize {
-        let (mut index, _) = self.free.top();
-        let mut count = 0;
-        while index != NONE && count < self.frames() {
-            count += 1;
-            index = self.link(index).next.load(Ordering::Relaxed);
-        }
-        count
+        self.free.count()
     }
 
     #[inline]
@@ -206,106 +201,6 @@ impl FramePool {
         debug_assert!((index as usize) < self.frames());
         // SAFETY: frames are numbered within the region, which holds `frames` of them.
         unsafe { self.region.base().add((index as usize) << self.size as u8) }
-    }
-
-    /// Puts the frames of `indices` back, in one exchange.
-    pub(crate) fn push(&self, indices: &[u32]) {
-        let (Some(&first), Some(&last)) = (indices.first(), indices.last()) else { return };
-        for pair in indices.windows(2) {
-            self.link(pair[0]).next.store(pair[1], Ordering::Relaxed);
-        }
-        loop {
-            let (top, changes) = self.free.top();
-            self.link(last).next.store(top, Ordering::Relaxed);
-            // Release: whoever takes the frames sees the links, and the bytes as their owner left them.
-            if self.free.exchange((top, changes), first, Ordering::Release) {
-                return;
-            }
-        }
-    }
-
-    /// Takes up to `count` frames, in one exchange.
-    pub(crate) fn pop(&self, count: usize, into: &mut Vec<u32>) {
-        loop {
-            let (top, changes) = self.free.top();
-            let start = into.len();
-            let mut next = top;
-            while next != NONE && into.len() - start < count {
-                into.push(next);
-                // The frame may be another's by now; then the link is stale, and the exchange fails.
-                next = self.link(next).next.load(Ordering::Relaxed);
-            }
-            if into.len() == start || self.free.exchange((top, changes), next, Ordering::Acquire) {
-                return;
-            }
-            into.truncate(start);
-        }
-    }
-}
-
-impl FreeStack {
-    #[allow(clippy::cast_possible_truncation)] // The two halves.
-    fn top(&self) -> (u32, u32) {
-        // Acquire pairs with the Release of `push`, so that the links below the top are seen.
-        let word = self.0.load(Ordering::Acquire);
-        (word as u32, (word >> 32) as u32)
-    }
-
-    fn exchange(&self, (top, changes): (u32, u32), to: u32, success: Ordering) -> bool {
-        let old = u64::from(changes) << 32 | u64::from(top);
-        let new = u64::from(changes.wrapping_add(1)) << 32 | u64::from(to);
-        self.0.compare_exchange_weak(old, new, success, Ordering::Relaxed).is_ok()
-    }
-}
-
-/// A worker's own free frames.
-#[derive(Debug)]
-pub struct PoolCache {
-    pool: &'static FramePool,
-    frames: Vec<u32>,
-}
-
-impl PoolCache {
-    /// The pool behind the cache.
-    pub fn pool(&self) -> &'static FramePool {
-        self.pool
-    }
-
-    /// Takes an empty frame, its data beginning behind the headroom.
-    #[inline]
-    pub fn allocate(&mut self) -> Option<Frame> {
-        if self.frames.is_empty() {
-            self.pool.pop(CACHE_BLOCK, &mut self.frames);
-        }
-        self.frames.pop().map(|index| Frame::fresh(self.pool, index))
-    }
-
-    /// Gives back a frame, and the chain behind it.
-    #[inline]
-    pub fn release(&mut self, frame: Frame) {
-        if !std::ptr::eq(frame.pool(), self.pool) {
-            // Numbered in another pool: it finds its way home by itself.
-            return drop(frame);
-        }
-        if frame.is_chained() {
-            return frame.into_indices(|index| self.put(index));
-        }
-        self.put(frame.into_index());
-    }
-
-    #[inline(always)]
-    fn put(&mut self, index: u32) {
-        if self.frames.len() == 2 * CACHE_BLOCK {
-            self.pool.push(&self.frames[CACHE_BLOCK..]);
-            self.frames.truncate(CACHE_BLOCK);
-        }
-        self.frames.push(index);
-    }
-}
-
-impl Drop for PoolCache {
-    fn drop(&mut self) {
-        self.pool.push(&self.frames);
     }
 }
 
