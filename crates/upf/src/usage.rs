@@ -6,6 +6,7 @@
 mod quotas;
 mod slots;
 
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -88,6 +89,18 @@ pub struct Limits {
     pub exhausted: bool,
 }
 
+/// Who counts in the same counters, and keeps some counts elsewhere for a while.
+pub trait Aside: fmt::Debug + Send + Sync {
+    /// Has what was counted so far in the counter.
+    fn gather(&self, slot: UsageSlot);
+
+    /// The limits of a counter were set: has what was counted so far in it, and from here on a packet that reaches a limit tell.
+    fn recall(&self, slot: UsageSlot);
+
+    /// Most bytes of a counter that are elsewhere at a time: none while a limit is as near.
+    fn bytes_max(&self) -> u64;
+}
+
 /// All counters of the node.
 #[derive(Debug)]
 pub struct UsageCounters {
@@ -97,6 +110,7 @@ pub struct UsageCounters {
     /// How many counters there may be.
     len: u32,
     quotas: Quotas,
+    aside: Option<Box<dyn Aside>>,
     /// What the cells lie among, unless they lie in memory that was given for good.
     lines: Option<Lines>,
 }
@@ -115,7 +129,7 @@ impl UsageCounters {
     /// At most `len` counters among lines, so that those of a session lie near its records. A counter is the number of its line.
     pub fn among(lines: Lines, len: u32) -> Self {
         let (cells, numbers) = (lines.base().cast(), lines.len());
-        Self { cells, numbers, len, quotas: Quotas::new(len), lines: Some(lines) }
+        Self { cells, numbers, len, quotas: Quotas::new(len), aside: None, lines: Some(lines) }
     }
 
     /// Counters in memory that others count in too: eight words each, uplink bytes and packets, downlink bytes and
@@ -131,7 +145,13 @@ impl UsageCounters {
             return Err(UnfitMemory);
         }
         let len = u32::try_from(size_of_val(words) / size_of::<Cell>()).map_err(|_| UnfitMemory)?;
-        Ok(Self { cells, numbers: len, len, quotas: Quotas::new(len), lines: None })
+        Ok(Self { cells, numbers: len, len, quotas: Quotas::new(len), aside: None, lines: None })
+    }
+
+    /// These, of which somebody keeps counts elsewhere.
+    #[must_use]
+    pub fn beside(self, aside: Box<dyn Aside>) -> Self {
+        Self { aside: Some(aside), ..self }
     }
 
     /// How many counters there may be.
@@ -227,6 +247,9 @@ impl UsageCounters {
 
     /// The counts so far.
     pub(crate) fn read(&self, slot: UsageSlot) -> Volume {
+        if let Some(aside) = &self.aside {
+            aside.gather(slot);
+        }
         let cell = self.cell(slot);
         Volume {
             uplink_bytes: cell.uplink_bytes.load(Ordering::Relaxed),
@@ -245,8 +268,19 @@ impl UsageCounters {
         cell.marks.store(marks, Ordering::Relaxed);
         let nearest =
             limits.thresholds.iter().zip(limits.quotas).map(|(threshold, quota)| *threshold.min(&quota));
-        for ((limit, _), at) in cell.limits().into_iter().zip(nearest) {
-            limit.store(!at, Ordering::Release);
+        // What is elsewhere may be what reaches a limit, when workers count most: a limit is told of so much earlier, to whom finds
+        // that nothing is due, and sets it again.
+        let elsewhere = self.aside.as_ref().map_or(0, |aside| aside.bytes_max());
+        for ((limit, count), at) in cell.limits().into_iter().zip(nearest) {
+            let is_far = at != UNLIMITED && at.saturating_sub(count) > 2 * elsewhere;
+            limit.store(!if is_far { at - elsewhere } else { at }, Ordering::Release);
+        }
+        self.recall(slot);
+    }
+
+    fn recall(&self, slot: UsageSlot) {
+        if let Some(aside) = &self.aside {
+            aside.recall(slot);
         }
     }
 
@@ -256,6 +290,7 @@ impl UsageCounters {
         let next = self.read(slot).total_bytes().saturating_add(1);
         // Stored complemented: the larger is the nearer.
         cell.total_limit.fetch_max(!next, Ordering::Relaxed);
+        self.recall(slot);
     }
 
     /// Makes a counter of a slot that was just taken: nothing counted, no limits.
@@ -305,6 +340,8 @@ fn add(count: &AtomicU64, more: u64, shared: bool) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     /// Counters with the numbers from 0 on.
@@ -422,6 +459,7 @@ mod tests {
         assert!(counters.count(slot, Direction::Uplink, 100, true));
     }
 
+    #[derive(Debug)]
     #[repr(align(64))]
     struct Words([AtomicU64; 24]);
 
@@ -442,6 +480,51 @@ mod tests {
         let found: Vec<_> = words.0[8..16].iter().map(|word| word.load(Ordering::Relaxed)).collect();
         assert_eq!(found, [60, 1, 100, 2, 0, 0, !200, 0]);
         assert_eq!(counters.read(slot).total_bytes(), 160);
+    }
+
+    /// Who has counted bytes uplink of every counter that are in none yet.
+    #[derive(Debug)]
+    struct Keeper {
+        cells: &'static Words,
+        kept: AtomicU64,
+        recalled: AtomicU64,
+    }
+
+    impl Aside for Arc<Keeper> {
+        fn gather(&self, slot: UsageSlot) {
+            let kept = self.kept.swap(0, Ordering::Relaxed);
+            self.cells.0[8 * slot.0 as usize].fetch_add(kept, Ordering::Relaxed);
+        }
+
+        fn recall(&self, slot: UsageSlot) {
+            self.recalled.fetch_add(1, Ordering::Relaxed);
+            self.gather(slot);
+        }
+
+        fn bytes_max(&self) -> u64 {
+            500
+        }
+    }
+
+    #[test]
+    fn what_is_kept_elsewhere_is_read_too_and_limits_are_told_earlier_by_as_much() {
+        let words: &'static Words = Box::leak(Box::new(Words([const { AtomicU64::new(0) }; 24])));
+        let keeper = Arc::new(Keeper { cells: words, kept: AtomicU64::new(0), recalled: AtomicU64::new(0) });
+        let counters = UsageCounters::over(&words.0).unwrap().beside(Box::new(keeper.clone()));
+        let slot = UsageSlot(2);
+        let limits = thresholds([UNLIMITED, UNLIMITED, 10_000]);
+        counters.set_limits(slot, &limits);
+        assert_eq!(keeper.recalled.load(Ordering::Relaxed), 1);
+        keeper.kept.store(500, Ordering::Relaxed);
+        assert!(!counters.count(slot, Direction::Downlink, 9499, true));
+        assert!(counters.count(slot, Direction::Downlink, 1, true), "the limit may have been reached");
+        assert_eq!(counters.read(slot).total_bytes(), 10_000);
+        // A limit that is near is told by the packet that reaches it.
+        counters.set_limits(slot, &thresholds([UNLIMITED, UNLIMITED, 11_000]));
+        assert!(!counters.count(slot, Direction::Downlink, 999, true));
+        assert!(counters.count(slot, Direction::Downlink, 1, true));
+        counters.watch(slot);
+        assert_eq!(keeper.recalled.load(Ordering::Relaxed), 3);
     }
 
     #[test]

@@ -431,7 +431,7 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 				      struct fast_counters *counters, const struct fast_packet *packet,
 				      __u32 at_record, __u32 surplus, int *reason)
 {
-	const struct fast_record *record = bpf_map_lookup_elem(&fast_records, &at_record);
+	const struct fast_record *record = fast_record_at(at_record);
 	const struct fast_template *template = 0;
 	const void *end = (const void *)(long)ctx->data_end;
 	__u32 flags, target, overhead = 0, port = GTPU_PORT;
@@ -515,7 +515,7 @@ static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
 	struct fast_reader *reader = bpf_map_lookup_elem(&fast_readers, &cpu);
 	__u32 length = end - data;
 	int reason, action = -1;
-	__u32 record;
+	__u32 found;
 
 	if (!reader || !cfg || !globals || !counters)
 		return -1;
@@ -527,11 +527,11 @@ static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
 	if (reason < 0) {
 		reason = FAST_HAND_UNKNOWN;
 		fast_turn(reader);
-		record = fast_find(packet.key_value, packet.key_scope);
-		if (record) {
+		found = fast_find(packet.key_value, packet.key_scope);
+		if (found) {
 			__u32 surplus = length - packet.offset - packet.total;
 
-			action = fast_apply(ctx, globals, counters, &packet, record, surplus, &reason);
+			action = fast_apply(ctx, globals, counters, &packet, found - 1, surplus, &reason);
 		}
 		fast_turn(reader);
 		if (reason < 0) {

@@ -2,10 +2,10 @@
 /* What the fast path and its writer (src/fastpath/) share. A change here is a change there: sizes are asserted on both
  * sides. Numbers are in host byte order unless said otherwise.
  *
- *   key ─ hash ─▶ bucket ─┬▶ record ─▶ template, hop
- *                         └▶ usage cell
+ *   key ─ hash ─▶ bucket of four records ─▶ template, hop
+ *                                 └ now and then ▶ usage cells
  *
- * A bucket's entry is one word, with tag, record and first usage cell: the two lines are fetched side by side. */
+ * What a packet needs of its session is one line, at a place that the key alone tells: it waits for memory once. */
 #ifndef KAIDO_FASTPATH_H
 #define KAIDO_FASTPATH_H
 
@@ -26,16 +26,24 @@
 #define FAST_QFI_MATCH 0x40u       /* packets have one of qfis, or are the engine's */
 #define FAST_QFI_MARK 0x80u        /* the tunnel has a PDU session container */
 #define FAST_CONTAINER_UPLINK 0x100u
+#define FAST_EXACT 0x200u          /* its counts are in the usage cells at once */
 #define FAST_QFI_SHIFT 16          /* six bits */
 #define FAST_USAGE_SHIFT 24        /* two bits: how many of usage[] are used */
 #define FAST_BEFORE_QOS_SHIFT 28   /* a bit each of usage[]: counts dropped packets too */
 
 #define FAST_USAGE_MAX 3
-#define FAST_BUCKET_ENTRIES 8
-/* An entry: 12 bits of the hash, a usage cell, a record. */
-#define FAST_TAG_SHIFT 52
-#define FAST_CELL_SHIFT 26
-#define FAST_NUMBER_MASK 0x3ffffffu /* as a cell: none, or one beyond */
+#define FAST_BUCKET_RECORDS 4
+
+/* fast_record.key_scope of a record whose key is gone, while programs may still be reading it. */
+#define FAST_SCOPE_GONE 0xffffffffu
+
+/* fast_record.counted: what was counted and is not in the usage cells yet. Octets below, packets above them, and a bit that says
+ * that no limit is near, so that there may be some. */
+#define FAST_COUNTED_PACKET 0x10000000000ull
+#define FAST_COUNTED_FAR 0x8000000000000000ull
+/* Octets after which they go to the cells, and what is near to a limit: more than the records of a cell keep back. */
+#define FAST_COUNTED_MAX 65536
+#define FAST_COUNTED_NEAR 1048576
 #define FAST_OWN_WORDS 64
 #define FAST_PORTS_MAX 64
 #define FAST_EXCEPTIONS_MAX 16
@@ -48,27 +56,25 @@
 /* fast_globals.flags. */
 #define FAST_PORT_FIXED 1u /* the outer source port is 2152, else the flow's entropy */
 
-/* One cache line. Zero is no entry; no entry names record zero. */
-struct fast_bucket {
-	__u64 entries[FAST_BUCKET_ENTRIES];
-};
-_Static_assert(sizeof(struct fast_bucket) == 64, "fast_bucket");
-
-/* One cache line, never changed while an entry names it. */
+/* One cache line, never changed while its scope is that of a key but for `counted`. */
 struct fast_record {
 	__u64 key_value;
-	__u32 key_scope;
+	__u32 key_scope; /* zero: there is none. Written last */
 	__u32 flags;
 	__u64 qfis;
 	__u64 ue_ipv6; /* upper half, network byte order */
 	__u32 ue_ipv4; /* network byte order */
 	__u32 teid;    /* of the tunnel it goes into, network byte order */
 	__u32 target;  /* template, or hop of IPv4, before that of IPv6 */
-	__u32 session;
 	__u32 usage[FAST_USAGE_MAX];
-	__u32 spare;
+	__u64 counted;
 };
 _Static_assert(sizeof(struct fast_record) == 64, "fast_record");
+
+/* Records are numbered through all buckets. */
+struct fast_bucket {
+	struct fast_record records[FAST_BUCKET_RECORDS];
+};
 
 /* As crates/upf/src/usage.rs has it: counts, and complements of the counts at which a report is due. */
 struct fast_cell {
@@ -135,8 +141,8 @@ _Static_assert(sizeof(struct fast_vlan) == 4, "fast_vlan");
 
 /* A counter reached a limit. */
 struct fast_event {
-	__u32 session;
 	__u32 cell;
+	__u32 spare;
 };
 _Static_assert(sizeof(struct fast_event) == 8, "fast_event");
 

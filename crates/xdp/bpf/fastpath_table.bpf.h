@@ -31,14 +31,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct fast_record);
-	__uint(max_entries, 1);
-} fast_records SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
 	__type(value, struct fast_cell);
 	__uint(max_entries, 1);
 } fast_cells SEC(".maps");
@@ -139,116 +131,143 @@ static __always_inline __u64 fast_hash(const struct fast_globals *globals, __u64
 	return fold_product(inner ^ globals->seed[2], (value + (scope << 32)) ^ globals->seed[3]);
 }
 
-/* Finds a key's record in one of its two buckets. */
-static __always_inline __u32 fast_search(__u32 index, __u32 tag, __u64 value, __u32 scope)
+/* The record of a number. */
+static __always_inline struct fast_record *fast_record_at(__u32 at)
+{
+	__u32 index = at / FAST_BUCKET_RECORDS;
+	struct fast_bucket *bucket = bpf_map_lookup_elem(&fast_buckets, &index);
+
+	return bucket ? &bucket->records[at % FAST_BUCKET_RECORDS] : 0;
+}
+
+/* Finds a key's record in one of its two buckets: its number and one, or zero. */
+static __always_inline __u32 fast_search(__u32 index, __u64 value, __u32 scope)
 {
 	const struct fast_bucket *bucket = bpf_map_lookup_elem(&fast_buckets, &index);
+	__u64 differs[FAST_BUCKET_RECORDS];
+	__u32 found = 0;
 
 	if (!bucket)
 		return 0;
-	for (int i = 0; i < FAST_BUCKET_ENTRIES; i++) {
-		__u64 entry = *(const volatile __u64 *)&bucket->entries[i];
-		const struct fast_record *record;
-		const struct fast_cell *cell;
-		__u32 at;
+	/* All of them are read before one is compared, so that their lines are on their way at once. Scopes first: where a new
+	 * record's scope is seen, its key is too. */
+	for (int i = 0; i < FAST_BUCKET_RECORDS; i++)
+		differs[i] = *(const volatile __u32 *)&bucket->records[i].key_scope ^ scope;
+	for (int i = 0; i < FAST_BUCKET_RECORDS; i++)
+		differs[i] |= *(const volatile __u64 *)&bucket->records[i].key_value ^ value;
+	/* Without branches: which of them it is cannot be predicted. The last, where an old record and its successor are there. */
+	for (__u32 i = 0; i < FAST_BUCKET_RECORDS; i++) {
+		__u32 same = ((differs[i] | -differs[i]) >> 63) - 1;
 
-		if (entry >> FAST_TAG_SHIFT != tag)
-			continue;
-		/* Touched before the record is read, so that both lines are on their way at once. */
-		at = entry >> FAST_CELL_SHIFT & FAST_NUMBER_MASK;
-		cell = bpf_map_lookup_elem(&fast_cells, &at);
-		if (cell)
-			(void)*(const volatile __u64 *)&cell->limits[2];
-		at = entry & FAST_NUMBER_MASK;
-		record = at ? bpf_map_lookup_elem(&fast_records, &at) : 0;
-		if (record && record->key_value == value && record->key_scope == scope)
-			return at;
+		found = (found & ~same) | ((i + 1) & same);
 	}
-	return 0;
+	return found ? index * FAST_BUCKET_RECORDS + found : 0;
 }
 
-/* Finds a key's record; zero for none. Global, as other functions here, so that the verifier looks at it once and not once
- * for every way that leads to it. */
+/* Finds a key's record: its number and one; zero for none. Global, as other functions here, so that the verifier looks at it
+ * once and not once for every way that leads to it. */
 __noinline __u32 fast_find(__u64 value, __u32 scope)
 {
 	const __u32 zero = 0;
 	const struct fast_globals *globals = bpf_map_lookup_elem(&fast_globals, &zero);
 	__u64 hash, buckets;
-	__u32 record;
+	__u32 found;
 
 	if (!globals)
 		return 0;
 	hash = fast_hash(globals, value, scope);
 	buckets = globals->buckets;
-	record = fast_search((hash & 0xffffffff) * buckets >> 32, hash >> FAST_TAG_SHIFT, value, scope);
-	if (!record)
-		record = fast_search((hash >> 16 & 0xffffffff) * buckets >> 32, hash >> FAST_TAG_SHIFT, value, scope);
-	return record;
+	found = fast_search((hash & 0xffffffff) * buckets >> 32, value, scope);
+	if (!found)
+		found = fast_search((hash >> 32) * buckets >> 32, value, scope);
+	return found;
 }
 
 /* Whether the count has reached a limit; the first to see it takes the limit away, and puts it back when the ring has
- * no room, so that a later packet tells. */
-static __always_inline void fast_check_limit(__u64 *limit, __u64 count, __u32 session, __u32 cell,
-					     struct fast_counters *counters)
+ * no room, so that a later packet tells. Whether it is near. */
+static __always_inline int fast_check_limit(__u64 *limit, __u64 count, __u32 cell, struct fast_counters *counters)
 {
-	struct fast_event event = {.session = session, .cell = cell};
-	__u64 taken;
+	struct fast_event event = {.cell = cell};
+	__u64 at = ~*(volatile __u64 *)limit, taken;
 
-	if (count < ~*(volatile __u64 *)limit)
-		return;
+	if (count + FAST_COUNTED_NEAR < at)
+		return 0;
+	if (count < at)
+		return 1;
 	taken = __sync_lock_test_and_set(limit, 0);
 	if (taken && bpf_ringbuf_output(&fast_events, &event, sizeof(event), 0)) {
 		__sync_lock_test_and_set(limit, taken);
 		counters->events_late++;
+		return 1;
 	}
+	return 0;
 }
 
-/* Moves the counters of a record: all for a packet that goes on, those before QoS enforcement for one that does not. */
+/* Moves a usage cell by packets and octets; whether a limit is near. */
+static __always_inline int fast_move(__u32 at, __u32 is_downlink, __u64 packets, __u64 bytes, struct fast_counters *counters)
+{
+	struct fast_cell *cell = bpf_map_lookup_elem(&fast_cells, &at);
+	__u64 own, total;
+	int near;
+
+	if (!cell)
+		return 0;
+	if (is_downlink) {
+		__sync_fetch_and_add(&cell->bytes[3], packets);
+		own = __sync_fetch_and_add(&cell->bytes[2], bytes) + bytes;
+		total = own + *(volatile __u64 *)&cell->bytes[0];
+		near = fast_check_limit(&cell->limits[1], own, at, counters);
+	} else {
+		__sync_fetch_and_add(&cell->bytes[1], packets);
+		own = __sync_fetch_and_add(&cell->bytes[0], bytes) + bytes;
+		total = own + *(volatile __u64 *)&cell->bytes[2];
+		near = fast_check_limit(&cell->limits[0], own, at, counters);
+	}
+	return fast_check_limit(&cell->limits[2], total, at, counters) | near;
+}
+
+/* Moves all usage cells of a record by what was counted in it. */
+static __noinline int fast_settle(struct fast_record *record, struct fast_counters *counters)
+{
+	__u64 taken = __sync_lock_test_and_set(&record->counted, 0) & ~FAST_COUNTED_FAR;
+	__u32 flags = record->flags, count = flags >> FAST_USAGE_SHIFT & 3;
+	int near = 0;
+
+	for (__u32 i = 0; i < FAST_USAGE_MAX && i < count; i++)
+		near |= fast_move(record->usage[i], flags & FAST_DOWNLINK, taken / FAST_COUNTED_PACKET,
+				  taken % FAST_COUNTED_PACKET, counters);
+	if (!near && !(flags & FAST_EXACT))
+		__sync_fetch_and_or(&record->counted, FAST_COUNTED_FAR);
+	return 0;
+}
+
+/* Counts a packet of a record: one that goes on, or one that does not, in the cells that count before QoS enforcement. */
 __noinline int fast_count(__u32 at_record, __u32 bytes, int is_dropped)
 {
 	const __u32 zero = 0;
-	const struct fast_record *record = bpf_map_lookup_elem(&fast_records, &at_record);
+	struct fast_record *record = fast_record_at(at_record);
 	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &zero);
-	__u32 flags, session, count;
+	__u32 flags, count;
+	__u64 counted;
 
 	if (!record || !counters)
 		return 0;
 	flags = record->flags;
-	session = record->session;
 	count = flags >> FAST_USAGE_SHIFT & 3;
-
-	for (__u32 i = 0; i < FAST_USAGE_MAX; i++) {
-		struct fast_cell *cell;
-		__u64 own, total;
-		__u32 at;
-
-		if (i >= count)
-			break;
-		if (is_dropped && !(flags >> (FAST_BEFORE_QOS_SHIFT + i) & 1))
-			continue;
-		at = record->usage[i];
-		cell = bpf_map_lookup_elem(&fast_cells, &at);
-		if (!cell)
-			continue;
-		if (flags & FAST_DOWNLINK) {
-			__sync_fetch_and_add(&cell->bytes[3], 1);
-			own = __sync_fetch_and_add(&cell->bytes[2], bytes) + bytes;
-			total = own + *(volatile __u64 *)&cell->bytes[0];
-			fast_check_limit(&cell->limits[1], own, session, at, counters);
-		} else {
-			__sync_fetch_and_add(&cell->bytes[1], 1);
-			own = __sync_fetch_and_add(&cell->bytes[0], bytes) + bytes;
-			total = own + *(volatile __u64 *)&cell->bytes[2];
-			fast_check_limit(&cell->limits[0], own, session, at, counters);
-		}
-		fast_check_limit(&cell->limits[2], total, session, at, counters);
-	}
 	if (is_dropped) {
+		for (__u32 i = 0; i < FAST_USAGE_MAX && i < count; i++)
+			if (flags >> (FAST_BEFORE_QOS_SHIFT + i) & 1)
+				fast_move(record->usage[i], flags & FAST_DOWNLINK, 1, bytes, counters);
 		counters->dropped[flags & FAST_GATE_CLOSED ? FAST_DROP_GATE_CLOSED : FAST_DROP_FAR_DROP]++;
-	} else {
-		counters->packets[flags & FAST_DOWNLINK]++;
-		counters->bytes[flags & FAST_DOWNLINK] += bytes;
+		return 0;
 	}
+	if (count) {
+		counted = __sync_fetch_and_add(&record->counted, FAST_COUNTED_PACKET + bytes);
+		if (!(counted & FAST_COUNTED_FAR) || counted % FAST_COUNTED_PACKET + bytes >= FAST_COUNTED_MAX)
+			fast_settle(record, counters);
+	}
+	counters->packets[flags & FAST_DOWNLINK]++;
+	counters->bytes[flags & FAST_DOWNLINK] += bytes;
 	return 0;
 }
 

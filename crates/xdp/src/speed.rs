@@ -61,25 +61,34 @@ pub fn filled(sessions: u32) -> Result<FastPath, FastPathError> {
     path.set_hop(0, Some(&hop))?;
     path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, hop: 0 }))?;
     for session in 0..sessions {
-        let address = Speed::ue(session);
-        let uplink = FastRecord {
-            session,
-            direction: FastDirection::Uplink,
-            gate_open: true,
-            far_drop: false,
-            qfis: None,
-            ue_ipv4: Some(address),
-            ue_ipv6: None,
-            usage: [Some(UsageCell { cell: session, before_qos: false }), None, None],
-            destination: FastDestination::Hop(0),
-        };
-        let tunnel =
-            FastDestination::Tunnel { template: 0, teid: session, qfi: Some(9), container_uplink: false };
-        let downlink = FastRecord { direction: FastDirection::Downlink, destination: tunnel, ..uplink };
-        path.insert_or_replace(FastKey::Tunnel { local: LOCAL, teid: session }, &uplink)?;
-        path.insert_or_replace(FastKey::Ipv4 { instance: 0, address }, &downlink)?;
+        for (key, record) in records(session) {
+            path.insert_or_replace(key, &record)?;
+        }
     }
     Ok(path)
+}
+
+/// The records of a session in such a fast path, of its tunnel and of its UE's address.
+pub fn records(session: u32) -> [(FastKey, FastRecord); 2] {
+    let address = Speed::ue(session);
+    let uplink = FastRecord {
+        session,
+        direction: FastDirection::Uplink,
+        gate_open: true,
+        far_drop: false,
+        qfis: None,
+        ue_ipv4: Some(address),
+        ue_ipv6: None,
+        usage: [Some(UsageCell { cell: session, before_qos: false }), None, None],
+        destination: FastDestination::Hop(0),
+    };
+    let tunnel =
+        FastDestination::Tunnel { template: 0, teid: session, qfi: Some(9), container_uplink: false };
+    let downlink = FastRecord { direction: FastDirection::Downlink, destination: tunnel, ..uplink };
+    [
+        (FastKey::Tunnel { local: LOCAL, teid: session }, uplink),
+        (FastKey::Ipv4 { instance: 0, address }, downlink),
+    ]
 }
 
 /// The timing program over a fast path's tables.

@@ -21,13 +21,14 @@ fn every_timed_packet_is_forwarded() {
         let refused = speed.time(direction, SESSIONS, 100);
         assert!(matches!(refused, Err(Error::NotForwarded { packets: 100 })), "{refused:?}");
     }
-    let path = filled(SESSIONS).unwrap();
+    let mut path = filled(SESSIONS).unwrap();
     let speed = Speed::load(&path).unwrap();
     for direction in BOTH {
         let timing = speed.time(direction, SESSIONS, 100).unwrap();
         assert_eq!(timing.ns_per_packet(), timing.whole_ns.saturating_sub(timing.restore_ns));
     }
     // A hundred packets each way, and none while only the restoring was timed.
+    (0..SESSIONS).for_each(|cell| path.gather(cell));
     let (base, _) = path.usage_memory();
     for (word, sum) in [(1, 100), (3, 100)] {
         // SAFETY: four cells of eight words, within the mapping; no program runs now.

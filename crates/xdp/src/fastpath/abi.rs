@@ -15,6 +15,7 @@ pub(crate) const UE_IPV6: u32 = 0x20;
 pub(crate) const QFI_MATCH: u32 = 0x40;
 pub(crate) const QFI_MARK: u32 = 0x80;
 pub(crate) const CONTAINER_UPLINK: u32 = 0x100;
+pub(crate) const EXACT: u32 = 0x200;
 pub(crate) const QFI_SHIFT: u32 = 16;
 pub(crate) const USAGE_SHIFT: u32 = 24;
 pub(crate) const BEFORE_QOS_SHIFT: u32 = 28;
@@ -31,26 +32,24 @@ pub const PORTS_MAX: usize = 64;
 /// Prefixes of each family that the hop of routed packets need not lead to.
 pub const EXCEPTIONS_MAX: usize = 16;
 
-pub(crate) const BUCKET_ENTRIES: usize = 8;
-/// Where in an entry its tag begins, above the usage cell, above the record.
-pub(crate) const TAG_SHIFT: u32 = 52;
-pub(crate) const CELL_SHIFT: u32 = 26;
-/// Records are numbered up to this. As a cell it says that there is none, or one beyond.
-pub(crate) const NUMBER_MASK: u32 = (1 << CELL_SHIFT) - 1;
+pub(crate) const BUCKET_RECORDS: u32 = 4;
+/// The scope of a record whose key is gone, while programs may still be reading it.
+pub(crate) const SCOPE_GONE: u32 = u32::MAX;
+/// A packet in what a record has counted, above the bytes.
+pub(crate) const COUNTED_PACKET: u64 = 1 << 40;
+/// Bytes of packets after which what a record has counted goes to the usage cells.
+pub(crate) const COUNTED_MAX: u64 = 65_536;
+/// A limit so many bytes away is near.
+pub(crate) const COUNTED_NEAR: u64 = 1_048_576;
+/// Set in what a record has counted: no limit is near.
+pub(crate) const COUNTED_FAR: u64 = 1 << 63;
 pub(crate) const OWN_WORDS: usize = 64;
 pub(crate) const DEVICES_MAX: u32 = 256;
 pub(crate) const EVENTS_BYTES: u32 = 1_048_576;
 pub(crate) const NO_INSTANCE: u32 = u32::MAX;
 pub(crate) const PORT_FIXED: u32 = 1;
 
-/// `struct fast_bucket`: written while the program reads it.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Bucket {
-    pub(crate) entries: [AtomicU64; BUCKET_ENTRIES],
-}
-
-/// `struct fast_record`.
+/// `struct fast_record`, as it is written.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct RawRecord {
@@ -62,9 +61,23 @@ pub(crate) struct RawRecord {
     pub(crate) ue_ipv4: u32,
     pub(crate) teid: u32,
     pub(crate) target: u32,
-    pub(crate) session: u32,
     pub(crate) usage: [u32; USAGE_MAX],
-    pub(crate) spare: u32,
+    pub(crate) counted: u64,
+}
+
+/// `struct fast_bucket`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Bucket([RawRecord; BUCKET_RECORDS as usize]);
+
+/// The parts of a record that are touched while programs read it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct LiveRecord {
+    key_value: u64,
+    pub(crate) key_scope: AtomicU32,
+    rest: [u32; 11],
+    pub(crate) counted: AtomicU64,
 }
 
 /// `struct fast_template`, but for `valid`.
@@ -128,13 +141,20 @@ pub(crate) struct Reader {
     spare: [u64; 7],
 }
 
-/// `struct fast_cell`: the layout of the node's usage counters; nothing here looks into one.
+/// `struct fast_cell`: the layout of the node's usage counters.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Cell([AtomicU64; 8]);
+pub(crate) struct Cell {
+    /// Uplink bytes and packets, downlink bytes and packets.
+    pub(crate) counts: [AtomicU64; 4],
+    rest: [AtomicU64; 4],
+}
 
-const _: () = assert!(size_of::<Bucket>() == 64);
 const _: () = assert!(size_of::<RawRecord>() == 64);
+const _: () = assert!(size_of::<LiveRecord>() == 64);
+const _: () =
+    assert!(std::mem::offset_of!(RawRecord, key_scope) == std::mem::offset_of!(LiveRecord, key_scope));
+const _: () = assert!(std::mem::offset_of!(RawRecord, counted) == std::mem::offset_of!(LiveRecord, counted));
 const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 32);
 const _: () = assert!(size_of::<Guarded<RawHop>>() == 32);
 const _: () = assert!(size_of::<Globals>() == 1072);
@@ -345,14 +365,17 @@ mod tests {
             ("FAST_QFI_MATCH", u64::from(QFI_MATCH)),
             ("FAST_QFI_MARK", u64::from(QFI_MARK)),
             ("FAST_CONTAINER_UPLINK", u64::from(CONTAINER_UPLINK)),
+            ("FAST_EXACT", u64::from(EXACT)),
             ("FAST_QFI_SHIFT", u64::from(QFI_SHIFT)),
             ("FAST_USAGE_SHIFT", u64::from(USAGE_SHIFT)),
             ("FAST_BEFORE_QOS_SHIFT", u64::from(BEFORE_QOS_SHIFT)),
             ("FAST_USAGE_MAX", USAGE_MAX as u64),
-            ("FAST_BUCKET_ENTRIES", BUCKET_ENTRIES as u64),
-            ("FAST_TAG_SHIFT", u64::from(TAG_SHIFT)),
-            ("FAST_CELL_SHIFT", u64::from(CELL_SHIFT)),
-            ("FAST_NUMBER_MASK", u64::from(NUMBER_MASK)),
+            ("FAST_BUCKET_RECORDS", u64::from(BUCKET_RECORDS)),
+            ("FAST_SCOPE_GONE", u64::from(SCOPE_GONE)),
+            ("FAST_COUNTED_PACKET", COUNTED_PACKET),
+            ("FAST_COUNTED_FAR", COUNTED_FAR),
+            ("FAST_COUNTED_MAX", COUNTED_MAX),
+            ("FAST_COUNTED_NEAR", COUNTED_NEAR),
             ("FAST_OWN_WORDS", OWN_WORDS as u64),
             ("FAST_OWN_MAX", OWN_ADDRESSES_MAX as u64),
             ("FAST_PORTS_MAX", PORTS_MAX as u64),

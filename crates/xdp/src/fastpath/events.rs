@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::{MapHandle, MapType};
 
-use super::ThresholdEvent;
 use super::abi::EVENTS_BYTES;
 use super::shared::{Mapping, options, page_size};
 use crate::Error;
@@ -42,8 +41,8 @@ impl Events {
         &self.map
     }
 
-    /// The next event; none while there is no other.
-    pub(super) fn next(&mut self) -> Option<ThresholdEvent> {
+    /// The counter of the next event; none while there is no other.
+    pub(super) fn next(&mut self) -> Option<u32> {
         loop {
             // SAFETY: page-aligned words at the start of their pages, which both sides only touch atomically.
             let (consumer, producer) = unsafe {
@@ -64,11 +63,9 @@ impl Events {
                 return None;
             }
             let octets = length & !(BUSY | DISCARDED);
-            // SAFETY: the record's payload, at least two words long by what is asked first.
-            let event = (length & DISCARDED == 0 && octets >= 8).then(|| unsafe {
-                let words = at.add(8).cast::<u32>();
-                ThresholdEvent { session: words.read(), cell: words.add(1).read() }
-            });
+            // SAFETY: the record's payload, at least a word long by what is asked first.
+            let event =
+                (length & DISCARDED == 0 && octets >= 4).then(|| unsafe { at.add(8).cast::<u32>().read() });
             // Release: the record was read before the kernel may write there again.
             let size = HEADER_LEN + u64::from(octets).next_multiple_of(8);
             consumer.store(position + size, Ordering::Release);

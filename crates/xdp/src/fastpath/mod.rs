@@ -18,6 +18,7 @@ mod port;
 mod record;
 mod shared;
 mod table;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -39,6 +40,7 @@ use self::grace::Grace;
 use self::record::{Limits, check, upper_half};
 use self::shared::SharedArray;
 use self::table::RecordTable;
+use self::usage::Usage;
 use crate::Error;
 use crate::prefix::address_key;
 use crate::table::Table;
@@ -49,7 +51,7 @@ pub(crate) use self::port::FastPort;
 /// What a fast path has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastPathConfig {
-    /// Records: a session has one for its tunnel and one for each UE address. At most 62 million, however many are asked for.
+    /// Records: a session has one for its tunnel and one for each UE address. At most 2³⁰, however many are asked for.
     pub records_max: u32,
     /// Usage counters.
     pub usage_cells_max: u32,
@@ -104,7 +106,6 @@ pub struct ThresholdEvent {
 #[derive(Debug)]
 pub struct FastPath {
     table: RecordTable,
-    cells: SharedArray<Cell>,
     templates: SharedArray<Guarded<RawTemplate>>,
     hops: SharedArray<Guarded<RawHop>>,
     globals: SharedArray<Globals>,
@@ -115,15 +116,18 @@ pub struct FastPath {
 }
 
 impl FastPath {
+    /// Most bytes of packets that are counted and not in their usage cell yet; none while a limit of the cell is twice as near.
+    pub const KEPT_MAX: u64 = usage::KEPT_MAX;
+
     /// Makes the tables, empty.
     ///
     /// # Errors
     /// [`Error::Permission`], [`Error::Libbpf`] or [`Error::Sys`] when the kernel has not so much memory.
     pub fn load(config: &FastPathConfig) -> Result<Self, Error> {
         let own = create(MapType::Hash, "fast_own", 16, 1, 2 * entries(OWN_ADDRESSES_MAX))?;
+        let usage = Usage::create(config.usage_cells_max.max(1))?;
         let fast = Self {
-            table: RecordTable::create(config.records_max, config.seed)?,
-            cells: SharedArray::create("fast_cells", config.usage_cells_max.max(1))?,
+            table: RecordTable::create(config.records_max, config.seed, usage)?,
             templates: SharedArray::create("fast_templates", config.templates_max.max(1))?,
             hops: SharedArray::create("fast_hops", config.hops_max.max(1))?,
             globals: SharedArray::create("fast_globals", 1)?,
@@ -142,16 +146,16 @@ impl FastPath {
         Ok(fast)
     }
 
-    /// Puts a record under a key. One that is there is replaced at once: each packet sees the old or the new.
+    /// Puts a record under a key. One that is there is replaced: each packet sees the old or the new, and once this has returned
+    /// the new. For that it waits as long as a packet takes.
     ///
-    /// The key must be none of the node's own addresses. When all spare records are used up, this waits for a grace
-    /// period (see [`wait_for_readers`](Self::wait_for_readers)).
+    /// The key must be none of the node's own addresses.
     ///
     /// # Errors
     /// [`FastPathError::OutOfRange`], [`FastPathError::Full`], [`FastPathError::Crowded`]: nothing has changed then.
     pub fn insert_or_replace(&mut self, key: FastKey, record: &FastRecord) -> Result<(), FastPathError> {
         let raw = record.raw(&key, self.limits())?;
-        self.table.put(&raw, &self.grace)
+        self.table.put(&raw, record.session, &self.grace)
     }
 
     /// Takes a record away; whether it was there. Packets that found it before may still be forwarded by it: a usage
@@ -262,8 +266,8 @@ impl FastPath {
     /// # Errors
     /// [`Error::Sys`].
     pub fn leak_usage_cells(&self) -> Result<&'static [AtomicU64], Error> {
-        let mapping = std::mem::ManuallyDrop::new(self.cells.map_again()?);
-        let words = self.cells.len() as usize * size_of::<Cell>() / size_of::<AtomicU64>();
+        let mapping = std::mem::ManuallyDrop::new(self.cells().map_again()?);
+        let words = self.cells().len() as usize * size_of::<Cell>() / size_of::<AtomicU64>();
         // SAFETY: so many words are mapped, page-aligned, and stay so: the mapping is never dropped. Programs and this
         // process only touch them atomically.
         Ok(unsafe { std::slice::from_raw_parts(mapping.base().cast::<AtomicU64>().as_ptr(), words) })
@@ -271,22 +275,40 @@ impl FastPath {
 
     /// The usage counters: `usage_cells_max` cells of 64 bytes, laid out as the node's: uplink bytes and packets,
     /// downlink bytes and packets, then the complements of the uplink, downlink and total byte counts at which a
-    /// threshold is due, eight bytes each; the last eight are free. Programs add to them atomically. Zeroed at first;
+    /// threshold is due, eight bytes each; the last eight are free. Programs add to them atomically, and late
+    /// ([`gather`](Self::gather)). Zeroed at first;
     /// valid while this value lives.
     pub fn usage_memory(&self) -> (NonNull<u8>, usize) {
-        self.cells.memory()
+        self.cells().memory()
     }
 
     /// The thresholds reached since the last call.
     pub fn events(&mut self) -> impl Iterator<Item = ThresholdEvent> {
-        std::iter::from_fn(|| self.events.next())
+        std::iter::from_fn(|| {
+            let cell = self.events.next()?;
+            let session = self.table.usage().session(cell)?;
+            Some(ThresholdEvent { session, cell })
+        })
+    }
+
+    /// Has what programs have counted of a usage counter in its cell, where up to [`KEPT_MAX`](Self::KEPT_MAX) may be missing.
+    /// Programs go on meanwhile.
+    pub fn gather(&mut self, cell: u32) {
+        self.table.gather(cell);
+    }
+
+    /// To be called when limits of a usage counter were set: from here on the packet that reaches one tells, whatever programs
+    /// saw before. As [`gather`](Self::gather), too.
+    pub fn recall(&mut self, cell: u32) {
+        // Who has seen other limits is done then.
+        self.grace.wait();
+        self.table.gather(cell);
     }
 
     /// Returns when no program still works by a record, template or hop that was taken away or replaced before the call:
     /// their usage counters may have new owners then. Takes as long as a packet takes.
     pub fn wait_for_readers(&mut self) {
-        self.grace.wait();
-        self.table.reclaim();
+        self.table.reclaim(&self.grace);
     }
 
     /// Has a map of an object that is not yet loaded be this fast path's, if it is one of those that are shared.
@@ -294,8 +316,7 @@ impl FastPath {
         let shared = match map.name().to_str() {
             Some("fast_globals") => self.globals.map(),
             Some("fast_buckets") => self.table.buckets().map(),
-            Some("fast_records") => self.table.records().map(),
-            Some("fast_cells") => self.cells.map(),
+            Some("fast_cells") => self.cells().map(),
             Some("fast_templates") => self.templates.map(),
             Some("fast_hops") => self.hops.map(),
             Some("fast_readers") => self.grace.map(),
@@ -307,8 +328,12 @@ impl FastPath {
         map.reuse_fd(shared.as_fd()).map_err(Error::libbpf("sharing a BPF map"))
     }
 
+    fn cells(&self) -> &SharedArray<Cell> {
+        self.table.usage().cells()
+    }
+
     fn limits(&self) -> Limits {
-        Limits { cells: self.cells.len(), templates: self.templates.len(), hops: self.hops.len() }
+        Limits { cells: self.cells().len(), templates: self.templates.len(), hops: self.hops.len() }
     }
 }
 

@@ -196,7 +196,6 @@ impl FastRecord {
             ue_ipv4: self.ue_ipv4.map_or(0, Ipv4Addr::to_bits).to_be(),
             teid,
             target,
-            session: self.session,
             usage,
             ..key.raw()
         })

@@ -1,95 +1,66 @@
 //! The writer's side of the record table that `bpf/fastpath.bpf.h` reads.
 //!
 //! ```text
-//!            bucket, 64 bytes                   records, 64 bytes each
-//!  key ─┬─▶ [8 × (tag, usage cell, record)] ──▶ [key · rules · target · cells]
+//!  key ─┬─▶ bucket: four records of 64 bytes, each [key · rules · target · cells · counted]
 //!       └─▶ (second bucket, when the first is full)
 //! ```
-//! A record is never changed while an entry names it: a replacement writes another one and exchanges the entry, one
-//! word, so every packet sees the old or the new. Records that no entry names any more are written again only after
-//! every program that may still read them has ended (see [`Grace`]).
+//! What a record says never changes while its key is there: a replacement is written to another place of the key's, and the
+//! old record goes when every program that may not have seen the new one has ended; so every packet finds the old or the new.
+//! A place is written again when nobody can still be reading it or counting in it (see [`Grace`]), and what was counted there
+//! is in the usage cells.
 
 use std::sync::atomic::Ordering;
 
 use super::FastPathError;
-use super::abi::{BUCKET_ENTRIES, Bucket, CELL_SHIFT, NUMBER_MASK, RawRecord, TAG_SHIFT, USAGE_SHIFT};
+use super::abi::{BUCKET_RECORDS, Bucket, EXACT, LiveRecord, RawRecord, SCOPE_GONE};
 use super::grace::Grace;
 use super::shared::SharedArray;
+use super::usage::{Usage, cells_of};
 use crate::Error;
 
-/// So many keys have so many buckets when the table is full: one key in thirty then lies in its second.
-const KEYS_FOR_BUCKETS: (u32, u32) = (16, 3);
+/// So many keys have so many buckets when the table is full: two places of three are used.
+const KEYS_FOR_BUCKETS: (u32, u32) = (8, 3);
 
-/// Records beyond those in use, at least: so many replacements share a grace period.
-const SPARE_RECORDS: u32 = 4096;
+/// Most keys of a table: of so many, places have numbers.
+const KEYS_MAX: u32 = 1 << 30;
 
-/// Most keys of a table: of so many, with their spares, records have numbers.
-const KEYS_MAX: u32 = 62_000_000;
-const _: () = assert!(KEYS_MAX + spare_records(KEYS_MAX) < NUMBER_MASK);
+/// Places whose keys are gone before programs are waited for, so that they can be used again: so many share a grace period.
+const GONE_MAX: usize = 4096;
 
-/// How many records there are beyond one for each key.
-const fn spare_records(keys_max: u32) -> u32 {
-    if keys_max / 16 > SPARE_RECORDS { keys_max / 16 } else { SPARE_RECORDS }
-}
+/// Records that are moved, one to make room for the next, at most, so that a key finds a place.
+const MOVES_MAX: u32 = 3;
 
 /// How many buckets a table of `keys_max` keys has.
 fn buckets_for(keys_max: u32) -> u32 {
     (keys_max / KEYS_FOR_BUCKETS.0 * KEYS_FOR_BUCKETS.1).max(16)
 }
 
+/// The records of all keys. One thread writes.
 #[derive(Debug)]
 pub(super) struct RecordTable {
     buckets: SharedArray<Bucket>,
-    records: SharedArray<RawRecord>,
+    usage: Usage,
     seed: [u64; 4],
     keys_max: u32,
     keys: u32,
-    /// Never used so far: from here to the end.
-    fresh: u32,
-    /// Not read by anyone.
-    free: Vec<u32>,
-    /// No longer named, but perhaps still being read.
-    retired: Vec<u32>,
-}
-
-/// Where a key is, or may be put.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    bucket: u32,
-    entry: usize,
-}
-
-/// A key's tag, in its place in an entry, and its two buckets.
-#[derive(Clone, Copy, Debug)]
-struct Hashed {
-    tag: u64,
-    buckets: [u32; 2],
+    /// Places whose keys are gone: programs may still be reading them, or counting in them.
+    gone: Vec<u32>,
 }
 
 impl RecordTable {
-    /// A table for so many keys, as far as their records can be numbered: 62 million.
-    pub(super) fn create(keys_max: u32, seed: [u64; 4]) -> Result<Self, Error> {
+    /// A table for so many keys, 2³⁰ at most, whose records count in `usage`.
+    pub(super) fn create(keys_max: u32, seed: [u64; 4], usage: Usage) -> Result<Self, Error> {
         let keys_max = keys_max.min(KEYS_MAX);
-        // Record zero is none.
-        let records = keys_max + spare_records(keys_max) + 1;
-        Ok(Self {
-            buckets: SharedArray::create("fast_buckets", buckets_for(keys_max))?,
-            records: SharedArray::create("fast_records", records)?,
-            seed,
-            keys_max,
-            keys: 0,
-            fresh: 1,
-            free: Vec::new(),
-            retired: Vec::new(),
-        })
+        let buckets = SharedArray::create("fast_buckets", buckets_for(keys_max))?;
+        Ok(Self { buckets, usage, seed, keys_max, keys: 0, gone: Vec::new() })
     }
 
     pub(super) fn buckets(&self) -> &SharedArray<Bucket> {
         &self.buckets
     }
 
-    pub(super) fn records(&self) -> &SharedArray<RawRecord> {
-        &self.records
+    pub(super) fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -97,37 +68,34 @@ impl RecordTable {
     }
 
     /// Puts a record under its key, in the place of one that is there.
-    pub(super) fn put(&mut self, record: &RawRecord, grace: &Grace) -> Result<(), FastPathError> {
-        let hashed = self.hash(record);
-        let present = self.find(hashed, record);
+    pub(super) fn put(
+        &mut self,
+        record: &RawRecord,
+        session: u32,
+        grace: &Grace,
+    ) -> Result<(), FastPathError> {
+        let buckets = self.hash(record);
+        let present = self.find(buckets, record);
         if present.is_none() && self.keys == self.keys_max {
             return Err(FastPathError::Full { limit: self.keys_max });
         }
-        let place = match present {
-            Some(place) => place,
-            None => self.vacate(hashed).ok_or(FastPathError::Crowded)?,
-        };
-        let at = self.allocate(grace)?;
-        // SAFETY: the record is named by no entry and read by no one, and only this table writes records.
-        unsafe { self.records.at(at).write(*record) };
-        let counts = record.flags >> USAGE_SHIFT & 3 != 0;
-        // The program looks at it only to have it fetched: which cells count, the record says.
-        let cell = if counts { record.usage[0].min(NUMBER_MASK) } else { NUMBER_MASK };
-        let entry = hashed.tag | u64::from(cell) << CELL_SHIFT | u64::from(at);
-        if present.is_none() {
-            self.keys += 1;
+        if self.gone.len() >= GONE_MAX {
+            self.reclaim(grace);
         }
-        // Release: who finds the entry finds the record (the program gets from one to the other by its address).
-        let before = self.bucket(place.bucket).entries[place.entry].swap(entry, Ordering::AcqRel);
-        self.retire(before);
+        let place = self.vacate(buckets, grace).ok_or(FastPathError::Crowded)?;
+        cells_of(record).iter().for_each(|&cell| self.usage.set_session(cell, session));
+        self.write(place, record, grace);
+        match present {
+            Some(old) => self.forget(old, grace),
+            None => self.keys += 1,
+        }
         Ok(())
     }
 
     /// Takes the key of a record away; whether it was there.
     pub(super) fn remove(&mut self, key: &RawRecord) -> bool {
         let Some(place) = self.find(self.hash(key), key) else { return false };
-        let before = self.bucket(place.bucket).entries[place.entry].swap(0, Ordering::AcqRel);
-        self.retire(before);
+        self.go(place);
         self.keys -= 1;
         true
     }
@@ -137,97 +105,135 @@ impl RecordTable {
         self.find(self.hash(key), key).is_some()
     }
 
-    /// Retired records may be used again: a grace period has passed since the last of them was retired.
-    pub(super) fn reclaim(&mut self) {
-        self.free.append(&mut self.retired);
+    /// Waits until no program uses what is gone, and has what was counted there in the cells.
+    pub(super) fn reclaim(&mut self, grace: &Grace) {
+        grace.wait();
+        for place in std::mem::take(&mut self.gone) {
+            let record = self.record(place);
+            self.usage.settle(&record, self.live(place));
+            self.usage.release(&record, place);
+            self.live(place).key_scope.store(0, Ordering::Relaxed);
+        }
     }
 
-    fn bucket(&self, index: u32) -> &Bucket {
-        // SAFETY: in range by `at`; zeroed at birth, made of atomics, and never anything else.
-        unsafe { self.buckets.at(index).as_ref() }
+    /// Has what was counted of a usage counter there, and not in records.
+    pub(super) fn gather(&self, cell: u32) {
+        for place in self.usage.keepers(cell) {
+            self.usage.settle(&self.record(place), self.live(place));
+        }
     }
 
-    fn record(&self, index: u32) -> RawRecord {
-        // SAFETY: only this table writes records, and not now.
-        unsafe { self.records.at(index).read() }
+    fn place(&self, place: u32) -> std::ptr::NonNull<RawRecord> {
+        let bucket = self.buckets.at(place / BUCKET_RECORDS).cast::<RawRecord>();
+        // SAFETY: within the bucket, which is an array of them.
+        unsafe { bucket.add((place % BUCKET_RECORDS) as usize) }
     }
 
-    fn hash(&self, key: &RawRecord) -> Hashed {
+    /// What is touched of a place while programs read it.
+    fn live(&self, place: u32) -> &LiveRecord {
+        // SAFETY: in range; zeroed at birth; the rest of a record is not reached through this.
+        unsafe { self.place(place).cast::<LiveRecord>().as_ref() }
+    }
+
+    fn record(&self, place: u32) -> RawRecord {
+        // SAFETY: only this table writes records, and not now, but for what is counted, of which nobody asks here.
+        unsafe { self.place(place).read_volatile() }
+    }
+
+    /// Writes a record to a free place, and has it found.
+    fn write(&mut self, place: u32, record: &RawRecord, grace: &Grace) {
+        let mut keeps = self.usage.keep(record, place);
+        if !keeps && !self.gone.is_empty() {
+            self.reclaim(grace);
+            keeps = self.usage.keep(record, place);
+        }
+        let flags = if keeps { record.flags & !EXACT } else { record.flags | EXACT };
+        let unfound = RawRecord { key_scope: 0, counted: 0, flags, ..*record };
+        // SAFETY: no key is there, and nobody reads the place or counts in it.
+        unsafe { self.place(place).write(unfound) };
+        // Programs have no acquire load: where the processor lets one read what it says ahead of the scope, whoever may have
+        // read half of it has to be gone before it can be found.
+        if cfg!(not(target_arch = "x86_64")) {
+            grace.wait();
+        }
+        self.live(place).key_scope.store(record.key_scope, Ordering::Release);
+    }
+
+    /// Has a record go whose key is elsewhere by now: when every program has ended that may not have seen it there.
+    fn forget(&mut self, place: u32, grace: &Grace) {
+        grace.wait();
+        self.go(place);
+    }
+
+    fn go(&mut self, place: u32) {
+        self.live(place).key_scope.store(SCOPE_GONE, Ordering::Release);
+        self.gone.push(place);
+    }
+
+    /// The two buckets of a record's key.
+    fn hash(&self, key: &RawRecord) -> [u32; 2] {
         let [first, second, third, fourth] = self.seed;
         let (value, scope) = (key.key_value, u64::from(key.key_scope));
         let inner = fold(value ^ first, scope ^ second);
         let hash = fold(inner ^ third, value.wrapping_add(scope << 32) ^ fourth);
         let buckets = u64::from(self.buckets.len());
         #[allow(clippy::cast_possible_truncation)] // A product of two 32-bit numbers, halved.
-        let index = |bits: u64| (((bits & 0xffff_ffff) * buckets) >> 32) as u32;
-        Hashed { tag: hash >> TAG_SHIFT << TAG_SHIFT, buckets: [index(hash), index(hash >> 16)] }
+        let index = |bits: u64| ((bits * buckets) >> 32) as u32;
+        [index(hash & 0xffff_ffff), index(hash >> 32)]
     }
 
-    /// The record an entry names.
-    fn named(entry: u64) -> Option<u32> {
-        #[allow(clippy::cast_possible_truncation)] // The lower bits.
-        Some(entry as u32 & NUMBER_MASK).filter(|&at| at != 0)
+    fn places(bucket: u32) -> std::ops::Range<u32> {
+        bucket * BUCKET_RECORDS..(bucket + 1) * BUCKET_RECORDS
     }
 
-    fn find(&self, hashed: Hashed, key: &RawRecord) -> Option<Place> {
-        hashed.buckets.into_iter().find_map(|index| {
-            let bucket = self.bucket(index);
-            (0..BUCKET_ENTRIES).map(|entry| Place { bucket: index, entry }).find(|place| {
-                let entry = bucket.entries[place.entry].load(Ordering::Relaxed);
-                (entry ^ hashed.tag) >> TAG_SHIFT == 0
-                    && Self::named(entry).is_some_and(|at| {
-                        let record = self.record(at);
-                        (record.key_value, record.key_scope) == (key.key_value, key.key_scope)
-                    })
+    fn find(&self, buckets: [u32; 2], key: &RawRecord) -> Option<u32> {
+        buckets.into_iter().flat_map(Self::places).find(|&place| {
+            let record = self.record(place);
+            (record.key_value, record.key_scope) == (key.key_value, key.key_scope)
+        })
+    }
+
+    fn free(&self, bucket: u32) -> Option<u32> {
+        Self::places(bucket).find(|&place| self.live(place).key_scope.load(Ordering::Relaxed) == 0)
+    }
+
+    /// A free place for a key of the two buckets.
+    fn vacate(&mut self, buckets: [u32; 2], grace: &Grace) -> Option<u32> {
+        let free = |table: &Self| buckets.into_iter().find_map(|bucket| table.free(bucket));
+        free(self)
+            .or_else(|| {
+                if !self.gone.is_empty() {
+                    self.reclaim(grace);
+                }
+                free(self)
             })
-        })
+            .or_else(|| buckets.into_iter().find_map(|bucket| self.clear(bucket, MOVES_MAX, grace)))
     }
 
-    fn free_entry(&self, index: u32) -> Option<Place> {
-        let bucket = self.bucket(index);
-        let entry = (0..BUCKET_ENTRIES).find(|&entry| bucket.entries[entry].load(Ordering::Relaxed) == 0)?;
-        Some(Place { bucket: index, entry })
-    }
-
-    /// A free entry for a key. Where both its buckets are full, one of their keys moves to its own second bucket: never
-    /// to its first, as a reader that has looked there already would miss it.
-    fn vacate(&self, hashed: Hashed) -> Option<Place> {
-        let [first, second] = hashed.buckets;
-        self.free_entry(first)
-            .or_else(|| self.free_entry(second))
-            .or_else(|| self.move_on(first))
-            .or_else(|| self.move_on(second))
-    }
-
-    fn move_on(&self, index: u32) -> Option<Place> {
-        let bucket = self.bucket(index);
-        (0..BUCKET_ENTRIES).find_map(|from| {
-            let entry = bucket.entries[from].load(Ordering::Relaxed);
-            let moving = self.hash(&self.record(Self::named(entry)?));
-            let [first, second] = moving.buckets;
-            let to = (first == index && second != index).then(|| self.free_entry(second))??;
-            self.bucket(to.bucket).entries[to.entry].store(entry, Ordering::Release);
-            // Release: the new place is seen before the old one is empty.
-            bucket.entries[from].store(0, Ordering::Release);
-            Some(Place { bucket: index, entry: from })
-        })
-    }
-
-    fn allocate(&mut self, grace: &Grace) -> Result<u32, FastPathError> {
-        if self.free.is_empty() && self.fresh < self.records.len() {
-            self.fresh += 1;
-            return Ok(self.fresh - 1);
-        }
-        if self.free.is_empty() {
-            grace.wait();
-            self.reclaim();
-        }
-        // There are more records than keys.
-        self.free.pop().ok_or(FastPathError::Full { limit: self.keys_max })
-    }
-
-    fn retire(&mut self, entry: u64) {
-        self.retired.extend(Self::named(entry));
+    /// Has one of the keys of a full bucket move to its other, where there is room or can be made by moving others; its place.
+    fn clear(&mut self, bucket: u32, moves: u32, grace: &Grace) -> Option<u32> {
+        let other = |table: &Self, place: u32| {
+            let [first, second] = table.hash(&table.record(place));
+            Some(if first == bucket { second } else { first }).filter(|&other| other != bucket)
+        };
+        let there = |table: &Self, place| other(table, place).and_then(|bucket| table.free(bucket));
+        let (from, to) =
+            Self::places(bucket).find_map(|from| Some((from, there(self, from)?))).or_else(|| {
+                if moves <= 1 {
+                    return None;
+                }
+                Self::places(bucket).find_map(|from| {
+                    let to = self.clear(other(self, from)?, moves - 1, grace)?;
+                    // Its key may be one of those that have moved.
+                    let is_there = self.live(from).key_scope.load(Ordering::Relaxed) != 0;
+                    is_there.then_some((from, to))
+                })
+            })?;
+        let record = self.record(from);
+        self.write(to, &record, grace);
+        self.forget(from, grace);
+        self.reclaim(grace);
+        Some(from)
     }
 }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kaido_engine::{DropReason, NextHop, NextHops, PortTotals, Resolution};
 use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
 use kaido_upf::node::{WorkerEvent, keys_max, usage_cells};
 use kaido_upf::record::{Direction, SessionIndex, TunnelShape};
-use kaido_upf::usage::UsageSlot;
+use kaido_upf::usage::{Aside, UsageSlot};
 use kaido_xdp::fastpath::{
     EXCEPTIONS_MAX, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hop,
     Template, ThresholdEvent, UsageCell,
@@ -44,6 +45,34 @@ pub(super) fn load(config: &UpfConfig) -> Result<Option<FastPath>, kaido_xdp::Er
         seed: std::array::from_fn(|_| RandomState::new().build_hasher().finish() | 1),
     })
     .map(Some)
+}
+
+/// The fast path, of the node and of its usage counters.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(Arc<Mutex<FastPath>>);
+
+impl Shared {
+    pub(super) fn new(fast: FastPath) -> Self {
+        Self(Arc::new(Mutex::new(fast)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, FastPath> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Aside for Shared {
+    fn gather(&self, slot: UsageSlot) {
+        self.lock().gather(slot.0);
+    }
+
+    fn recall(&self, slot: UsageSlot) {
+        self.lock().recall(slot.0);
+    }
+
+    fn bytes_max(&self) -> u64 {
+        FastPath::KEPT_MAX
+    }
 }
 
 /// A port that the kernel can send from.
@@ -89,7 +118,7 @@ type Uplink = (Hop, Vec<(IpAddr, u8)>);
 /// The fast path, in step with the node's routes.
 #[derive(Debug)]
 pub(super) struct InKernel {
-    fast: FastPath,
+    fast: Shared,
     around: Surroundings,
     next_hops: NextHops,
     /// Generation of the next hops that the hops stand for.
@@ -102,7 +131,7 @@ pub(super) struct InKernel {
 }
 
 impl InKernel {
-    pub(super) fn new(fast: FastPath, around: Surroundings, next_hops: NextHops) -> Self {
+    pub(super) fn new(fast: Shared, around: Surroundings, next_hops: NextHops) -> Self {
         Self {
             fast,
             around,
@@ -119,11 +148,11 @@ impl InKernel {
         if self.hops.get(&id) == hop.as_ref() {
             return;
         }
-        if let Err(error) = self.fast.set_hop(id, hop.as_ref()) {
+        if let Err(error) = self.fast.lock().set_hop(id, hop.as_ref()) {
             tracing::warn!(%error, ?hop, "a next hop is unknown to the kernel; its packets are the workers'");
             self.hops.remove(&id);
             // Taking away cannot fail for a number in range.
-            let _ = self.fast.set_hop(id, None);
+            let _ = self.fast.lock().set_hop(id, None);
             return;
         }
         match hop {
@@ -140,7 +169,7 @@ impl InKernel {
         let local = self.around.endpoints.get(usize::from(shape.local.0))?;
         let (IpAddr::V4(local), IpAddr::V4(peer)) = (*local, shape.peer) else { return None };
         let template = Template { local, peer, tos: shape.tos, hop: id };
-        self.fast.set_template(id, Some(&template)).ok()?;
+        self.fast.lock().set_template(id, Some(&template)).ok()?;
         self.peers.insert(id, shape.peer);
         let hop = self.around.hop(self.next_hops.resolve(shape.peer));
         self.set_hop(id, hop);
@@ -201,7 +230,7 @@ impl InKernel {
         if exceptions != self.exceptions {
             // No packet may go by a hop while it is not settled where it leads.
             [UPLINK_V4, UPLINK_V6].into_iter().for_each(|id| self.set_hop(id, None));
-            if let Err(error) = self.fast.set_exceptions(&exceptions) {
+            if let Err(error) = self.fast.lock().set_exceptions(&exceptions) {
                 return tracing::error!(%error, "packets out of tunnels are the workers'");
             }
             self.exceptions = exceptions;
@@ -218,7 +247,7 @@ impl KernelDatapath for InKernel {
             return false;
         }
         let Some(record) = self.record(record) else { return false };
-        match self.fast.insert_or_replace(fast_key(key), &record) {
+        match self.fast.lock().insert_or_replace(fast_key(key), &record) {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(?key, %error, "the session stays with the workers");
@@ -228,19 +257,19 @@ impl KernelDatapath for InKernel {
     }
 
     fn remove(&mut self, key: &KernelKey) -> bool {
-        self.fast.remove(&fast_key(key))
+        self.fast.lock().remove(&fast_key(key))
     }
 
     fn holds(&self, key: &KernelKey) -> bool {
-        self.fast.contains(&fast_key(key))
+        self.fast.lock().contains(&fast_key(key))
     }
 
     fn settle(&mut self) {
-        self.fast.wait_for_readers();
+        self.fast.lock().wait_for_readers();
     }
 
     fn event(&mut self) -> Option<WorkerEvent> {
-        let ThresholdEvent { session, cell } = self.fast.events().next()?;
+        let ThresholdEvent { session, cell } = self.fast.lock().events().next()?;
         Some(WorkerEvent::Threshold { session: SessionIndex(session), slot: UsageSlot(cell) })
     }
 
@@ -259,7 +288,7 @@ impl KernelDatapath for InKernel {
     }
 
     fn len(&self) -> usize {
-        self.fast.len() as usize
+        self.fast.lock().len() as usize
     }
 }
 

@@ -89,7 +89,7 @@ impl Demands for Wants<'_> {
 pub(super) struct Ports {
     pub(super) opened: Opened<Steering>,
     endpoints: Vec<IpAddr>,
-    fast: Option<FastPath>,
+    fast: Option<fastpath::Shared>,
     _sink: Option<UdpSink>,
 }
 
@@ -104,7 +104,7 @@ impl Ports {
         let wants = Wants { config, endpoints: &endpoints, fast: fast.as_ref() };
         let opened = Opened::open(found, pool, &wants, is_bridged)?;
         let sink = sink(&opened.devices, &endpoints)?;
-        Ok(Self { opened, endpoints, fast, _sink: sink })
+        Ok(Self { opened, endpoints, fast: fast.map(fastpath::Shared::new), _sink: sink })
     }
 
     /// The largest TCP segments to be announced: what passes every port, with a tunnel's headers where there is GTP-U.
@@ -204,15 +204,16 @@ impl Ports {
     pub(super) fn usage(&self) -> Result<Option<UsageCounters>, StartFault> {
         let Some(fast) = &self.fast else { return Ok(None) };
         let fault = |fault: String| StartFault::Datapath { fault };
-        let cells = fast.leak_usage_cells().map_err(|error| fault(error.to_string()))?;
-        UsageCounters::over(cells).map(Some).map_err(|error| fault(error.to_string()))
+        let cells = fast.lock().leak_usage_cells().map_err(|error| fault(error.to_string()))?;
+        let usage = UsageCounters::over(cells).map_err(|error| fault(error.to_string()))?;
+        Ok(Some(usage.beside(Box::new(fast.clone()))))
     }
 
     /// The datapath in the kernel, where there is one, told of the node.
     pub(super) fn take_kernel(&mut self, settings: &NodeSettings) -> Result<Option<InKernel>, StartFault> {
-        let Some(mut fast) = self.fast.take() else { return Ok(None) };
+        let Some(fast) = self.fast.take() else { return Ok(None) };
         let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
-        fast.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()).map_err(fault)?;
+        fast.lock().set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()).map_err(fault)?;
         let mut around = Surroundings {
             exits: vec![None; self.opened.devices.len()],
             ue_prefixes: vec![Vec::new(); settings.instances.len()],
