@@ -75,17 +75,18 @@ impl RecordTable {
         grace: &Grace,
     ) -> Result<(), FastPathError> {
         let buckets = self.hash(record);
-        let present = self.find(buckets, record);
-        if present.is_none() && self.keys == self.keys_max {
+        if self.keys == self.keys_max && self.find(buckets, record).is_none() {
             return Err(FastPathError::Full { limit: self.keys_max });
         }
         if self.gone.len() >= GONE_MAX {
             self.reclaim(grace);
         }
         let place = self.vacate(buckets, grace).ok_or(FastPathError::Crowded)?;
+        // Looked for now: the old record may have moved to make room for the new.
+        let old = self.find(buckets, record);
         cells_of(record).iter().for_each(|&cell| self.usage.set_session(cell, session));
         self.write(place, record, grace);
-        match present {
+        match old {
             Some(old) => self.forget(old, grace),
             None => self.keys += 1,
         }
