@@ -199,6 +199,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
         /// Against a set: nothing is lost, nothing is there twice, and what is whole is found whole.
         #[test]
         fn free_frames_are_a_set(
