@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kaido_engine::{DropReason, NextHop, NextHops, PortTotals, Resolution};
 use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
@@ -56,18 +56,19 @@ impl Shared {
         Self(Arc::new(Mutex::new(fast)))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, FastPath> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Does something with it. Within a closure, so that nothing is held when it is asked for again.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut FastPath) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Aside for Shared {
     fn gather(&self, slot: UsageSlot) {
-        self.lock().gather(slot.0);
+        self.with(|fast| fast.gather(slot.0));
     }
 
     fn recall(&self, slot: UsageSlot) {
-        self.lock().recall(slot.0);
+        self.with(|fast| fast.recall(slot.0));
     }
 
     fn bytes_max(&self) -> u64 {
@@ -148,11 +149,11 @@ impl InKernel {
         if self.hops.get(&id) == hop.as_ref() {
             return;
         }
-        if let Err(error) = self.fast.lock().set_hop(id, hop.as_ref()) {
+        if let Err(error) = self.fast.with(|fast| fast.set_hop(id, hop.as_ref())) {
             tracing::warn!(%error, ?hop, "a next hop is unknown to the kernel; its packets are the workers'");
             self.hops.remove(&id);
             // Taking away cannot fail for a number in range.
-            let _ = self.fast.lock().set_hop(id, None);
+            let _ = self.fast.with(|fast| fast.set_hop(id, None));
             return;
         }
         match hop {
@@ -169,7 +170,7 @@ impl InKernel {
         let local = self.around.endpoints.get(usize::from(shape.local.0))?;
         let (IpAddr::V4(local), IpAddr::V4(peer)) = (*local, shape.peer) else { return None };
         let template = Template { local, peer, tos: shape.tos, hop: id };
-        self.fast.lock().set_template(id, Some(&template)).ok()?;
+        self.fast.with(|fast| fast.set_template(id, Some(&template))).ok()?;
         self.peers.insert(id, shape.peer);
         let hop = self.around.hop(self.next_hops.resolve(shape.peer));
         self.set_hop(id, hop);
@@ -230,7 +231,7 @@ impl InKernel {
         if exceptions != self.exceptions {
             // No packet may go by a hop while it is not settled where it leads.
             [UPLINK_V4, UPLINK_V6].into_iter().for_each(|id| self.set_hop(id, None));
-            if let Err(error) = self.fast.lock().set_exceptions(&exceptions) {
+            if let Err(error) = self.fast.with(|fast| fast.set_exceptions(&exceptions)) {
                 return tracing::error!(%error, "packets out of tunnels are the workers'");
             }
             self.exceptions = exceptions;
@@ -247,7 +248,7 @@ impl KernelDatapath for InKernel {
             return false;
         }
         let Some(record) = self.record(record) else { return false };
-        match self.fast.lock().insert_or_replace(fast_key(key), &record) {
+        match self.fast.with(|fast| fast.insert_or_replace(fast_key(key), &record)) {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(?key, %error, "the session stays with the workers");
@@ -257,19 +258,19 @@ impl KernelDatapath for InKernel {
     }
 
     fn remove(&mut self, key: &KernelKey) -> bool {
-        self.fast.lock().remove(&fast_key(key))
+        self.fast.with(|fast| fast.remove(&fast_key(key)))
     }
 
     fn holds(&self, key: &KernelKey) -> bool {
-        self.fast.lock().contains(&fast_key(key))
+        self.fast.with(|fast| fast.contains(&fast_key(key)))
     }
 
     fn settle(&mut self) {
-        self.fast.lock().wait_for_readers();
+        self.fast.with(FastPath::wait_for_readers);
     }
 
     fn event(&mut self) -> Option<WorkerEvent> {
-        let ThresholdEvent { session, cell } = self.fast.lock().events().next()?;
+        let ThresholdEvent { session, cell } = self.fast.with(|fast| fast.events().next())?;
         Some(WorkerEvent::Threshold { session: SessionIndex(session), slot: UsageSlot(cell) })
     }
 
@@ -288,7 +289,7 @@ impl KernelDatapath for InKernel {
     }
 
     fn len(&self) -> usize {
-        self.fast.lock().len() as usize
+        self.fast.with(|fast| fast.len()) as usize
     }
 }
 

@@ -204,7 +204,7 @@ impl Ports {
     pub(super) fn usage(&self) -> Result<Option<UsageCounters>, StartFault> {
         let Some(fast) = &self.fast else { return Ok(None) };
         let fault = |fault: String| StartFault::Datapath { fault };
-        let cells = fast.lock().leak_usage_cells().map_err(|error| fault(error.to_string()))?;
+        let cells = fast.with(|fast| fast.leak_usage_cells()).map_err(|error| fault(error.to_string()))?;
         let usage = UsageCounters::over(cells).map_err(|error| fault(error.to_string()))?;
         Ok(Some(usage.beside(Box::new(fast.clone()))))
     }
@@ -213,7 +213,8 @@ impl Ports {
     pub(super) fn take_kernel(&mut self, settings: &NodeSettings) -> Result<Option<InKernel>, StartFault> {
         let Some(fast) = self.fast.take() else { return Ok(None) };
         let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
-        fast.lock().set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()).map_err(fault)?;
+        fast.with(|fast| fast.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()))
+            .map_err(fault)?;
         let mut around = Surroundings {
             exits: vec![None; self.opened.devices.len()],
             ue_prefixes: vec![Vec::new(); settings.instances.len()],
