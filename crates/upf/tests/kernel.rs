@@ -20,7 +20,7 @@ use kaido_upf::rules::{
     ApplyAction, FarId, Gate, Modification, OuterHeaderCreation, PdrId, QerId, Seid, SessionEvent,
     SessionService, Teid, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId,
 };
-use kaido_upf::usage::{UsageCounters, UsageSlot};
+use kaido_upf::usage::{Aside, UsageCounters, UsageSlot};
 
 /// What the table had under the key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,7 @@ impl KernelDatapath for Fake {
 }
 
 /// Counters as a kernel's program has them.
+#[derive(Debug)]
 #[repr(align(64))]
 struct Words([AtomicU64; 8 * 4]);
 
@@ -122,7 +123,32 @@ impl Words {
     }
 }
 
+/// The kernel's records, which have counted downlink octets of a counter that are not in it.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    words: &'static Words,
+    octets: &'static AtomicU64,
+}
+
+impl Aside for Kept {
+    fn gather(&self, slot: UsageSlot) {
+        let octets = self.octets.swap(0, Ordering::Relaxed);
+        if octets > 0 {
+            self.words.count(slot, octets);
+        }
+    }
+
+    fn recall(&self, slot: UsageSlot) {
+        self.gather(slot);
+    }
+
+    fn bytes_max(&self) -> u64 {
+        100
+    }
+}
+
 struct Bench {
+    kept: Kept,
     words: &'static Words,
     rig: Rig,
     state: Arc<Mutex<State>>,
@@ -154,14 +180,16 @@ impl Bench {
     }
 
     fn empty() -> Self {
-        let words: &Words = Box::leak(Box::new(Words([const { AtomicU64::new(0) }; 32])));
+        let words: &'static Words = Box::leak(Box::new(Words([const { AtomicU64::new(0) }; 32])));
         let settings = NodeSettings { workers_share_sessions: true, ..fixture::settings() };
-        let mut rig = Rig::with_usage(settings, UsageCounters::over(&words.0).unwrap());
+        let kept = Kept { words, octets: Box::leak(Box::default()) };
+        let usage = UsageCounters::over(&words.0).unwrap().beside(Box::new(kept));
+        let mut rig = Rig::with_usage(settings, usage);
         let node = rig.upf.node().clone();
         let state = Arc::new(Mutex::new(State::default()));
         let reader = Mutex::new(node.domain.reader().unwrap());
         rig.upf.set_kernel(Box::new(Fake { state: state.clone(), node, reader }));
-        Self { words, rig, state, seid: Seid(0), start: now() }
+        Self { kept, words, rig, state, seid: Seid(0), start: now() }
     }
 
     fn establish(&mut self) {
@@ -386,4 +414,33 @@ fn a_threshold_that_the_kernel_tells_of_is_reported() {
     let events = bench.after(2);
     let [SessionEvent::Usage { seid, reports }] = &events[..] else { panic!("{events:?}") };
     assert_eq!((*seid, reports[0].volume.unwrap().downlink_bytes), (bench.seid, 1000));
+}
+
+/// What the kernel's records have counted and not told may be what reaches a threshold.
+#[test]
+fn a_threshold_is_looked_at_early_and_reported_when_it_is_reached() {
+    let mut bench = Bench::new();
+    let record = bench.record(UE).unwrap();
+    let (slot, _) = record.usage.iter().next().unwrap();
+    let told = WorkerEvent::Threshold { session: record.session, slot };
+    let limits = |bench: &Bench| -> Vec<u64> {
+        let cell = &bench.words.0[8 * slot.0 as usize..][4..7];
+        cell.iter().map(|limit| !limit.load(Ordering::Relaxed)).filter(|limit| *limit != u64::MAX).collect()
+    };
+    assert_eq!(limits(&bench), [900]);
+    bench.words.count(slot, 850);
+    bench.kept.octets.store(60, Ordering::Relaxed);
+    bench.state().events.push(told);
+    assert!(bench.after(1).is_empty(), "910 are no 1000");
+    assert_eq!(limits(&bench), [1000]);
+    bench.words.count(slot, 30);
+    bench.kept.octets.store(60, Ordering::Relaxed);
+    bench.state().events.push(told);
+    let events = bench.after(2);
+    let [SessionEvent::Usage { reports, .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(reports[0].volume.unwrap().downlink_bytes, 1000);
+    // And in the report at the end, what was kept last.
+    bench.kept.octets.store(7, Ordering::Relaxed);
+    let deleted = bench.rig.upf.delete(bench.seid, bench.start + Duration::from_millis(3)).unwrap();
+    assert_eq!(deleted.usage_reports[0].volume.unwrap().downlink_bytes, 7);
 }
