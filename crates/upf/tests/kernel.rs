@@ -209,6 +209,13 @@ impl Bench {
         self.state().records.get(&key).copied()
     }
 
+    /// The counter of the downlink, and what the kernel tells of a threshold of it.
+    fn told(&self) -> (UsageSlot, WorkerEvent) {
+        let record = self.record(UE).unwrap();
+        let (slot, _) = record.usage.iter().next().unwrap();
+        (slot, WorkerEvent::Threshold { session: record.session, slot })
+    }
+
     fn modify(&mut self, request: &Modification) -> Vec<Call> {
         self.calls();
         self.rig.upf.modify(self.seid, request, self.start).unwrap();
@@ -404,9 +411,7 @@ fn an_end_marker_follows_when_the_kernels_queues_are_empty() {
 #[test]
 fn a_threshold_that_the_kernel_tells_of_is_reported() {
     let mut bench = Bench::new();
-    let record = bench.record(UE).unwrap();
-    let (slot, _) = record.usage.iter().next().unwrap();
-    let told = WorkerEvent::Threshold { session: record.session, slot };
+    let (slot, told) = bench.told();
     bench.state().events.push(told);
     assert!(bench.after(1).is_empty(), "not reached");
     bench.words.count(slot, 1000);
@@ -420,9 +425,7 @@ fn a_threshold_that_the_kernel_tells_of_is_reported() {
 #[test]
 fn a_threshold_is_looked_at_early_and_reported_when_it_is_reached() {
     let mut bench = Bench::new();
-    let record = bench.record(UE).unwrap();
-    let (slot, _) = record.usage.iter().next().unwrap();
-    let told = WorkerEvent::Threshold { session: record.session, slot };
+    let (slot, told) = bench.told();
     let limits = |bench: &Bench| -> Vec<u64> {
         let cell = &bench.words.0[8 * slot.0 as usize..][4..7];
         cell.iter().map(|limit| !limit.load(Ordering::Relaxed)).filter(|limit| *limit != u64::MAX).collect()
