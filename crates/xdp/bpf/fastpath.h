@@ -142,9 +142,8 @@ _Static_assert(sizeof(struct fast_vlan) == 4, "fast_vlan");
 /* A counter reached a limit. */
 struct fast_event {
 	__u32 cell;
-	__u32 spare;
 };
-_Static_assert(sizeof(struct fast_event) == 8, "fast_event");
+_Static_assert(sizeof(struct fast_event) == 4, "fast_event");
 
 /* Why a packet was left to the steering: index of handed[]. */
 enum fast_hand {

@@ -276,8 +276,7 @@ impl FastPath {
     /// The usage counters: `usage_cells_max` cells of 64 bytes, laid out as the node's: uplink bytes and packets,
     /// downlink bytes and packets, then the complements of the uplink, downlink and total byte counts at which a
     /// threshold is due, eight bytes each; the last eight are free. Programs add to them atomically, and late
-    /// ([`gather`](Self::gather)). Zeroed at first;
-    /// valid while this value lives.
+    /// ([`gather`](Self::gather)). Zeroed at first; valid while this value lives.
     pub fn usage_memory(&self) -> (NonNull<u8>, usize) {
         self.cells().memory()
     }
@@ -300,9 +299,12 @@ impl FastPath {
     /// To be called when limits of a usage counter were set: from here on the packet that reaches one tells, whatever programs
     /// saw before. As [`gather`](Self::gather), too.
     pub fn recall(&mut self, cell: u32) {
-        // Who has seen other limits is done then.
-        self.grace.wait();
-        self.table.gather(cell);
+        // Before a session has records there is nobody to wait for.
+        if self.table.usage().keepers(cell).next().is_some() {
+            // Who has seen other limits is done then.
+            self.grace.wait();
+            self.table.gather(cell);
+        }
     }
 
     /// Returns when no program still works by a record, template or hop that was taken away or replaced before the call:

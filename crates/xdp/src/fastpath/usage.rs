@@ -1,6 +1,6 @@
 //! Usage counters, and the records that count in them.
 //!
-//! A packet is counted in its record, where it is anyhow, and the record's counts go to the usage cells after 64 KiB: a cell is
+//! A packet is counted in its record, whose line is there anyhow, and the record's counts go to the usage cells after 64 KiB: a cell is
 //! a line of its own, at a place that only the record tells, and waiting for it would take as long as for the record. While a
 //! limit of a cell is near, each packet is counted in the cell at once, so that the one that reaches the limit tells.
 
