@@ -78,6 +78,8 @@ drop_reasons! {
     QuotaExhausted = "quota_exhausted",
     /// The FAR says drop.
     FarDrop = "far_drop",
+    /// The FAR forwards into a tunnel that the control plane has not named yet (no Outer Header Creation).
+    FarNoTunnel = "far_no_tunnel",
     /// The session buffers and its buffer, or the node's, is full.
     BufferFull = "buffer_full",
     /// Buffered until its session or rule was gone, or the control plane had it dropped.

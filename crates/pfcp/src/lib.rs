@@ -21,6 +21,7 @@ mod endpoint;
 mod features;
 mod frame;
 mod node_id;
+mod refusals;
 mod transaction;
 mod udp;
 mod walk;

@@ -173,7 +173,6 @@ fn class_09_f_seid_or_source_interface_missing() {
     assert_eq!(verdict(&refused(&[pdr_with(PDI, &pdi), create_far(1)])), (66, Some(20)));
     assert_eq!(verdict(&refused(&[create_far(1)])), (66, Some(1)));
     assert_eq!(verdict(&refused(&[create_pdr(1, 1)])), (66, Some(3)));
-    assert_eq!(verdict(&refused(&[pdr_without(29), create_far(1)])), (66, Some(29)));
 }
 
 #[test]

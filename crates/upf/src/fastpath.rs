@@ -139,11 +139,13 @@ impl KernelRecord {
     pub fn of(record: &Record, node: &Node) -> Option<Self> {
         let (qfis, action) =
             match record.rules(&node.tunnels) {
-                Rules::One(action) => (None, action),
                 Rules::Filtered(
                     [FilteredRule { qfis, sdf, ue: None, app: None, action, special: None, .. }],
                 ) if sdf.is_empty() => (*qfis, *action),
-                Rules::Filtered(_) => return None,
+                _ => {
+                    let (qfi, action) = record.fast_rule(&node.tunnels)?;
+                    (qfi.map(|qfi| 1 << qfi), action)
+                }
             };
         if node.settings.mss_clamp.is_some() {
             // The kernel does not look at TCP.
@@ -191,6 +193,7 @@ fn destination(action: &Action, direction: Direction, settings: &NodeSettings) -
     match action.destination {
         // Towards UEs no one hop leads to all.
         Destination::Routed => (direction == Direction::Uplink).then_some(KernelDestination::Routed),
+        Destination::NoTunnel => None,
         Destination::Tunnel(tunnel) => {
             let shape = tunnel.shape;
             let local = settings.endpoints.get(usize::from(shape.local.0))?;

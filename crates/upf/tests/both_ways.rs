@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // Lengths of small test packets.
 
 mod fixture;
+#[path = "fixture/smf_shapes.rs"]
+mod smf_shapes;
 
 use fixture::{GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, now};
 use kaido_engine::PortId;
@@ -14,7 +16,8 @@ use kaido_upf::rules::{
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, PduSession, UdpRepr, gtpu};
 use proptest::prelude::*;
 
-/// Sessions 0: IPv4 in IPv4 tunnels; 1: both families, with QFI, towards an IPv6 peer.
+/// Sessions 0: IPv4 in IPv4 tunnels; 1: both families, with QFI, towards an IPv6 peer; 2: as the SMF of Open5GS makes them,
+/// with a QFI to match and a PDR for router solicitations on the F-TEID.
 ///
 /// On the `careful` side every rule has a second one behind it, which no packet comes to: such rules do not fold,
 /// and their packets do not go straight.
@@ -46,6 +49,7 @@ fn rig(careful: bool) -> Rig {
     let mut request = dual.establishment();
     request.qers[0].qfi = Some(Qfi(9));
     establish(request);
+    establish(smf_shapes::open5gs(2));
     rig
 }
 
@@ -109,7 +113,7 @@ fn uplink_v4(teid: u32, container: bool, inner: &[u8]) -> Vec<u8> {
     ethernet(N3_MAC, &v4_packet("10.100.3.2", "10.100.3.1", &g_pdu(teid, container, inner)))
 }
 
-const SEEDS: usize = 9;
+const SEEDS: usize = 12;
 
 /// Frames of every shape that the sessions forward.
 fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
@@ -120,6 +124,9 @@ fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
         (N3, uplink_v4(1000, false, &udp_v4("10.60.0.0", "8.8.8.8"))),
         (N3, uplink_v4(1001, true, &udp_v4("10.60.0.1", "8.8.4.4"))),
         (N3, uplink_v4(1001, true, &udp_v6("2001:db8:60:1::5", "2001:db8:9::1"))),
+        (N3, uplink_v4(1002, true, &udp_v4("10.60.0.2", "8.8.4.4"))),
+        (N3, uplink_v4(1002, true, &udp_v6("2001:db8:60:2::5", "2001:db8:9::1"))),
+        (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "10.60.0.2"))),
         (N3, v6_tunnel(true, &udp_v4("10.60.0.1", "8.8.8.8"))),
         (N3, v6_tunnel(false, &udp_v4("10.60.0.1", "8.8.8.8"))),
         (N3, v6_tunnel(true, &udp_v6("2001:db8:60:1::5", "2001:db8:9::1"))),

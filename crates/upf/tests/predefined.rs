@@ -112,7 +112,7 @@ fn what_is_not_configured_is_refused() {
     assert_eq!((why.cause, why.offending_ie), (Cause::UnknownApplicationId, Some(24)));
     // Filters of the PDR's own leave no place for those of the node.
     let mut both = session(&["dns"]);
-    both.pdrs[0].pdi.sdf_filters = vec![SdfFilter::parse("permit out ip from any to any").unwrap()];
+    both.pdrs[0].pdi.sdf_filters = vec![SdfFilter::parse("permit out udp from any to any").unwrap()];
     let why = rig.upf.establish(&both, now()).unwrap_err();
     assert_eq!(
         (why.cause, why.failed_rule),

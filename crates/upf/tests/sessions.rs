@@ -310,12 +310,7 @@ fn a_refused_request_changes_nothing() {
     assert_eq!(refused(&mut rig, &|r| r.pdrs[0].far_id = None), (Cause::ConditionalIeMissing, pdr(1)));
     assert_eq!(refused(&mut rig, &|r| r.pdrs[1].qer_ids = vec![QerId(9)]), (failure, pdr(2)));
     assert_eq!(refused(&mut rig, &|r| r.pdrs[1].urr_ids = vec![UrrId(9)]), (failure, pdr(2)));
-    assert_eq!(refused(&mut rig, &|r| r.pdrs[0].outer_header_removal = None), (failure, pdr(1)));
     assert_eq!(refused(&mut rig, &|r| r.pdrs[1].pdi.ue_ip.clear()), (failure, pdr(2)));
-    assert_eq!(
-        refused(&mut rig, &|r| r.fars[1].forwarding.as_mut().unwrap().outer_header_creation = None),
-        (Cause::ConditionalIeMissing, Some(RuleId::Far(FarId(2))))
-    );
     let stolen = LocalFTeid::Given(FTeid { teid: Teid(1007), ipv4: Some(v4("10.100.3.1")), ipv6: None });
     assert_eq!(refused(&mut rig, &|r| r.pdrs[0].pdi.local_fteid = Some(stolen)), (failure, pdr(1)));
     let foreign = LocalFTeid::Given(FTeid { teid: Teid(5), ipv4: Some(v4("192.0.2.1")), ipv6: None });

@@ -94,7 +94,13 @@ fn endpoints_get_what_they_leave_to_choose() {
     assert_eq!(answer.created_pdrs[0].local_fteid, Some(fteid));
     let Some(ChooseOr::Given(ue)) = core.ue_ip.unwrap().ipv4 else { panic!("no address") };
     assert_eq!(passes(&mut rig, fteid.teid.0, &ue.to_string()), (true, true));
-    // A new tunnel for a later change.
+    // A later request means the same tunnel by the same CHOOSE ID, and a new one by a new ID.
+    let update =
+        UpdateTrafficEndpoint { id: ACCESS, local_fteid: Some(choose), ..UpdateTrafficEndpoint::default() };
+    let change = Modification { update_traffic_endpoints: vec![update], ..Modification::default() };
+    let changed = rig.upf.modify(answer.seid, &change, now()).unwrap();
+    assert_eq!(changed.created_traffic_endpoints[0].local_fteid, Some(fteid));
+    let choose = LocalFTeid::Choose { ipv4: true, ipv6: false, choose_id: Some(6) };
     let update =
         UpdateTrafficEndpoint { id: ACCESS, local_fteid: Some(choose), ..UpdateTrafficEndpoint::default() };
     let change = Modification { update_traffic_endpoints: vec![update], ..Modification::default() };

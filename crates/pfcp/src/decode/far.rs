@@ -121,10 +121,11 @@ fn apply_action(value: &[u8]) -> Result<ApplyAction, Rejection> {
         drop: first & 1 != 0,
         forward: first & 2 != 0,
         buffer: first & 4 != 0,
-        notify_cp: first & 8 != 0,
+        // Of what is buffered: without BUFF some control planes set them all the same, and they mean nothing.
+        notify_cp: first & 0x0c == 0x0c,
         duplicate: first & 0x10 != 0,
-        report_buffered: second & 2 != 0,
-        report_discarded: second & 4 != 0,
+        report_buffered: first & 4 != 0 && second & 2 != 0,
+        report_discarded: first & 4 != 0 && second & 4 != 0,
     };
     // IPMA, IPMD, DFRT; EDRT, FSSM, MBSU.
     if first & 0xe0 != 0 || second & 0x19 != 0 {
@@ -132,9 +133,6 @@ fn apply_action(value: &[u8]) -> Result<ApplyAction, Rejection> {
     }
     if u8::from(action.drop) + u8::from(action.forward) + u8::from(action.buffer) != 1 {
         return Err(incorrect(KIND, "one of DROP, FORW and BUFF shall be set"));
-    }
-    if (action.notify_cp || action.report_buffered || action.report_discarded) && !action.buffer {
-        return Err(incorrect(KIND, "NOCP, BDPN and DDPN go with BUFF"));
     }
     Ok(action)
 }
@@ -207,11 +205,15 @@ mod tests {
         assert!(apply_action(&[2, 0]).unwrap().forward);
         let buffer = apply_action(&[0x0c, 0]).unwrap();
         assert!(buffer.buffer && buffer.notify_cp);
+        assert_eq!(
+            apply_action(&[0x0a, 6]),
+            Ok(ApplyAction::FORWARD),
+            "what is said of buffers means nothing"
+        );
         for (value, cause) in [
             (&[][..], Cause::InvalidLength),
             (&[0], Cause::MandatoryIeIncorrect),
             (&[3], Cause::MandatoryIeIncorrect),
-            (&[0x0a], Cause::MandatoryIeIncorrect),
             (&[0x22], Cause::ServiceNotSupported),
             (&[2, 1], Cause::ServiceNotSupported),
         ] {

@@ -60,22 +60,22 @@ pub(crate) fn f_seid(value: &[u8]) -> Result<FSeid, Rejection> {
 
 /// F-TEID with everything given (8.2.3).
 pub(crate) fn f_teid(value: &[u8]) -> Result<FTeid, Rejection> {
-    match local_f_teid(value)? {
-        LocalFTeid::Given(f_teid) => Ok(f_teid),
-        LocalFTeid::Choose { .. } => Err(incorrect(IeType::Fteid, "CHOOSE where an F-TEID is reported")),
-    }
+    let given = local_f_teid(value)?.given();
+    given.ok_or_else(|| incorrect(IeType::Fteid, "CHOOSE where an F-TEID is reported"))
 }
 
 /// Local F-TEID of a PDI (8.2.3).
 pub(crate) fn local_f_teid(value: &[u8]) -> Result<LocalFTeid, Rejection> {
     const KIND: IeType = IeType::Fteid;
     let read = typed(KIND, Fteid::unmarshal(value))?;
-    if !read.v4 && !read.v6 {
-        return Err(incorrect(KIND, "F-TEID of neither address family"));
-    }
+    let no_family = !read.v4 && !read.v6;
     if read.ch {
+        // Who names no family takes what there is.
         let choose_id = read.chid.then_some(read.choose_id);
-        return Ok(LocalFTeid::Choose { ipv4: read.v4, ipv6: read.v6, choose_id });
+        return Ok(LocalFTeid::Choose { ipv4: read.v4 || no_family, ipv6: read.v6 || no_family, choose_id });
+    }
+    if no_family {
+        return Err(incorrect(KIND, "F-TEID of neither address family"));
     }
     if read.teid.0 == 0 {
         return Err(incorrect(KIND, "TEID 0 is reserved"));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(local_f_teid(&[1, 0, 0, 0, 1, 10]).unwrap_err().cause, Cause::InvalidLength);
         let chosen = LocalFTeid::Choose { ipv4: true, ipv6: true, choose_id: Some(5) };
         assert_eq!(local_f_teid(&[0x0f, 5]).unwrap(), chosen);
-        assert_eq!(local_f_teid(&[0x0c, 5]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
+        assert_eq!(local_f_teid(&[0x0c, 5]).unwrap(), chosen, "any family");
         assert_eq!(local_f_teid(&[0x0d]).unwrap_err().cause, Cause::InvalidLength);
     }
 

@@ -25,7 +25,7 @@ pub(crate) use leaf::{cp_entity_addresses, f_seid, u16_of};
 pub(crate) use node::{ControlPlane, alternative_addresses, control_plane};
 pub(crate) use pfd::pfd_management;
 pub(crate) use report::{created_pdrs, failed_rule, session_report, usage_reports};
-pub(crate) use session::{establishment, modification};
+pub(crate) use session::{establishment, modification, ue_of_request};
 pub(crate) use set::{Csid, SetChange, csids, groups, set_changes};
 
 use kaido_upf::rules::{Cause, Rejection, RuleId};
@@ -49,7 +49,7 @@ fn unique<T>(rules: &[T], id: impl Fn(&T) -> RuleId, kind: rs_pfcp::ie::IeType) 
         let id = id(rule);
         if !seen.insert(key(id)) {
             let cause = Cause::RuleCreationOrModificationFailure;
-            return Err(Rejection::new(cause, format!("{id:?} is named twice")).ie(kind as u16).rule(id));
+            return Err(Rejection::new(cause, format!("{id} is named twice")).ie(kind as u16).rule(id));
         }
     }
     Ok(())

@@ -44,7 +44,9 @@ impl PdrReader {
 
     fn create_body(&self, id: PdrId, group: &Group<'_>) -> Result<Pdr, Rejection> {
         group.refuse(&UNSUPPORTED)?;
-        let precedence = u32_of(IeType::Precedence, group.mandatory(IeType::Precedence)?)?;
+        // Absent on Sxa (table 7.5.2.2-1), where an SGW-U has one rule for a tunnel: any place will do.
+        let precedence = group.first(IeType::Precedence).map(|value| u32_of(IeType::Precedence, value));
+        let precedence = precedence.transpose()?.unwrap_or(u32::MAX);
         let pdi = self.pdi(group.mandatory(IeType::Pdi)?)?;
         let removed = group.first(IeType::OuterHeaderRemoval);
         let removal = removed.map(outer_header_removal).transpose()?;
@@ -260,6 +262,7 @@ mod tests {
     use kaido_upf::rules::Cause;
 
     use super::*;
+    use crate::decode::testing::element;
 
     const FLOW: &[u8] = b"permit out udp from 10.0.0.0/8 to assigned";
 
@@ -288,6 +291,15 @@ mod tests {
         assert!(sdf_filter(&[0, 0]).is_err());
         let marked = SdfFilter { tos: Some((0xb8, 0xff)), ..SdfFilter::default() };
         assert_eq!(sdf_filter(&[2, 0, 0xb8, 0xff]), Ok(SdfGiven::Whole(marked)));
+    }
+
+    /// Conformance: TS 29.244 7.5.2.2 | A PDR without Precedence, as on Sxa, comes after all others
+    #[test]
+    fn precedence_may_be_absent() {
+        let pdi = element(IeType::Pdi, &element(IeType::SourceInterface, &[0]));
+        let parts = [element(IeType::PdrId, &[0, 7]), pdi, element(IeType::FarId, &[0, 0, 0, 1])];
+        let pdr = PdrReader::new(Features::default()).create(&parts.concat()).unwrap();
+        assert_eq!((pdr.id, pdr.precedence), (PdrId(7), u32::MAX));
     }
 
     #[test]

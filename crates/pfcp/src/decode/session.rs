@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{BarId, Establishment, FarId, Modification, PdrId, QerId, Rejection, RuleId, UrrId};
+use kaido_upf::rules::{
+    BarId, ChooseOr, Establishment, FarId, Modification, PdrId, QerId, Rejection, RuleId, UrrId,
+};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
 
-use super::leaf::{f_seid, seconds, u8_of, u16_of, u32_of};
+use super::leaf::{f_seid, seconds, u8_of, u16_of, u32_of, ue_ip_address};
 use super::pdr::PdrReader;
 use super::{Features, bar, endpoint, ethernet, far, qer, srr, unique, urr};
 use crate::walk::{Group, typed, unsupported};
@@ -156,6 +158,24 @@ fn no_rule_twice(request: &Modification) -> Result<(), Rejection> {
     unique(&request.update_srrs, |rule| RuleId::Srr(rule.id), IeType::UpdateSrr)?;
     unique(&request.remove_srrs, |&id| RuleId::Srr(id), IeType::RemoveSrr)?;
     unique(&request.query_urrs, |&id| RuleId::Urr(id), IeType::QueryUrr)
+}
+
+/// The UE addresses that the rules of a request name, as an operator reads them, from a request that may be broken: for the
+/// log of refusals.
+pub(crate) fn ue_of_request(body: &[u8]) -> Option<String> {
+    let message = Group::of_message(body).ok()?;
+    let pdi =
+        |value| Group::of(IeType::Pdi, Group::of(IeType::CreatePdr, value).ok()?.first(IeType::Pdi)?).ok();
+    let of_pdrs =
+        message.all(IeType::CreatePdr).filter_map(pdi).filter_map(|pdi| pdi.first(IeType::UeIpAddress));
+    let of_endpoints = message
+        .all(IeType::CreateTrafficEndpoint)
+        .filter_map(|value| Group::of(IeType::CreateTrafficEndpoint, value).ok()?.first(IeType::UeIpAddress));
+    let read = of_pdrs.chain(of_endpoints).find_map(|value| ue_ip_address(value).ok())?;
+    let ipv4 = read.ipv4.and_then(ChooseOr::given).map(|addr| addr.to_string());
+    let ipv6 = read.ipv6.and_then(ChooseOr::given).map(|prefix| prefix.to_string());
+    let text = ipv4.into_iter().chain(ipv6).collect::<Vec<_>>().join(" ");
+    (!text.is_empty()).then_some(text)
 }
 
 /// The one identifier in a Remove or Query element.

@@ -190,7 +190,7 @@ fn endpoint(rule: &UpdateTrafficEndpoint) -> Vec<Ie> {
 
 fn local_f_teid(local: &LocalFTeid) -> Ie {
     match *local {
-        LocalFTeid::Given(given) => f_teid(&given),
+        LocalFTeid::Given(given) | LocalFTeid::Chosen { fteid: given, .. } => f_teid(&given),
         LocalFTeid::Choose { ipv4, ipv6, choose_id } => {
             let id = choose_id.unwrap_or(0);
             Fteid::new_with_choose(ipv4, ipv6, true, choose_id.is_some(), 0, None, None, id).to_ie()

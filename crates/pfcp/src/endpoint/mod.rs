@@ -35,11 +35,12 @@ use self::load::Load;
 use self::release::Farewell;
 use self::report::{Report, Resent};
 use crate::association::{AssociationId, Associations};
-use crate::counters::{Counters, Discard, cause_name};
-use crate::decode::Features;
+use crate::counters::{Counters, Discard};
+use crate::decode::{self, Features};
 use crate::encode::{self, Draft};
 use crate::frame::{Frame, Framed, Role, frames, is_request, response_to};
 use crate::node_id::NodeId;
+use crate::refusals::{RefusalLog, Subject};
 use crate::transaction::{
     Answered, Due, Moment, Outgoing, Pending, Retransmission, Seen, Transmit, fingerprint,
 };
@@ -180,6 +181,7 @@ pub struct Endpoint<S> {
     later: Later,
     load: Load,
     counters: Counters,
+    refusals: RefusalLog,
 }
 
 impl<S: SessionService> Endpoint<S> {
@@ -201,6 +203,7 @@ impl<S: SessionService> Endpoint<S> {
             later: Later::default(),
             load: Load::new(config.recovery),
             counters: Counters::default(),
+            refusals: RefusalLog::default(),
             config,
             service,
             invited,
@@ -217,7 +220,7 @@ impl<S: SessionService> Endpoint<S> {
                     messages += 1;
                     self.message(now, from, &frame, out);
                 }
-                Framed::BadLength(frame) => self.bad_length(from, &frame, out),
+                Framed::BadLength(frame) => self.bad_length(now, from, &frame, out),
                 Framed::OtherVersion { sequence } => {
                     let answer = Draft::node(MsgType::VersionNotSupportedResponse, sequence).bytes();
                     self.transmit(from, answer.into(), out);
@@ -356,7 +359,7 @@ impl<S: SessionService> Endpoint<S> {
             MsgType::SessionDeletionRequest => self.session_deletion(now, from, frame, &mut to),
             _ => self.answer_at_once(now, from, frame, &mut to).map(Answer::Ready),
         };
-        done.unwrap_or_else(|why| Answer::Ready(self.refuse(from, frame, to, &why)))
+        done.unwrap_or_else(|why| Answer::Ready(self.refuse(now, from, frame, to, &why)))
     }
 
     /// The answer to a request that never waits.
@@ -380,13 +383,22 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// The answer to a request that is refused. Nothing of it was done.
-    fn refuse(&mut self, from: SocketAddr, frame: &Frame<'_>, to: Seid, why: &Rejection) -> Vec<u8> {
-        let cause = why.cause.value();
-        self.counters.count_rejected(cause);
-        tracing::debug!(
-            peer = %from, kind = ?frame.kind, cause = cause_name(cause), offending = why.offending_ie,
-            rule = ?why.failed_rule, detail = ?why.detail, "request refused"
-        );
+    fn refuse(
+        &mut self,
+        now: Moment,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+        to: Seid,
+        why: &Rejection,
+    ) -> Vec<u8> {
+        self.counters.count_rejected(why.cause.value());
+        let service = &self.service;
+        self.refusals.refused(now.monotonic, from.ip(), frame.kind, why, || {
+            // What a request names is told before what is known of its session.
+            let seid = frame.seid.filter(|seid| seid.0 != 0);
+            let ue = decode::ue_of_request(frame.body).or_else(|| service.ue(seid?));
+            Subject { seid: seid.unwrap_or(to), ue: ue.unwrap_or_default() }
+        });
         let kind = response_to(frame.kind);
         let mut draft = encode::rejection(kind, to, frame.sequence, &self.config.node_id, why);
         if kind == MsgType::AssociationSetupResponse {
@@ -396,14 +408,14 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A request whose length does not fit: cause 68, if its response has a cause (7.6.3).
-    fn bad_length(&mut self, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
+    fn bad_length(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
         self.counters.count_received(frame.kind);
         if frame.kind == MsgType::HeartbeatRequest {
             return self.counters.count_discarded(Discard::Length);
         }
         let to = frame.seid.and_then(|seid| self.peer_seid(from, seid)).unwrap_or_default();
         let why = Rejection::new(Cause::InvalidLength, "message length against datagram length");
-        let answer = self.refuse(from, frame, to, &why);
+        let answer = self.refuse(now, from, frame, to, &why);
         self.transmit(from, answer.into(), out);
     }
 

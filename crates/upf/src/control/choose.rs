@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::Upf;
 use super::compile::instance_named;
 use super::pool::Lease;
+use super::ruleset::RuleSet;
 use crate::record::{EndpointId, InstanceId, SessionIndex, SessionKey};
 use crate::rules::{
     Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, FTeid, Ipv6Prefix, LocalFTeid, NetworkInstance, Pdi,
@@ -32,6 +33,17 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
+    /// Nothing yet, for a request about a session with these rules: their CHOOSE IDs stand for what was chosen for them.
+    pub(super) fn in_session(rules: &RuleSet) -> Self {
+        let of_pdrs = rules.pdrs.values().filter_map(|pdr| pdr.pdi.local_fteid);
+        let of_endpoints = rules.endpoints.values().filter_map(|endpoint| endpoint.local_fteid);
+        let by_choose_id = of_pdrs.chain(of_endpoints).filter_map(|local| match local {
+            LocalFTeid::Chosen { fteid, choose_id } => Some((choose_id, fteid)),
+            LocalFTeid::Given(_) | LocalFTeid::Choose { .. } => None,
+        });
+        Self { by_choose_id: by_choose_id.collect(), ..Self::default() }
+    }
+
     fn endpoint(&mut self, id: TrafficEndpointId, local_fteid: Option<FTeid>, ue_ip: Option<UeIpAddress>) {
         if local_fteid.is_some() || ue_ip.is_some() {
             self.created_endpoints.push(CreatedTrafficEndpoint { id, local_fteid, ue_ip });
@@ -124,10 +136,13 @@ impl Upf {
                 Some(fteid) => fteid,
                 None => self.choose_fteid(ipv4, ipv6, chosen)?,
             };
-            if let Some(id) = choose_id {
-                chosen.by_choose_id.insert(id, fteid);
-            }
-            *local_fteid = Some(LocalFTeid::Given(fteid));
+            *local_fteid = Some(match choose_id {
+                Some(choose_id) => {
+                    chosen.by_choose_id.insert(choose_id, fteid);
+                    LocalFTeid::Chosen { fteid, choose_id }
+                }
+                None => LocalFTeid::Given(fteid),
+            });
             created = Some(fteid);
         }
         Ok((created, self.choose_ue_addresses(ue_ip, network_instance, chosen)?))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::drops::DropCounts;
 use super::ethernet;
-use super::keys::keys;
+use super::keys::SessionKeys;
 use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
 use super::special::special;
@@ -19,8 +19,8 @@ use crate::record::{
     SessionFacts, SessionIndex, SessionKey, TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
-    ApplicationId, BitRate, Cause, ChooseOr, Far, Interface, NetworkInstance, OuterHeaderCreation,
-    PacketRate, Pdr, Qer, Rejection, RuleId, Teid, UrrId,
+    ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, Interface, NetworkInstance,
+    OuterHeaderCreation, PacketRate, Pdr, Qer, Rejection, RuleId, SdfFilter, Teid, UrrId,
 };
 use crate::usage::UsageSlot;
 
@@ -29,7 +29,6 @@ mod ie {
     pub(super) const APPLICATION_ID: u16 = 24;
     pub(super) const FAR_ID: u16 = 108;
     pub(super) const OUTER_HEADER_CREATION: u16 = 84;
-    pub(super) const OUTER_HEADER_REMOVAL: u16 = 95;
     pub(super) const FORWARDING_PARAMETERS: u16 = 4;
 }
 
@@ -73,6 +72,7 @@ pub(crate) fn compile(
         ethernet: rules.ethernet,
     };
     let of_frames = rules.ethernet.then_some(session);
+    let session_keys = SessionKeys::new(&node.settings, of_frames, detecting.iter().map(AsRef::as_ref))?;
     let mut by_key: BTreeMap<SessionKey, Vec<Found<'_>>> = BTreeMap::new();
     for pdr in detecting.iter().map(AsRef::as_ref) {
         ethernet::check(rules, node, pdr)?;
@@ -81,7 +81,7 @@ pub(crate) fn compile(
             if rules.ethernet && rule.app.is_some() {
                 return Err(reject(pdr, "detects an application in an Ethernet session"));
             }
-            for key in keys(&node.settings, pdr, of_frames)? {
+            for key in session_keys.of(pdr)? {
                 by_key.entry(key).or_default().push((precedence, pdr, rule.clone()));
             }
         }
@@ -105,10 +105,6 @@ fn record(
     for (_, pdr, _) in &found {
         if direction(pdr) != direction(first) {
             return Err(reject(pdr, "shares its key with a rule of the other direction"));
-        }
-        let of_tunnel = |pdr: &Pdr| pdr.outer_header_removal.filter(|removal| removal.tags() == 0);
-        if of_tunnel(pdr) != of_tunnel(first) {
-            return Err(reject(pdr, "shares its key with a rule of another outer header removal"));
         }
     }
     let direction = direction(first);
@@ -219,7 +215,7 @@ fn filtered_rule(
         .then(|| pdr.pdi.qfis.iter().fold(0u64, |bits, qfi| bits | 1 << (qfi.0 & 63)));
     Ok(FilteredRule {
         qfis,
-        sdf: rules.sdf_filters(&pdr.pdi).into(),
+        sdf: filters(rules, pdr),
         ue: (Some(own) != session_ue && own != UeAddresses::default()).then_some(own),
         special: special(rules, node, pdr, own_far(rules, pdr)?, slots)?.map(Box::new),
         frames: rules.ethernet_filters(&pdr.pdi).into(),
@@ -228,6 +224,13 @@ fn filtered_rule(
         action: action(rules, node, pdr, own_far(rules, pdr)?, slots, None)?,
         on_quota: on_quota(rules, node, pdr, slots)?,
     })
+}
+
+/// The SDF filters of a rule; none where one of them matches every packet: `permit out ip from any to assigned`, as the SMF
+/// of free5GC says of a default QoS flow with charging.
+fn filters(rules: &RuleSet, pdr: &Pdr) -> Box<[SdfFilter]> {
+    let given = rules.sdf_filters(&pdr.pdi);
+    if given.iter().any(SdfFilter::matches_all) { Box::default() } else { given.into() }
 }
 
 /// What is done when a quota of a rule's URRs is used up, where a FAR says that.
@@ -294,12 +297,13 @@ fn action(
         let _ = usage.push(slot, false, false);
     }
     let uplink = direction(pdr) == Direction::Uplink;
+    let destination = destination(node, far, &qers)?;
     Ok(Action {
         pdr: pdr.id,
-        apply: far.apply_action,
+        apply: applied(far, &destination),
         qos: enforcement(rules, pdr, &qers)?,
         gate_open: qers.iter().all(|qer| if uplink { qer.gate.uplink } else { qer.gate.downlink }),
-        destination: destination(node, pdr, far, &qers)?,
+        destination,
         usage,
         buffer: buffer_bounds(rules, far)?,
     })
@@ -359,7 +363,14 @@ fn buffer_bounds(rules: &RuleSet, far: &Far) -> Result<BufferBounds, Rejection> 
     })
 }
 
-fn destination(node: &Node, pdr: &Pdr, far: &Far, qers: &[&Qer]) -> Result<Destination, Rejection> {
+/// What is done of what a FAR says: packets that cannot be forwarded before their tunnel is known wait for it where a BAR says
+/// how.
+fn applied(far: &Far, destination: &Destination) -> ApplyAction {
+    let waits = far.apply_action.forward && *destination == Destination::NoTunnel && far.bar_id.is_some();
+    if waits { ApplyAction::BUFFER } else { far.apply_action }
+}
+
+fn destination(node: &Node, far: &Far, qers: &[&Qer]) -> Result<Destination, Rejection> {
     let fail = |cause, ie, detail: &str| {
         Err(Rejection::new(cause, format!("FAR {}: {detail}", far.id)).ie(ie).rule(RuleId::Far(far.id)))
     };
@@ -371,25 +382,11 @@ fn destination(node: &Node, pdr: &Pdr, far: &Far, qers: &[&Qer]) -> Result<Desti
             Ok(Destination::Routed)
         };
     };
-    if far.apply_action.forward && pdr.pdi.local_fteid.is_some() && pdr.outer_header_removal.is_none() {
-        return Err(
-            reject(pdr, "forwards out of a tunnel without removing its header").ie(ie::OUTER_HEADER_REMOVAL)
-        );
-    }
     let Some(creation) = forwarding.outer_header_creation else {
-        let nowhere = match forwarding.destination_interface {
-            Interface::Access | Interface::CpFunction => far.apply_action.forward,
-            Interface::Core | Interface::N6Lan | Interface::VnInternal => false,
-        };
-        return if nowhere {
-            fail(
-                Cause::ConditionalIeMissing,
-                ie::OUTER_HEADER_CREATION,
-                "towards the access or the control plane without a tunnel",
-            )
-        } else {
-            Ok(Destination::Routed)
-        };
+        return Ok(match forwarding.destination_interface {
+            Interface::Access | Interface::CpFunction => Destination::NoTunnel,
+            Interface::Core | Interface::N6Lan | Interface::VnInternal => Destination::Routed,
+        });
     };
     let Some((peer, local)) = tunnel_ends(&node.settings, creation) else {
         return fail(

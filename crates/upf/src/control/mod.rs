@@ -65,9 +65,9 @@ use crate::node::{Node, WorkerEvent};
 use crate::qos::PolicerSlots;
 use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
-    Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified, Outcome,
-    PathEvent, PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent, SessionService, Ticket, Urr,
-    UrrId, Volume,
+    Cause, ChooseOr, Deleted, Established, Establishment, FSeid, Modification, Modified, Outcome, PathEvent,
+    PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent, SessionService, Ticket, Urr, UrrId,
+    Volume,
 };
 use crate::usage::{FreeSlots, UsageSlot};
 
@@ -175,7 +175,7 @@ impl Upf {
         let mut ue = UeAddresses::default();
         let mut local = BTreeSet::new();
         for pdr in session.kept.rules.ever_detecting() {
-            if let Some(LocalFTeid::Given(fteid)) = pdr.pdi.local_fteid {
+            if let Some(fteid) = pdr.pdi.local_fteid.and_then(|local| local.given()) {
                 local.extend(fteid.ipv4.map(|addr| (fteid.teid, IpAddr::V4(addr))));
                 local.extend(fteid.ipv6.map(|addr| (fteid.teid, IpAddr::V6(addr))));
             }
@@ -356,7 +356,10 @@ impl SessionService for Upf {
         let index = self.find(seid)?;
         self.end_of(index, now);
         let mut request = request.clone();
-        let mut chosen = Chosen::default();
+        let mut chosen = self
+            .sessions
+            .get(index)
+            .map_or_else(Chosen::default, |session| Chosen::in_session(&session.kept.rules));
         let planned = self
             .choose(&mut request.create_pdrs, &mut chosen)
             .and_then(|()| self.choose_changes(&mut request.update_pdrs, &mut chosen))
@@ -404,6 +407,14 @@ impl SessionService for Upf {
 
     fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {
         self.node.applications.provision(request)
+    }
+
+    fn ue(&self, seid: Seid) -> Option<String> {
+        let session = self.sessions.get(self.sessions.find(seid)?)?;
+        let ue = self.summary(&session).ue;
+        let addresses = [ue.ipv4.map(|addr| addr.to_string()), ue.ipv6.map(|prefix| prefix.to_string())];
+        let text = addresses.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        (!text.is_empty()).then_some(text)
     }
 
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid> {

@@ -41,7 +41,7 @@ pub(crate) struct RuleSet {
 const RULES_MAX: usize = 256;
 
 pub(super) fn failure(rule: RuleId, detail: &str) -> Rejection {
-    Rejection::new(Cause::RuleCreationOrModificationFailure, format!("{rule:?}: {detail}")).rule(rule)
+    Rejection::new(Cause::RuleCreationOrModificationFailure, format!("{rule}: {detail}")).rule(rule)
 }
 
 macro_rules! rule_map {

@@ -198,14 +198,15 @@ impl Worker {
             self.buffer(record, action, dropped, arrival, packet.tos >> 2, frame, buffered_since, out);
             return None;
         }
-        if let Some(reason) = self.exceeded_rate(record, action) {
+        let no_tunnel = (action.destination == Destination::NoTunnel).then_some(DropReason::FarNoTunnel);
+        if let Some(reason) = no_tunnel.or_else(|| self.exceeded_rate(record, action)) {
             self.count(record, action, packet, true);
             out.drop(arrival.port, frame, reason);
             return None;
         }
         let preferred = out.prefer(self.is_guaranteed(record, action));
         let left = match action.destination {
-            Destination::Routed => match special {
+            Destination::Routed | Destination::NoTunnel => match special {
                 Some(special) => self.steer(guard, record, action, special, arrival, packet, frame, out),
                 None => self.route(record, action, arrival.port, packet, frame, out),
             },

@@ -129,6 +129,17 @@ impl Worker {
             let dropped = special.and_then(|special| special.dropped.clone());
             return self.buffer(record, action, dropped, arrival, dscp, frame, since, out);
         }
+        if action.destination == Destination::NoTunnel {
+            return self.refuse_frame(
+                record,
+                action,
+                seen,
+                arrival.port,
+                frame,
+                DropReason::FarNoTunnel,
+                out,
+            );
+        }
         if let Some(reason) = self.exceeded_rate(record, action) {
             return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
         }
@@ -137,10 +148,12 @@ impl Worker {
             Destination::Tunnel(tunnel) => {
                 self.frame_into_tunnel(record, (action, special), &tunnel, arrival, seen, frame, out);
             }
-            Destination::Routed => match special.and_then(|special| special.ethernet.as_deref()) {
-                Some(rule) => self.bridge(guard, record, (action, rule), arrival, seen, frame, out),
-                None => out.drop(arrival.port, frame, DropReason::NoRoute),
-            },
+            Destination::Routed | Destination::NoTunnel => {
+                match special.and_then(|special| special.ethernet.as_deref()) {
+                    Some(rule) => self.bridge(guard, record, (action, rule), arrival, seen, frame, out),
+                    None => out.drop(arrival.port, frame, DropReason::NoRoute),
+                }
+            }
         }
         out.prefer(preferred);
     }

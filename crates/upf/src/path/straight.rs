@@ -47,6 +47,9 @@ impl Worker {
         if !record.is_straight(arrived.way) || (record.has_folded_quotas() && self.is_used_up(record)) {
             return None;
         }
+        if record.folded_qfi().is_some_and(|qfi| qfi_of(arrived, frame) != Some(qfi)) {
+            return None;
+        }
         let packet = frame.data().get(usize::from(arrived.offset)..)?;
         if self.clamps_mss && may_be_syn(packet) {
             return None;
@@ -256,6 +259,16 @@ impl Worker {
         let session = record.session();
         self.buffers.holds(session) || self.is_pending_known() || self.tracing.has(session)
     }
+}
+
+/// The QFI of a tunnelled packet of the usual shape: its PDU session container, if it has one, is the last thing before it.
+fn qfi_of(arrived: &Arrived, frame: &Frame) -> Option<u8> {
+    let offset = usize::from(arrived.offset);
+    if arrived.way != StraightWay::UP || TUNNELLED_AT.contains(&offset) {
+        return None;
+    }
+    let [pdu_type, qfi] = *frame.data().get(offset.checked_sub(3)?..)?.first_chunk()?;
+    (pdu_type >> 4 <= gtpu::PDU_TYPE_UL).then_some(qfi & 0x3f)
 }
 
 /// What differs between the families of user packets.

@@ -1,10 +1,10 @@
 //! What a rule asks of a packet, and what becomes of one that matches.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::apps::AppNumber;
 use crate::qos::Enforcement;
-use crate::rules::{ApplyAction, EthernetFilter, FramedRoute, Ipv6Prefix, PdrId, SdfFilter};
+use crate::rules::{AddressMatch, ApplyAction, EthernetFilter, FramedRoute, Ipv6Prefix, PdrId, SdfFilter};
 use crate::special::Special;
 use crate::tunnels::Tunnel;
 use crate::usage::UsageSlot;
@@ -112,6 +112,9 @@ pub enum Destination {
     Routed,
     /// Into a tunnel.
     Tunnel(Tunnel),
+    /// Nowhere yet: the FAR leads towards the access or the control plane, and names no tunnel (no Outer Header Creation).
+    /// The SMF of free5GC establishes every session so, and names the gNB's F-TEID in a modification.
+    NoTunnel,
 }
 
 /// What a BAR says of buffered packets.
@@ -176,9 +179,41 @@ pub struct FilteredRule {
 }
 
 impl FilteredRule {
+    /// Whether every packet matches, whatever it is, but for its QoS flow.
+    pub(super) fn matches_all_but_qfi(&self) -> bool {
+        self.sdf.is_empty() && self.ue.is_none() && self.app.is_none()
+    }
+
+    /// Whether all that the rule matches goes to addresses that no router forwards to (multicast, link-local, loopback):
+    /// router solicitations to ff02::2, as the SMF of Open5GS takes them out of every session. The fast path and the
+    /// kernel's datapath leave such packets alone, so they need not know the rule.
+    pub(super) fn matches_unroutable_only(&self) -> bool {
+        !self.sdf.is_empty() && self.sdf.iter().all(|filter| is_unroutable(&filter.remote.address))
+    }
+
     pub(super) fn needs_ports(&self) -> bool {
         self.app.is_some()
             || self.sdf.iter().any(|sdf| !(sdf.remote.ports.is_empty() && sdf.local.ports.is_empty()))
+    }
+}
+
+/// Whether no router forwards to any address of a network.
+fn is_unroutable(network: &AddressMatch) -> bool {
+    const V4: [(Ipv4Addr, u8); 3] = [
+        (Ipv4Addr::new(224, 0, 0, 0), 4),
+        (Ipv4Addr::new(127, 0, 0, 0), 8),
+        (Ipv4Addr::new(169, 254, 0, 0), 16),
+    ];
+    const V6: [(Ipv6Addr, u8); 2] =
+        [(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8), (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10)];
+    match *network {
+        AddressMatch::Any => false,
+        AddressMatch::V4(addr, len) => {
+            V4.iter().any(|&(all, of)| len >= of && AddressMatch::v4(all, of).matches(addr.into()))
+        }
+        AddressMatch::V6(addr, len) => {
+            V6.iter().any(|&(all, of)| len >= of && AddressMatch::v6(all, of).matches(addr.into()))
+        }
     }
 }
 

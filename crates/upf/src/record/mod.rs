@@ -95,6 +95,8 @@ pub struct Record {
     ue_ipv4: u32,
     teid: Teid,
     shape: ShapeId,
+    /// Packets that a BAR suggests to keep; with [`Flags::QFI_MATCH`] the QoS flow that matches, as what is simply forwarded is
+    /// never kept.
     buffer_suggested: u8,
     /// Bits 0 and 1: how many counters; bits 2 to 4: which of them count before QoS enforcement;
     /// bits 5 to 7: which of them have a quota.
@@ -113,29 +115,13 @@ impl Record {
         rules: Vec<FilteredRule>,
     ) -> Self {
         let framed = if direction == Direction::Uplink { framed } else { &[] };
-        if let [
-            FilteredRule {
-                qfis: None,
-                sdf,
-                ue: None,
-                framed: _,
-                app: None,
-                frames: _,
-                action,
-                special: None,
-                on_quota,
-            },
-        ] = &rules[..]
-            && !ethernet
-            && sdf.is_empty()
-            && framed.is_empty()
-            && on_quota.is_empty()
-            && !listens
-            && monitors.is_empty()
-            && let Some(folded) = Self::fold(session, direction, ue, action)
-        {
-            return folded;
+        let may_fold = !ethernet && framed.is_empty() && !listens && monitors.is_empty();
+        let (folded, is_whole) =
+            if may_fold { Self::fold_of(session, direction, ue, &rules) } else { (None, false) };
+        if let Some(folded) = folded.as_ref().filter(|_| is_whole) {
+            return folded.clone();
         }
+        let empty = || Self::empty(session, Flags(0).with(Flags::UPLINK, direction == Direction::Uplink));
         Self {
             wide: Some(Box::new(Wide {
                 ue,
@@ -147,8 +133,53 @@ impl Record {
                 classifier: if ethernet { None } else { Classifier::new(&rules).map(Box::new) },
                 rules: rules.into(),
             })),
-            ..Self::empty(session, Flags(0).with(Flags::UPLINK, direction == Direction::Uplink))
+            ..folded.unwrap_or_else(empty)
         }
+    }
+
+    /// The record of the one rule that packets of the fast path can match, if there is no more than one; and whether that is
+    /// all that there is to say of the key.
+    fn fold_of(
+        session: SessionIndex,
+        direction: Direction,
+        ue: UeAddresses,
+        rules: &[FilteredRule],
+    ) -> (Option<Self>, bool) {
+        // Where packets go is looked at on the uplink alone.
+        let never_met =
+            |rule: &&FilteredRule| direction == Direction::Uplink && rule.matches_unroutable_only();
+        let mut met = rules.iter().filter(|rule| !never_met(rule));
+        let (Some(rule), None) = (met.next(), met.next()) else { return (None, false) };
+        if !rule.matches_all_but_qfi() || rule.special.is_some() || !rule.on_quota.is_empty() {
+            return (None, false);
+        }
+        let Some(mut folded) = Self::fold(session, direction, ue, &rule.action) else {
+            return (None, false);
+        };
+        let one_qfi = rule.qfis.filter(|qfis| qfis.is_power_of_two());
+        match rule.qfis {
+            None => (Some(folded), rules.len() == 1),
+            Some(_) if one_qfi.is_none() || !folded.flags.has(Flags::STRAIGHT) => (None, false),
+            Some(qfis) => {
+                folded.flags = folded.flags.with(Flags::QFI_MATCH, true).without(Flags::PLAIN);
+                folded.flags = folded.flags.without(Flags::BUFFER_SUGGESTED);
+                folded.buffer_suggested = u8::try_from(qfis.trailing_zeros()).unwrap_or(u8::MAX);
+                (Some(folded), false)
+            }
+        }
+    }
+
+    /// The QoS flow that a packet of a folded record must be of, if that matters.
+    #[inline(always)]
+    pub(crate) fn folded_qfi(&self) -> Option<u8> {
+        self.flags.has(Flags::QFI_MATCH).then_some(self.buffer_suggested)
+    }
+
+    /// The QoS flow and the action of what the fast path forwards, where it forwards anything: other rules of the key are about
+    /// packets that it leaves alone.
+    pub(crate) fn fast_rule(&self, tunnels: &Tunnels) -> Option<(Option<u8>, Action)> {
+        let folded = self.wide.is_none() || self.flags.has(Flags::STRAIGHT);
+        folded.then(|| (self.folded_qfi(), self.action(tunnels)))
     }
 
     /// Whether packets notice no difference between two records, as far as the records themselves tell: of rules that did not
@@ -197,7 +228,8 @@ impl Record {
         if apply.duplicate {
             return None;
         }
-        let straight = action.gate_open && apply.forward && !apply.drop && !apply.buffer;
+        let no_tunnel = action.destination == Destination::NoTunnel;
+        let straight = action.gate_open && apply.forward && !apply.drop && !apply.buffer && !no_tunnel;
         let flags = Flags(0)
             .with(Flags::UPLINK, direction == Direction::Uplink)
             .with(Flags::DROP, apply.drop)
@@ -208,7 +240,8 @@ impl Record {
             .with(Flags::UE_IPV4, ue.ipv4.is_some())
             .with(Flags::UE_IPV6, ue.ipv6.is_some())
             .with(Flags::BUFFER_SUGGESTED, action.buffer.packets.is_some())
-            .with(Flags::STRAIGHT, straight);
+            .with(Flags::STRAIGHT, straight)
+            .with(Flags::NO_TUNNEL, no_tunnel);
         let mut record = Self { pdr: action.pdr, ..Self::empty(session, flags) };
         record.ue_ipv4 = ue.ipv4.map_or(0, Ipv4Addr::to_bits);
         if let Some(prefix) = ue.ipv6 {
@@ -397,6 +430,8 @@ impl Record {
         let tunnel = self.folded_tunnel().and_then(|(id, teid)| {
             Some(Destination::Tunnel(Tunnel { shape: *tunnels.shape(id)?, id: Some(id), teid }))
         });
+        let without =
+            if self.flags.has(Flags::NO_TUNNEL) { Destination::NoTunnel } else { Destination::Routed };
         Action {
             pdr: self.pdr,
             apply: ApplyAction {
@@ -408,7 +443,7 @@ impl Record {
             },
             gate_open: self.flags.has(Flags::GATE_OPEN),
             qos: self.folded_policer().map_or_else(Enforcement::default, Enforcement::of),
-            destination: tunnel.unwrap_or(Destination::Routed),
+            destination: tunnel.unwrap_or(without),
             usage,
             buffer: BufferBounds {
                 packets: self.flags.has(Flags::BUFFER_SUGGESTED).then_some(self.buffer_suggested.into()),
@@ -417,3 +452,6 @@ impl Record {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

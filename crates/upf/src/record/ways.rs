@@ -21,9 +21,17 @@ impl Flags {
     pub(super) const POLICED: u16 = 1 << 11;
     /// As [`Flags::STRAIGHT`], with one counter that has no quota, and no rate.
     pub(super) const PLAIN: u16 = 1 << 12;
+    /// Forwards into a tunnel that is not known yet.
+    pub(super) const NO_TUNNEL: u16 = 1 << 13;
+    /// Packets of one QoS flow match, and no others.
+    pub(super) const QFI_MATCH: u16 = 1 << 14;
 
     pub(super) const fn with(self, bits: u16, set: bool) -> Self {
         Self(if set { self.0 | bits } else { self.0 })
+    }
+
+    pub(super) const fn without(self, bits: u16) -> Self {
+        Self(self.0 & !bits)
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{BarId, Change, FarId, NetworkInstance, Steering, Teid};
 
 /// Source and Destination Interface values (TS 29.244 8.2.2, 8.2.24).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Interface {
     /// 0: Access, towards the UE (N3, S1-U/S5-U).
     #[default]
@@ -56,6 +56,8 @@ impl ApplyAction {
     pub const DROP: Self = Self { drop: true, ..Self::NOTHING };
     /// Forward, and nothing more.
     pub const FORWARD: Self = Self { forward: true, ..Self::NOTHING };
+    /// Buffer, and nothing more.
+    pub const BUFFER: Self = Self { buffer: true, ..Self::NOTHING };
     /// Buffer, and tell the control plane of the first packet.
     pub const BUFFER_AND_NOTIFY: Self = Self { buffer: true, notify_cp: true, ..Self::NOTHING };
 }

@@ -47,10 +47,15 @@ identifier!(
     /// QoS Flow Identifier, 0..=63 (TS 29.244 8.2.89).
     Qfi(u8)
 );
-identifier!(
-    /// Session Endpoint Identifier (TS 29.244 5.6.2).
-    Seid(u64)
-);
+/// Session Endpoint Identifier (TS 29.244 5.6.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Seid(pub u64);
+
+impl fmt::Display for Seid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
 
 /// Tunnel Endpoint Identifier of GTP-U (TS 29.281 5.1). Zero is reserved for signalling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,7 +78,7 @@ impl fmt::Display for NetworkInstance {
 }
 
 /// Any rule of a session, to say which one a request stumbled over (Failed Rule ID, TS 29.244 8.2.80).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuleId {
     /// A PDR.
     Pdr(PdrId),
@@ -87,4 +92,17 @@ pub enum RuleId {
     Bar(BarId),
     /// An SRR.
     Srr(SrrId),
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pdr(id) => write!(f, "PDR {id}"),
+            Self::Far(id) => write!(f, "FAR {id}"),
+            Self::Qer(id) => write!(f, "QER {id}"),
+            Self::Urr(id) => write!(f, "URR {id}"),
+            Self::Bar(id) => write!(f, "BAR {id}"),
+            Self::Srr(id) => write!(f, "SRR {id}"),
+        }
+    }
 }

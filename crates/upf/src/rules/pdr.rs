@@ -1,5 +1,6 @@
 //! Packet Detection Rules (TS 29.244 7.5.2.2, 7.5.4.2).
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 
@@ -17,6 +18,16 @@ pub enum ChooseOr<T> {
     Given(T),
     /// The user plane shall choose (CH, CHV4, CHV6).
     Choose,
+}
+
+impl<T> ChooseOr<T> {
+    /// The value, once it is known.
+    pub fn given(self) -> Option<T> {
+        match self {
+            Self::Given(value) => Some(value),
+            Self::Choose => None,
+        }
+    }
 }
 
 /// A fully qualified TEID: the TEID and at least one address (TS 29.244 8.2.3).
@@ -41,9 +52,27 @@ pub enum LocalFTeid {
         ipv4: bool,
         /// An IPv6 endpoint is wanted.
         ipv6: bool,
-        /// PDRs of one request with the same CHOOSE ID share one F-TEID.
+        /// PDRs of a session with the same CHOOSE ID share one F-TEID.
         choose_id: Option<u8>,
     },
+    /// Chosen by us for a CHOOSE ID. Control planes name the ID again in later requests and mean the same F-TEID (Open5GS),
+    /// so it is kept as long as a PDR has it.
+    Chosen {
+        /// What was chosen.
+        fteid: FTeid,
+        /// For which CHOOSE ID.
+        choose_id: u8,
+    },
+}
+
+impl LocalFTeid {
+    /// The F-TEID, once it is known.
+    pub fn given(&self) -> Option<FTeid> {
+        match *self {
+            Self::Given(fteid) | Self::Chosen { fteid, .. } => Some(fteid),
+            Self::Choose { .. } => None,
+        }
+    }
 }
 
 /// An IPv6 prefix; the bits behind `len` are zero.
@@ -53,6 +82,12 @@ pub struct Ipv6Prefix {
     pub addr: Ipv6Addr,
     /// Length in bits, 0..=128.
     pub len: u8,
+}
+
+impl fmt::Display for Ipv6Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.addr, self.len)
+    }
 }
 
 impl Ipv6Prefix {

@@ -455,6 +455,12 @@ pub trait SessionService {
     /// The control plane's F-SEID of a session, to address reports and answers.
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid>;
 
+    /// The UE of a session, as an operator reads it; `None` where there is no session or it has no address.
+    fn ue(&self, seid: Seid) -> Option<String> {
+        let _ = seid;
+        None
+    }
+
     /// What has happened since the last call and is due by `now`; at most `limit` events.
     fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent>;
 

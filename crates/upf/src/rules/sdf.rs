@@ -91,6 +91,13 @@ impl FlowEnd {
     }
 }
 
+impl SdfFilter {
+    /// Whether every packet matches.
+    pub fn matches_all(&self) -> bool {
+        *self == Self { id: self.id, ..Self::default() }
+    }
+}
+
 impl Default for SdfFilter {
     /// A filter that matches every packet.
     fn default() -> Self {
@@ -118,6 +125,16 @@ mod tests {
         assert!(web.remote.matches(addr, Some(80)));
         assert!(!web.remote.matches(addr, Some(81)));
         assert!(!web.remote.matches(addr, None));
+    }
+
+    #[test]
+    fn filters_that_match_all() {
+        let parse = |text: &str| SdfFilter::parse(text).unwrap();
+        assert!(parse("permit out ip from any to assigned").matches_all());
+        assert!(SdfFilter { id: Some(7), ..SdfFilter::default() }.matches_all());
+        assert!(!parse("permit out udp from any to assigned").matches_all());
+        assert!(!parse("permit out ip from 10.0.0.0/8 to assigned").matches_all());
+        assert!(!SdfFilter { tos: Some((0, 0xff)), ..SdfFilter::default() }.matches_all());
     }
 
     #[test]

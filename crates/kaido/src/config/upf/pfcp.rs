@@ -21,6 +21,9 @@ pub(crate) struct PfcpConfig {
     /// Prefixes of control planes that are listened to; empty listens to all.
     #[serde(default)]
     pub(crate) allow: Vec<Prefix>,
+    /// Choose F-TEIDs where the control plane asks for it (FTUP); where not, it is told to choose them itself.
+    #[serde(default = "default_choose_f_teids")]
+    pub(crate) choose_f_teids: bool,
     /// Seconds between heartbeats.
     #[serde(default = "default_heartbeat_s")]
     pub(crate) heartbeat_interval_s: Spanned<u32>,
@@ -30,6 +33,10 @@ pub(crate) struct PfcpConfig {
     /// N1: how often a request is sent in all.
     #[serde(default = "default_n1")]
     pub(crate) n1: Spanned<u8>,
+}
+
+fn default_choose_f_teids() -> bool {
+    true
 }
 
 fn default_heartbeat_s() -> Spanned<u32> {

@@ -140,7 +140,11 @@ fn endpoint(config: &UpfConfig, upf: Upf, features: Features) -> miette::Result<
         ipv4: addresses.iter().find_map(|addr| if let IpAddr::V4(v4) = addr { Some(*v4) } else { None }),
         ipv6: addresses.iter().find_map(|addr| if let IpAddr::V6(v6) = addr { Some(*v6) } else { None }),
         recovery: SystemTime::now(),
-        features: Features { allocates_ue_addresses: upf.has_ue_pools(), ..features },
+        features: Features {
+            allocates_ue_addresses: upf.has_ue_pools(),
+            allocates_f_teids: features.allocates_f_teids && config.pfcp.choose_f_teids,
+            ..features
+        },
         control_planes: config.pfcp.control_planes.iter().map(|peer| peer.0).collect(),
         heartbeat_interval: Duration::from_secs((*config.pfcp.heartbeat_interval_s.get_ref()).into()),
         retransmission: Retransmission {
