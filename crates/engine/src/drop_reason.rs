@@ -84,6 +84,8 @@ drop_reasons! {
     BufferFull = "buffer_full",
     /// Buffered until its session or rule was gone, or the control plane had it dropped.
     BufferDiscarded = "buffer_discarded",
+    /// Buffered for longer than `buffer.time_ms` or the BAR allows; no service request came.
+    BufferExpired = "buffer_expired",
     /// Time to live or hop limit ran out; the sender was told, within the rate limit.
     TtlExpired = "ttl_expired",
     /// From a UE to a multicast, broadcast, loopback or link-local address, which no router forwards.
@@ -94,6 +96,8 @@ drop_reasons! {
     UeToUe = "ue_to_ue",
     /// To a server in whose place the user plane answers.
     Redirected = "redirected",
+    /// From a UE to a network of N3 or N9, which only tunnels lead to: the route leaves by a port that is not of its N6.
+    NotN6 = "not_n6",
     /// No route to the destination through one of our ports.
     NoRoute = "no_route",
     /// The next hop did not answer ARP or neighbour discovery in time.

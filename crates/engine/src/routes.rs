@@ -250,6 +250,16 @@ impl NextHops {
         }
     }
 
+    /// The port by which packets to `destination` leave, whether the neighbour is known or not.
+    pub fn port_of(&self, destination: IpAddr) -> Option<PortId> {
+        let number = match destination {
+            IpAddr::V4(addr) => self.prefixes.v4.lookup_u32(addr.to_bits()),
+            IpAddr::V6(addr) => self.prefixes.v6.lookup_u128(addr.to_bits()),
+        };
+        let (.., route) = self.prefixes.routes.get(number as usize)?;
+        route.port.or(self.routes.lock().elsewhere)
+    }
+
     /// As [`NextHops::resolve`], of an IPv4 address.
     #[inline]
     pub fn resolve_v4(&mut self, destination: u32) -> Resolution {

@@ -45,6 +45,8 @@ pub(crate) struct Association {
     pub(crate) alternatives: Vec<IpAddr>,
     /// What became of GTP-U paths and could not be reported yet.
     pub(crate) paths: BTreeSet<PathEvent>,
+    /// Node Reports in a row that the peer has not answered, while it answers heartbeats.
+    pub(crate) node_reports_unanswered: u8,
     /// The peer is congested and gets no session reports before this.
     pub(crate) busy_until: Option<Instant>,
 }
@@ -63,6 +65,7 @@ impl Association {
             set: None,
             alternatives: Vec::new(),
             paths: BTreeSet::new(),
+            node_reports_unanswered: 0,
             busy_until: None,
             node,
         };

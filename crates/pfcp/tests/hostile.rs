@@ -289,10 +289,12 @@ fn class_16_rule_flood() {
 
 #[test]
 fn class_16_the_same_rule_twice() {
-    let reply = refused(&[create_pdr(1, 1), create_pdr(1, 1), create_far(1)]);
+    let reply = refused(&[create_pdr(1, 1), create_pdr(1, 2), create_far(1)]);
     assert_eq!((reply.cause(), reply.value(114)), (73, Some(&[0, 0, 1][..])));
-    let reply = refused(&[create_pdr(1, 1), create_far(1), create_far(1)]);
-    assert_eq!((reply.cause(), reply.value(114)), (73, Some(&[1, 0, 0, 0, 1][..])));
+    // What is said twice in the same words is meant once.
+    let (mut upf, now) = associated();
+    let rules = [create_pdr(1, 1), create_far(1), create_far(1), create_pdr(1, 1)];
+    assert_eq!(ask(&mut upf, now, &establishment(9, &rules)).cause(), 1);
 }
 
 #[test]

@@ -60,8 +60,12 @@ fn local_f_teid() -> impl Strategy<Value = LocalFTeid> {
 }
 
 fn ue() -> impl Strategy<Value = UeIpAddress> {
-    let ipv4 = prop_oneof![v4().prop_map(ChooseOr::Given), Just(ChooseOr::Choose)];
-    let given = (v6(), 1u8..=128).prop_map(|(addr, len)| ChooseOr::Given(Ipv6Prefix::of(addr, len)));
+    let host = (0x0a00_0001u32..0x7f00_0000).prop_map(|bits| ChooseOr::Given(Ipv4Addr::from_bits(bits)));
+    let ipv4 = prop_oneof![host, Just(ChooseOr::Choose)];
+    // Of 2000::/3, global unicast.
+    let global = |addr: Ipv6Addr| Ipv6Addr::from_bits(addr.to_bits() >> 3 | 1 << 125);
+    let given =
+        (v6(), 3u8..=128).prop_map(move |(addr, len)| ChooseOr::Given(Ipv6Prefix::of(global(addr), len)));
     let ipv6 = prop_oneof![given, Just(ChooseOr::Choose)];
     (of(ipv4), of(ipv6), select(vec![UeIpRole::Source, UeIpRole::Destination]))
         .prop_map(|(ipv4, ipv6, role)| UeIpAddress { ipv4, ipv6, role })

@@ -51,6 +51,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
             gate_open: true,
             qos: kaido_upf::qos::Enforcement::default(),
             destination: Destination::Routed,
+            exit: None,
             usage: UsageSlots::default(),
             buffer: kaido_upf::record::BufferBounds::default(),
         },

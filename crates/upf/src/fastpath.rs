@@ -192,6 +192,10 @@ fn destination(action: &Action, direction: Direction, settings: &NodeSettings) -
     }
     match action.destination {
         // Towards UEs no one hop leads to all.
+        Destination::Routed if action.exit.is_some() => {
+            // The kernel knows one way out, whatever the network instance.
+            None
+        }
         Destination::Routed => (direction == Direction::Uplink).then_some(KernelDestination::Routed),
         Destination::NoTunnel => None,
         Destination::Tunnel(tunnel) => {

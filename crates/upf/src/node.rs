@@ -14,7 +14,8 @@ use kaido_engine::{Doorbell, PortId};
 use kaido_table::{Domain, Lines, RegionError, Table};
 
 pub use self::settings::{
-    ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyWay, PortRole, UdpChecksums,
+    EndpointScope, ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyWay, PortRole,
+    UdpChecksums,
 };
 
 pub(crate) use self::settings::is_within;

@@ -4,7 +4,7 @@
 //! and named by a number that fits into a record. Workers read without a lock; entries are added by the
 //! control plane and stay, for a network has no more peers than the numbers reach.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
@@ -95,8 +95,8 @@ pub struct Tunnel {
 pub struct Tunnels {
     shapes: Box<[OnceLock<TunnelShape>]>,
     known: Mutex<HashMap<TunnelShape, ShapeId>>,
-    /// Far ends of tunnels, now or before; at most [`PEERS_MAX`].
-    peers: RwLock<HashSet<IpAddr>>,
+    /// Far ends of tunnels, now or before, at most [`PEERS_MAX`]; and our end of the last tunnel that led there.
+    peers: RwLock<HashMap<IpAddr, EndpointId>>,
 }
 
 impl Default for Tunnels {
@@ -115,8 +115,8 @@ impl Tunnels {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let id = known.get(&shape).copied().or_else(|| {
             let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
-            if peers.len() < PEERS_MAX {
-                peers.insert(shape.peer);
+            if peers.len() < PEERS_MAX || peers.contains_key(&shape.peer) {
+                peers.insert(shape.peer, shape.local);
             }
             drop(peers);
             let id = ShapeId(u16::try_from(known.len()).ok().filter(|&id| id < SHAPES_MAX)?);
@@ -130,7 +130,12 @@ impl Tunnels {
     /// Whether tunnels lead to a peer, or did. Of more peers than can be kept any may be one.
     pub fn leads_to(&self, peer: IpAddr) -> bool {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        peers.contains(&peer) || peers.len() == PEERS_MAX
+        peers.contains_key(&peer) || peers.len() == PEERS_MAX
+    }
+
+    /// Our end of the tunnels that lead to a peer.
+    pub fn local_end(&self, peer: IpAddr) -> Option<EndpointId> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&peer).copied()
     }
 
     /// The shape of a number; `None` for a number that was not given out.

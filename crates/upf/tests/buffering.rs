@@ -214,7 +214,7 @@ fn delivery_status_is_told_once_for_what_is_buffered_and_once_for_what_is_droppe
     // What waits too long is dropped, and told of.
     bench.rig.drain_after(2 * BUFFER_TIME_MAX);
     assert_eq!(bench.after(0), [status(&bench, DataStatus::Discarded)]);
-    assert_eq!(bench.rig.drops(N6, DropReason::BufferDiscarded), 1);
+    assert_eq!(bench.rig.drops(N6, DropReason::BufferExpired), 1);
 }
 
 #[test]

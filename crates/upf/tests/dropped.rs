@@ -83,7 +83,7 @@ fn packets_that_wait_in_vain_or_find_no_room_are_dropped_too() {
     (0..12).for_each(|_| send(&mut rig, 100));
     assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BufferFull)), (0, 4));
     rig.drain_after(2 * BUFFER_TIME_MAX);
-    assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BufferDiscarded)), (1, 8));
+    assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BufferExpired)), (1, 8));
     // What is forwarded is not dropped.
     let forward =
         UpdateFar { id: FarId(2), apply_action: Some(ApplyAction::FORWARD), ..UpdateFar::default() };

@@ -11,8 +11,9 @@ use kaido_engine::{DropReason, PortId};
 use kaido_upf::fastpath::{KernelDestination, KernelRecord};
 use kaido_upf::record::{EndpointId, SessionKey};
 use kaido_upf::rules::{
-    BarId, BitRate, BufferingRule, Cause, FarId, Interface, LocalFTeid, Modification, OuterHeaderRemoval,
-    PdrId, RuleId, SdfFilter, Seid, SessionService, Teid, UpdateFar, UpdateForwardingParameters,
+    BarId, BitRate, BufferingRule, Cause, ChooseOr, CreatedPdr, FarId, Interface, LocalFTeid, Modification,
+    OuterHeaderRemoval, PdrId, Qer, QerId, Qfi, RuleId, SdfFilter, Seid, SessionService, Teid, UeIpAddress,
+    UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr,
 };
 use kaido_wire::IpProtocol;
 
@@ -245,4 +246,77 @@ fn a_tunnel_may_go_again() {
     assert_eq!(rig.drops(N6, DropReason::FarNoTunnel), 1);
     name_tunnel(&mut rig, seid, 7);
     assert_eq!(to_ue(&mut rig, 7).len(), 1);
+}
+
+/// Conformance: TS 29.244 6.3.3 | Rules that a request creates again take the place of what the session has; URRs that are the same count on (free5GC)
+#[test]
+fn rules_that_exist_may_be_created_again() {
+    let mut rig = Rig::new();
+    let request = smf_shapes::free5gc(7, AMBR);
+    let seid = rig.upf.establish(&request, now()).unwrap().seid;
+    assert_eq!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 40))).len(), 1);
+    let again = Modification {
+        create_urrs: request.urrs.clone(),
+        create_pdrs: vec![request.pdrs[0].clone()],
+        create_fars: vec![SessionPlan::ipv4(7).downlink_far()],
+        ..Modification::default()
+    };
+    let modified = rig.upf.modify(seid, &again, now()).unwrap();
+    assert!(modified.usage_reports.is_empty(), "the same URR counts on");
+    assert_eq!(to_ue(&mut rig, 7).len(), 1, "the FAR has its tunnel now");
+    let mut urr = request.urrs[0].clone();
+    urr.measurement_period = Some(std::time::Duration::from_secs(30));
+    let other = Modification { create_urrs: vec![urr], ..Modification::default() };
+    let modified = rig.upf.modify(seid, &other, now()).unwrap();
+    let volume = modified.usage_reports[0].volume.unwrap();
+    assert_eq!((volume.uplink_packets, volume.downlink_packets), (1, 1), "the old URR ends with a report");
+    assert_eq!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 40))).len(), 1);
+    let deleted = rig.upf.delete(seid, now()).unwrap();
+    assert_eq!(deleted.usage_reports[0].volume.unwrap().uplink_packets, 1);
+}
+
+/// Conformance: TS 29.244 5.4.3 | The QFI of a flow's own QER is marked, not that of the session's AMBR (free5GC)
+#[test]
+fn the_qfi_is_that_of_the_flow() {
+    let mut rig = Rig::new();
+    let mut request = SessionPlan::ipv4(7).establishment();
+    let with_qfi = |id, qfi| Qer { qfi: Some(Qfi(qfi)), ..Qer::open(QerId(id)) };
+    // The AMBR's QER, that of the default flow, and that of a dedicated one.
+    request.qers = vec![with_qfi(1, 1), with_qfi(3, 1), with_qfi(2, 2)];
+    request.pdrs.iter_mut().for_each(|pdr| pdr.qer_ids = vec![QerId(3), QerId(1)]);
+    let mut flow = request.pdrs[1].clone();
+    (flow.id, flow.precedence, flow.qer_ids) = (PdrId(4), 10, vec![QerId(1), QerId(2)]);
+    flow.pdi.sdf_filters = vec![SdfFilter::parse("permit out 17 from 9.9.9.9 to assigned").unwrap()];
+    request.pdrs.push(flow);
+    rig.upf.establish(&request, now()).unwrap();
+    for (src, qfi) in [("9.9.9.9", 2), ("8.8.8.8", 1)] {
+        let out = rig.pass(N6, &downlink(&udp(src, "10.60.0.7", 40)));
+        assert_eq!(out[0].1[14 + 20 + 8 + 12 + 2] & 0x3f, qfi, "{src}");
+    }
+}
+
+/// Conformance: TS 29.244 5.21 | A UE keeps its address where an update leaves it to be chosen again (SD-Core)
+#[test]
+fn an_update_that_repeats_the_choice_keeps_the_address() {
+    let mut rig = Rig::new();
+    let choose = UeIpAddress { ipv4: Some(ChooseOr::Choose), ipv6: None, role: UeIpRole::Destination };
+    let mut request = SessionPlan::ipv4(7).establishment();
+    request.pdrs.iter_mut().for_each(|pdr| pdr.pdi.ue_ip = vec![choose]);
+    let made = rig.upf.establish(&request, now()).unwrap();
+    let address = |created: &[CreatedPdr]| created.iter().find_map(|pdr| pdr.ue_ip?.ipv4).unwrap();
+    let first = address(&made.created_pdrs);
+    for _ in 0..300 {
+        // More often than the pool has addresses.
+        let update =
+            UpdatePdr { id: PdrId(2), pdi: Some(request.pdrs[1].pdi.clone()), ..UpdatePdr::default() };
+        let change = Modification { update_pdrs: vec![update], ..Modification::default() };
+        let modified = rig.upf.modify(made.seid, &change, now()).unwrap();
+        assert_eq!(address(&modified.updated_pdrs), first);
+    }
+    let ChooseOr::Given(ue) = first else { panic!("chosen") };
+    assert_eq!(rig.pass(N6, &downlink(&udp("8.8.8.8", &ue.to_string(), 40))).len(), 1);
+    let mut second = SessionPlan::ipv4(8).establishment();
+    second.pdrs[1].pdi.ue_ip = vec![choose];
+    let other = rig.upf.establish(&second, now()).unwrap();
+    assert_ne!(address(&other.created_pdrs), first, "another session has its own");
 }

@@ -22,7 +22,8 @@ pub(crate) struct PortConfig {
     pub(crate) roles: Spanned<Vec<Role>>,
     /// `gre`: name of the port that packets leave by which came in here and are not routed.
     pub(crate) across: Option<Spanned<String>>,
-    /// `upf`: names of the network instance behind an `n6` port; without one it answers to every name.
+    /// `upf`: name of the network instance behind an `n6` port; without one it answers to every name. Of an `n3` or `n9` port: the
+    /// name by which control planes ask for its addresses.
     pub(crate) network_instance: Option<String>,
     /// `upf`, `n6` with `af_xdp`: prefixes of UEs that are taken from the kernel; empty takes all that is not
     /// addressed to the node itself.

@@ -96,6 +96,20 @@ pub(crate) fn ue_ip_address(value: &[u8]) -> Result<UeIpAddress, Rejection> {
     if ipv4.is_none() && ipv6.is_none() {
         return Err(incorrect(KIND, "UE IP address of neither family"));
     }
+    let no_host = |addr: IpAddr| incorrect(KIND, format!("{addr} is no address of a host"));
+    if let Some(ChooseOr::Given(addr)) = ipv4
+        && (addr.octets()[0] == 0 || addr.octets()[0] >= 224 || addr.is_loopback() || addr.is_link_local())
+    {
+        return Err(no_host(addr.into()));
+    }
+    if let Some(ChooseOr::Given(Ipv6Prefix { addr, .. })) = ipv6
+        && (addr.is_unspecified()
+            || addr.is_multicast()
+            || addr.is_loopback()
+            || addr.is_unicast_link_local())
+    {
+        return Err(no_host(addr.into()));
+    }
     let role = if read.source_destination { UeIpRole::Destination } else { UeIpRole::Source };
     Ok(UeIpAddress { ipv4, ipv6, role })
 }
@@ -216,6 +230,25 @@ mod tests {
         assert!(f_seid(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1]).is_err());
         assert!(f_seid(&[0, 0, 0, 0, 0, 0, 0, 0, 1]).is_err());
         assert_eq!(f_seid(&[2, 0, 0]).unwrap_err().cause, Cause::InvalidLength);
+    }
+
+    /// Conformance: TS 29.244 8.2.62 | An address that no host can have is refused (cause 69)
+    #[test]
+    fn ue_addresses_are_those_of_hosts() {
+        assert!(ue_ip_address(&[2, 10, 60, 0, 1]).is_ok());
+        for addr in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 1], [240, 0, 0, 1], [255; 4], [169, 254, 0, 1]]
+        {
+            let fault = ue_ip_address(&[&[2][..], &addr].concat()).unwrap_err();
+            assert_eq!(
+                (fault.cause, fault.offending_ie),
+                (Cause::MandatoryIeIncorrect, Some(93)),
+                "{addr:?}"
+            );
+        }
+        for addr in ["::", "::1", "ff02::1", "fe80::"] {
+            let octets = addr.parse::<std::net::Ipv6Addr>().unwrap().octets();
+            assert!(ue_ip_address(&[&[1][..], &octets].concat()).is_err(), "{addr}");
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) use report::{created_pdrs, failed_rule, session_report, usage_reports
 pub(crate) use session::{establishment, modification, ue_of_request};
 pub(crate) use set::{Csid, SetChange, csids, groups, set_changes};
 
+use std::collections::hash_map::Entry;
+
 use kaido_upf::rules::{Cause, Rejection, RuleId};
 
 /// What of the optional parts of the standard the user plane behind us does. It is advertised in the UP
@@ -42,15 +44,30 @@ pub struct Features {
     pub sends_end_markers: bool,
 }
 
-/// Refuses two rules of one name in one list (cause 73 with the Failed Rule ID).
-fn unique<T>(rules: &[T], id: impl Fn(&T) -> RuleId, kind: rs_pfcp::ie::IeType) -> Result<(), Rejection> {
-    let mut seen = std::collections::HashSet::with_capacity(rules.len());
-    for rule in rules {
+/// Takes rules that are in a list twice out of it, as some control planes repeat them (free5GC), and refuses two of one name that
+/// differ (cause 73 with the Failed Rule ID).
+fn unique<T: PartialEq>(
+    rules: &mut Vec<T>,
+    id: impl Fn(&T) -> RuleId,
+    kind: rs_pfcp::ie::IeType,
+) -> Result<(), Rejection> {
+    let mut seen = std::collections::HashMap::with_capacity(rules.len());
+    let mut repeated = Vec::new();
+    for (place, rule) in rules.iter().enumerate() {
         let id = id(rule);
-        if !seen.insert(key(id)) {
-            let cause = Cause::RuleCreationOrModificationFailure;
-            return Err(Rejection::new(cause, format!("{id} is named twice")).ie(kind as u16).rule(id));
+        match seen.entry(key(id)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(place);
+            }
+            Entry::Occupied(first) if rules[*first.get()] == *rule => repeated.push(place),
+            Entry::Occupied(_) => {
+                let cause = Cause::RuleCreationOrModificationFailure;
+                return Err(Rejection::new(cause, format!("{id} is named twice")).ie(kind as u16).rule(id));
+            }
         }
+    }
+    for place in repeated.into_iter().rev() {
+        rules.remove(place);
     }
     Ok(())
 }

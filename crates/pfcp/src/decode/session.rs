@@ -40,7 +40,7 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
     group.mandatory(IeType::CreatePdr)?;
     group.mandatory(IeType::CreateFar)?;
     let pdrs = PdrReader::new(features);
-    let request = Establishment {
+    let mut request = Establishment {
         ethernet,
         cp_fseid,
         pdrs: list(group, IeType::CreatePdr, |value| pdrs.create(value))?,
@@ -54,12 +54,12 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
         })?,
         srrs: list(group, IeType::CreateSrr, srr::create)?,
     };
-    unique(&request.pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
-    unique(&request.fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
-    unique(&request.qers, |rule| RuleId::Qer(rule.id), IeType::CreateQer)?;
-    unique(&request.urrs, |rule| RuleId::Urr(rule.id), IeType::CreateUrr)?;
-    unique(&request.bars, |rule| RuleId::Bar(rule.id), IeType::CreateBar)?;
-    unique(&request.srrs, |rule| RuleId::Srr(rule.id), IeType::CreateSrr)?;
+    unique(&mut request.pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
+    unique(&mut request.fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
+    unique(&mut request.qers, |rule| RuleId::Qer(rule.id), IeType::CreateQer)?;
+    unique(&mut request.urrs, |rule| RuleId::Urr(rule.id), IeType::CreateUrr)?;
+    unique(&mut request.bars, |rule| RuleId::Bar(rule.id), IeType::CreateBar)?;
+    unique(&mut request.srrs, |rule| RuleId::Srr(rule.id), IeType::CreateSrr)?;
     Ok(request)
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modi
     group.refuse(&UNSUPPORTED)?;
     let pdrs = PdrReader::new(features);
     let flags = flags(group)?;
-    let request = Modification {
+    let mut request = Modification {
         cp_fseid: group.first(IeType::Fseid).map(f_seid).transpose()?,
         remove_pdrs: list(group, IeType::RemovePdr, |value| {
             u16_of(IeType::PdrId, id_in(IeType::RemovePdr, IeType::PdrId, value)?).map(PdrId)
@@ -122,7 +122,7 @@ pub(crate) fn modification(group: &Group<'_>, features: Features) -> Result<Modi
         inactivity_timer: inactivity_timer(group)?,
         ethernet_context: ethernet::context(group)?,
     };
-    no_rule_twice(&request)?;
+    no_rule_twice(&mut request)?;
     Ok(request)
 }
 
@@ -138,26 +138,26 @@ fn flags(group: &Group<'_>) -> Result<PfcpsmReqFlags, Rejection> {
     group.first(KIND).map_or(Ok(PfcpsmReqFlags::empty()), |v| typed(KIND, PfcpsmReqFlags::unmarshal(v)))
 }
 
-fn no_rule_twice(request: &Modification) -> Result<(), Rejection> {
-    unique(&request.create_pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
-    unique(&request.create_fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
-    unique(&request.create_qers, |rule| RuleId::Qer(rule.id), IeType::CreateQer)?;
-    unique(&request.create_urrs, |rule| RuleId::Urr(rule.id), IeType::CreateUrr)?;
-    unique(&request.create_bars, |rule| RuleId::Bar(rule.id), IeType::CreateBar)?;
-    unique(&request.update_pdrs, |rule| RuleId::Pdr(rule.id), IeType::UpdatePdr)?;
-    unique(&request.update_fars, |rule| RuleId::Far(rule.id), IeType::UpdateFar)?;
-    unique(&request.update_qers, |rule| RuleId::Qer(rule.id), IeType::UpdateQer)?;
-    unique(&request.update_urrs, |rule| RuleId::Urr(rule.id), IeType::UpdateUrr)?;
-    unique(&request.update_bars, |rule| RuleId::Bar(rule.id), IeType::UpdateBar)?;
-    unique(&request.remove_pdrs, |&id| RuleId::Pdr(id), IeType::RemovePdr)?;
-    unique(&request.remove_fars, |&id| RuleId::Far(id), IeType::RemoveFar)?;
-    unique(&request.remove_qers, |&id| RuleId::Qer(id), IeType::RemoveQer)?;
-    unique(&request.remove_urrs, |&id| RuleId::Urr(id), IeType::RemoveUrr)?;
-    unique(&request.remove_bars, |&id| RuleId::Bar(id), IeType::RemoveBar)?;
-    unique(&request.create_srrs, |rule| RuleId::Srr(rule.id), IeType::CreateSrr)?;
-    unique(&request.update_srrs, |rule| RuleId::Srr(rule.id), IeType::UpdateSrr)?;
-    unique(&request.remove_srrs, |&id| RuleId::Srr(id), IeType::RemoveSrr)?;
-    unique(&request.query_urrs, |&id| RuleId::Urr(id), IeType::QueryUrr)
+fn no_rule_twice(request: &mut Modification) -> Result<(), Rejection> {
+    unique(&mut request.create_pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
+    unique(&mut request.create_fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
+    unique(&mut request.create_qers, |rule| RuleId::Qer(rule.id), IeType::CreateQer)?;
+    unique(&mut request.create_urrs, |rule| RuleId::Urr(rule.id), IeType::CreateUrr)?;
+    unique(&mut request.create_bars, |rule| RuleId::Bar(rule.id), IeType::CreateBar)?;
+    unique(&mut request.update_pdrs, |rule| RuleId::Pdr(rule.id), IeType::UpdatePdr)?;
+    unique(&mut request.update_fars, |rule| RuleId::Far(rule.id), IeType::UpdateFar)?;
+    unique(&mut request.update_qers, |rule| RuleId::Qer(rule.id), IeType::UpdateQer)?;
+    unique(&mut request.update_urrs, |rule| RuleId::Urr(rule.id), IeType::UpdateUrr)?;
+    unique(&mut request.update_bars, |rule| RuleId::Bar(rule.id), IeType::UpdateBar)?;
+    unique(&mut request.remove_pdrs, |&id| RuleId::Pdr(id), IeType::RemovePdr)?;
+    unique(&mut request.remove_fars, |&id| RuleId::Far(id), IeType::RemoveFar)?;
+    unique(&mut request.remove_qers, |&id| RuleId::Qer(id), IeType::RemoveQer)?;
+    unique(&mut request.remove_urrs, |&id| RuleId::Urr(id), IeType::RemoveUrr)?;
+    unique(&mut request.remove_bars, |&id| RuleId::Bar(id), IeType::RemoveBar)?;
+    unique(&mut request.create_srrs, |rule| RuleId::Srr(rule.id), IeType::CreateSrr)?;
+    unique(&mut request.update_srrs, |rule| RuleId::Srr(rule.id), IeType::UpdateSrr)?;
+    unique(&mut request.remove_srrs, |&id| RuleId::Srr(id), IeType::RemoveSrr)?;
+    unique(&mut request.query_urrs, |&id| RuleId::Urr(id), IeType::QueryUrr)
 }
 
 /// The UE addresses that the rules of a request name, as an operator reads them, from a request that may be broken: for the

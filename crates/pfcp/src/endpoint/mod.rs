@@ -436,7 +436,10 @@ impl<S: SessionService> Endpoint<S> {
                 self.farewell_said(id);
                 Ok(())
             }
-            Purpose::Paths(..) => self.consent(from, frame, "node report"),
+            &Purpose::Paths(id, _) => {
+                self.node_report_answered(id);
+                self.consent(from, frame, "node report")
+            }
         };
         if let Err(why) = read {
             tracing::warn!(peer = %from, kind = ?frame.kind, detail = ?why.detail, "unreadable response");

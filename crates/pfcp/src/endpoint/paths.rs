@@ -18,6 +18,9 @@ use crate::transaction::{Moment, Transmit};
 const PEERS_IN_REPORT_MAX: usize = 40;
 /// The most changes that wait for one control plane; further ones are lost to it.
 const WAITING_MAX: usize = 4096;
+/// Node Reports in a row after which a control plane that is there and answers none gets no more: the SMF of free5GC does not
+/// know them.
+const UNANSWERED_MAX: u8 = 2;
 /// The most changes taken from the service in one poll.
 const EVENTS_PER_POLL: usize = 1024;
 
@@ -27,7 +30,9 @@ impl<S: SessionService> Endpoint<S> {
     /// plane that did not answer is back.
     pub fn report_path(&mut self, event: PathEvent) {
         for association in self.associations.iter_mut() {
-            if event.change == PathChange::Restarted && !association.features.has(CpFeatures::RPGUR) {
+            if association.node_reports_unanswered >= UNANSWERED_MAX
+                || (event.change == PathChange::Restarted && !association.features.has(CpFeatures::RPGUR))
+            {
                 continue;
             }
             let undone = match event.change {
@@ -84,10 +89,29 @@ impl<S: SessionService> Endpoint<S> {
         self.send(now, to, request, draft.bytes(), Purpose::Paths(id, paths), out);
     }
 
+    /// The peer knows Node Reports.
+    pub(super) fn node_report_answered(&mut self, id: AssociationId) {
+        if let Some(association) = self.associations.get_mut(id) {
+            association.node_reports_unanswered = 0;
+        }
+    }
+
     /// A Node Report that had no answer: to be said again when the control plane is back, unless it has become
     /// untrue meanwhile.
     pub(super) fn keep_paths(&mut self, id: AssociationId, paths: &[PathEvent]) {
         let Some(association) = self.associations.get_mut(id) else { return };
+        if !association.down {
+            association.node_reports_unanswered = association.node_reports_unanswered.saturating_add(1);
+            if association.node_reports_unanswered >= UNANSWERED_MAX {
+                tracing::warn!(
+                    peer = %association.peer,
+                    "answers heartbeats and no Node Report: it gets none until it sets up its association again"
+                );
+                self.counters.reports_lost += paths.len() as u64;
+                association.paths.clear();
+                return;
+            }
+        }
         let known: BTreeSet<IpAddr> = association.paths.iter().map(|event| event.peer).collect();
         for event in paths.iter().filter(|event| !known.contains(&event.peer)) {
             if association.paths.len() < WAITING_MAX {

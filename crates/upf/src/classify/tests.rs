@@ -25,6 +25,7 @@ fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
             gate_open: true,
             qos: crate::qos::Enforcement::default(),
             destination: Destination::Routed,
+            exit: None,
             usage: UsageSlots::default(),
             buffer: crate::record::BufferBounds::default(),
         },

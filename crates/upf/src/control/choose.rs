@@ -6,16 +6,20 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::Upf;
 use super::compile::instance_named;
 use super::pool::Lease;
-use super::ruleset::RuleSet;
+use super::session::Kept;
+use crate::node::NodeSettings;
 use crate::record::{EndpointId, InstanceId, SessionIndex, SessionKey};
 use crate::rules::{
-    Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, FTeid, Ipv6Prefix, LocalFTeid, NetworkInstance, Pdi,
-    Pdr, Rejection, RuleId, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UpdatePdr,
-    UpdateTrafficEndpoint,
+    Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, FTeid, Interface, Ipv6Prefix, LocalFTeid,
+    NetworkInstance, Pdi, Pdr, Rejection, RuleId, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress,
+    UpdatePdr, UpdateTrafficEndpoint,
 };
 
 /// TEIDs tried before the node says that it has none left.
 const TEID_ATTEMPTS: u32 = 64;
+
+/// From where a rule's packets come, and in which IP domain.
+type Domain<'d> = (Interface, Option<&'d NetworkInstance>);
 
 /// What was chosen for a request and goes back when it is refused.
 #[derive(Debug, Default)]
@@ -28,20 +32,45 @@ pub(super) struct Chosen {
     ue: HashMap<InstanceId, (Option<Ipv4Addr>, Option<Ipv6Prefix>)>,
     /// F-TEIDs by CHOOSE ID.
     by_choose_id: HashMap<u8, FTeid>,
+    /// The source interfaces of the PDRs that name traffic endpoints.
+    sources: HashMap<TrafficEndpointId, Interface>,
     /// Keys taken by TEIDs of this request that are not in the table yet.
     teids: BTreeSet<SessionKey>,
 }
 
 impl Chosen {
-    /// Nothing yet, for a request about a session with these rules: their CHOOSE IDs stand for what was chosen for them.
-    pub(super) fn in_session(rules: &RuleSet) -> Self {
+    /// Nothing yet, for a request about a session with these rules: their CHOOSE IDs stand for what was chosen for them, and the UE
+    /// keeps the addresses that it was given (the SMF of SD-Core repeats the choice in every update).
+    pub(super) fn in_session(settings: &NodeSettings, kept: &Kept) -> Self {
+        let rules = &kept.rules;
         let of_pdrs = rules.pdrs.values().filter_map(|pdr| pdr.pdi.local_fteid);
         let of_endpoints = rules.endpoints.values().filter_map(|endpoint| endpoint.local_fteid);
         let by_choose_id = of_pdrs.chain(of_endpoints).filter_map(|local| match local {
             LocalFTeid::Chosen { fteid, choose_id } => Some((choose_id, fteid)),
             LocalFTeid::Given(_) | LocalFTeid::Choose { .. } => None,
         });
-        Self { by_choose_id: by_choose_id.collect(), ..Self::default() }
+        let mut chosen = Self { by_choose_id: by_choose_id.collect(), ..Self::default() };
+        rules.pdrs.values().for_each(|pdr| chosen.note_source(&pdr.pdi));
+        let leased = |of_family: fn(&Lease) -> bool| kept.leases.iter().any(of_family);
+        let v4_leased = leased(|lease| matches!(lease, Lease::Ipv4(..)));
+        let v6_leased = leased(|lease| matches!(lease, Lease::Ipv6(..)));
+        for pdr in rules.ever_detecting() {
+            let Ok(instance) = instance_named(settings, pdr.pdi.network_instance.as_ref()) else { continue };
+            for ue in &pdr.pdi.ue_ip {
+                let (ipv4, ipv6) = chosen.ue.entry(instance).or_default();
+                *ipv4 = ipv4.or(ue.ipv4.filter(|_| v4_leased).and_then(ChooseOr::given));
+                *ipv6 = ipv6.or(ue.ipv6.filter(|_| v6_leased).and_then(ChooseOr::given));
+            }
+        }
+        chosen
+    }
+
+    fn note_source(&mut self, pdi: &Pdi) {
+        self.sources.extend(pdi.traffic_endpoints.iter().map(|&id| (id, pdi.source_interface)));
+    }
+
+    fn source_of(&self, id: TrafficEndpointId) -> Interface {
+        self.sources.get(&id).copied().unwrap_or_default()
     }
 
     fn endpoint(&mut self, id: TrafficEndpointId, local_fteid: Option<FTeid>, ue_ip: Option<UeIpAddress>) {
@@ -55,9 +84,11 @@ impl Upf {
     /// Fills in what the control plane left to us, in all PDRs of a request.
     pub(super) fn choose(&mut self, pdrs: &mut [Pdr], chosen: &mut Chosen) -> Result<(), Rejection> {
         for pdr in pdrs {
-            let Pdi { local_fteid, ue_ip, network_instance, .. } = &mut pdr.pdi;
+            chosen.note_source(&pdr.pdi);
+            let Pdi { local_fteid, ue_ip, network_instance, source_interface, .. } = &mut pdr.pdi;
+            let domain = (*source_interface, network_instance.as_ref());
             let (local_fteid, ue_ip) = self
-                .choose_for(local_fteid, ue_ip, network_instance.as_ref(), chosen)
+                .choose_for(local_fteid, ue_ip, domain, chosen)
                 .map_err(|fault| fault.rule(RuleId::Pdr(pdr.id)))?;
             if local_fteid.is_some() || ue_ip.is_some() {
                 chosen.created.push(CreatedPdr { id: pdr.id, local_fteid, ue_ip });
@@ -73,9 +104,11 @@ impl Upf {
         chosen: &mut Chosen,
     ) -> Result<(), Rejection> {
         for update in updates {
-            let Some(Pdi { local_fteid, ue_ip, network_instance, .. }) = &mut update.pdi else { continue };
+            let Some(pdi) = &mut update.pdi else { continue };
+            let Pdi { local_fteid, ue_ip, network_instance, source_interface, .. } = pdi;
+            let domain = (*source_interface, network_instance.as_ref());
             let (local_fteid, ue_ip) = self
-                .choose_for(local_fteid, ue_ip, network_instance.as_ref(), chosen)
+                .choose_for(local_fteid, ue_ip, domain, chosen)
                 .map_err(|fault| fault.rule(RuleId::Pdr(update.id)))?;
             if local_fteid.is_some() || ue_ip.is_some() {
                 chosen.updated.push(CreatedPdr { id: update.id, local_fteid, ue_ip });
@@ -92,8 +125,8 @@ impl Upf {
     ) -> Result<(), Rejection> {
         for endpoint in endpoints {
             let TrafficEndpoint { id, local_fteid, ue_ip, network_instance, .. } = endpoint;
-            let (local_fteid, ue_ip) =
-                self.choose_for(local_fteid, ue_ip, network_instance.as_ref(), chosen)?;
+            let domain = (chosen.source_of(*id), network_instance.as_ref());
+            let (local_fteid, ue_ip) = self.choose_for(local_fteid, ue_ip, domain, chosen)?;
             chosen.endpoint(*id, local_fteid, ue_ip);
         }
         Ok(())
@@ -115,7 +148,8 @@ impl Upf {
             let kept = known.get(id).and_then(|endpoint| endpoint.network_instance.as_ref());
             let name = network_instance.as_ref().or(kept);
             let ue_ip = ue_ip.as_deref_mut().unwrap_or_default();
-            let (local_fteid, ue_ip) = self.choose_for(local_fteid, ue_ip, name, chosen)?;
+            let domain = (chosen.source_of(*id), name);
+            let (local_fteid, ue_ip) = self.choose_for(local_fteid, ue_ip, domain, chosen)?;
             chosen.endpoint(*id, local_fteid, ue_ip);
         }
         Ok(())
@@ -126,7 +160,7 @@ impl Upf {
         &mut self,
         local_fteid: &mut Option<LocalFTeid>,
         ue_ip: &mut [UeIpAddress],
-        network_instance: Option<&NetworkInstance>,
+        domain: Domain<'_>,
         chosen: &mut Chosen,
     ) -> Result<(Option<FTeid>, Option<UeIpAddress>), Rejection> {
         let mut created = None;
@@ -134,7 +168,7 @@ impl Upf {
             let known = choose_id.and_then(|id| chosen.by_choose_id.get(&id).copied());
             let fteid = match known {
                 Some(fteid) => fteid,
-                None => self.choose_fteid(ipv4, ipv6, chosen)?,
+                None => self.choose_fteid(ipv4, ipv6, domain, chosen)?,
             };
             *local_fteid = Some(match choose_id {
                 Some(choose_id) => {
@@ -145,12 +179,18 @@ impl Upf {
             });
             created = Some(fteid);
         }
-        Ok((created, self.choose_ue_addresses(ue_ip, network_instance, chosen)?))
+        Ok((created, self.choose_ue_addresses(ue_ip, domain.1, chosen)?))
     }
 
-    fn choose_fteid(&mut self, ipv4: bool, ipv6: bool, chosen: &mut Chosen) -> Result<FTeid, Rejection> {
+    fn choose_fteid(
+        &mut self,
+        ipv4: bool,
+        ipv6: bool,
+        (interface, instance): Domain<'_>,
+        chosen: &mut Chosen,
+    ) -> Result<FTeid, Rejection> {
         let refuse = |detail: &str| Rejection::new(Cause::InvalidFTeidAllocation, detail);
-        let endpoints = self.node.settings.endpoints.clone();
+        let endpoints = self.node.settings.endpoints_for(interface, instance, None);
         let own_v4 =
             endpoints.iter().find_map(|addr| if let IpAddr::V4(v4) = addr { Some(*v4) } else { None });
         let own_v6 =

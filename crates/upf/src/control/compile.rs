@@ -9,7 +9,7 @@ use super::ethernet;
 use super::keys::SessionKeys;
 use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
-use super::special::special;
+use super::special::{exit_instance, special};
 use crate::apps::AppNumber;
 use crate::monitoring::Monitors;
 use crate::node::{Node, NodeSettings};
@@ -19,8 +19,9 @@ use crate::record::{
     SessionFacts, SessionIndex, SessionKey, TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
-    ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, Interface, NetworkInstance,
-    OuterHeaderCreation, PacketRate, Pdr, Qer, Rejection, RuleId, SdfFilter, Teid, UrrId,
+    ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, ForwardingParameters, Interface,
+    NetworkInstance, OuterHeaderCreation, PacketRate, Pdr, Qer, Qfi, Rejection, RuleId, SdfFilter, Teid,
+    UrrId,
 };
 use crate::usage::UsageSlot;
 
@@ -165,8 +166,12 @@ fn addresses(pdr: &Pdr) -> UeAddresses {
 /// Far ends of the tunnels that a session's rules lead into, to know an Error Indication by.
 pub(crate) fn far_ends(rules: &RuleSet, settings: &NodeSettings) -> BTreeSet<(Teid, IpAddr)> {
     let used = rules.pdrs.values().filter_map(|pdr| rules.fars.get(&pdr.far_id?));
-    let creations = used.filter_map(|far| far.forwarding.as_ref()?.outer_header_creation);
-    creations.filter_map(|creation| Some((creation.teid, tunnel_ends(settings, creation)?.0))).collect()
+    let ends = used.filter_map(|far| {
+        let forwarding = far.forwarding.as_ref()?;
+        let creation = forwarding.outer_header_creation?;
+        Some((creation.teid, tunnel_ends(settings, creation, domain(forwarding))?.0))
+    });
+    ends.collect()
 }
 
 /// The instance of a rule without tunnel: that of the N6 side.
@@ -297,12 +302,13 @@ fn action(
         let _ = usage.push(slot, false, false);
     }
     let uplink = direction(pdr) == Direction::Uplink;
-    let destination = destination(node, far, &qers)?;
+    let destination = destination(rules, node, far, &qers)?;
     Ok(Action {
         pdr: pdr.id,
         apply: applied(far, &destination),
         qos: enforcement(rules, pdr, &qers)?,
         gate_open: qers.iter().all(|qer| if uplink { qer.gate.uplink } else { qer.gate.downlink }),
+        exit: exit(rules, node, pdr, far, &destination),
         destination,
         usage,
         buffer: buffer_bounds(rules, far)?,
@@ -370,7 +376,30 @@ fn applied(far: &Far, destination: &Destination) -> ApplyAction {
     if waits { ApplyAction::BUFFER } else { far.apply_action }
 }
 
-fn destination(node: &Node, far: &Far, qers: &[&Qer]) -> Result<Destination, Rejection> {
+/// The network instance that routed packets leave by, where the node has ports of several: that of the FAR, or the UE's own.
+fn exit(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far, destination: &Destination) -> Option<InstanceId> {
+    let of_ports: BTreeSet<_> = node.settings.ports.iter().filter_map(|port| port.instance).collect();
+    let forwarding = far.forwarding.as_ref()?;
+    let matters =
+        of_ports.len() > 1 && *destination == Destination::Routed && direction(pdr) == Direction::Uplink;
+    // A name that nobody knows leaves the choice to the routes.
+    let exit = matters.then(|| exit_instance(rules, node, pdr, forwarding).ok()).flatten()?;
+    of_ports.contains(&exit).then_some(exit)
+}
+
+/// Where forwarded packets go, as far as the choice of our end of a tunnel needs it.
+pub(super) fn domain(forwarding: &ForwardingParameters) -> (Interface, Option<&NetworkInstance>) {
+    (forwarding.destination_interface, forwarding.network_instance.as_ref())
+}
+
+/// The QFI that packets of a rule are marked with: of its QERs that have one, that of the QER which the fewest rules of the
+/// session name. The SMF of free5GC puts a QFI into the QER of the session AMBR, too, which every rule names.
+fn marked_qfi(rules: &RuleSet, qers: &[&Qer]) -> Option<Qfi> {
+    let naming = |qer: &Qer| rules.pdrs.values().filter(|pdr| pdr.qer_ids.contains(&qer.id)).count();
+    qers.iter().filter(|qer| qer.qfi.is_some()).min_by_key(|qer| naming(qer))?.qfi
+}
+
+fn destination(rules: &RuleSet, node: &Node, far: &Far, qers: &[&Qer]) -> Result<Destination, Rejection> {
     let fail = |cause, ie, detail: &str| {
         Err(Rejection::new(cause, format!("FAR {}: {detail}", far.id)).ie(ie).rule(RuleId::Far(far.id)))
     };
@@ -388,7 +417,7 @@ fn destination(node: &Node, far: &Far, qers: &[&Qer]) -> Result<Destination, Rej
             Interface::Core | Interface::N6Lan | Interface::VnInternal => Destination::Routed,
         });
     };
-    let Some((peer, local)) = tunnel_ends(&node.settings, creation) else {
+    let Some((peer, local)) = tunnel_ends(&node.settings, creation, domain(forwarding)) else {
         return fail(
             Cause::RuleCreationOrModificationFailure,
             ie::OUTER_HEADER_CREATION,
@@ -398,7 +427,7 @@ fn destination(node: &Node, far: &Far, qers: &[&Qer]) -> Result<Destination, Rej
     let shape = TunnelShape {
         peer,
         local,
-        qfi: qers.iter().find_map(|qer| qer.qfi),
+        qfi: marked_qfi(rules, qers),
         reflective: qers.iter().any(|qer| qer.reflective),
         paging_policy: qers.iter().find_map(|qer| qer.paging_policy),
         container_uplink: forwarding.destination_interface != Interface::Access,
@@ -407,14 +436,16 @@ fn destination(node: &Node, far: &Far, qers: &[&Qer]) -> Result<Destination, Rej
     Ok(Destination::Tunnel(node.tunnels.tunnel(shape, creation.teid)))
 }
 
-/// Both ends of a tunnel, in IPv4 where both families would do.
+/// Both ends of a tunnel towards an interface, in IPv4 where both families would do.
 pub(crate) fn tunnel_ends(
     settings: &NodeSettings,
     creation: OuterHeaderCreation,
+    (interface, instance): (Interface, Option<&NetworkInstance>),
 ) -> Option<(IpAddr, EndpointId)> {
     let of_family = |peer: IpAddr| {
-        let own = settings.endpoints.iter().find(|own| own.is_ipv4() == peer.is_ipv4())?;
-        Some((peer, settings.endpoint(*own)?))
+        let own = settings.endpoints_for(interface, instance, Some(peer));
+        let own = own.into_iter().find(|own| own.is_ipv4() == peer.is_ipv4())?;
+        Some((peer, settings.endpoint(own)?))
     };
     creation
         .ipv4

@@ -19,7 +19,8 @@ use super::session::Session;
 use crate::node::{BufferChange, WorkerOrder};
 use crate::record::{SessionIndex, Tunnel, TunnelShape};
 use crate::rules::{
-    Deleted, Modification, Modified, Outcome, OuterHeaderCreation, Ticket, UrrId, UsageReportTrigger,
+    Deleted, Interface, Modification, Modified, Outcome, OuterHeaderCreation, Ticket, UrrId,
+    UsageReportTrigger,
 };
 use crate::usage::UsageSlot;
 
@@ -217,7 +218,7 @@ impl Upf {
     }
 
     pub(super) fn order_end_marker(&self, creation: OuterHeaderCreation) {
-        if let Some((peer, local)) = tunnel_ends(&self.node.settings, creation) {
+        if let Some((peer, local)) = tunnel_ends(&self.node.settings, creation, (Interface::Access, None)) {
             let shape = TunnelShape::plain(peer, local);
             self.node.order(WorkerOrder::EndMarker(Tunnel { shape, id: None, teid: creation.teid }));
         }

@@ -282,6 +282,16 @@ impl Upf {
     }
 }
 
+/// What a request means that creates URRs which the session has: of one that is the same nothing, as its counts go on; one that
+/// is different takes the other's place, which ends with a report.
+fn replace_urrs(rules: &RuleSet, request: &mut Modification) {
+    let removed = request.remove_urrs.clone();
+    let stays = |id: &UrrId| !removed.contains(id);
+    request.create_urrs.retain(|urr| rules.urrs.get(&urr.id) != Some(urr) || !stays(&urr.id));
+    let replaced = request.create_urrs.iter().map(|urr| urr.id);
+    request.remove_urrs.extend(replaced.filter(|id| rules.urrs.contains_key(id) && stays(id)));
+}
+
 /// Milliseconds since 1970, as the wheel counts.
 fn millis(at: SystemTime) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -356,10 +366,13 @@ impl SessionService for Upf {
         let index = self.find(seid)?;
         self.end_of(index, now);
         let mut request = request.clone();
+        if let Some(session) = self.sessions.get(index) {
+            replace_urrs(&session.kept.rules, &mut request);
+        }
         let mut chosen = self
             .sessions
             .get(index)
-            .map_or_else(Chosen::default, |session| Chosen::in_session(&session.kept.rules));
+            .map_or_else(Chosen::default, |session| Chosen::in_session(&self.node.settings, &session.kept));
         let planned = self
             .choose(&mut request.create_pdrs, &mut chosen)
             .and_then(|()| self.choose_changes(&mut request.update_pdrs, &mut chosen))

@@ -48,17 +48,16 @@ macro_rules! rule_map {
     ($add:ident, $remove:ident, $map:ident, $id:ty, $rule:ty, $variant:ident) => {
         pub(crate) fn $add(&mut self, rule: $rule) -> Result<(), Rejection> {
             let id = rule.id;
-            if self.$map.len() >= RULES_MAX {
+            if self.$map.len() >= RULES_MAX && !self.$map.contains_key(&id) {
                 return Err(Rejection::new(
                     Cause::NoResourcesAvailable,
                     format!("more than {RULES_MAX} rules of a kind in a session"),
                 )
                 .rule(RuleId::$variant(id)));
             }
-            match self.$map.insert(id, rule) {
-                None => Ok(()),
-                Some(_) => Err(failure(RuleId::$variant(id), "exists already")),
-            }
+            // One that exists is replaced: the SMF of free5GC creates rules again that a session has.
+            self.$map.insert(id, rule);
+            Ok(())
         }
 
         fn $remove(&mut self, id: $id) -> Result<(), Rejection> {
@@ -85,9 +84,12 @@ impl RuleSet {
         request.remove_urrs.iter().try_for_each(|&id| self.remove_urr(id))?;
         request.remove_bars.iter().try_for_each(|&id| self.remove_bar(id))?;
         request.remove_srrs.iter().try_for_each(|&id| self.remove_srr(id))?;
-        // What refers to a removed URR or QER simply does so no longer.
+        // What refers to a removed URR or QER simply does so no longer, unless another takes its place.
+        let stays = |id: &UrrId| {
+            !request.remove_urrs.contains(id) || request.create_urrs.iter().any(|urr| urr.id == *id)
+        };
         for pdr in self.pdrs.values_mut() {
-            pdr.urr_ids.retain(|id| !request.remove_urrs.contains(id));
+            pdr.urr_ids.retain(stays);
             pdr.qer_ids.retain(|id| !request.remove_qers.contains(id));
         }
         self.add_endpoints(&request.create_traffic_endpoints)?;

@@ -90,7 +90,7 @@ fn own_instance(rules: &RuleSet, node: &Node, pdr: &Pdr) -> Result<InstanceId, R
 }
 
 /// The network instance that a FAR leads out of: the one it names, or else the UE's own.
-fn exit_instance(
+pub(super) fn exit_instance(
     rules: &RuleSet,
     node: &Node,
     pdr: &Pdr,
@@ -168,7 +168,8 @@ fn copies(node: &Node, far: &Far) -> Result<Box<[Tunnel]>, Rejection> {
         return Ok(Box::default());
     };
     let tunnels = steering.duplicates.iter().map(|copy| {
-        let Some((peer, local)) = tunnel_ends(&node.settings, copy.tunnel) else {
+        let Some((peer, local)) = tunnel_ends(&node.settings, copy.tunnel, (Interface::CpFunction, None))
+        else {
             let detail = "copies go to an address of a family in which this node has none";
             let cause = Cause::RuleCreationOrModificationFailure;
             return Err(refuse(far, cause, ie::DUPLICATING_PARAMETERS, detail));

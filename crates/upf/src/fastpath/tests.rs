@@ -80,6 +80,7 @@ impl Rule {
             gate_open: self.gate_open,
             qos: self.qos,
             destination: self.destination,
+            exit: None,
             usage: self.usage,
             buffer: crate::record::BufferBounds::default(),
         };

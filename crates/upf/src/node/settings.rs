@@ -10,7 +10,7 @@ use crate::lan::Lans;
 use crate::path::MssClamp;
 use crate::qos::WINDOW_DEFAULT;
 use crate::record::{EndpointId, InstanceId, UeToUe};
-use crate::rules::PredefinedRule;
+use crate::rules::{Interface, NetworkInstance, PredefinedRule};
 
 /// A network instance: a UE address space behind one or more ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,19 @@ pub struct PortRole {
     pub gtpu: bool,
     /// Packets to UEs of this instance arrive here (N6, SGi).
     pub instance: Option<InstanceId>,
+}
+
+/// What tunnels at a local GTP-U address are for: the role, network instance and subnet of the port that has the address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndpointScope {
+    /// Towards the access (N3, S1-U).
+    pub access: bool,
+    /// Between user planes (N9, S5/S8-U).
+    pub core: bool,
+    /// The port's network instance.
+    pub instance: Option<String>,
+    /// The port's subnet: address and prefix length.
+    pub subnet: Option<(IpAddr, u8)>,
 }
 
 /// How the outer UDP source port is chosen (TS 29.281 4.4.2.0 leaves it to the sender).
@@ -109,6 +122,8 @@ pub enum PolicyWay {
 pub struct NodeSettings {
     /// Local GTP-U addresses; their places are the [`EndpointId`]s.
     pub endpoints: Vec<IpAddr>,
+    /// What each of them is for, in the same order. Of those that have no scope nothing is known: they are for everything.
+    pub endpoint_scopes: Vec<EndpointScope>,
     /// Addresses that PFCP listens on, which packets out of tunnels never go to.
     pub control: Vec<IpAddr>,
     /// Network instances; their places are the [`InstanceId`]s.
@@ -161,6 +176,7 @@ impl Default for NodeSettings {
     fn default() -> Self {
         Self {
             endpoints: Vec::new(),
+            endpoint_scopes: Vec::new(),
             control: Vec::new(),
             instances: vec![Instance { name: None }],
             ports: Vec::new(),
@@ -202,6 +218,36 @@ impl NodeSettings {
         self.endpoints.iter().position(|&own| own == addr).map(|at| EndpointId(at as u8))
     }
 
+    /// Local GTP-U addresses in the order in which a tunnel would take them that is for packets from or to `interface`, in a
+    /// network instance, with a far end: those in the far end's subnet first, then those of the role, then those of the
+    /// instance.
+    pub fn endpoints_for(
+        &self,
+        interface: Interface,
+        instance: Option<&NetworkInstance>,
+        peer: Option<IpAddr>,
+    ) -> Vec<IpAddr> {
+        let unfitness = |at: usize| {
+            let Some(scope) = self.endpoint_scopes.get(at) else { return 0 };
+            let near =
+                scope.subnet.zip(peer).is_some_and(|((network, len), peer)| is_within(peer, network, len));
+            let of_role = match interface {
+                Interface::Access => scope.access,
+                Interface::Core | Interface::N6Lan | Interface::VnInternal => scope.core,
+                Interface::CpFunction => true,
+            };
+            let of_instance = match (instance, &scope.instance) {
+                (Some(asked), Some(own)) if *asked.0 == **own => 0,
+                (_, None) => 1,
+                _ => 2,
+            };
+            u8::from(!near) * 8 + u8::from(!of_role) * 4 + of_instance
+        };
+        let mut places: Vec<_> = (0..self.endpoints.len()).collect();
+        places.sort_by_key(|&at| unfitness(at));
+        places.into_iter().map(|at| self.endpoints[at]).collect()
+    }
+
     /// The instance that answers to `name`; without a name the first.
     pub fn instance(&self, name: Option<&str>) -> Option<InstanceId> {
         let place = match name {
@@ -210,9 +256,64 @@ impl NodeSettings {
                 .instances
                 .iter()
                 .position(|own| own.name.as_deref() == Some(name))
-                .or_else(|| self.instances.iter().position(|own| own.name.is_none())),
+                .or_else(|| self.instances.iter().position(|own| own.name.is_none()))
+                // There is no other that could be meant: OAI's SMF says `access.oai.org` and `core.oai.org`.
+                .or_else(|| (self.instances.len() == 1).then_some(0)),
         };
         #[allow(clippy::cast_possible_truncation)] // As above, at 65536.
         place.map(|at| InstanceId(at as u16))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn settings() -> NodeSettings {
+        let scope = |access, core, instance: Option<&str>, subnet: &str| EndpointScope {
+            access,
+            core,
+            instance: instance.map(str::to_owned),
+            subnet: Some((ip(subnet), 24)),
+        };
+        NodeSettings {
+            endpoints: ["10.3.0.1", "10.9.0.1", "10.3.1.1"].map(ip).to_vec(),
+            endpoint_scopes: vec![
+                scope(true, false, None, "10.3.0.0"),
+                scope(false, true, None, "10.9.0.0"),
+                scope(true, false, Some("ran2"), "10.3.1.0"),
+            ],
+            ..NodeSettings::default()
+        }
+    }
+
+    #[test]
+    fn endpoints_are_chosen_by_role_instance_and_subnet() {
+        let settings = settings();
+        let first = |interface, instance: Option<&str>, peer: Option<&str>| {
+            let instance = instance.map(|name| NetworkInstance(name.into()));
+            settings.endpoints_for(interface, instance.as_ref(), peer.map(ip))[0]
+        };
+        assert_eq!(first(Interface::Access, None, None), ip("10.3.0.1"));
+        assert_eq!(first(Interface::Access, Some("ran2"), None), ip("10.3.1.1"));
+        assert_eq!(first(Interface::Access, Some("unknown"), None), ip("10.3.0.1"));
+        assert_eq!(first(Interface::Core, None, None), ip("10.9.0.1"));
+        assert_eq!(first(Interface::Access, None, Some("10.9.0.7")), ip("10.9.0.1"), "where the peer is");
+        assert_eq!(settings.endpoints_for(Interface::Core, None, None).len(), 3, "others still may serve");
+    }
+
+    #[test]
+    fn one_instance_answers_to_every_name() {
+        let named = |names: &[&str]| NodeSettings {
+            instances: names.iter().map(|name| Instance { name: Some((*name).to_owned()) }).collect(),
+            ..NodeSettings::default()
+        };
+        assert_eq!(named(&["internet"]).instance(Some("core.oai.org")), Some(InstanceId(0)));
+        assert_eq!(named(&["internet", "ims"]).instance(Some("core.oai.org")), None);
+        assert_eq!(named(&["internet", "ims"]).instance(Some("ims")), Some(InstanceId(1)));
     }
 }

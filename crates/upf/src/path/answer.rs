@@ -109,9 +109,11 @@ impl Worker {
         }
     }
 
-    /// Sends an Echo Request, if there is an address of ours to send it from.
+    /// Sends an Echo Request from our end of the tunnels that lead to the peer: the response comes back to where G-PDUs do.
     pub(super) fn echo_request(&mut self, peer: IpAddr, sequence: u16, out: &mut Output<'_>) {
-        let own = self.node.settings.endpoints.iter().find(|own| own.is_ipv4() == peer.is_ipv4());
+        let endpoints = &self.node.settings.endpoints;
+        let of_tunnels = self.node.tunnels.local_end(peer).and_then(|end| endpoints.get(usize::from(end.0)));
+        let own = of_tunnels.or_else(|| endpoints.iter().find(|own| own.is_ipv4() == peer.is_ipv4()));
         let Some(&src) = own else { return };
         let message = Message::EchoRequest { sequence, restarted: None };
         let on_behalf_of = self.gtpu_port();

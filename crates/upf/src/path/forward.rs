@@ -85,7 +85,7 @@ impl Worker {
         if record.direction() == Direction::Uplink {
             arrival.suspicion = if !record.admits(packet.src) {
                 Some(DropReason::UeSpoofed)
-            } else if is_not_routed(packet.dst) {
+            } else if is_not_routed(packet.dst) || is_not_routed(packet.src) || packet.src.is_unspecified() {
                 Some(DropReason::NotRouted)
             } else if is_own(&self.node.settings, packet.dst) {
                 // A UE has no business with the node itself, least of all with its tunnels.

@@ -72,7 +72,7 @@ pub(super) struct PortFacts {
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
     gtpu: bool,
-    instance: Option<InstanceId>,
+    pub(super) instance: Option<InstanceId>,
 }
 
 impl Ports {
@@ -152,6 +152,12 @@ impl PortFacts {
     #[inline]
     pub(super) fn headers_ahead(&self) -> usize {
         if self.gtpu { 0 } else { 64 }
+    }
+
+    /// Whether the port leads to N6 and to tunnels.
+    #[inline(always)]
+    pub(super) fn is_both_sides(&self) -> bool {
+        self.gtpu && self.instance.is_some()
     }
 
     /// Reads a frame and says which way it goes; leaves `arrived` as it is, and says none, when it is not of the usual shape.

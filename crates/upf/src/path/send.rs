@@ -4,13 +4,15 @@ use std::net::IpAddr;
 
 use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution};
 
+use kaido_wire::{IpProtocol, gtpu};
+
 use super::Worker;
 use super::emit;
 use super::outer::OuterTemplate;
 use super::oversize::NarrowWay;
 use super::parse::Packet;
 use crate::fragment::Oversize;
-use crate::record::{Action, Record, Tunnel};
+use crate::record::{Action, Direction, Record, Tunnel};
 
 impl Worker {
     #[inline]
@@ -24,6 +26,10 @@ impl Worker {
         out: &mut Output<'_>,
     ) -> Option<(Complaint, Frame)> {
         let resolution = self.next_hops.resolve(packet.dst);
+        if self.leaves_n6(record, action, resolution, packet, frame.data()) {
+            out.drop(from, frame, DropReason::NotN6);
+            return None;
+        }
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
             return self.route_in_parts(
                 record,
@@ -39,6 +45,34 @@ impl Worker {
             self.count(record, action, packet, false);
         }
         None
+    }
+
+    /// Whether a packet from a UE would leave by a port that is not of its N6: only tunnels lead into the networks of N3 and N9,
+    /// where a UE could write what it likes into other UEs' tunnels.
+    /// By a port that is of both sides no G-PDU of its own leaves to a GTP-U peer.
+    fn leaves_n6(
+        &self,
+        record: &Record,
+        action: &Action,
+        resolution: Resolution,
+        packet: &Packet,
+        data: &[u8],
+    ) -> bool {
+        let port = match resolution {
+            Resolution::Ready(hop) => Some(hop.port),
+            Resolution::Pending => self.next_hops.port_of(packet.dst),
+            Resolution::NoRoute => None,
+        };
+        let Some(port) = port.filter(|_| record.direction() == Direction::Uplink) else { return false };
+        let role = self.node.role(port);
+        let is_gtpu = || {
+            packet.protocol == IpProtocol::UDP
+                && packet.ports(data).is_none_or(|(_, dst)| dst == gtpu::UDP_PORT)
+                && self.node.tunnels.leads_to(packet.dst)
+        };
+        role.instance.is_none()
+            || action.exit.is_some_and(|exit| role.instance != Some(exit))
+            || (role.gtpu && is_gtpu())
     }
 
     #[inline]

@@ -7,7 +7,7 @@
 //! straight way's pieces put together with nothing between them.
 
 use kaido_engine::{Frame, NextHop, NextHops, PortId};
-use kaido_wire::{EtherType, gtpu, ipv4, ipv6, udp};
+use kaido_wire::{EtherType, IpProtocol, gtpu, ipv4, ipv6, udp};
 
 use super::Worker;
 use super::emit;
@@ -92,7 +92,7 @@ impl Worker {
         }
         let header = frame.window(arrived.offset)?;
         let (total, dst) = self.usual_from_ue_v4(record, header, arrived)?;
-        let to = self.onto_route::<V4>(arrived, total, dst, frame)?;
+        let to = self.onto_route::<V4>(record, arrived, total, dst, frame)?;
         self.count_plain(node, record, Direction::Uplink, total);
         Some(to)
     }
@@ -169,7 +169,7 @@ impl Worker {
             })?;
             prepared.port
         } else {
-            self.onto_route::<F>(arrived, total, dst, frame)?
+            self.onto_route::<F>(record, arrived, total, dst, frame)?
         };
         self.count_folded(record, direction, total);
         Some(to)
@@ -179,6 +179,7 @@ impl Worker {
     #[inline(always)]
     fn onto_route<F: Family>(
         &self,
+        record: &Record,
         arrived: &Arrived,
         total: u16,
         dst: F::Address,
@@ -186,7 +187,8 @@ impl Worker {
     ) -> Option<PortId> {
         let hop = F::known(&self.next_hops, dst)?;
         let exit = self.ports.facts(hop.port);
-        if usize::from(total) > exit.mtu {
+        let may_be_g_pdu = || exit.is_both_sides() && may_be_to_gtpu(arrived, frame);
+        if usize::from(total) > exit.mtu || !record.leaves_by(exit.instance) || may_be_g_pdu() {
             return None;
         }
         let (header, packet) = frame.exchange_front::<IP_AT>(arrived.offset.into(), total.into())?;
@@ -259,6 +261,18 @@ impl Worker {
         let session = record.session();
         self.buffers.holds(session) || self.is_pending_known() || self.tracing.has(session)
     }
+}
+
+/// Whether a user packet may be for a GTP-U entity: UDP to port 2152.
+#[cold]
+fn may_be_to_gtpu(arrived: &Arrived, frame: &Frame) -> bool {
+    let packet = frame.data().get(usize::from(arrived.offset)..).unwrap_or_default();
+    let (protocol, header_len) = match packet.first() {
+        Some(first) if first >> 4 == 4 => (packet.get(9), ipv4::HEADER_LEN),
+        _ => (packet.get(6), ipv6::HEADER_LEN),
+    };
+    let port = packet.get(header_len + 2..header_len + 4);
+    protocol == Some(&IpProtocol::UDP.0) && port.is_none_or(|port| port == gtpu::UDP_PORT.to_be_bytes())
 }
 
 /// The QFI of a tunnelled packet of the usual shape: its PDU session container, if it has one, is the last thing before it.

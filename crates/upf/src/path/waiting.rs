@@ -57,7 +57,7 @@ impl Worker {
                 self.tell(WorkerEvent::Discarded { session, pdr });
             }
             self.count_waiting_dropped(session, &packet);
-            out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
+            out.drop(packet.from, packet.frame, DropReason::BufferExpired);
         }
         self.sweep_fragments(out);
         if !self.pending.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::InstanceId;
 use crate::apps::AppNumber;
 use crate::qos::Enforcement;
 use crate::rules::{AddressMatch, ApplyAction, EthernetFilter, FramedRoute, Ipv6Prefix, PdrId, SdfFilter};
@@ -139,6 +140,8 @@ pub struct Action {
     pub qos: Enforcement,
     /// Where forwarded packets go.
     pub destination: Destination,
+    /// The network instance that routed packets leave by, where the node has several; any of N6 otherwise.
+    pub exit: Option<InstanceId>,
     /// What is counted.
     pub usage: UsageSlots,
     /// How much is kept while the session buffers, and how long.

@@ -93,6 +93,7 @@ pub struct Record {
     wide: Option<Box<Wide>>,
     usage: [UsageSlot; FOLDED_USAGE_MAX],
     ue_ipv4: u32,
+    /// The peer's TEID; of what is routed, the number of the network instance that it leaves by, plus one, or zero.
     teid: Teid,
     shape: ShapeId,
     /// Packets that a BAR suggests to keep; with [`Flags::QFI_MATCH`] the QoS flow that matches, as what is simply forwarded is
@@ -253,6 +254,8 @@ impl Record {
         if let Destination::Tunnel(tunnel) = action.destination {
             record.flags = record.flags.with(Flags::TUNNEL, true);
             (record.shape, record.teid) = (tunnel.id?, tunnel.teid);
+        } else if let Some(InstanceId(exit)) = action.exit {
+            record.teid = Teid(u32::from(exit) + 1);
         }
         for (at, (slot, before_qos)) in action.usage.iter().enumerate() {
             *record.usage.get_mut(at)? = slot;
@@ -312,6 +315,13 @@ impl Record {
     #[inline(always)]
     pub(crate) fn plain_usage(&self) -> UsageSlot {
         self.usage[0]
+    }
+
+    /// Whether routed packets of a record that holds its action itself may leave by a port of that network instance; a port that
+    /// is not of N6 has none.
+    #[inline(always)]
+    pub(crate) fn leaves_by(&self, port: Option<InstanceId>) -> bool {
+        port.is_some_and(|InstanceId(own)| self.teid.0 == 0 || self.teid.0 == u32::from(own) + 1)
     }
 
     /// The tunnel of a record that holds its action itself, if that leads into one.
@@ -380,16 +390,21 @@ impl Record {
     /// As [`Record::admits`], of a record that holds its action itself.
     #[inline]
     pub(crate) fn admits_ipv4(&self, addr: u32) -> bool {
-        (self.flags.has(Flags::UE_IPV4) && self.ue_ipv4 == addr)
-            || self.flags.0 & (Flags::UE_IPV4 | Flags::UE_IPV6) == 0
+        (self.flags.has(Flags::UE_IPV4) && self.ue_ipv4 == addr) || self.is_relay()
     }
 
     /// As [`Record::admits`], of a record that holds its action itself and an address that is not
     /// link-local; `upper` is the upper half of the address.
     #[inline]
     pub(crate) fn admits_ipv6(&self, upper: u64) -> bool {
-        (self.flags.has(Flags::UE_IPV6) && self.ue_ipv6 == upper)
-            || self.flags.0 & (Flags::UE_IPV4 | Flags::UE_IPV6) == 0
+        (self.flags.has(Flags::UE_IPV6) && self.ue_ipv6 == upper) || self.is_relay()
+    }
+
+    /// Whether packets go from tunnel to tunnel in a session that names no UE address: there is nothing to hold sources
+    /// against, and nobody routes them here.
+    #[inline]
+    fn is_relay(&self) -> bool {
+        self.flags.0 & (Flags::UE_IPV4 | Flags::UE_IPV6 | Flags::TUNNEL) == Flags::TUNNEL
     }
 
     /// The UE's addresses: the source uplink.
@@ -432,6 +447,8 @@ impl Record {
         });
         let without =
             if self.flags.has(Flags::NO_TUNNEL) { Destination::NoTunnel } else { Destination::Routed };
+        let exit = Some(self.teid.0).filter(|&exit| tunnel.is_none() && exit != 0);
+        let exit = exit.and_then(|exit| u16::try_from(exit - 1).ok()).map(InstanceId);
         Action {
             pdr: self.pdr,
             apply: ApplyAction {
@@ -444,6 +461,7 @@ impl Record {
             gate_open: self.flags.has(Flags::GATE_OPEN),
             qos: self.folded_policer().map_or_else(Enforcement::default, Enforcement::of),
             destination: tunnel.unwrap_or(without),
+            exit,
             usage,
             buffer: BufferBounds {
                 packets: self.flags.has(Flags::BUFFER_SUGGESTED).then_some(self.buffer_suggested.into()),

@@ -8,6 +8,7 @@ fn rule(pdr: u16) -> FilteredRule {
         gate_open: true,
         qos: Enforcement::default(),
         destination: Destination::Routed,
+        exit: None,
         usage: UsageSlots::default(),
         buffer: BufferBounds::default(),
     };

@@ -346,14 +346,16 @@ pub(super) const FIELDS: &[Field] = &[
         "buffer",
         "time_ms",
         "number",
-        "10000",
-        "Longest time a packet is kept, in milliseconds, unless the control plane has it kept longer.",
+        "40000",
+        "Longest time a packet is kept, in milliseconds, unless the control plane has it kept longer. Longer than a core pages: \
+         free5GC tries for 30 s.",
     ),
     (
         "qos",
         "burst_ms",
         "number",
-        "10",
-        "Burst of a QER without averaging window, in milliseconds at its rate, 1 to 10000.",
+        "300",
+        "Burst of a QER without averaging window, in milliseconds at its rate, 1 to 10000. TCP needs it: a burst that is short \
+         against its congestion window's growth costs most of the rate.",
     ),
 ];

@@ -76,16 +76,8 @@ fn queues(node: &NodeConfig, findings: &mut Findings) {
 fn port(port: &Spanned<PortConfig>, findings: &mut Findings) {
     let (place, port) = (port.span(), port.get_ref());
     if port.roles.get_ref().is_empty() {
-        let at = if port.roles.span().is_empty() { place.clone() } else { port.roles.span() };
+        let at = if port.roles.span().is_empty() { place } else { port.roles.span() };
         findings.add(at, "port.roles", "no role", "name at least one of \"n3\", \"n6\", \"n9\"");
-    }
-    if port.network_instance.is_some() && !port.roles.get_ref().contains(&Role::N6) {
-        findings.add(
-            place,
-            "port.network_instance",
-            "only an n6 port has a network instance",
-            "add the role \"n6\" or remove the field",
-        );
     }
     let of_n6 = port.roles.get_ref().is_empty() || port.roles.get_ref().contains(&Role::N6);
     if !of_n6 && !port.ue_prefixes.is_empty() {

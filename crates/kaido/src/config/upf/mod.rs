@@ -90,7 +90,8 @@ impl Default for BufferConfig {
             packets: unplaced(4096),
             bytes_per_session: 1 << 20,
             bytes: 64 << 20,
-            time_ms: 10_000,
+            // Longer than common cores page: five times six seconds in free5GC.
+            time_ms: 40_000,
         }
     }
 }

@@ -15,6 +15,6 @@ pub(crate) struct QosConfig {
 
 impl Default for QosConfig {
     fn default() -> Self {
-        Self { burst_ms: unplaced(10) }
+        Self { burst_ms: unplaced(300) }
     }
 }

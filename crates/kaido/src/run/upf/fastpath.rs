@@ -89,6 +89,9 @@ pub(super) struct Exit {
 pub(super) struct Surroundings {
     /// By port; `None` for those that it cannot send from.
     pub(super) exits: Vec<Option<Exit>>,
+    /// By port: whether the kernel may route out of tunnels by it. Not by ports of N3 and N9, into which only tunnels lead; where a
+    /// port has both sides, the workers look closer.
+    pub(super) n6_only: Vec<bool>,
     /// By network instance: lists of prefixes, in one of each of which a UE's address must lie.
     pub(super) ue_prefixes: Vec<Vec<Vec<Prefix>>>,
     /// The node's GTP-U addresses, by number.
@@ -221,7 +224,9 @@ impl InKernel {
             );
             return None;
         }
-        Some((self.around.hop(resolution)?, way.exceptions.clone()))
+        let exceptions = way.exceptions.clone();
+        let hop = self.around.hop(resolution)?;
+        self.around.n6_only.get(usize::from(hop.port)).is_some_and(|&only| only).then_some((hop, exceptions))
     }
 
     fn follow_uplinks(&mut self) {

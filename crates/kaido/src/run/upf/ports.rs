@@ -10,7 +10,7 @@ use kaido_engine::netlink::Interface;
 use kaido_engine::port::UdpSink;
 use kaido_pfcp::Features;
 use kaido_upf::fragment::FragmentSettings;
-use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
+use kaido_upf::node::{EndpointScope, Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
 use kaido_upf::path::MssClamp;
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
@@ -125,6 +125,23 @@ impl Ports {
         }
     }
 
+    /// What tunnels at one of our addresses are for: what its port is for.
+    fn scope(&self, endpoint: IpAddr) -> EndpointScope {
+        let at = |device: &&Device| {
+            is_gtpu(&device.config) && device.interface.addresses.iter().any(|own| own.address == endpoint)
+        };
+        let Some(device) = self.opened.devices.iter().find(at) else { return EndpointScope::default() };
+        let roles = device.config.roles.get_ref();
+        let own = device.interface.addresses.iter().find(|own| own.address == endpoint);
+        EndpointScope {
+            access: roles.contains(&Role::N3),
+            core: roles.contains(&Role::N9),
+            // With N6 beside it the name is that of the UEs' addresses.
+            instance: device.config.network_instance.clone().filter(|_| !roles.contains(&Role::N6)),
+            subnet: own.map(|own| (own.address, own.prefix_len)),
+        }
+    }
+
     /// What the user plane is told of the ports.
     pub(super) fn settings(&self, config: &UpfConfig) -> Result<NodeSettings, StartFault> {
         let mut instances: Vec<Instance> = Vec::new();
@@ -154,6 +171,7 @@ impl Ports {
         let forwarding_policies = config.forwarding_policies(&instances);
         let listening = config.pfcp.listen.get_ref().iter();
         Ok(NodeSettings {
+            endpoint_scopes: self.endpoints.iter().map(|&addr| self.scope(addr)).collect(),
             endpoints: self.endpoints.clone(),
             // Where PFCP listens on every address, those of ports are known anyway.
             control: listening.map(|listen| listen.0.ip()).filter(|addr| !addr.is_unspecified()).collect(),
@@ -217,6 +235,7 @@ impl Ports {
             .map_err(fault)?;
         let mut around = Surroundings {
             exits: vec![None; self.opened.devices.len()],
+            n6_only: settings.ports.iter().map(|port| port.instance.is_some() && !port.gtpu).collect(),
             ue_prefixes: vec![Vec::new(); settings.instances.len()],
             endpoints: settings.endpoints.clone(),
         };
