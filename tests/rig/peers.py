@@ -47,7 +47,7 @@ def _build(name: str) -> Path | str:
         return f"the modules of {name} cannot be fetched: {reason[-1]}"
     out = ROOT / "target" / "peers" / name
     out.mkdir(parents=True, exist_ok=True)
-    packages = ["tool"] if "tool (" in (module / "go.mod").read_text() else ["."]
+    packages = ["tool"] if "\ntool " in (module / "go.mod").read_text() else ["."]
     built = go(module, "build", "-mod=mod", "-buildvcs=false", "-o", f"{out}/", *packages)
     if built.returncode != 0:
         raise NetError(f"{name} cannot be built: {built.stderr}")
