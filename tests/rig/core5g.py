@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.net import PATIENCE_S, Namespace, NetError
+from rig.net import PATIENCE_S, Namespace, NetError, wait_until
 
 #: free5GC's SMF sends a request again after some seconds; three times fit.
 ANSWER_S = 60
@@ -136,7 +136,7 @@ class Core:
         return self.folder / "smf.log"
 
     def start(self, rate: dict[str, str] | None = None, granted: int = 0) -> Core:
-        """Start all, and wait until the SMF has registered. With a volume granted there is a CHF."""
+        """Start all, and wait until the SMF has an association. With a volume granted there is a CHF."""
         with (self.folder / "sbi.log").open("a") as log:
             self.around = self.space.start(
                 str(self.neighbours), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
@@ -147,7 +147,8 @@ class Core:
         return self.start_smf()
 
     def start_smf(self) -> Core:
-        """Start the SMF and wait until it has registered."""
+        """Start the SMF, and wait until it has an association."""
+        before = self.associations()
         for name, text in (("smfcfg.yaml", FREE5GC), ("uerouting.yaml", ROUTES)):
             (self.folder / name).write_text(text)
         command = [str(self.smf), "-c", str(self.folder / "smfcfg.yaml")]
@@ -157,7 +158,13 @@ class Core:
         with self.log.open("a") as log:
             self.process = self.space.start(*command, cwd=self.folder, env=release, stdout=log, stderr=log)
         self.event("registered")
+        wait_until(lambda: self.associations() > before, "the SMF has an association")
         return self
+
+    def associations(self) -> int:
+        """How often the SMF was given an association."""
+        log = self.log.read_text() if self.log.exists() else ""
+        return log.count("Received PFCP Association Setup Accepted Response")
 
     def configure(
         self, rate: dict[str, str], decision: dict[str, object] | None = None, granted: int = 0

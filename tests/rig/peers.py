@@ -54,6 +54,14 @@ def _build(name: str) -> Path | str:
     return out
 
 
+def version(name: str, module: str) -> str:
+    """Which version of a module tests/peers/NAME builds."""
+    for line in (ROOT / "tests" / "peers" / name / "go.mod").read_text().splitlines():
+        if line.strip().startswith(module):
+            return line.split()[1]
+    raise NetError(f"tests/peers/{name}/go.mod does not name {module}")
+
+
 def go(module: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the Go command in a module."""
     command = ["go", *arguments]
