@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -118,7 +119,7 @@ func (c *core) create(key sessionKey, order command) (map[string]any, error) {
 		return nil, err
 	}
 	c.mutex.Lock()
-	held.resource = response.Header.Get("Location")
+	held.resource = c.resource(response.Header.Get("Location"))
 	c.mutex.Unlock()
 	select {
 	case told := <-came:
@@ -130,6 +131,15 @@ func (c *core) create(key sessionKey, order command) (map[string]any, error) {
 	case <-time.After(patience):
 		return nil, fmt.Errorf("the SMF says nothing to the UE within %v", patience)
 	}
+}
+
+// resource is where an SM context is. free5GC's SMF knows it by the URN of the UUID that its Location ends with.
+func (c *core) resource(location string) string {
+	name := location[strings.LastIndex(location, "/")+1:]
+	if !strings.HasPrefix(name, "urn:uuid:") {
+		name = "urn:uuid:" + name
+	}
+	return c.smf + "/nsmf-pdusession/v1/sm-contexts/" + name
 }
 
 // answerSetup tells the SMF the gNB's end of the tunnel.
