@@ -178,12 +178,12 @@ def test_an_idle_ue_is_paged_and_nothing_is_lost(
 
 
 def test_the_session_ambr_holds(start: Start, node: Node, net: Topology, gnb: Access) -> None:
-    """What exceeds the session's AMBR is dropped, until the PCF lifts it.
+    """What exceeds a session's AMBR is dropped, and nothing of another session.
 
     Conformance: TS 29.244 5.4.4 | A session AMBR is enforced in both directions (free5GC)
     """
     core = start(rate=ambr("80 Kbps", "80 Kbps"))
-    session, end = attach(core, gnb)
+    _, end = attach(core, gnb)
     octets, count = 1000, 200
     for port in ("n3", "n6"):
         dropped = f"{port} mbr_exceeded"
@@ -201,24 +201,25 @@ def test_the_session_ambr_holds(start: Start, node: Node, net: Topology, gnb: Ac
 
         assert most > 0
         wait_until(enough, f"packets beyond the AMBR are dropped: {node.drops()}")
-    gnb.drain()
-    core.order("decide", session, decision=policy(RATE))
-    end.wait()
+    # Another session's is wider.
+    core.configure(RATE)
+    _, wide = attach(core, gnb, 2)
     before = node.drops().get("n3 mbr_exceeded", 0)
     for payload in numbered(count, octets):
-        assert end.echoes(payload)
+        assert wide.echoes(payload)
     assert node.drops().get("n3 mbr_exceeded", 0) == before
 
 
 def flow_policy(description: str, charging: dict[str, object] | None = None) -> dict[str, object]:
-    """A decision with a flow of its own for some traffic, charged or not."""
+    """A decision with a flow of guaranteed rate for some traffic, charged or not."""
     rule: dict[str, object] = {
         "pccRuleId": "flow",
         "precedence": 100,
         "flowInfos": [{"flowDescription": description, "flowDirection": "BIDIRECTIONAL", "packFiltId": "1"}],
         "refQosData": ["video"],
     }
-    video = {"qosId": "video", "5qi": 7, "arp": ARP, "maxbrUl": "100 Mbps", "maxbrDl": "100 Mbps"}
+    rates = dict.fromkeys(("maxbrUl", "maxbrDl", "gbrUl", "gbrDl"), "100 Mbps")
+    video = {"qosId": "video", "5qi": 2, "arp": ARP, **rates}
     more: dict[str, object] = {"pccRules": {"flow": rule}, "qosDecs": {"video": video}}
     if charging:
         rule["refChgData"] = ["money"]
@@ -245,7 +246,13 @@ def test_a_dedicated_flow_has_its_own_qfi(start: Start, net: Topology, gnb: Acce
     assert end.receive() == (b"other", default)
 
 
-@pytest.mark.parametrize("charging", [{"offline": True}, {"online": True}], ids=["offline", "online"])
+#: This SMF dies of a usage report without Volume Measurement, which a START report of ours is.
+DIES = pytest.mark.xfail(strict=True, reason="the START report has no Volume Measurement")
+
+
+@pytest.mark.parametrize(
+    "charging", [pytest.param({"offline": True}), pytest.param({"online": True}, marks=DIES)], ids=str
+)
 def test_usage_is_charged(
     start: Start, node: Node, net: Topology, gnb: Access, charging: dict[str, object]
 ) -> None:
@@ -256,24 +263,18 @@ def test_usage_is_charged(
     core = start(granted=200_000)
     core.configure(RATE, flow_policy(FLOW, charging), granted=200_000)
     session, end = attach(core, gnb)
-    before = [event for event in core.events if event["event"] == "charging"]
-    assert before, "the CHF knows of the session"
-    payload = b"x" * 972
-    sent = 0
-    for _ in range(300):
-        assert end.echoes(payload), f"{sent} came back: {node.drops()}"
-        sent += 1
+    assert [event for event in core.events if event["event"] == "charging"], "the CHF knows of the session"
+    for payload in numbered(300, 972):
+        assert end.echoes(payload), node.drops()
     core.order("release", session)
     assert sessions(node) == 0
-    core.event("charging", operation="release")
-    used = {"uplinkVolume": 0, "downlinkVolume": 0}
-    for event in core.events + before:
-        for unit in event.get("request", {}).get("multipleUnitUsage") or []:
-            for container in unit.get("usedUnitContainer") or []:
-                for name in used:
-                    used[name] += container.get(name, 0)
-    assert used["uplinkVolume"] >= sent * 1000, used
-    assert used["downlinkVolume"] >= sent * 1000, used
+    last = core.event("charging", operation="release")
+    told = [event["request"] for event in [*core.events, last] if event["event"] == "charging"]
+    units = [unit for request in told for unit in request.get("multipleUnitUsage") or []]
+    assert {unit["ratingGroup"] for unit in units} == {7}, units
+    used = [each for unit in units for each in unit.get("usedUnitContainer") or []]
+    for name, packets in (("uplinkVolume", end.sent), ("downlinkVolume", end.received)):
+        assert sum(each.get(name, 0) for each in used) == packets, (name, used)
 
 
 def test_a_path_switch_moves_the_downlink(start: Start, node: Node, net: Topology, gnb: Access) -> None:

@@ -61,10 +61,14 @@ class Bearer:
     downlink_teid: int
     qfi: int
     port: int = 4000
+    #: Octets of IP packets that were sent, and that came.
+    sent: int = 0
+    received: int = 0
 
     def send(self, payload: bytes, to: tuple[str, int] = ECHO, qfi: int | None = None) -> None:
         """Send a datagram."""
         packet = datagram((self.ue, self.port), to, payload)
+        self.sent += len(packet)
         self.gnb.send(uplink(self.uplink_teid, self.qfi if qfi is None else qfi, packet))
 
     def receive(self, seconds: float = PATIENCE_S) -> tuple[bytes, int | None] | None:
@@ -75,6 +79,7 @@ class Bearer:
             if message is None or struct.unpack_from("!I", message, 4)[0] != self.downlink_teid:
                 continue
             packet, qfi = inner(message)
+            self.received += len(packet)
             return self._payload(packet), qfi
         return None
 
@@ -98,4 +103,4 @@ class Bearer:
     def wait(self) -> None:
         """Wait until data go both ways: neighbours have to be found first."""
         wait_until(lambda: self.echoes(b"anybody there?", 0.5), "data go both ways")
-        self.gnb.drain()
+        self.received += sum(len(inner(message)[0]) for message in self.gnb.drain() if message[1] == G_PDU)
