@@ -27,6 +27,9 @@ GNB, NEXT_GNB = "10.100.3.2", "10.100.3.3"
 #: The first TEID that the gNB gives; a UE's is this and its number.
 TEIDS = 0x100
 
+#: Whether the SMF is the one of tests/peers/free5gc.
+PINNED = not os.environ.get("KAIDO_FREE5GC")
+
 RATE = ambr("1 Gbps", "1 Gbps")
 
 #: What the echo server sends to a UE.
@@ -116,16 +119,14 @@ def test_a_session_of_a_free5gc_smf_carries_data(start: Start, node: Node, gnb: 
 def test_before_the_tunnel_is_known_downlink_is_dropped_by_name(
     start: Start, node: Node, net: Topology
 ) -> None:
-    """What comes for the UE meanwhile is neither sent nor lost without a word."""
+    """What comes for the UE meanwhile is not sent, and counted."""
     core = start()
     (session,) = core.create(1)
     before = node.drops()
     end = Bearer(None, session.ue, session.teid, TEIDS, 1)  # type: ignore[arg-type]
     send_down(net, end, numbered(5))
-    wait_until(lambda: sum(node.drops().values()) >= sum(before.values()) + 5, "drops are counted")
-    came = {name: count - before.get(name, 0) for name, count in node.drops().items()}
-    assert sum(count for name, count in came.items() if name.startswith("n6 ")) == 5, came
-    assert not [name for name in came if "ue_unknown" in name or "no_pdr" in name], came
+    dropped = "n6 far_no_tunnel"
+    wait_until(lambda: node.drops().get(dropped) == before.get(dropped, 0) + 5, "drops are counted")
 
 
 def test_twenty_sessions_at_once(start: Start, node: Node, gnb: Access) -> None:
@@ -246,12 +247,29 @@ def test_a_dedicated_flow_has_its_own_qfi(start: Start, net: Topology, gnb: Acce
     assert end.receive() == (b"other", default)
 
 
-#: This SMF dies of a usage report without Volume Measurement, which a START report of ours is.
-DIES = pytest.mark.xfail(strict=True, reason="the START report has no Volume Measurement")
+@pytest.mark.xfail(
+    strict=True,
+    condition=PINNED,
+    reason="Create URR of an URR that exists is refused",
+)
+def test_a_policy_change_adds_a_flow(start: Start, net: Topology, gnb: Access) -> None:
+    """The PCF adds a flow to a session that carries data."""
+    core = start()
+    session, end = attach(core, gnb)
+    core.order("decide", session, decision=flow_policy(FLOW))
+    end.send(b"flow", qfi=2)
+    assert end.receive() == (b"flow", 2)
+    send_down(net, end, [b"other"])
+    assert end.receive() == (b"other", 1)
+
+
+#: The pinned SMF dies of a usage report without Volume Measurement, which a START report of ours is.
+DIES = pytest.mark.xfail(strict=True, condition=PINNED, reason="START report without Volume Measurement")
 
 
 @pytest.mark.parametrize(
-    "charging", [pytest.param({"offline": True}), pytest.param({"online": True}, marks=DIES)], ids=str
+    "charging",
+    [pytest.param({"offline": True}, id="offline"), pytest.param({"online": True}, id="online", marks=DIES)],
 )
 def test_usage_is_charged(
     start: Start, node: Node, net: Topology, gnb: Access, charging: dict[str, object]

@@ -227,11 +227,11 @@ class Demo:
     def real_smf(self) -> None:
         """A session of an SMF that people run, where Go can build it."""
         self.step("A session of free5GC's SMF, built by Go")
-        what = f"Session of free5GC's SMF {version('free5gc', 'github.com/free5gc/smf')}"
+        what, which = "Session of a real SMF", f"free5GC {version('free5gc', 'github.com/free5gc/smf')}"
         try:
             programs, neighbours = build("free5gc") / "cmd", build("sbi") / "sbi"
         except NotHere as reason:
-            self.note(what, f"did not run: {reason}", None)
+            self.note(what, f"{which} did not run: {reason}", None)
             return
         with Topology() as net:
             node = Node(self.binary, net.upf, self.out).start()
@@ -247,7 +247,7 @@ class Demo:
             gnb.close()
             core.stop()
             node.stop()
-        self.note(what, f"UE {session.ue}: {echoed} of 100 datagrams up and down again", echoed == 100)
+        self.note(what, f"{which}: {echoed} of 100 datagrams up and down again", echoed == 100)
 
     def table(self) -> None:
         """Print the closing table."""
