@@ -21,8 +21,8 @@ from rig.net import PATIENCE_S, Namespace, NetError, wait_until
 #: free5GC's SMF sends a request again after some seconds; three times fit.
 ANSWER_S = 60
 
-#: The slice and the data network of all sessions.
-SLICE, DNN = {"sst": 1, "sd": "010203"}, "internet"
+#: The slice of each data network.
+SLICES = {"internet": {"sst": 1, "sd": "010203"}, "factory": {"sst": 2, "sd": "112233"}}
 
 #: Types of PDU session (TS 24.501 9.11.4.11).
 IPV4 = 1
@@ -31,16 +31,21 @@ IPV4 = 1
 ARP = {"priorityLevel": 8, "preemptCap": "NOT_PREEMPT", "preemptVuln": "NOT_PREEMPTABLE"}
 DEFAULT_QOS = {"5qi": 9, "arp": ARP, "priorityLevel": 8}
 
-FREE5GC = """\
-info: {version: 1.0.7, description: tests}
+#: After how many octets in a direction the SMF wants to hear of usage.
+VOLUME_THRESHOLD = 50_000
+
+FREE5GC = f"""\
+info: {{version: 1.0.7, description: tests}}
 configuration:
   smfName: SMF
-  sbi: {scheme: http, registerIPv4: 127.0.0.2, bindingIPv4: 127.0.0.2, port: 8000}
+  sbi: {{scheme: http, registerIPv4: 127.0.0.2, bindingIPv4: 127.0.0.2, port: 8000}}
   serviceNameList: [nsmf-pdusession, nsmf-event-exposure, nsmf-oam]
   snssaiInfos:
-    - sNssai: {sst: 1, sd: "010203"}
-      dnnInfos: [{dnn: internet, dns: {ipv4: 10.100.6.2}}]
-  plmnList: [{mcc: "208", mnc: "93"}]
+    - sNssai: {{sst: 1, sd: "010203"}}
+      dnnInfos: [{{dnn: internet, dns: {{ipv4: 10.100.6.2}}}}]
+    - sNssai: {{sst: 2, sd: "112233"}}
+      dnnInfos: [{{dnn: factory, dns: {{ipv4: 10.100.6.2}}}}]
+  plmnList: [{{mcc: "208", mnc: "93"}}]
   locality: area1
   pfcp:
     nodeID: 10.100.4.2
@@ -51,25 +56,28 @@ configuration:
     heartbeatInterval: 1s
   userplaneInformation:
     upNodes:
-      gNB1: {type: AN}
+      gNB1: {{type: AN}}
       UPF:
         type: UPF
         nodeID: 10.100.4.1
         addr: 10.100.4.1
         sNssaiUpfInfos:
-          - sNssai: {sst: 1, sd: "010203"}
+          - sNssai: {{sst: 1, sd: "010203"}}
             dnnUpfInfoList:
-              - {dnn: internet, pools: [{cidr: 10.60.0.0/17}]}
+              - {{dnn: internet, pools: [{{cidr: 10.60.0.0/18}}]}}
+          - sNssai: {{sst: 2, sd: "112233"}}
+            dnnUpfInfoList:
+              - {{dnn: factory, pools: [{{cidr: 10.60.64.0/18}}]}}
         interfaces:
-          - {interfaceType: N3, endpoints: [10.100.3.1], networkInstances: [internet]}
-    links: [{A: gNB1, B: UPF}]
-  t3591: {enable: true, expireTime: 16s, maxRetryTimes: 3}
-  t3592: {enable: true, expireTime: 16s, maxRetryTimes: 3}
+          - {{interfaceType: N3, endpoints: [10.100.3.1], networkInstances: [internet, factory]}}
+    links: [{{A: gNB1, B: UPF}}]
+  t3591: {{enable: true, expireTime: 16s, maxRetryTimes: 3}}
+  t3592: {{enable: true, expireTime: 16s, maxRetryTimes: 3}}
   nrfUri: http://127.0.0.10:8000
   urrPeriod: 1
-  urrThreshold: 1000000
+  urrThreshold: {VOLUME_THRESHOLD}
   requestedUnit: 1000
-logger: {enable: true, level: debug, reportCaller: false}
+logger: {{enable: true, level: debug, reportCaller: false}}
 """
 
 ROUTES = """\
@@ -236,18 +244,18 @@ class Core:
                 self.events.append(said)
                 self.arrived.notify_all()
 
-    def create(self, *ues: int, kind: int = IPV4) -> list[Session]:
+    def create(self, *ues: int, dnn: str = "internet", number: int = 1) -> list[Session]:
         """Set up a session for each UE, all at once; the gNB's end is not known yet."""
-        asked = [
-            (supi(ue), self.send("create", supi=supi(ue), session=1, dnn=DNN, slice=SLICE, type=kind))
-            for ue in ues
-        ]
+        asked = [self._create(supi(ue), number, dnn) for ue in ues]
         found = []
-        for who, number in asked:
-            told = self.take(number)["told"]
+        for ue, command in zip(ues, asked, strict=True):
+            told = self.take(command)["told"]
             upf = told["upf"]
-            found.append(Session(who, 1, told["ue"], upf["address"], upf["teid"], told["qfis"]))
+            found.append(Session(supi(ue), number, told["ue"], upf["address"], upf["teid"], told["qfis"]))
         return found
+
+    def _create(self, name: str, number: int, dnn: str) -> int:
+        return self.send("create", supi=name, session=number, dnn=dnn, slice=SLICES[dnn], type=IPV4)
 
     def order(self, do: str, session: Session, **more: object) -> dict[str, Any]:
         """Do something with a session."""
