@@ -47,11 +47,19 @@ def _build(name: str) -> Path | str:
         return f"the modules of {name} cannot be fetched: {reason[-1]}"
     out = ROOT / "target" / "peers" / name
     out.mkdir(parents=True, exist_ok=True)
-    packages = ["tool"] if "tool (" in (module / "go.mod").read_text() else ["."]
+    packages = ["tool"] if "\ntool " in (module / "go.mod").read_text() else ["."]
     built = go(module, "build", "-mod=mod", "-buildvcs=false", "-o", f"{out}/", *packages)
     if built.returncode != 0:
         raise NetError(f"{name} cannot be built: {built.stderr}")
     return out
+
+
+def version(name: str, module: str) -> str:
+    """Which version of a module tests/peers/NAME builds."""
+    for line in (ROOT / "tests" / "peers" / name / "go.mod").read_text().splitlines():
+        if line.strip().startswith(module):
+            return line.split()[1]
+    raise NetError(f"tests/peers/{name}/go.mod does not name {module}")
 
 
 def go(module: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

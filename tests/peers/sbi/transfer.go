@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+
+	"github.com/free5gc/aper"
+	"github.com/free5gc/nas"
+	"github.com/free5gc/ngap/ngapType"
+)
+
+// tunnel is one end of the tunnel on N3.
+type tunnel struct {
+	Address string `json:"address"`
+	TEID    uint32 `json:"teid"`
+}
+
+// transfer is what the SMF says to the UE and to the gNB.
+type transfer struct {
+	// Refused is the cause of a rejection (TS 24.501 9.11.4.2).
+	Refused uint8 `json:"refused,omitempty"`
+	// UE is the address in a PDU Session Establishment Accept: an IPv4 address, or an interface identifier.
+	UE string `json:"ue,omitempty"`
+	// UPF is where the gNB sends to, in a PDU Session Resource Setup Request Transfer.
+	UPF  *tunnel `json:"upf,omitempty"`
+	QFIs []int64 `json:"qfis,omitempty"`
+}
+
+// establishmentRequest is a PDU Session Establishment Request (TS 24.501 8.3.1): full rate for integrity protection, a
+// type of session (9.11.4.11) and SSC mode 1.
+func establishmentRequest(session int, kind byte) []byte {
+	const mobility, transaction, request = 0x2e, 1, 0xc1
+	return []byte{mobility, byte(session), transaction, request, 0xff, 0xff, 0x90 | kind, 0xa1}
+}
+
+// understand reads the N1 and N2 parts of a message of the SMF.
+func understand(message parts) (transfer, error) {
+	var found transfer
+	if message.n1 != nil {
+		if err := found.readNAS(message.n1); err != nil {
+			return found, fmt.Errorf("N1: %w", err)
+		}
+	}
+	if message.n2 != nil {
+		if err := found.readNGAP(message.n2); err != nil {
+			return found, fmt.Errorf("N2: %w", err)
+		}
+	}
+	return found, nil
+}
+
+func (t *transfer) readNAS(octets []byte) error {
+	message := nas.NewMessage()
+	if err := message.GsmMessageDecode(&octets); err != nil {
+		return err
+	}
+	switch message.GsmHeader.GetMessageType() {
+	case nas.MsgTypePDUSessionEstablishmentAccept:
+		if given := message.PDUSessionEstablishmentAccept.PDUAddress; given != nil {
+			octets := given.GetPDUAddressInformation()
+			t.UE = net.IP(octets[:4]).String()
+		}
+	case nas.MsgTypePDUSessionEstablishmentReject:
+		t.Refused = message.PDUSessionEstablishmentReject.GetCauseValue()
+	}
+	return nil
+}
+
+// readNGAP reads a PDU Session Resource Setup Request Transfer (TS 38.413 9.3.4.1); others carry none of this.
+func (t *transfer) readNGAP(octets []byte) error {
+	var request ngapType.PDUSessionResourceSetupRequestTransfer
+	if err := aper.UnmarshalWithParams(octets, &request, "valueExt"); err != nil {
+		return err
+	}
+	for _, element := range request.ProtocolIEs.List {
+		if given := element.Value.ULNGUUPTNLInformation; given != nil && given.GTPTunnel != nil {
+			t.UPF = &tunnel{
+				Address: net.IP(given.GTPTunnel.TransportLayerAddress.Value.Bytes).String(),
+				TEID:    binary.BigEndian.Uint32(given.GTPTunnel.GTPTEID.Value),
+			}
+		}
+		if flows := element.Value.QosFlowSetupRequestList; flows != nil {
+			for _, flow := range flows.List {
+				t.QFIs = append(t.QFIs, flow.QosFlowIdentifier.Value)
+			}
+		}
+	}
+	return nil
+}
+
+func (t tunnel) layer() ngapType.UPTransportLayerInformation {
+	octets := net.ParseIP(t.Address)
+	if four := octets.To4(); four != nil {
+		octets = four
+	}
+	address := aper.BitString{Bytes: octets, BitLength: uint64(8 * len(octets))}
+	return ngapType.UPTransportLayerInformation{
+		Present: ngapType.UPTransportLayerInformationPresentGTPTunnel,
+		GTPTunnel: &ngapType.GTPTunnel{
+			TransportLayerAddress: ngapType.TransportLayerAddress{Value: address},
+			GTPTEID:               ngapType.GTPTEID{Value: binary.BigEndian.AppendUint32(nil, t.TEID)},
+		},
+	}
+}
+
+// setupResponse is a PDU Session Resource Setup Response Transfer: the gNB's end of the tunnel (9.3.4.2).
+func setupResponse(gnb tunnel, flows []int64) ([]byte, error) {
+	response := ngapType.PDUSessionResourceSetupResponseTransfer{}
+	response.DLQosFlowPerTNLInformation.UPTransportLayerInformation = gnb.layer()
+	for _, flow := range flows {
+		response.DLQosFlowPerTNLInformation.AssociatedQosFlowList.List = append(
+			response.DLQosFlowPerTNLInformation.AssociatedQosFlowList.List,
+			ngapType.AssociatedQosFlowItem{QosFlowIdentifier: ngapType.QosFlowIdentifier{Value: flow}},
+		)
+	}
+	return aper.MarshalWithParams(response, "valueExt")
+}
+
+// pathSwitch is a Path Switch Request Transfer: the new gNB's end of the tunnel (9.3.4.8).
+func pathSwitch(gnb tunnel, flows []int64) ([]byte, error) {
+	request := ngapType.PathSwitchRequestTransfer{DLNGUUPTNLInformation: gnb.layer()}
+	for _, flow := range flows {
+		request.QosFlowAcceptedList.List = append(
+			request.QosFlowAcceptedList.List,
+			ngapType.QosFlowAcceptedItem{QosFlowIdentifier: ngapType.QosFlowIdentifier{Value: flow}},
+		)
+	}
+	return aper.MarshalWithParams(request, "valueExt")
+}
