@@ -127,6 +127,10 @@ pub(crate) struct Port {
     /// How it was opened: driver, copy mode, attach mode.
     pub(crate) how: String,
     pub(crate) mtu: usize,
+    /// `up`, `down`, `gone` or `fault`.
+    pub(crate) state: String,
+    /// What is the matter, if anything is.
+    pub(crate) trouble: Option<String>,
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
     pub(crate) tx_packets: u64,

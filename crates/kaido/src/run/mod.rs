@@ -3,10 +3,13 @@
 //! What every function has is here: the control socket, the metrics, ports, workers. What a function does with them is in
 //! its own module, which [`run`] chooses.
 
+mod binder;
+mod board;
 mod control;
 #[cfg_attr(not(feature = "dpdk"), path = "no_dpdk.rs")]
 mod dpdk;
 mod gre;
+mod link_monitor;
 mod metrics;
 mod ndn;
 mod ports;
@@ -21,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kaido_engine::{FramePool, Function, Worker, WorkerCounters, WorkerHandle, WorkerSettings};
+use kaido_engine::{FramePool, Function, Inbox, Worker, WorkerCounters, WorkerHandle, WorkerSettings};
 use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
 use thiserror::Error;
 
@@ -29,6 +32,7 @@ pub(crate) use self::metrics::table as metrics_table;
 pub(crate) use self::ports::receive_queues;
 pub(crate) use self::queues::Plan;
 
+use self::board::Health;
 use self::metrics::{Exporter, Offer};
 use self::ports::{Opened, Program, Queue};
 use self::server::Server;
@@ -169,6 +173,11 @@ impl Crew {
         self.workers.iter().map(|worker| worker.counters().clone()).collect()
     }
 
+    /// Where the workers hear of changes of their ports.
+    fn inboxes(&self) -> Vec<Arc<Inbox>> {
+        self.workers.iter().map(|worker| worker.inbox().clone()).collect()
+    }
+
     /// Whether a worker has ended by itself.
     fn has_lost(&self) -> bool {
         self.workers.iter().any(WorkerHandle::is_finished)
@@ -176,7 +185,7 @@ impl Crew {
 
     /// Takes the programs off and then stops the workers, so that the kernel has the packets that would find no one.
     /// `asked` says whether the node was told to stop.
-    fn end<P: Program + 'static>(self, opened: &Opened<P>, asked: &AtomicBool) -> miette::Result<()> {
+    fn end<P: Program + 'static>(self, opened: &mut Opened<P>, asked: &AtomicBool) -> miette::Result<()> {
         let died = !asked.load(Ordering::Relaxed);
         opened.detach();
         self.stop.store(true, Ordering::Relaxed);
@@ -193,8 +202,14 @@ impl Crew {
 }
 
 /// Starts the thread that is scraped.
-fn export(endpoint: kaido_metrics::Endpoint, offer: impl Offer + 'static) -> miette::Result<Exporter> {
-    Exporter::start(endpoint, Box::new(offer)).into_diagnostic().wrap_err("cannot start the metrics thread")
+fn export(
+    endpoint: kaido_metrics::Endpoint,
+    offer: impl Offer + 'static,
+    health: Health,
+) -> miette::Result<Exporter> {
+    Exporter::start(endpoint, Box::new(offer), health)
+        .into_diagnostic()
+        .wrap_err("cannot start the metrics thread")
 }
 
 /// The socket at which the node is scraped, if it is to be.

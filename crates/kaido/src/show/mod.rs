@@ -124,6 +124,7 @@ fn ports(ports: &[Port]) {
             vec![
                 port.name.clone(),
                 port.how.clone(),
+                port.state.clone(),
                 port.mtu.to_string(),
                 port.rx_packets.to_string(),
                 port.rx_bytes.to_string(),
@@ -135,8 +136,14 @@ fn ports(ports: &[Port]) {
             ]
         })
         .collect();
-    let headings = ["port", "driver", "mtu", "rx packets", "rx bytes", "tx packets", "tx bytes", "to kernel"];
+    let headings =
+        ["port", "driver", "state", "mtu", "rx packets", "rx bytes", "tx packets", "tx bytes", "to kernel"];
     table(&[&headings[..], &["dropped", "in kernel"]].concat(), &rows);
+    for port in ports {
+        if let Some(trouble) = &port.trouble {
+            println!("port {}: {trouble}", port.name);
+        }
+    }
 }
 
 /// What only a user plane has.

@@ -128,7 +128,7 @@ impl Worker {
     #[inline]
     pub(super) fn exceeded(&self, resolution: Resolution, len: usize) -> Option<usize> {
         match resolution {
-            Resolution::Ready(hop) => Some(self.node.role(hop.port).mtu).filter(|&mtu| len > mtu),
+            Resolution::Ready(hop) => Some(self.role(hop.port).mtu).filter(|&mtu| len > mtu),
             _ => None,
         }
     }
@@ -162,7 +162,7 @@ impl Worker {
     ) -> bool {
         let reason = match resolution {
             Resolution::Ready(hop) => {
-                let role = self.node.role(hop.port);
+                let role = self.role(hop.port);
                 if frame.packet_len() > role.mtu {
                     DropReason::TooBig
                 } else if emit::ethernet(&mut frame, role.mac, hop.mac).is_ok() {

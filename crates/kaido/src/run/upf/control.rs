@@ -22,7 +22,7 @@ use super::ports::KernelCounters;
 use super::trace;
 use crate::api::{self, Answer, Question};
 use crate::config::{Datapath, Prefix};
-use crate::run::ports::ShownPort;
+use crate::run::board::{Heartbeat, PortBoard, ShownPort};
 use crate::run::server::Server;
 use crate::run::shown;
 use crate::run::workers;
@@ -57,7 +57,8 @@ pub(super) struct Control {
     pub(super) node_id: String,
     pub(super) started: Instant,
     pub(super) pool: &'static FramePool,
-    pub(super) ports: Vec<ShownPort>,
+    pub(super) ports: PortBoard,
+    pub(super) heartbeat: Heartbeat,
     pub(super) datapath: Datapath,
     /// Of the datapath in the kernel, where there is one.
     pub(super) kernel: Option<KernelCounters>,
@@ -97,6 +98,7 @@ impl Control {
     }
 
     fn turn(&mut self) {
+        self.heartbeat.beat();
         self.wait();
         if let Some(percent) = self.lag.look(Instant::now()) {
             self.endpoint.set_lag(percent);
@@ -115,6 +117,7 @@ impl Control {
         server.serve(|question| {
             let in_kernel = kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
             let (started, strangers) = (*started, *strangers);
+            let ports = &ports.list();
             let view = |endpoint| View {
                 endpoint,
                 node_id,
