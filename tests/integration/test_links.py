@@ -41,9 +41,7 @@ def forwards(net: Topology) -> bool:
 
 
 @pytest.fixture(params=DATAPATHS)
-def running(
-    request: pytest.FixtureRequest, binary: Path, net: Topology, tmp_path: Path
-) -> Iterator[Node]:
+def running(request: pytest.FixtureRequest, binary: Path, net: Topology, tmp_path: Path) -> Iterator[Node]:
     """A node of every datapath, with metrics."""
     driver = "af_xdp" if request.param == "xdp" else request.param
     settings = 'datapath = "xdp"' if request.param == "xdp" else ""

@@ -212,10 +212,11 @@ impl<P: Program + 'static> Watch<P> {
             self.unsettled |= self.refused[at].take().is_some();
             return self.monitored.board.update(at, |port| port.state = PortState::Gone);
         }
+        let before = self.monitored.devices[at].interface.ifindex;
         match self.open(at, interface) {
             Ok((interface, queues)) => {
                 self.refused[at] = None;
-                self.bound(at, &interface, queues);
+                self.bound(at, before, &interface, queues);
             }
             Err(fault) => {
                 self.unsettled = true;
@@ -245,10 +246,9 @@ impl<P: Program + 'static> Watch<P> {
         })
     }
 
-    /// Tells everybody of a port that is bound anew.
-    fn bound(&mut self, at: usize, interface: &Interface, queues: Vec<Box<dyn Port>>) {
+    /// Tells everybody of a port that is bound anew, whose interface had the index `before`.
+    fn bound(&mut self, at: usize, before: u32, interface: &Interface, queues: Vec<Box<dyn Port>>) {
         let monitored = &mut self.monitored;
-        let before = monitored.devices[at].interface.ifindex;
         for (inbox, queue) in monitored.inboxes.iter().zip(queues) {
             inbox.tell(port_id(at), PortChange::Queue(queue));
         }
