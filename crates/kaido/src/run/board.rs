@@ -59,27 +59,57 @@ pub(super) struct ShownPort {
     pub(super) state: PortState,
     /// How often its interface came back.
     pub(super) rebinds: u64,
+    /// Packets that its program has left to the kernel.
+    pub(super) left_to_kernel: u64,
 }
 
 impl ShownPort {
     /// One that nothing happens to.
     pub(super) fn steady(name: &str, how: &str, mtu: usize) -> Self {
-        Self { name: name.to_owned(), how: how.to_owned(), mtu, state: PortState::Up, rebinds: 0 }
+        Self {
+            name: name.to_owned(),
+            how: how.to_owned(),
+            mtu,
+            state: PortState::Up,
+            rebinds: 0,
+            left_to_kernel: 0,
+        }
     }
 }
 
+/// Reads what the programs of the ports have left to the kernel, by port; `None` while they are busy.
+type LeftToKernel = dyn Fn() -> Option<Vec<u64>> + Send + Sync;
+
 /// All ports, by their numbers.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PortBoard(Arc<Mutex<Vec<ShownPort>>>);
+#[derive(Clone, Default)]
+pub(super) struct PortBoard {
+    ports: Arc<Mutex<Vec<ShownPort>>>,
+    left_to_kernel: Option<Arc<LeftToKernel>>,
+}
 
 impl PortBoard {
     pub(super) fn new(ports: Vec<ShownPort>) -> Self {
-        Self(Arc::new(Mutex::new(ports)))
+        Self { ports: Arc::new(Mutex::new(ports)), left_to_kernel: None }
+    }
+
+    /// The board, with what the programs have left to the kernel.
+    #[must_use]
+    pub(super) fn with_left_to_kernel(
+        mut self,
+        read: impl Fn() -> Option<Vec<u64>> + Send + Sync + 'static,
+    ) -> Self {
+        self.left_to_kernel = Some(Arc::new(read));
+        self
     }
 
     /// As they are now.
     pub(super) fn list(&self) -> Vec<ShownPort> {
-        self.lock().clone()
+        let left = self.left_to_kernel.as_ref().and_then(|read| read());
+        let mut ports = self.lock();
+        for (port, left) in ports.iter_mut().zip(left.into_iter().flatten()) {
+            port.left_to_kernel = left;
+        }
+        ports.clone()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -99,7 +129,7 @@ impl PortBoard {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<ShownPort>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,7 +161,7 @@ impl Heartbeat {
 }
 
 /// Whether the node can do its work.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Health {
     pub(super) board: PortBoard,
     pub(super) heartbeat: Heartbeat,
@@ -164,6 +194,8 @@ mod tests {
         board.update(0, |port| port.state = PortState::Gone);
         board.update(1, |port| port.state = PortState::Fault("queue 0: no".to_owned()));
         board.update(7, |port| port.mtu = 1);
+        let counted = board.clone().with_left_to_kernel(|| Some(vec![5, 6]));
+        assert_eq!(counted.list().iter().map(|port| port.left_to_kernel).sum::<u64>(), 11);
         assert_eq!(health.troubles(), ["port n3: the interface is gone", "port n6: queue 0: no"]);
         let before = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
         let stands = Health {

@@ -52,10 +52,12 @@ impl<S: Shows> Control<S> {
             self.wait();
             self.heartbeat.beat();
             let Self { server, node_id, started, pool, ports, workers, function, .. } = self;
-            let ports = &ports.list();
-            let view = View { node_id, started: *started, pool, ports, workers, function };
-            server.serve(|question| view.answer(question));
+            server.serve(|question| {
+                let ports = &ports.list();
+                View { node_id, started: *started, pool, ports, workers, function }.answer(question)
+            });
         }
+        super::log_stop();
     }
 
     fn wait(&self) {

@@ -21,6 +21,7 @@ mod workers;
 
 use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,7 +37,7 @@ use self::board::Health;
 use self::metrics::{Exporter, Offer};
 use self::ports::{Opened, Program, Queue};
 use self::server::Server;
-use crate::config::{Base, Config, LogFormat, MetricsListen};
+use crate::config::{Base, Config, DEFAULT_SOCKET, LogFormat, MetricsListen};
 use crate::signals::stop_flag;
 
 /// Why the node could not start.
@@ -91,10 +92,26 @@ pub(crate) enum StartFault {
 pub(crate) fn run(config: &Config) -> miette::Result<()> {
     start_log(config.base());
     let ground = Ground::lay(config)?;
-    match config {
+    let ended = match config {
         Config::Upf(config) => upf::run(config, ground),
         Config::Gre(config) => gre::run(config, ground),
         Config::Ndn(config) => ndn::run(config, ground),
+    };
+    // Nothing is left but to return the memory: whoever reads this finds no thread, socket or program of the node's.
+    if ended.is_ok() {
+        tracing::info!("the node has stopped");
+    }
+    ended
+}
+
+/// Says why the node stops.
+fn log_stop() {
+    match crate::signals::received() {
+        Some("SIGHUP") => tracing::warn!(
+            "SIGHUP: the node stops in order; it cannot reload its configuration, start it again with the new one"
+        ),
+        Some(signal) => tracing::info!("{signal}: the node stops"),
+        None => {}
     }
 }
 
@@ -113,6 +130,7 @@ impl Ground {
         let base = config.base();
         let stop = stop_flag()?;
         // Before anything of the network is touched: a second node is noticed here.
+        make_default_folder(&base.control.socket);
         let server = Server::open(&base.control.socket).map_err(|error| {
             let socket = base.control.socket.display();
             miette!(help = no_socket(error.kind()), "control.socket: cannot listen at {socket}: {error}")
@@ -122,6 +140,16 @@ impl Ground {
             .into_diagnostic()
             .wrap_err("node.frames: no memory for the frame pool")?;
         Ok(Self { stop, server, scraped, pool })
+    }
+}
+
+/// Makes the folder of the default control socket, which a service manager would have made. Another path's is its owner's.
+fn make_default_folder(socket: &Path) {
+    if socket == Path::new(DEFAULT_SOCKET)
+        && let Some(folder) = socket.parent()
+    {
+        // Where it cannot be made, the socket cannot be bound, which is said.
+        let _ = std::fs::create_dir(folder);
     }
 }
 
@@ -190,7 +218,6 @@ impl Crew {
         opened.detach();
         self.stop.store(true, Ordering::Relaxed);
         let panicked = self.workers.into_iter().map(WorkerHandle::join).filter(|orderly| !orderly).count();
-        tracing::info!("the node has stopped");
         if died || panicked > 0 {
             return Err(miette!(
                 help = "the log above says why; please report it",
@@ -224,7 +251,7 @@ fn start_log(base: &Base) {
     let filter = tracing_subscriber::EnvFilter::try_new(base.log.level.get_ref()).unwrap_or_default();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(is_coloured())
         .with_writer(std::io::stderr);
     let started = match base.log.format {
         LogFormat::Text => builder.try_init(),
@@ -233,6 +260,11 @@ fn start_log(base: &Base) {
     if started.is_err() {
         eprintln!("a log was started before; its settings stay");
     }
+}
+
+/// Whether the log may have colours: on a terminal, unless `NO_COLOR` is set (no-color.org).
+fn is_coloured() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Tells a service manager, where there is one.
@@ -244,7 +276,7 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
 
 fn worker_settings(base: &Base, number: u8) -> WorkerSettings {
     WorkerSettings {
-        cpu: base.node.cpus.get(usize::from(number)).copied(),
+        cpu: base.node.cpus.get_ref().get(usize::from(number)).copied(),
         sample_batches: base.metrics.sampling(),
         spin_rounds: if base.node.busy_poll { None } else { WorkerSettings::default().spin_rounds },
         ..WorkerSettings::default()

@@ -30,6 +30,8 @@ pub(super) trait Program: Send + DerefMut<Target = Mounted> {
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error>;
     /// Its interface has this Ethernet address now.
     fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), kaido_xdp::Error>;
+    /// Packets that it has left to the kernel, unless they are counted elsewhere.
+    fn left_to_kernel(&self) -> Result<u64, kaido_xdp::Error>;
     /// The interface that had the index `before` is this one now: for programs that send out of another than their own.
     fn exit_changed(&mut self, before: u32, interface: &Interface) -> Result<(), kaido_xdp::Error>;
 }
@@ -166,7 +168,9 @@ impl<P: Program + 'static> Opened<P> {
         let programs = Arc::new(Mutex::new(programs));
         static_routes(&devices, &routes, demands);
         let watcher = watch(&devices, &routes, wanted, &programs)?;
-        let board = PortBoard::new(devices.iter().map(Device::shown).collect());
+        let of_port: Vec<Option<usize>> = devices.iter().map(|device| device.program).collect();
+        let board = PortBoard::new(devices.iter().map(Device::shown).collect())
+            .with_left_to_kernel(left_to_kernel(programs.clone(), of_port));
         let watcher = Arc::new(watcher);
         Ok(Self { devices, binder, queues, programs, routes, watcher, board, monitor: None })
     }
@@ -260,6 +264,21 @@ pub(super) fn tap_config(port: &PortConfig, mac: Option<[u8; 6]>) -> TapConfig {
         mtu: port.mtu(),
         addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
         arp: *port.driver.get_ref() == Driver::Dpdk,
+    }
+}
+
+/// Reads what programs have left to the kernel, by port. While ports are bound again they are not waited for.
+fn left_to_kernel<P: Program + 'static>(
+    programs: Arc<Mutex<Vec<P>>>,
+    of_port: Vec<Option<usize>>,
+) -> impl Fn() -> Option<Vec<u64>> + Send + Sync {
+    move || {
+        let programs = programs.try_lock().ok()?;
+        let read = |program: &Option<usize>| {
+            let left = programs.get((*program)?)?.left_to_kernel();
+            left.map_err(|error| tracing::warn!(%error, "the counters of a program")).ok()
+        };
+        Some(of_port.iter().map(|program| read(program).unwrap_or(0)).collect())
     }
 }
 

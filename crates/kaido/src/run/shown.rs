@@ -28,7 +28,7 @@ pub(super) fn port(
         rx_bytes: totals.rx_bytes,
         tx_packets: totals.tx_packets,
         tx_bytes: totals.tx_bytes,
-        to_kernel: totals.to_kernel,
+        to_kernel: totals.to_kernel + port.left_to_kernel,
         dropped: totals.drops.iter().map(|(_, count)| count).sum(),
         kernel_packets,
         kernel_bytes,

@@ -28,6 +28,11 @@ impl Program for GreProgram {
         Ok(())
     }
 
+    fn left_to_kernel(&self) -> Result<u64, kaido_xdp::Error> {
+        // With what else it has done: `Rules::add_to`.
+        Ok(0)
+    }
+
     fn exit_changed(&mut self, before: u32, interface: &Interface) -> Result<(), kaido_xdp::Error> {
         if self.exit() != Some(before) {
             return Ok(());

@@ -75,6 +75,7 @@ impl Figures {
                 let counters = self.workers.iter().map(|worker| &**worker);
                 let mut totals = PortTotals::of(counters, number(at));
                 in_kernel(at, &mut totals);
+                totals.to_kernel += port.left_to_kernel;
                 (port, totals)
             })
             .collect();

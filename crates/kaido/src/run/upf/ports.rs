@@ -16,7 +16,7 @@ use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
 use kaido_wire::gtpu;
 use kaido_xdp::fastpath::FastCounters;
-use kaido_xdp::{FastPath, Roles, Steering, SteeringConfig};
+use kaido_xdp::{FastPath, Pass, Roles, Steering, SteeringConfig};
 
 use super::fastpath::{self, Exit, Exits, InKernel, Surroundings};
 use crate::config::{Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
@@ -39,6 +39,11 @@ impl Program for Steering {
 
     fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), kaido_xdp::Error> {
         Self::set_mac(self, mac)
+    }
+
+    fn left_to_kernel(&self) -> Result<u64, kaido_xdp::Error> {
+        let counters = self.counters()?;
+        Ok(Pass::ALL.into_iter().map(|reason| counters.passed(reason)).sum())
     }
 
     fn exit_changed(&mut self, _before: u32, _interface: &Interface) -> Result<(), kaido_xdp::Error> {
