@@ -108,6 +108,22 @@ def test_a_bump_in_the_wire_is_not_seen(wire: Wire, start: Start, datapath: str)
     assert ("`ethtool -K PEER gro on`" in node.log.read_text()) == datapath.startswith("xdp")
 
 
+@pytest.mark.parametrize("datapath", DATAPATHS)
+def test_a_wire_that_is_laid_again_is_a_wire_again(wire: Wire, start: Start, datapath: str) -> None:
+    """An interface deleted and made again is bound again, and the other port's program sends out of it."""
+    node = start(datapath)
+    assert wire.left.pings(RIGHT[4])
+    wire.node.ip("link", "delete", "k1")
+    wait_until(lambda: "the interface is gone" in node.log.read_text(), "the node sees that it is gone")
+    wire.lay(wire.cables[1])
+    wire.right.run("ethtool", "-K", "eth0", "gro", "on")
+    wait_until(lambda: "its port is bound to it" in node.log.read_text(), "the node sees that it is back")
+    # The far end has another Ethernet address now.
+    wire.left.ip("neigh", "flush", "all")
+    wait_until(lambda: wire.left.pings(RIGHT[4], count=1, patience=1), "packets cross again")
+    assert wire.right.pings(LEFT[4], "-s", "1400")
+
+
 @pytest.mark.needs("iperf3")
 @pytest.mark.parametrize("family", [4, 6], ids=["outer-ipv4", "outer-ipv6"])
 @pytest.mark.parametrize("datapath", DATAPATHS)

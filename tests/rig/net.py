@@ -188,7 +188,7 @@ class Network:
             for space in self.spaces.values():
                 space.make()
             for cable in self.cables:
-                self._lay(cable)
+                self.lay(cable)
             wait_until(self.carriers, "the cables have no carrier")
             self.route()
         except BaseException:
@@ -199,7 +199,8 @@ class Network:
     def route(self) -> None:
         """Add the routes, once there are cables."""
 
-    def _lay(self, cable: Cable) -> None:
+    def lay(self, cable: Cable) -> None:
+        """Join two namespaces by a cable."""
         mtu = str(self.mtu.get(cable.right_name, cable.mtu))
         left, right = self.spaces[cable.left], self.spaces[cable.right]
         peer = ["peer", "name", cable.right_name, "netns", right.name, "mtu", mtu]

@@ -9,6 +9,7 @@ use crate::counters::WorkerCounters;
 use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
+use crate::inbox::PortLink;
 use crate::pool::PoolCache;
 use crate::port::{KernelPath, Port, PortId};
 use crate::shared::{Departure, Shared};
@@ -41,6 +42,9 @@ pub trait Function: Send {
 
     /// Told before the worker begins, if it runs in a thread: who rings has `tick` called soon, though the worker sleeps.
     fn attach(&mut self, _bell: &Arc<Doorbell>) {}
+
+    /// Told between two rounds that the interface behind a port has another Ethernet address, MTU or other addresses.
+    fn port_changed(&mut self, _port: PortId, _link: &PortLink) {}
 }
 
 /// One port as a worker holds it.

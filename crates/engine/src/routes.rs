@@ -144,6 +144,11 @@ impl Routes {
         }
     }
 
+    /// Has everybody resolve afresh: the interface behind a port has another address or MTU.
+    pub fn links_changed(&self) {
+        self.changed();
+    }
+
     /// Every known neighbour.
     pub fn neighbours(&self) -> Vec<(Wanted, [u8; 6])> {
         self.lock().neighbours.iter().map(|(neighbour, mac)| (*neighbour, *mac)).collect()

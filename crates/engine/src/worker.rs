@@ -13,6 +13,7 @@ use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
 use crate::doorbell::Doorbell;
 use crate::function::{Attached, Function, Output, PREFERRED_MAX, sum};
+use crate::inbox::{Inbox, PortChange};
 use crate::polling::{Pause, PollClock, PollState, SLEEP_CAP, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
@@ -37,6 +38,8 @@ pub struct Worker {
     losses_asked: Instant,
     /// Where others wake it, if it runs in a thread of its own.
     doorbell: Option<Arc<Doorbell>>,
+    /// What it is told of its ports.
+    inbox: Arc<Inbox>,
 }
 
 /// How often devices are asked what they dropped: a system call each.
@@ -87,7 +90,13 @@ impl Worker {
             departures: Vec::with_capacity(BATCH_MAX),
             losses_asked: Instant::now(),
             doorbell: None,
+            inbox: Arc::default(),
         }
+    }
+
+    /// Where it hears of changes of its ports.
+    pub fn inbox(&self) -> Arc<Inbox> {
+        self.inbox.clone()
     }
 
     /// The counters, which outlive the worker.
@@ -108,6 +117,9 @@ impl Worker {
 
     /// The round that begins now.
     fn round(&mut self, now: Instant) -> usize {
+        if self.inbox.is_waiting() {
+            self.change_ports();
+        }
         if now.saturating_duration_since(self.losses_asked) >= LOSSES_EVERY {
             self.losses_asked = now;
             self.count_losses();
@@ -138,6 +150,24 @@ impl Worker {
         out.flush_all();
         self.counters.timing().note(&sample, received, cycles::now().saturating_sub(began));
         received
+    }
+
+    /// Takes over what changed about the ports. Between two rounds no block of a shared queue is held.
+    #[cold]
+    fn change_ports(&mut self) {
+        for (port, change) in self.inbox.take() {
+            match change {
+                PortChange::Link(link) => self.function.port_changed(port, &link),
+                PortChange::Queue(queue) => {
+                    let Some(attached) = self.ports.get_mut(port.index()) else { continue };
+                    // What the old queue has dropped is asked for now or never.
+                    let counters = self.counters.port(port);
+                    attached.queue.losses(&mut |reason, count| counters.lost(reason, count));
+                    attached.shared = queue.shared();
+                    self.inbox.give_back(std::mem::replace(&mut attached.queue, queue));
+                }
+            }
+        }
     }
 
     /// Receives from a port: the batch is what the last round received beyond what it processed, and what
@@ -308,7 +338,8 @@ impl Worker {
         let doorbell = self.doorbell.as_deref();
         doorbell.inspect(|doorbell| doorbell.hang());
         // Looked at after the bell was hung: who leaves something from now on rings.
-        let timeout = self.sleep_max().try_into().unwrap_or_default();
+        let sleep = if self.inbox.is_waiting() { Duration::ZERO } else { self.sleep_max() };
+        let timeout = sleep.try_into().unwrap_or_default();
         let readable = self.ports.iter().filter_map(|port| port.queue.readiness());
         let mut polled: Vec<PollFd<'_>> = readable
             .chain(doorbell.map(AsFd::as_fd))
@@ -327,10 +358,11 @@ impl Worker {
     pub fn spawn(mut self, name: String, stop: Arc<AtomicBool>) -> std::io::Result<WorkerHandle> {
         let doorbell = Doorbell::new()?;
         self.function.attach(&doorbell);
+        self.inbox.attach(&doorbell);
         self.doorbell = Some(doorbell);
-        let counters = self.counters();
+        let (counters, inbox) = (self.counters(), self.inbox());
         let thread = std::thread::Builder::new().name(name).spawn(move || self.run(&stop))?;
-        Ok(WorkerHandle { thread, counters })
+        Ok(WorkerHandle { thread, counters, inbox })
     }
 }
 
@@ -339,12 +371,18 @@ impl Worker {
 pub struct WorkerHandle {
     thread: JoinHandle<()>,
     counters: Arc<WorkerCounters>,
+    inbox: Arc<Inbox>,
 }
 
 impl WorkerHandle {
     /// Its counters.
     pub fn counters(&self) -> &Arc<WorkerCounters> {
         &self.counters
+    }
+
+    /// Where it hears of changes of its ports.
+    pub fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
     }
 
     /// Whether it has ended, by itself or by a panic.
@@ -371,7 +409,7 @@ mod tests {
     use super::*;
     use crate::counters::PortTotals;
     use crate::drop_reason::DropReason;
-    use crate::port::MemoryWire;
+    use crate::port::{GonePort, MemoryWire};
 
     /// Sends what is longer than one byte to the other port, leaves `K` to the kernel, drops the rest.
     struct Crossover;
@@ -392,6 +430,35 @@ mod tests {
         }
 
         fn tick(&mut self, _out: &mut Output<'_>) {}
+    }
+
+    #[test]
+    fn a_queue_is_replaced_between_rounds_and_the_old_one_comes_back() {
+        let pool = FramePool::leak(64).unwrap();
+        let (a, b, fresh) = (MemoryWire::new(), MemoryWire::new(), MemoryWire::new());
+        let mut worker = Worker::new(
+            pool,
+            vec![(Box::new(a.port()), KernelPath::None), (Box::new(b.port()), KernelPath::None)],
+            Box::new(Crossover),
+            WorkerSettings::default(),
+        );
+        let inbox = worker.inbox();
+        inbox.tell(PortId(1), PortChange::Queue(Box::new(GonePort::new().unwrap())));
+        a.send(vec![1, 2]);
+        while worker.step() > 0 {}
+        assert_eq!((b.receive(), inbox.take_replaced().len()), (None, 1));
+        let lost = PortTotals::of([&*worker.counters()], PortId(1));
+        assert_eq!((lost.drops.as_slice(), lost.tx_packets), ([(DropReason::TxError, 1)].as_slice(), 0));
+        inbox.tell(PortId(1), PortChange::Queue(Box::new(fresh.port())));
+        a.send(vec![3, 4]);
+        fresh.send(vec![5, 6]);
+        while worker.step() > 0 {}
+        assert_eq!((fresh.receive(), a.receive()), (Some(vec![3, 4]), Some(vec![5, 6])));
+        // One that it does not have is nobody's.
+        inbox.tell(PortId(9), PortChange::Queue(Box::new(fresh.port())));
+        worker.step();
+        drop((inbox.take_replaced(), worker));
+        assert_eq!(pool.free_frames(), 64);
     }
 
     #[test]

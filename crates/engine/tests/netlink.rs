@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kaido_engine::netlink::{self, InterfaceAddress, NetlinkError, RouteWatcher, WatchSettings};
+use kaido_engine::netlink::{self, InterfaceAddress, LinkEvents, NetlinkError, RouteWatcher, WatchSettings};
 use kaido_engine::{NextHop, NextHops, PortId, Resolution, Route, Routes, Wanted};
 
 mod rig;
@@ -243,6 +243,36 @@ fn a_link_that_goes_down_takes_its_routes_along() {
         watched.expect("10.77.1.2", Resolution::NoRoute);
         let left = |routes: &Routes| routes.neighbours().iter().any(|(known, _)| known.port == PortId(1));
         eventually("its neighbours go", || (!left(&watched.routes)).then_some(()));
+    });
+}
+
+#[test]
+fn a_port_is_bound_to_an_interface_that_was_made_again() {
+    if !rig::is_root("a_port_is_bound_to_an_interface_that_was_made_again") {
+        return;
+    }
+    Pair::run(2, 1500, |_| {
+        let mut watched = Watched::start(2, WatchSettings::default());
+        let mut events = LinkEvents::subscribe().unwrap();
+        let before = index("ke-a1");
+        run("ip link del ke-a1");
+        let mut removed = Vec::new();
+        eventually("the removal is heard of", || {
+            removed.extend(events.wait(Duration::ZERO).unwrap().into_iter().flatten());
+            removed.contains(&before).then_some(())
+        });
+        watched.expect("10.77.1.2", Resolution::NoRoute);
+        run("ip link add ke-a1 type veth peer name ke-c1");
+        run("ip link set ke-c1 up");
+        run("ip link set ke-a1 up");
+        run("ip address add 10.77.1.1/24 dev ke-a1");
+        run("ip neigh replace 10.77.1.2 lladdr 02:00:00:00:00:07 dev ke-a1 nud permanent");
+        let after = index("ke-a1");
+        assert_ne!(after, before);
+        assert!(eventually("what is made is heard of", || events.wait(Duration::ZERO).unwrap()).is_empty());
+        watched.expect("10.77.1.2", Resolution::NoRoute);
+        watched.watcher.rebind(PortId(1), after);
+        watched.expect("10.77.1.2", ready(1, [2, 0, 0, 0, 0, 7]));
     });
 }
 

@@ -3,6 +3,8 @@
 
 mod trace;
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::trace::{
@@ -21,6 +23,14 @@ pub(crate) enum Question {
         skip: usize,
         /// Most sessions to list.
         limit: usize,
+        /// Only those.
+        #[serde(default)]
+        of: SessionsOf,
+    },
+    /// A session and its rules.
+    Session {
+        /// Its SEID, ours.
+        seid: u64,
     },
     /// Dropped packets.
     Drops,
@@ -28,6 +38,18 @@ pub(crate) enum Question {
     Gre,
     /// About a trace.
     Trace(TraceQuestion),
+}
+
+/// Which sessions are listed: those that meet all that is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SessionsOf {
+    /// With that UE address, or a prefix that has it.
+    pub(crate) ue: Option<IpAddr>,
+    /// With that TEID at our end of a tunnel.
+    pub(crate) teid: Option<u32>,
+    /// With that SEID of ours.
+    pub(crate) seid: Option<u64>,
 }
 
 /// An answer.
@@ -43,6 +65,8 @@ pub(crate) enum Answer {
         /// The ones asked for.
         sessions: Vec<Session>,
     },
+    /// To [`Question::Session`].
+    Session(Box<SessionDetail>),
     /// To [`Question::Drops`].
     Drops {
         /// Drops by port and reason.
@@ -127,6 +151,10 @@ pub(crate) struct Port {
     /// How it was opened: driver, copy mode, attach mode.
     pub(crate) how: String,
     pub(crate) mtu: usize,
+    /// `up`, `down`, `gone` or `fault`.
+    pub(crate) state: String,
+    /// What is the matter, if anything is.
+    pub(crate) trouble: Option<String>,
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
     pub(crate) tx_packets: u64,
@@ -230,6 +258,15 @@ pub(crate) struct Session {
     pub(crate) downlink_bytes: u64,
     pub(crate) uplink_packets: u64,
     pub(crate) downlink_packets: u64,
+}
+
+/// A session and its rules.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SessionDetail {
+    #[serde(flatten)]
+    pub(crate) session: Session,
+    /// As they are installed: by kind, then by number.
+    pub(crate) rules: serde_json::Value,
 }
 
 /// Packets dropped on a port for one reason.

@@ -55,6 +55,16 @@ enum Command {
         /// Most sessions to list.
         #[arg(long, default_value_t = 50)]
         limit: usize,
+        #[command(flatten)]
+        of: show::SessionsArgs,
+    },
+    /// Show a session with its rules as they are installed.
+    Session {
+        /// Its SEID, as `kaido sessions` shows it.
+        #[arg(value_parser = show::seid)]
+        seid: u64,
+        #[command(flatten)]
+        at: Where,
     },
     /// Count the packets that did not come out, by port and reason.
     Drops(Where),
@@ -114,7 +124,12 @@ struct Where {
 }
 
 fn main() -> ExitCode {
-    match execute(&Arguments::parse().command) {
+    let command = Arguments::parse().command;
+    // Those write to more than a terminal, and must not end by half.
+    if !matches!(command, Command::Run { .. } | Command::Sim(_) | Command::Bench(_)) {
+        signals::end_with_the_reader();
+    }
+    match execute(&command) {
         Ok(code) => code,
         Err(report) => {
             eprintln!("{report:?}");
@@ -133,7 +148,10 @@ fn execute(command: &Command) -> miette::Result<ExitCode> {
             Ok(())
         }
         Command::Status(at) => show::status(&at.socket, at.json),
-        Command::Sessions { at, skip, limit } => show::sessions(&at.socket, at.json, *skip, *limit),
+        Command::Sessions { at, skip, limit, of } => {
+            show::sessions(&at.socket, at.json, (*skip, *limit), of.wanted())
+        }
+        Command::Session { seid, at } => show::session(&at.socket, at.json, *seid),
         Command::Drops(at) => show::drops(&at.socket, at.json),
         Command::Show { what: Shown::Gre(at) } => show::gre(&at.socket, at.json),
         Command::Trace { at, trace } => show::trace(&at.socket, at.json, trace),

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-use kaido_engine::{Doorbell, PortId};
+use kaido_engine::Doorbell;
 use kaido_table::{Domain, Lines, RegionError, Table};
 
 pub use self::settings::{
@@ -362,11 +362,5 @@ impl Node {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         self.orders_waiting.store(0, Ordering::Relaxed);
         std::mem::take(&mut *orders)
-    }
-
-    /// The port's role.
-    #[inline]
-    pub fn role(&self, port: PortId) -> &PortRole {
-        &self.settings.ports[port.index()]
     }
 }

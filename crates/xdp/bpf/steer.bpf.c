@@ -2,8 +2,9 @@
 /*
  * Decides at the driver which packets the user plane takes, by the role of the interface:
  *
- *   GTPU   (N3, N9, S1-U, S5-U)  UDP/2152, or any fragment of UDP, to one of gtpu_addrs; whatever the MAC, as the
- *                                address is ours alone
+ *   GTPU   (N3, N9, S1-U, S5-U)  UDP/2152, also in fragments, to one of gtpu_addrs; whatever the MAC, as the address is
+ *                                ours alone. Of a datagram in fragments only the first has the port: where that is
+ *                                another one (PFCP at the same address), those behind it are the kernel's too
  *   ROUTED (N6, SGi)             unicast IP to our MAC, not to an address of the kernel's own, and inside
  *                                ue_prefixes when there are any
  *   NDN                          frames of type 0x8624 to our MAC, or to a group; an NDN router's. Where the router has a
@@ -21,6 +22,9 @@
 
 #include "steer.h"
 #include "wire.h"
+
+/* How long the fragments of a datagram may be apart: as long as hosts wait for the rest of one (RFC 8200, 4.5). */
+#define DATAGRAM_NS_MAX (60ull * 1000000000)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -58,6 +62,15 @@ struct {
 	__uint(max_entries, STEER_QUEUES_MAX * STEER_TARGETS_MAX);
 } sockets SEC(".maps");
 
+/* Datagrams whose first fragment was the kernel's, and when it came, in nanoseconds. Fragments that come before their
+ * first go to the user plane, which waits for the rest. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct steer_datagram);
+	__type(value, __u64);
+	__uint(max_entries, STEER_DATAGRAMS_MAX);
+} datagrams SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
@@ -73,11 +86,13 @@ struct {
  * no UDP port, and where routed goes to the user plane, lest the kernel forward it. */
 struct packet {
 	struct steer_address destination;
+	struct steer_datagram datagram; /* of a fragment, but for the destination */
 	__be16 udp_port;  /* destination port, 0 when there is none */
 	__u16 payload;    /* offset of the UDP payload in the frame */
 	__u64 outer[2];   /* what the outer addresses are spread by */
 	__u8 is_v6;
-	__u8 is_fragment; /* of UDP */
+	__u8 is_fragment; /* of UDP; udp_port is that of the first one */
+	__u8 is_later;    /* not the first one */
 	__u8 is_unicast;
 	__u8 is_malformed;
 };
@@ -112,7 +127,13 @@ static __always_inline void parse_ipv4(struct packet *packet, const void *data, 
 		return;
 	if (ip->fragment & bpf_htons(IP_MF | IP_OFFSET)) {
 		packet->is_fragment = 1;
-		return;
+		packet->is_later = (ip->fragment & bpf_htons(IP_OFFSET)) != 0;
+		packet->datagram.source.bytes[10] = 0xff;
+		packet->datagram.source.bytes[11] = 0xff;
+		__builtin_memcpy(&packet->datagram.source.bytes[12], ip->source, 4);
+		packet->datagram.id = ip->id;
+		if (packet->is_later)
+			return;
 	}
 	parse_udp(packet, data, offset + (ip->version_ihl & 15) * 4, end);
 }
@@ -138,6 +159,10 @@ static __always_inline void parse_extensions(struct packet *packet, __u8 next, c
 			 * header here (RFC 8200, 4.5), so all pieces take the same way. */
 			if (extension->fragment & bpf_htons(IP6_OFFSET | IP6_MF)) {
 				packet->is_fragment = extension->next == IPPROTO_UDP;
+				packet->is_later = (extension->fragment & bpf_htons(IP6_OFFSET)) != 0;
+				packet->datagram.id = extension->id;
+				if (packet->is_fragment && !packet->is_later)
+					parse_udp(packet, data, offset + 8, end);
 				return;
 			}
 			offset += 8;
@@ -162,6 +187,7 @@ static __always_inline void parse_ipv6(struct packet *packet, const void *data, 
 	}
 	packet->is_v6 = 1;
 	packet->destination = ip->destination;
+	packet->datagram.source = ip->source;
 	packet->outer[0] = spread_address(ip->source.bytes, 1);
 	packet->outer[1] = spread_address(ip->destination.bytes, 1);
 	to = ip->destination.bytes;
@@ -242,6 +268,30 @@ static __always_inline int take_ndn(struct xdp_md *ctx, const struct steer_confi
 	return take(ctx, cfg, count, packet, STEER_NDN);
 }
 
+/* Whether a UDP packet to one of our addresses is ours, which takes what goes to that port. Of a fragment the first one
+ * decides for those that follow. */
+static __always_inline int is_ours(struct packet *packet, __be16 port)
+{
+	__u64 now;
+	const __u64 *since;
+
+	if (!packet->is_fragment)
+		return packet->udp_port == port;
+	now = bpf_ktime_get_ns();
+	packet->datagram.destination = packet->destination;
+	if (packet->is_later) {
+		since = bpf_map_lookup_elem(&datagrams, &packet->datagram);
+		return !since || now - *since > DATAGRAM_NS_MAX;
+	}
+	if (packet->udp_port == port) {
+		/* A sender uses its identifications again. */
+		bpf_map_delete_elem(&datagrams, &packet->datagram);
+		return 1;
+	}
+	bpf_map_update_elem(&datagrams, &packet->datagram, &now, BPF_ANY);
+	return 0;
+}
+
 /* Global, so that the verifier looks at it once, however many ways of the fast path lead here. */
 __noinline int steer(struct xdp_md *ctx)
 {
@@ -285,10 +335,10 @@ __noinline int steer(struct xdp_md *ctx)
 	if (!packet.is_unicast)
 		return pass(count, STEER_PASS_NOT_UNICAST);
 	if (cfg->flags & STEER_ROLE_GTPU && (packet.is_fragment || packet.udp_port == bpf_htons(GTPU_PORT)) &&
-	    bpf_map_lookup_elem(&gtpu_addrs, &packet.destination))
+	    bpf_map_lookup_elem(&gtpu_addrs, &packet.destination) && is_ours(&packet, bpf_htons(GTPU_PORT)))
 		return take(ctx, cfg, count, &packet, packet.is_fragment ? STEER_GTPU_FRAGMENT : STEER_GTPU);
 	if (cfg->flags & STEER_ROLE_NDN && cfg->ndn_udp && (packet.is_fragment || packet.udp_port == cfg->ndn_udp) &&
-	    bpf_map_lookup_elem(&gtpu_addrs, &packet.destination))
+	    bpf_map_lookup_elem(&gtpu_addrs, &packet.destination) && is_ours(&packet, cfg->ndn_udp))
 		return take_ndn(ctx, cfg, count, eth, &packet);
 	if (cfg->flags & STEER_ROLE_ROUTED)
 		return route(ctx, cfg, count, eth, &packet);

@@ -21,6 +21,8 @@
 #define STEER_TARGETS_MAX 16 /* sockets of one queue; a power of two */
 #define STEER_ADDRESSES_MAX 4096
 #define STEER_PREFIXES_MAX 65536
+/* Datagrams in fragments that are the kernel's, remembered by their first fragment; the least recent give way. */
+#define STEER_DATAGRAMS_MAX 1024
 
 struct steer_config {
 	__u32 flags;
@@ -43,6 +45,14 @@ struct steer_prefix {
 	__u8 bytes[16];
 };
 _Static_assert(sizeof(struct steer_prefix) == 20, "steer_prefix");
+
+/* A datagram that came in fragments: what all of them have in common. */
+struct steer_datagram {
+	struct steer_address source;
+	struct steer_address destination;
+	__u32 id; /* network byte order; IPv4's 16 bits in the lower half of memory */
+};
+_Static_assert(sizeof(struct steer_datagram) == 36, "steer_datagram");
 
 /* What a packet is, when it is ours: index of redirected[] and no_socket[]. */
 enum steer_class {

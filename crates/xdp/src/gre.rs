@@ -84,6 +84,11 @@ pub struct GreProgram {
     sockets: MapHandle,
     totals: MapHandle,
     counters: MapHandle,
+    config_map: MapHandle,
+    /// As the program has it: rules, encapsulations, flags, MTU across, verdicts.
+    config: [u32; 6],
+    /// The interface across, once it is set.
+    exit: Option<u32>,
 }
 
 /// Who removes headers.
@@ -133,11 +138,10 @@ impl GreProgram {
             u32::from(unmatched) | u32::from(unmatched_flags) << 8,
             u32::from(raw_verdict(settings.unreadable).0),
         ];
-        mounted
-            .map("gre_config")?
-            .update(&0u32.to_ne_bytes(), &config.map(u32::to_ne_bytes).concat(), MapFlags::ANY)
-            .map_err(Error::libbpf("configuring the XDP program"))?;
-        Ok(Self {
+        let program = Self {
+            config_map: mounted.map("gre_config")?,
+            config,
+            exit: None,
             numbers,
             rules: settings.rules.len(),
             across: mounted.map("gre_across")?,
@@ -145,7 +149,15 @@ impl GreProgram {
             totals: mounted.map("gre_totals")?,
             counters: mounted.map("gre_counters")?,
             mounted,
-        })
+        };
+        program.write_config()?;
+        Ok(program)
+    }
+
+    fn write_config(&self) -> Result<(), Error> {
+        self.config_map
+            .update(&0u32.to_ne_bytes(), &self.config.map(u32::to_ne_bytes).concat(), MapFlags::ANY)
+            .map_err(Error::libbpf("configuring the XDP program"))
     }
 
     /// The interface that packets leave by. Without one they are the kernel's. On some drivers (veth) it needs an XDP
@@ -156,7 +168,23 @@ impl GreProgram {
     pub fn set_across(&mut self, ifindex: u32) -> Result<(), Error> {
         self.across
             .update(&0u32.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::libbpf("setting the interface across"))
+            .map_err(Error::libbpf("setting the interface across"))?;
+        self.exit = Some(ifindex);
+        Ok(())
+    }
+
+    /// The interface that packets leave by, once it is set.
+    pub fn exit(&self) -> Option<u32> {
+        self.exit
+    }
+
+    /// The longest packet that leaves, in octets without Ethernet.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn set_mtu_across(&mut self, mtu: u32) -> Result<(), Error> {
+        self.config[3] = mtu;
+        self.write_config()
     }
 
     /// Lets what takes more go to an AF_XDP socket, bound to this interface and queue. When the socket closes, the kernel

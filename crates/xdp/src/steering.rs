@@ -178,6 +178,15 @@ impl Steering {
         self.write_config()
     }
 
+    /// The interface's own MAC address, which may change while the program runs.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), Error> {
+        self.config.mac = mac;
+        self.write_config()
+    }
+
     /// Spreads each queue's packets over so many of its sockets.
     ///
     /// # Errors

@@ -84,7 +84,7 @@ fn sample() -> impl Strategy<Value = Sample> {
         (tagged(tags, 0x86dd, &v6("2001:db8::1", if headers == 0 { 17 } else { 60 }, &payload)), true)
     });
     let fragment = (any::<bool>(), 0..100u16, any::<u8>()).prop_map(|(more, offset, peer)| {
-        let mut packet = fragment_v4("192.0.2.1", 17, more || offset == 0, offset, &[0; 16]);
+        let mut packet = fragment_v4("192.0.2.1", 17, more || offset == 0, offset, &udp(2152, &[0; 8]));
         packet[15] = peer;
         (eth(OURS, 0x0800, &packet), true)
     });

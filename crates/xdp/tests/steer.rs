@@ -159,8 +159,9 @@ fn fragments_of_udp_follow_the_address() {
     as_root("fragments_of_udp_follow_the_address", || {
         let steering = load(GTPU, false);
         let to_us = |more, offset, protocol| {
-            eth(OURS, 0x0800, &fragment_v4("192.0.2.1", protocol, more, offset, &udp(9, b"x")))
+            eth(OURS, 0x0800, &fragment_v4("192.0.2.1", protocol, more, offset, &udp(2152, b"x")))
         };
+        check(&steering, "before the first", &to_us(true, 50, 17), Ours(Class::GtpuFragment));
         check(&steering, "first", &to_us(true, 0, 17), Ours(Class::GtpuFragment));
         check(&steering, "middle", &to_us(true, 100, 17), Ours(Class::GtpuFragment));
         check(&steering, "last", &to_us(false, 200, 17), Ours(Class::GtpuFragment));
@@ -174,7 +175,7 @@ fn fragments_of_udp_follow_the_address() {
             header.extend_from_slice(payload);
             eth(OURS, 0x86dd, &v6("2001:db8::1", 44, &header))
         };
-        check(&steering, "v6 first", &fragment_v6(17, 1, &udp(9, b"x")), Ours(Class::GtpuFragment));
+        check(&steering, "v6 first", &fragment_v6(17, 1, &udp(2152, b"x")), Ours(Class::GtpuFragment));
         check(&steering, "v6 last", &fragment_v6(17, 8 << 3, b"rest"), Ours(Class::GtpuFragment));
         check(&steering, "v6 of ICMP", &fragment_v6(58, 1, b"ping"), Kernel(Pass::NotGtpu));
         check(&steering, "v6 atomic", &fragment_v6(17, 0, &udp(2152, b"x")), Ours(Class::Gtpu));
@@ -370,6 +371,53 @@ fn tables_follow_what_they_are_set_to() {
 }
 
 #[test]
+fn fragments_of_other_datagrams_to_a_tunnel_address_are_the_kernels() {
+    as_root("fragments_of_other_datagrams_to_a_tunnel_address_are_the_kernels", || {
+        for (roles, reason) in [(GTPU, Pass::NotGtpu), (BOTH, Pass::Local)] {
+            let steering = load(roles, false);
+            let to_us = |port, more, offset| {
+                eth(OURS, 0x0800, &fragment_v4("192.0.2.1", 17, more, offset, &udp(port, b"x")))
+            };
+            // Ports of fragments behind the first are payload.
+            check(&steering, "PFCP, first", &to_us(8805, true, 0), Kernel(reason));
+            check(&steering, "PFCP, middle", &to_us(2152, true, 100), Kernel(reason));
+            check(&steering, "PFCP, last", &to_us(2152, false, 200), Kernel(reason));
+            // The same sender's next datagram has the same identification.
+            check(&steering, "GTP-U, first", &to_us(2152, true, 0), Ours(Class::GtpuFragment));
+            check(&steering, "GTP-U, last", &to_us(8805, false, 200), Ours(Class::GtpuFragment));
+            check(&steering, "cut short", &to_us(8805, true, 0)[..38], Kernel(reason));
+            let fragment_v6 = |id: u8, offset_flags: u16, port| {
+                let [high, low] = offset_flags.to_be_bytes();
+                let header = [&[17, 0, high, low, 0, 0, 0, id][..], &udp(port, b"x")].concat();
+                eth(OURS, 0x86dd, &v6("2001:db8::1", 44, &header))
+            };
+            check(&steering, "v6 PFCP, first", &fragment_v6(7, 1, 8805), Kernel(reason));
+            check(&steering, "v6 PFCP, last", &fragment_v6(7, 8 << 3, 2152), Kernel(reason));
+            check(&steering, "v6 of another", &fragment_v6(8, 8 << 3, 8805), Ours(Class::GtpuFragment));
+        }
+    });
+}
+
+#[test]
+fn a_flood_of_first_fragments_is_bounded() {
+    as_root("a_flood_of_first_fragments_is_bounded", || {
+        let steering = load(GTPU, false);
+        for id in 0..5000u16 {
+            let mut frame = eth(OURS, 0x0800, &fragment_v4("192.0.2.1", 17, true, 0, &udp(8805, b"x")));
+            frame[18..20].copy_from_slice(&id.to_be_bytes());
+            assert_eq!(steering.test_run(&frame, 1).unwrap().action, Action::Pass);
+        }
+        let last = |id: u16| {
+            let mut frame = eth(OURS, 0x0800, &fragment_v4("192.0.2.1", 17, false, 200, b"rest"));
+            frame[18..20].copy_from_slice(&id.to_be_bytes());
+            frame
+        };
+        check(&steering, "long ago, driven out", &last(0), Ours(Class::GtpuFragment));
+        check(&steering, "just now", &last(4999), Kernel(Pass::NotGtpu));
+    });
+}
+
+#[test]
 fn a_registered_socket_gets_the_packet() {
     as_root("a_registered_socket_gets_the_packet", || {
         rig::in_namespace(|lo| {
@@ -378,7 +426,7 @@ fn a_registered_socket_gets_the_packet() {
             let (socket, rings) = kaido_xsk::Socket::builder(lo, 0).bind(&umem).unwrap();
             steering.register_socket(0, std::os::fd::AsFd::as_fd(&socket)).unwrap();
             let gtpu = eth(OURS, 0x0800, &v4("192.0.2.1", 17, &udp(2152, b"")));
-            let fragment = eth(OURS, 0x0800, &fragment_v4("192.0.2.1", 17, true, 0, b"12345678"));
+            let fragment = eth(OURS, 0x0800, &fragment_v4("192.0.2.1", 17, true, 1, b"12345678"));
             let routed_v4 = eth(OURS, 0x0800, &v4("10.45.0.2", 6, &tcp(80)));
             let routed_v6 = eth(OURS, 0x86dd, &v6("2001:db8:45::2", 6, &tcp(80)));
             for (class, frame) in Class::ALL.into_iter().zip([&gtpu, &fragment, &routed_v4, &routed_v6]) {

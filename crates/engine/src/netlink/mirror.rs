@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::address::{InterfaceAddress, dump_addresses, dump_links, read_link};
 use super::socket::Socket;
-use super::watcher::AddressHook;
+use super::watcher::{AddressHook, PortIndexes};
 use super::wire::Message;
 use super::{NetlinkError, neighbour, route};
 use crate::port::PortId;
@@ -49,7 +49,7 @@ pub(super) struct Dirty {
 
 pub(super) struct Mirror {
     routes: Arc<Routes>,
-    ports: Vec<(PortId, u32)>,
+    ports: PortIndexes,
     up: HashMap<u32, bool>,
     pub(super) neighbours: Neighbours,
     listed: Vec<(IpAddr, u8, Route)>,
@@ -59,11 +59,7 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
-    pub(super) fn new(
-        routes: Arc<Routes>,
-        ports: Vec<(PortId, u32)>,
-        on_addresses: Option<AddressHook>,
-    ) -> Self {
+    pub(super) fn new(routes: Arc<Routes>, ports: PortIndexes, on_addresses: Option<AddressHook>) -> Self {
         Self {
             routes,
             ports,
@@ -77,7 +73,8 @@ impl Mirror {
     }
 
     fn port(&self, ifindex: u32) -> Option<PortId> {
-        self.ports.iter().find(|(_, index)| *index == ifindex).map(|(port, _)| *port)
+        let ports = self.ports.read().unwrap_or_else(PoisonError::into_inner);
+        ports.iter().find(|(_, index)| *index == ifindex).map(|(port, _)| *port)
     }
 
     /// Takes in one event.

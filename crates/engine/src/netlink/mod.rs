@@ -10,6 +10,7 @@
 //! the thread that opens them, and so do all functions of this module.
 
 mod address;
+mod links;
 mod mirror;
 mod neighbour;
 mod route;
@@ -21,6 +22,7 @@ pub use address::{
     Interface, InterfaceAddress, add_address, addresses, interface, interfaces, set_mac, set_mtu, set_no_arp,
     set_up,
 };
+pub use links::LinkEvents;
 pub use watcher::{AddressHook, RouteWatcher, WatchSettings};
 
 use std::io;

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,9 @@ const ASKED_MAX: usize = 4096;
 /// `RTMGRP_*` of `linux/rtnetlink.h`: link, neighbour, IPv4 and IPv6 address and route.
 const GROUPS: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
 
+/// The interface behind each port, which is another one after the first was removed and made again.
+pub(super) type PortIndexes = Arc<RwLock<Vec<(PortId, u32)>>>;
+
 /// Is told all addresses of the network namespace, at the start and whenever they changed.
 pub type AddressHook = Box<dyn FnMut(&[InterfaceAddress]) + Send>;
 
@@ -50,7 +53,8 @@ pub struct WatchSettings {
 impl Default for WatchSettings {
     fn default() -> Self {
         Self {
-            refresh_after: Duration::from_secs(30),
+            // The kernel probes a stale neighbour that it sends to at once; ours it does not see.
+            refresh_after: Duration::from_secs(1),
             ask_every: Duration::from_secs(1),
             receive_buffer: 4 << 20,
             on_addresses: None,
@@ -62,14 +66,24 @@ impl Default for WatchSettings {
 #[derive(Debug)]
 pub struct RouteWatcher {
     stop: Arc<Stop>,
+    ports: PortIndexes,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Stop {
     flag: AtomicBool,
-    /// Readable once the watcher shall end.
+    /// Whether all tables are to be read again.
+    resync: AtomicBool,
+    /// Readable once the watcher shall end, or read all tables again.
     event: OwnedFd,
+}
+
+impl Stop {
+    fn wake(&self) {
+        // Cannot fail: nobody adds so much that the counter is full.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
 }
 
 impl RouteWatcher {
@@ -97,9 +111,10 @@ impl RouteWatcher {
         ports: Vec<(PortId, u32)>,
         settings: WatchSettings,
     ) -> Result<Self, NetlinkError> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC)
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| NetlinkError::Sys { call: "eventfd", source: errno.into() })?;
-        let stop = Arc::new(Stop { flag: AtomicBool::new(false), event });
+        let stop = Arc::new(Stop { flag: AtomicBool::new(false), resync: AtomicBool::new(false), event });
+        let ports: PortIndexes = Arc::new(RwLock::new(ports));
         // Before the first reading: no change may fall between the two.
         let events = Socket::subscribe(GROUPS, settings.receive_buffer)?;
         let mut requests = Socket::open()?;
@@ -107,18 +122,28 @@ impl RouteWatcher {
         mirror.settle(&mut requests)?;
         let asker = Asker {
             socket: Socket::open()?,
-            ports,
+            ports: ports.clone(),
             neighbours: mirror.neighbours.clone(),
             every: settings.ask_every,
             asked: HashMap::new(),
         };
         let listener =
             Listener { events, requests, mirror, refresh_after: settings.refresh_after, settled: None };
-        let mut watcher = Self { stop: stop.clone(), threads: Vec::with_capacity(2) };
+        let mut watcher = Self { stop: stop.clone(), ports, threads: Vec::with_capacity(2) };
         let stopped = stop.clone();
         watcher.spawn("kaido-routes", move || listener.run(&stopped))?;
         watcher.spawn("kaido-ask", move || asker.run(&wanted, &stop))?;
         Ok(watcher)
+    }
+
+    /// From now on a port is behind another interface: what was known of the old one is forgotten, and routes and
+    /// neighbours are those of the new.
+    pub fn rebind(&self, port: PortId, ifindex: u32) {
+        let mut ports = self.ports.write().unwrap_or_else(PoisonError::into_inner);
+        ports.iter_mut().filter(|(known, _)| *known == port).for_each(|entry| entry.1 = ifindex);
+        drop(ports);
+        self.stop.resync.store(true, Ordering::Release);
+        self.stop.wake();
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), NetlinkError> {
@@ -134,8 +159,7 @@ impl RouteWatcher {
 impl Drop for RouteWatcher {
     fn drop(&mut self) {
         self.stop.flag.store(true, Ordering::Relaxed);
-        // Cannot fail: the counter is at zero and takes a one.
-        let _ = rustix::io::write(&self.stop.event, &1u64.to_ne_bytes());
+        self.stop.wake();
         for thread in self.threads.drain(..) {
             // A panic in there has been reported already.
             let _ = thread.join();
@@ -155,6 +179,11 @@ struct Listener {
 impl Listener {
     fn run(mut self, stop: &Stop) {
         while !stop.flag.load(Ordering::Relaxed) {
+            if stop.resync.swap(false, Ordering::Acquire) {
+                // Fails when nobody woke us by it.
+                let _ = rustix::io::read(&stop.event, &mut [0; 8]);
+                self.mirror.dirty.all = true;
+            }
             self.drain();
             let again = [self.settle(), self.mirror.refresh(&mut self.requests, self.refresh_after)];
             self.sleep(stop, again.into_iter().flatten().min());
@@ -211,7 +240,7 @@ impl Listener {
 
 struct Asker {
     socket: Socket,
-    ports: Vec<(PortId, u32)>,
+    ports: PortIndexes,
     neighbours: Neighbours,
     every: Duration,
     /// When each was last asked for.
@@ -235,7 +264,10 @@ impl Asker {
         if self.neighbours.is_known(&neighbour) {
             return;
         }
-        let Some(&(_, ifindex)) = self.ports.iter().find(|(port, _)| *port == neighbour.port) else { return };
+        let ports = self.ports.read().unwrap_or_else(PoisonError::into_inner);
+        let found = ports.iter().find(|(port, _)| *port == neighbour.port).copied();
+        drop(ports);
+        let Some((_, ifindex)) = found else { return };
         let now = Instant::now();
         if self.asked.get(&neighbour).is_some_and(|asked| now < *asked + self.every) {
             return;

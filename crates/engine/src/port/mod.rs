@@ -6,6 +6,7 @@
 mod datagrams;
 mod error;
 mod frames;
+mod gone;
 mod memory;
 mod packet;
 mod pcap;
@@ -18,6 +19,7 @@ mod xdp;
 pub use datagrams::DatagramRooms;
 pub use error::PortError;
 pub use frames::{FramePort, FrameQueue};
+pub use gone::GonePort;
 pub use memory::{MemoryPort, MemoryWire};
 pub use packet::{PacketDrops, PacketPort, UdpSink, hear_own_groups};
 pub use pcap::{PcapError, PcapFormat, PcapPacket, PcapPort, PcapReader, PcapWriter};

@@ -109,7 +109,7 @@ impl Gre {
     /// What the way to the tunnel's far end takes.
     fn room(&mut self, way: &Encapsulation, port: PortId) -> usize {
         let to = match way.way {
-            Way::Across => self.shared.settings.ports.get(port.index()).and_then(|port| port.across),
+            Way::Across => self.ports.get(port.index()).and_then(|port| port.across),
             Way::Routed => match self.next_hops.resolve(way.remote) {
                 kaido_engine::Resolution::Ready(hop) => Some(hop.port),
                 _ => None,

@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 use kaido_engine::fragment::{Contexts, Limits};
 use kaido_engine::{
     BATCH_MAX, Batch, Doorbell, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId,
-    RateLimit, Routes,
+    PortLink, RateLimit, Routes,
 };
 use kaido_wire::gre;
 
 use crate::counters::RuleCounters;
 use crate::matching::Matchers;
 use crate::parse::{Parsed, Tunnelled, parse};
-use crate::rules::{Pieces, Settings, SettingsError, Verdict};
+use crate::rules::{Pieces, PortSettings, Settings, SettingsError, Verdict};
 use pieces::Piece;
 use quick::Quick;
 
@@ -41,7 +41,6 @@ const _: () = assert!(BATCH_MAX <= 64);
 pub struct Shared {
     settings: Settings,
     matchers: Matchers,
-    quick: Quick,
     /// Pieces of tunnel packets: those of one may come to several workers.
     pieces: Mutex<Contexts<Piece>>,
     /// Identification of the last packet that was cut here (RFC 6864).
@@ -57,7 +56,6 @@ impl Shared {
         settings.check()?;
         Ok(Arc::new(Self {
             matchers: Matchers::of_rules(&settings),
-            quick: Quick::of(&settings),
             pieces: Mutex::new(Contexts::new(limits)),
             identification: AtomicU32::new(1),
             settings,
@@ -78,6 +76,9 @@ impl Shared {
 pub struct Gre {
     shared: Arc<Shared>,
     counters: Arc<RuleCounters>,
+    /// The ports of the settings, with their interfaces as they are now.
+    ports: Vec<PortSettings>,
+    quick: Quick,
     next_hops: NextHops,
     pending: PendingQueue,
     /// Generation of the next hops in which those that wait were last tried.
@@ -91,6 +92,8 @@ impl Gre {
     pub fn new(shared: &Arc<Shared>, routes: &Arc<Routes>) -> Self {
         Self {
             counters: RuleCounters::new(shared.settings.names().len()),
+            ports: shared.settings.ports.clone(),
+            quick: Quick::of(&shared.settings, &shared.settings.ports),
             shared: shared.clone(),
             next_hops: routes.next_hops(),
             pending: PendingQueue::default(),
@@ -175,11 +178,10 @@ impl Gre {
 
     /// Out of the port that `port` is connected with.
     fn across(&self, port: PortId, frame: Frame, out: &mut Output<'_>) {
-        let settings = &self.shared.settings;
-        let Some(to) = settings.ports.get(port.index()).and_then(|port| port.across) else {
+        let Some(to) = self.ports.get(port.index()).and_then(|port| port.across) else {
             return out.to_kernel(port, frame);
         };
-        if frame.packet_len() > settings.ports[to.index()].mtu + LINK_LEN_MAX {
+        if frame.packet_len() > self.ports[to.index()].mtu + LINK_LEN_MAX {
             return out.drop(port, frame, DropReason::TooBig);
         }
         out.transmit(to, frame);
@@ -220,7 +222,7 @@ impl Function for Gre {
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         out.incoming(port).iter().for_each(Frame::prefetch_first);
-        let quick = self.shared.quick.at(port);
+        let quick = self.quick.at(port);
         let passed = quick.pass_all(batch, &self.counters);
         let exit = quick.across.filter(|_| passed != 0);
         if let Some(exit) = exit.filter(|_| passed.count_ones() as usize == batch.len()) {
@@ -253,6 +255,13 @@ impl Function for Gre {
 
     fn attach(&mut self, bell: &Arc<Doorbell>) {
         self.next_hops.attach(bell);
+    }
+
+    fn port_changed(&mut self, port: PortId, link: &PortLink) {
+        let Some(settings) = self.ports.get_mut(port.index()) else { return };
+        (settings.mac, settings.mtu) = (link.mac, link.mtu);
+        settings.addresses.clone_from(&link.addresses);
+        self.quick = Quick::of(&self.shared.settings, &self.ports);
     }
 }
 

@@ -5,7 +5,7 @@ use kaido_wire::checksum::is_sound_ipv4;
 use kaido_wire::{EtherType, IpProtocol};
 
 use crate::counters::{RuleCounters, Tally};
-use crate::rules::{Condition, KeyMatch, Prefix, Propagation, Settings, Verdict, Way};
+use crate::rules::{Condition, KeyMatch, PortSettings, Prefix, Propagation, Settings, Verdict, Way};
 
 /// Octets of Ethernet, and of IPv4 and GRE without options.
 const LINK: usize = 14;
@@ -92,21 +92,22 @@ impl QuickRule {
 }
 
 impl Quick {
-    pub(super) fn of(settings: &Settings) -> Self {
-        let ports = settings.ports.iter().enumerate().map(|(at, port)| {
+    /// As `settings` say of `ports`, which are as they are now.
+    pub(super) fn of(settings: &Settings, ports: &[PortSettings]) -> Self {
+        let of_ports = ports.iter().enumerate().map(|(at, port)| {
             let encapsulates = settings.encapsulations.iter().any(|way| way.port.index() == at);
             let rules = settings.rules.iter().enumerate();
             QuickPort {
                 across: port.across,
                 plain: port.across.is_some() && !encapsulates,
-                fits: port.across.map_or(0, |to| settings.ports[to.index()].mtu + LINK),
+                fits: port.across.map_or(0, |to| ports[to.index()].mtu + LINK),
                 rules: rules
                     .filter_map(|(number, rule)| QuickRule::of(number, &rule.condition, rule.verdict, at))
                     .collect(),
                 strips_unmatched: strips(settings.unmatched),
             }
         });
-        Self(ports.collect())
+        Self(of_ports.collect())
     }
 
     #[inline]

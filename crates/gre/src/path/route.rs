@@ -125,7 +125,7 @@ impl Gre {
     }
 
     pub(super) fn mtu(&self, port: PortId) -> usize {
-        self.shared.settings.ports.get(port.index()).map_or(0, |port| port.mtu)
+        self.ports.get(port.index()).map_or(0, |port| port.mtu)
     }
 
     /// The parts of a packet that is too large; none, and it is dropped, where it cannot be cut.
@@ -150,7 +150,7 @@ impl Gre {
     pub(super) fn send(&mut self, from: PortId, to: IpAddr, mut frame: Frame, out: &mut Output<'_>) {
         let reason = match self.next_hops.resolve(to) {
             Resolution::Ready(hop) => {
-                let port = self.shared.settings.ports.get(hop.port.index());
+                let port = self.ports.get(hop.port.index());
                 let fits = port.filter(|port| frame.packet_len() <= port.mtu);
                 match fits.map(|port| put_link(&mut frame, port.mac, hop.mac)) {
                     Some(true) => return out.transmit(hop.port, frame),
@@ -195,7 +195,7 @@ impl Gre {
         frame: Frame,
         out: &mut Output<'_>,
     ) {
-        let own = self.shared.settings.ports.get(from.index());
+        let own = self.ports.get(from.index());
         let own = own.and_then(|port| {
             port.addresses.iter().find(|own| own.is_ipv4() == head.source.is_ipv4()).copied()
         });

@@ -114,7 +114,7 @@ pub(super) fn socket_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 }
 
 /// Where the control socket is unless the file says otherwise.
-pub(crate) const DEFAULT_SOCKET: &str = "/run/kaido.sock";
+pub(crate) const DEFAULT_SOCKET: &str = "/run/kaido/kaido.sock";
 
 /// Logs.
 #[derive(Debug, Deserialize)]
@@ -141,4 +141,22 @@ pub(crate) enum LogFormat {
     Text,
     /// A JSON object for each event.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_service_may_write_where_the_control_socket_is() {
+        let unit = include_str!("../../../../deploy/kaido.service");
+        let of = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+        let folders: Vec<_> =
+            of("RuntimeDirectory=").split(' ').map(|folder| Path::new("/run").join(folder)).collect();
+        let socket = Path::new(DEFAULT_SOCKET);
+        assert!(folders.iter().any(|folder| socket.parent() == Some(folder)), "{folders:?}");
+        assert_eq!((of("ProtectSystem="), of("ReadWritePaths=")), ("strict", ""));
+    }
 }

@@ -1,6 +1,7 @@
 //! What no single field can tell: limits, and fields that do not go together.
 
 use std::collections::HashSet;
+use std::fs::read_to_string;
 use std::ops::Range;
 
 use kaido_engine::FrameSize;
@@ -11,7 +12,10 @@ use tracing_subscriber::filter::LevelFilter;
 use super::fault::Fault;
 use super::node::QueueMode;
 use super::{Attach, Base, Config, CopyMode, Datapath, Driver, NodeConfig, PortConfig};
+use crate::doctor::{cpu_list, cpu_list_of};
 
+/// Where the kernel lists the CPUs that are there.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// Ports of a node are numbered in eight bits, and a few are kept for TAP sides.
 const PORTS_MAX: usize = 64;
 /// Frames of the smallest useful pool: rings and batches of one port.
@@ -76,6 +80,7 @@ pub(super) fn base(base: &Base, one_queue_does: bool, findings: &mut Findings) {
         findings.add(bytes.span(), "node.frame_bytes", message, "2048 or 4096 are allowed");
     }
     findings.range(&base.node.workers, "node.workers", 1, 64);
+    cpus(&base.node, &cpu_list(&read_to_string(ONLINE).unwrap_or_default()), findings);
     reassembly(base, findings);
     ports(base, one_queue_does, findings);
     datapath(base, findings);
@@ -96,6 +101,19 @@ fn is_log_filter(text: &str) -> bool {
     let words = text.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
     let mut words = words.filter(|word| word.parse::<LevelFilter>().is_err());
     words.all(|word| word.starts_with("kaido")) && EnvFilter::try_new(text).is_ok()
+}
+
+/// Whether workers are pinned to CPUs that are there, given those that are; none where the system does not tell.
+fn cpus(node: &NodeConfig, online: &[usize], findings: &mut Findings) {
+    let absent: Vec<_> = node.cpus.get_ref().iter().copied().filter(|cpu| !online.contains(cpu)).collect();
+    if absent.is_empty() || online.is_empty() {
+        return;
+    }
+    let message = match &absent[..] {
+        [cpu] => format!("there is no CPU {cpu}"),
+        _ => format!("there are no CPUs {}", cpu_list_of(&absent)),
+    };
+    findings.add(node.cpus.span(), "node.cpus", message, format!("{} are online", cpu_list_of(online)));
 }
 
 fn reassembly(base: &Base, findings: &mut Findings) {

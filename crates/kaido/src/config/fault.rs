@@ -82,9 +82,11 @@ fn line_of(text: &str, at: usize) -> usize {
 pub(super) fn syntax(path: &Path, text: String, error: &toml::de::Error) -> ConfigFault {
     let at = error.span().unwrap_or(0..0);
     let said = error.message().trim().replace('\n', "; ");
+    let field = wanted::at(&text, at.start, &said);
+    let said = plain(&said);
     let line = line_of(&text, at.start);
     let labels = vec![LabeledSpan::new(Some("here".to_owned()), at.start, at.len())];
-    let (message, help) = match wanted::at(&text, at.start, &said) {
+    let (message, help) = match field {
         Some(wanted) => (
             format!("{}:{line}: {}: {said}", path.display(), wanted.field),
             format!("{}: {}", wanted.field, wanted.help),
@@ -123,5 +125,51 @@ pub(crate) fn faults(path: &Path, text: String, faults: Vec<Fault>) -> ConfigFau
         text: Box::new(NamedSource::new(path.to_string_lossy(), text)),
         labels,
         help: help.join("\n"),
+    }
+}
+
+/// What the reader says, without names of the language that it is written in.
+fn plain(said: &str) -> String {
+    const NUMBERS: [&str; 10] = ["u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize"];
+    let said = match said.rsplit_once(", expected ") {
+        Some((said, kind)) if NUMBERS.contains(&kind) => match said.strip_prefix("invalid value: integer ") {
+            Some(value) => format!("{value} is out of range"),
+            None => format!("{said}, expected a whole number"),
+        },
+        Some((said, "f32" | "f64")) => format!("{said}, expected a number"),
+        _ => said.to_owned(),
+    };
+    [
+        ("invalid type: ", "wrong kind of value: "),
+        ("unknown variant ", "unknown value "),
+        ("wanted string or table", "expected a text"),
+        ("floating point ", "number "),
+        ("a sequence", "a list"),
+        ("a map", "a table"),
+        ("string ", "text "),
+        ("a string", "a text"),
+    ]
+    .into_iter()
+    .fold(said, |said, (from, to)| said.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn what_is_wrong_is_said_in_words_of_the_file() {
+        for (said, words) in [
+            ("invalid value: integer `300`, expected u8", "`300` is out of range"),
+            (
+                "invalid type: string \"two\", expected u8",
+                "wrong kind of value: text \"two\", expected a whole number",
+            ),
+            ("unknown variant `x`, expected one of `a`, `b`", "unknown value `x`, expected one of `a`, `b`"),
+            ("wanted string or table", "expected a text"),
+            ("missing field `listen`", "missing field `listen`"),
+        ] {
+            assert_eq!(plain(said), words);
+        }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct NodeConfig {
     /// `hybrid`: most records in the kernel.
     pub(crate) xdp_records_max: Option<Spanned<u32>>,
     /// CPUs that workers are pinned to, in their order; empty pins none.
-    pub(crate) cpus: Vec<usize>,
+    pub(crate) cpus: Spanned<Vec<usize>>,
     /// Whether workers poll without ever sleeping.
     pub(crate) busy_poll: bool,
     /// User plane inactivity timer where the control plane gives none, in seconds; zero is none.
@@ -52,7 +52,7 @@ impl Default for NodeConfig {
             hands_over: false,
             datapath: unplaced(Datapath::Engine),
             xdp_records_max: None,
-            cpus: Vec::new(),
+            cpus: unplaced(Vec::new()),
             busy_poll: false,
             inactivity_s: 0,
             answers_per_second: 100,

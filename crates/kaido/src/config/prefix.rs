@@ -44,6 +44,21 @@ impl Prefix {
         }
     }
 
+    /// The prefix without bits behind its length, where it has some.
+    pub(crate) fn without_host_bits(&self) -> Option<Self> {
+        let addr = match self.addr {
+            IpAddr::V4(addr) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.len)).unwrap_or(0);
+                IpAddr::V4((addr.to_bits() & mask).into())
+            }
+            IpAddr::V6(addr) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.len)).unwrap_or(0);
+                IpAddr::V6((addr.to_bits() & mask).into())
+            }
+        };
+        (addr != self.addr).then_some(Self { addr, len: self.len })
+    }
+
     /// As an IPv4 network.
     pub(crate) fn ipv4(&self) -> Option<(Ipv4Addr, u8)> {
         match self.addr {
@@ -64,6 +79,20 @@ impl Prefix {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn host_bits_are_found() {
+        let without = |text: &str| {
+            let network = Prefix::try_from(text.to_owned()).unwrap().without_host_bits();
+            network.map(|network| format!("{}/{}", network.addr, network.len))
+        };
+        assert_eq!(without("10.60.3.7/16").as_deref(), Some("10.60.0.0/16"));
+        assert_eq!(without("2001:db8:60::1/48").as_deref(), Some("2001:db8:60::/48"));
+        assert_eq!(without("10.60.0.1/0").as_deref(), Some("0.0.0.0/0"));
+        for network in ["10.60.0.0/16", "10.60.3.7/32", "2001:db8:60::/48", "::/0", "2001:db8::1/128"] {
+            assert_eq!(without(network), None, "{network}");
+        }
+    }
 
     #[test]
     fn a_prefix_holds_its_addresses_and_no_others() {

@@ -101,7 +101,7 @@ impl Facts {
 
 /// CPUs that the node's workers are pinned to.
 pub(super) fn pinned(node: Option<&NodeConfig>) -> &[usize] {
-    node.map_or(&[], |node| &node.cpus)
+    node.map_or(&[], |node| node.cpus.get_ref())
 }
 
 /// What is to be said of the machine, for a node of that configuration or the usual one, with frames of a size.

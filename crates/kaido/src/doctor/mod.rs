@@ -7,6 +7,8 @@ pub(crate) mod ethtool;
 mod machine;
 mod nic;
 mod parse;
+
+pub(crate) use self::parse::{cpu_list, cpu_list_of};
 mod render;
 
 use std::path::PathBuf;

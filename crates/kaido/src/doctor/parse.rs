@@ -1,7 +1,7 @@
 //! Readers of what procfs and sysfs say.
 
 /// CPUs of a list such as `0-3,8`; what is no number is passed over.
-pub(super) fn cpu_list(text: &str) -> Vec<usize> {
+pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
@@ -12,7 +12,7 @@ pub(super) fn cpu_list(text: &str) -> Vec<usize> {
 }
 
 /// CPUs as such a list.
-pub(super) fn cpu_list_of(cpus: &[usize]) -> String {
+pub(crate) fn cpu_list_of(cpus: &[usize]) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
         match parts.last_mut() {

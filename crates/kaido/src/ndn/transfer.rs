@@ -83,7 +83,14 @@ pub(super) fn peek(router: &mut Consumer, args: &PeekArgs) -> miette::Result<()>
         lifetime_ms: Some(milliseconds(args.lifetime)),
         ..InterestRepr::default()
     };
-    let answer = router.ask(&interest).map_err(|error| miette!("{}: {error}", args.name.name()))?;
+    let answer = router.ask(&interest).map_err(|error| {
+        let name = args.name.name();
+        miette!(
+            help = "what `kaido ndn put` publishes has a version and segments: `kaido ndn cat {name}` fetches it whole, \
+                    `kaido ndn peek --prefix {name}` one packet of it",
+            "{name}: {error}"
+        )
+    })?;
     let content = if args.packet { answer.octets() } else { answer.data().into_diagnostic()?.content };
     write_out(args.output.as_ref(), content)
 }
@@ -127,6 +134,7 @@ pub(super) fn put(router: &mut Consumer, args: &PutArgs) -> miette::Result<()> {
         kaido_wire::ndn::Name::new(publication.name()).unwrap_or_default(),
         publication.segments()
     );
+    eprintln!("until interrupted; `kaido ndn cat {name}` fetches it");
     serve(router, &stop, |interest| publication.answer(interest))
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use kaido_engine::{FramePool, PortTotals, WorkerCounters};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::ports::ShownPort;
+use super::board::{Heartbeat, PortBoard, ShownPort};
 use super::server::Server;
 use super::{shown, workers};
 use crate::api::{self, Answer, Question};
@@ -39,7 +39,8 @@ pub(super) struct Control<S> {
     pub(super) node_id: String,
     pub(super) started: Instant,
     pub(super) pool: &'static FramePool,
-    pub(super) ports: Vec<ShownPort>,
+    pub(super) ports: PortBoard,
+    pub(super) heartbeat: Heartbeat,
     pub(super) workers: Vec<Arc<WorkerCounters>>,
     pub(super) function: S,
 }
@@ -49,10 +50,14 @@ impl<S: Shows> Control<S> {
     pub(super) fn run(&mut self, stop: &AtomicBool, failed: impl Fn() -> bool) {
         while !stop.load(Ordering::Relaxed) && !failed() {
             self.wait();
-            let Self { server, node_id, started, pool, ports, workers, function } = self;
-            let view = View { node_id, started: *started, pool, ports, workers, function };
-            server.serve(|question| view.answer(question));
+            self.heartbeat.beat();
+            let Self { server, node_id, started, pool, ports, workers, function, .. } = self;
+            server.serve(|question| {
+                let ports = &ports.list();
+                View { node_id, started: *started, pool, ports, workers, function }.answer(question)
+            });
         }
+        super::log_stop();
     }
 
     fn wait(&self) {

@@ -3,10 +3,13 @@
 //! What every function has is here: the control socket, the metrics, ports, workers. What a function does with them is in
 //! its own module, which [`run`] chooses.
 
+mod binder;
+mod board;
 mod control;
 #[cfg_attr(not(feature = "dpdk"), path = "no_dpdk.rs")]
 mod dpdk;
 mod gre;
+mod link_monitor;
 mod metrics;
 mod ndn;
 mod ports;
@@ -18,10 +21,11 @@ mod workers;
 
 use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kaido_engine::{FramePool, Function, Worker, WorkerCounters, WorkerHandle, WorkerSettings};
+use kaido_engine::{FramePool, Function, Inbox, Worker, WorkerCounters, WorkerHandle, WorkerSettings};
 use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
 use thiserror::Error;
 
@@ -29,10 +33,11 @@ pub(crate) use self::metrics::table as metrics_table;
 pub(crate) use self::ports::receive_queues;
 pub(crate) use self::queues::Plan;
 
+use self::board::Health;
 use self::metrics::{Exporter, Offer};
 use self::ports::{Opened, Program, Queue};
 use self::server::Server;
-use crate::config::{Base, Config, LogFormat, MetricsListen};
+use crate::config::{Base, Config, DEFAULT_SOCKET, LogFormat, MetricsListen};
 use crate::signals::stop_flag;
 
 /// Why the node could not start.
@@ -87,10 +92,26 @@ pub(crate) enum StartFault {
 pub(crate) fn run(config: &Config) -> miette::Result<()> {
     start_log(config.base());
     let ground = Ground::lay(config)?;
-    match config {
+    let ended = match config {
         Config::Upf(config) => upf::run(config, ground),
         Config::Gre(config) => gre::run(config, ground),
         Config::Ndn(config) => ndn::run(config, ground),
+    };
+    // Nothing is left but to return the memory: whoever reads this finds no thread, socket or program of the node's.
+    if ended.is_ok() {
+        tracing::info!("the node has stopped");
+    }
+    ended
+}
+
+/// Says why the node stops.
+fn log_stop() {
+    match crate::signals::received() {
+        Some("SIGHUP") => tracing::warn!(
+            "SIGHUP: the node stops in order; it cannot reload its configuration, start it again with the new one"
+        ),
+        Some(signal) => tracing::info!("{signal}: the node stops"),
+        None => {}
     }
 }
 
@@ -109,6 +130,7 @@ impl Ground {
         let base = config.base();
         let stop = stop_flag()?;
         // Before anything of the network is touched: a second node is noticed here.
+        make_default_folder(&base.control.socket);
         let server = Server::open(&base.control.socket).map_err(|error| {
             let socket = base.control.socket.display();
             miette!(help = no_socket(error.kind()), "control.socket: cannot listen at {socket}: {error}")
@@ -118,6 +140,16 @@ impl Ground {
             .into_diagnostic()
             .wrap_err("node.frames: no memory for the frame pool")?;
         Ok(Self { stop, server, scraped, pool })
+    }
+}
+
+/// Makes the folder of the default control socket, which a service manager would have made. Another path's is its owner's.
+fn make_default_folder(socket: &Path) {
+    if socket == Path::new(DEFAULT_SOCKET)
+        && let Some(folder) = socket.parent()
+    {
+        // Where it cannot be made, the socket cannot be bound, which is said.
+        let _ = std::fs::create_dir(folder);
     }
 }
 
@@ -169,6 +201,11 @@ impl Crew {
         self.workers.iter().map(|worker| worker.counters().clone()).collect()
     }
 
+    /// Where the workers hear of changes of their ports.
+    fn inboxes(&self) -> Vec<Arc<Inbox>> {
+        self.workers.iter().map(|worker| worker.inbox().clone()).collect()
+    }
+
     /// Whether a worker has ended by itself.
     fn has_lost(&self) -> bool {
         self.workers.iter().any(WorkerHandle::is_finished)
@@ -176,12 +213,11 @@ impl Crew {
 
     /// Takes the programs off and then stops the workers, so that the kernel has the packets that would find no one.
     /// `asked` says whether the node was told to stop.
-    fn end<P: Program + 'static>(self, opened: &Opened<P>, asked: &AtomicBool) -> miette::Result<()> {
+    fn end<P: Program + 'static>(self, opened: &mut Opened<P>, asked: &AtomicBool) -> miette::Result<()> {
         let died = !asked.load(Ordering::Relaxed);
         opened.detach();
         self.stop.store(true, Ordering::Relaxed);
         let panicked = self.workers.into_iter().map(WorkerHandle::join).filter(|orderly| !orderly).count();
-        tracing::info!("the node has stopped");
         if died || panicked > 0 {
             return Err(miette!(
                 help = "the log above says why; please report it",
@@ -193,8 +229,14 @@ impl Crew {
 }
 
 /// Starts the thread that is scraped.
-fn export(endpoint: kaido_metrics::Endpoint, offer: impl Offer + 'static) -> miette::Result<Exporter> {
-    Exporter::start(endpoint, Box::new(offer)).into_diagnostic().wrap_err("cannot start the metrics thread")
+fn export(
+    endpoint: kaido_metrics::Endpoint,
+    offer: impl Offer + 'static,
+    health: Health,
+) -> miette::Result<Exporter> {
+    Exporter::start(endpoint, Box::new(offer), health)
+        .into_diagnostic()
+        .wrap_err("cannot start the metrics thread")
 }
 
 /// The socket at which the node is scraped, if it is to be.
@@ -209,7 +251,7 @@ fn start_log(base: &Base) {
     let filter = tracing_subscriber::EnvFilter::try_new(base.log.level.get_ref()).unwrap_or_default();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(is_coloured())
         .with_writer(std::io::stderr);
     let started = match base.log.format {
         LogFormat::Text => builder.try_init(),
@@ -218,6 +260,11 @@ fn start_log(base: &Base) {
     if started.is_err() {
         eprintln!("a log was started before; its settings stay");
     }
+}
+
+/// Whether the log may have colours: on a terminal, unless `NO_COLOR` is set (no-color.org).
+fn is_coloured() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Tells a service manager, where there is one.
@@ -229,7 +276,7 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
 
 fn worker_settings(base: &Base, number: u8) -> WorkerSettings {
     WorkerSettings {
-        cpu: base.node.cpus.get(usize::from(number)).copied(),
+        cpu: base.node.cpus.get_ref().get(usize::from(number)).copied(),
         sample_batches: base.metrics.sampling(),
         spin_rounds: if base.node.busy_poll { None } else { WorkerSettings::default().spin_rounds },
         ..WorkerSettings::default()

@@ -7,16 +7,17 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, WatchSettings};
-use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, XdpOptions, XdpPool};
-use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted};
-use kaido_xdp::{AttachMode, Mounted, PLAIN_MTU_MAX};
-use kaido_xsk::BindMode;
+use kaido_engine::port::{Port, TapConfig, TapPort};
+use kaido_engine::{FramePool, Inbox, KernelPath, PortId, Route, Routes, Wanted};
+use kaido_xdp::Mounted;
 
 use super::StartFault;
+pub(super) use super::binder::{Binder, Device};
+use super::binder::{NO_PROGRAM, open_packet};
+use super::board::PortBoard;
 use super::dpdk::DpdkDevices;
-use super::queues::{self, Plan, QueueFault};
-use crate::config::{Attach, Base, CopyMode, Datapath, Driver, PortConfig};
-use crate::doctor::ethtool::Ethtool;
+use super::link_monitor::{LinkHook, LinkMonitor, Monitored};
+use crate::config::{Base, Datapath, Driver, PortConfig};
 
 /// A worker's queue of a port, and where packets go that are not ours.
 pub(super) type Queue = (Box<dyn Port>, KernelPath);
@@ -27,6 +28,12 @@ pub(super) trait Program: Send + DerefMut<Target = Mounted> {
     fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error>;
     /// The node has these addresses now.
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error>;
+    /// Its interface has this Ethernet address now.
+    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), kaido_xdp::Error>;
+    /// Packets that it has left to the kernel, unless they are counted elsewhere.
+    fn left_to_kernel(&self) -> Result<u64, kaido_xdp::Error>;
+    /// The interface that had the index `before` is this one now: for programs that send out of another than their own.
+    fn exit_changed(&mut self, before: u32, interface: &Interface) -> Result<(), kaido_xdp::Error>;
 }
 
 /// What a function asks of its ports.
@@ -52,26 +59,9 @@ pub(super) trait Demands {
     fn kernel_path(&self) -> KernelPath;
 }
 
-/// A port before and after it is attached.
-pub(super) struct Device {
-    pub(super) config: PortConfig,
-    pub(super) interface: Interface,
-    /// Number of its program.
-    pub(super) program: Option<usize>,
-    how: String,
-}
-
-/// A port as it is shown.
-#[derive(Clone, Debug)]
-pub(super) struct ShownPort {
-    pub(super) name: String,
-    pub(super) how: String,
-    pub(super) mtu: usize,
-}
-
 /// The interfaces of the ports, in their order, with what had to be made for them.
 pub(super) struct Found<'c> {
-    base: &'c Base,
+    pub(super) base: &'c Base,
     pub(super) interfaces: Vec<Interface>,
     made: Vec<Made>,
 }
@@ -79,15 +69,16 @@ pub(super) struct Found<'c> {
 /// All ports, and what must live as long as they do.
 pub(super) struct Opened<P> {
     pub(super) devices: Vec<Device>,
+    binder: Binder,
     /// By worker, then by port.
     queues: Vec<Vec<Queue>>,
     programs: Arc<Mutex<Vec<P>>>,
     routes: Arc<Routes>,
-    _watcher: RouteWatcher,
+    watcher: Arc<RouteWatcher>,
+    board: PortBoard,
+    /// Once the workers run.
+    monitor: Option<LinkMonitor>,
 }
-
-/// Drivers whose packets come from the same machine, or from a guest of it.
-const WITHOUT_WIRE: [&str; 3] = ["veth", "tun", "virtio_net"];
 
 pub(super) fn fault(
     config: &PortConfig,
@@ -133,62 +124,38 @@ impl<P: Program + 'static> Opened<P> {
         let (routes, wanted) = Routes::new();
         // Behind the ports of the configuration come the kernel's sides of those that have one.
         let mut sides: Vec<Queue> = Vec::new();
-        let multi_buffer = found.ports().any(|(port, interface)| {
-            let is_long =
-                interface.mtu > PLAIN_MTU_MAX || !pool.frame_size().holds_mtu(interface.mtu as usize);
-            *port.driver.get_ref() == Driver::AfXdp && is_long
-        });
-        let mut xdp_pool = None;
+        let binder = Binder::new(&found, pool)?;
         let mut devices = Vec::new();
         for (at, ((port, interface), made)) in
             base.ports.iter().zip(found.interfaces).zip(found.made).enumerate()
         {
             let port = port.get_ref();
-            let mut device = Device { config: port.clone(), interface, program: None, how: String::new() };
+            let mut device = Device::new(port, interface, takes_all(port), demands.tunnel_addresses(port));
             match port.driver.get_ref() {
                 Driver::AfXdp => {
-                    let pool = match &xdp_pool {
-                        Some(pool) => pool,
-                        None => xdp_pool.insert(XdpPool::register(pool).map_err(|error| {
-                            fault(port, error, "AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; or use driver = \"af_packet\"")
-                        })?),
-                    };
-                    let loaded = demands.program(at, &device.interface, multi_buffer);
+                    let loaded = demands.program(at, &device.interface, binder.multi_buffer);
                     let mut program = loaded.map_err(|error| fault(port, error, NO_PROGRAM))?;
-                    let opening = Opening {
-                        pool,
-                        multi_buffer,
-                        plan: Plan::of(&base.node),
-                        tunnels: demands.tunnel_addresses(port),
-                        kernel: demands.kernel_path(),
-                    };
-                    device.open_xdp(&opening, &mut program, &mut queues)?;
+                    let opened = binder.open_xdp(&mut device, &mut program)?;
+                    let kernel = demands.kernel_path();
+                    queues.iter_mut().zip(opened).for_each(|(worker, port)| worker.push((port, kernel)));
                     device.program = Some(programs.len());
                     programs.push(program);
                 }
                 Driver::AfPacket => {
-                    let queue = PacketPort::open(device.interface.ifindex, device.interface.mtu as usize)
-                        .map_err(|error| fault(port, error, "packet sockets need root or CAP_NET_RAW"))?;
-                    if takes_all(port) {
-                        queue
-                            .receive_all()
-                            .map_err(|error| fault(port, error, "the interface must take every address"))?;
-                    }
-                    device.how = "af_packet".to_owned();
-                    queues[0].push((Box::new(queue), KernelPath::Shared));
+                    queues[0].push((open_packet(&mut device)?, KernelPath::Shared));
                 }
                 Driver::Tap => {
                     let queue =
                         made.tap.into_iter().map(|tap| (Box::new(tap) as Box<dyn Port>, KernelPath::None));
                     queues[0].extend(queue);
-                    device.how = "tap".to_owned();
+                    device.opened = "tap".to_owned();
                 }
                 Driver::Dpdk => {
                     let side = PortId(u8::try_from(base.ports.len() + sides.len()).unwrap_or(u8::MAX));
                     if let (Some(tap), Some(DpdkQueue { queue, how, .. })) = (made.tap, made.dpdk) {
                         queues[0].push((queue, KernelPath::Tap(side)));
                         sides.push((Box::new(tap), KernelPath::None));
-                        device.how = how;
+                        device.opened = how;
                     }
                 }
             }
@@ -201,7 +168,11 @@ impl<P: Program + 'static> Opened<P> {
         let programs = Arc::new(Mutex::new(programs));
         static_routes(&devices, &routes, demands);
         let watcher = watch(&devices, &routes, wanted, &programs)?;
-        Ok(Self { devices, queues, programs, routes, _watcher: watcher })
+        let of_port: Vec<Option<usize>> = devices.iter().map(|device| device.program).collect();
+        let board = PortBoard::new(devices.iter().map(Device::shown).collect())
+            .with_left_to_kernel(left_to_kernel(programs.clone(), of_port));
+        let watcher = Arc::new(watcher);
+        Ok(Self { devices, binder, queues, programs, routes, watcher, board, monitor: None })
     }
 
     /// The programs, by their numbers.
@@ -219,39 +190,48 @@ impl<P: Program + 'static> Opened<P> {
         &self.routes
     }
 
-    /// Ports as they are shown.
-    pub(super) fn shown(&self) -> Vec<ShownPort> {
-        let shown = |device: &Device| ShownPort {
-            name: device.config.name.get_ref().clone(),
-            how: device.how.clone(),
-            mtu: device.interface.mtu as usize,
-        };
-        self.devices.iter().map(shown).collect()
+    /// Ports as they are shown, now and later.
+    pub(super) fn board(&self) -> &PortBoard {
+        &self.board
+    }
+
+    /// Keeps the ports bound to their interfaces from here on; `hook` is told of every change.
+    ///
+    /// # Errors
+    /// When interfaces cannot be watched.
+    pub(super) fn watch(
+        &mut self,
+        inboxes: Vec<Arc<Inbox>>,
+        hook: Option<LinkHook>,
+    ) -> Result<(), StartFault> {
+        self.monitor = Some(LinkMonitor::start(Monitored {
+            binder: self.binder.clone(),
+            devices: self.devices.clone(),
+            programs: self.programs.clone(),
+            routes: self.routes.clone(),
+            watcher: self.watcher.clone(),
+            board: self.board.clone(),
+            inboxes,
+            hook,
+        })?);
+        Ok(())
     }
 
     /// Attaches the programs: from here on packets come.
     pub(super) fn attach(&mut self) -> Result<(), StartFault> {
         let mut programs = lock(&self.programs);
-        for device in &mut self.devices {
+        for (at, device) in self.devices.iter_mut().enumerate() {
             let Some(program) = device.program.and_then(|at| programs.get_mut(at)) else { continue };
-            let mode = match *device.config.attach.get_ref() {
-                Attach::Auto => AttachMode::Auto,
-                Attach::Native => AttachMode::Native,
-                Attach::Generic => AttachMode::Generic,
-            };
-            program.attach_to(device.interface.ifindex, mode).map_err(|error| {
-                let help = "attach = \"generic\" works with every driver; a program that another tool left is removed by `ip link set dev IF xdp off`";
-                fault(&device.config, error, help)
-            })?;
-            if let Some(obtained) = program.mode() {
-                device.how = format!("{}, {obtained:?} program", device.how).to_lowercase();
-            }
+            device.attach(program)?;
+            self.board.update(at, |port| port.how = device.how());
         }
         Ok(())
     }
 
     /// Detaches the programs.
-    pub(super) fn detach(&self) {
+    pub(super) fn detach(&mut self) {
+        // First, lest it binds again what comes back now.
+        self.monitor = None;
         for program in lock(&self.programs).iter_mut() {
             if let Err(error) = program.detach() {
                 tracing::error!(%error, "a program could not be detached");
@@ -265,93 +245,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an AF_XDP port is opened with.
-struct Opening<'o> {
-    pool: &'o XdpPool,
-    multi_buffer: bool,
-    plan: Plan,
-    tunnels: &'o [IpAddr],
-    kernel: KernelPath,
-}
-
-impl Device {
-    /// The name of the kernel's driver, where it tells one.
-    fn kernel_driver(&self) -> Option<String> {
-        Ethtool::open(&self.interface.name).and_then(|device| device.driver()).ok()
-    }
-
-    /// Whether packets may come with checksums that their sender has left to a device to finish: there is no wire behind it,
-    /// and AF_XDP does not tell.
-    pub(super) fn lends_checksums(&self) -> bool {
-        *self.config.driver.get_ref() == Driver::AfXdp
-            && self.kernel_driver().is_some_and(|driver| WITHOUT_WIRE.contains(&driver.as_str()))
-    }
-
-    /// Says so where what a driver sends out of a port may be lost on its way, uncounted by anybody.
-    fn warn_of_veth(&self) {
-        if self.kernel_driver().is_some_and(|driver| driver == "veth") {
-            tracing::warn!(
-                port = %self.config.name.get_ref(),
-                "what a driver forwards to a veth device is lost unless its other end has GRO on (`ethtool -K PEER gro on`) or an XDP program"
-            );
-        }
-    }
-
-    /// The interface's addresses that packets may be routed to.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        routable(&self.interface)
-    }
-
-    /// Opens the queues, of which the program is told.
-    fn open_xdp(
-        &mut self,
-        opening: &Opening<'_>,
-        program: &mut impl Program,
-        queues: &mut [Vec<Queue>],
-    ) -> Result<(), StartFault> {
-        let config = &self.config;
-        let name = &self.interface.name;
-        let options = XdpOptions {
-            mode: match *config.copy.get_ref() {
-                CopyMode::Auto => BindMode::Auto,
-                CopyMode::Copy => BindMode::Copy,
-                CopyMode::ZeroCopy => BindMode::ZeroCopy,
-            },
-            multi_buffer: opening.multi_buffer,
-            ..XdpOptions::default()
-        };
-        let device = queues::Device {
-            ifindex: self.interface.ifindex,
-            name,
-            receive_queues: receive_queues(name),
-            endpoints: opening.tunnels,
-        };
-        let (ports, mode) = opening
-            .plan
-            .open(opening.pool, &device, &options, |queue, socket| program.register_socket(queue, socket))
-            .map_err(|error| {
-                let help = match &error {
-                    QueueFault::Mismatch(mismatch) => mismatch.help(),
-                    QueueFault::Open { .. } => {
-                        "another program may use the queue; copy = \"copy\" works with every driver"
-                            .to_owned()
-                    }
-                    QueueFault::Register(_) => NO_PROGRAM.to_owned(),
-                    QueueFault::Wake(_) => "raise the limit of open files".to_owned(),
-                };
-                fault(config, error, help)
-            })?;
-        self.how = format!("af_xdp, {mode:?}").to_lowercase();
-        for (worker, port) in queues.iter_mut().zip(ports) {
-            worker.push((port, opening.kernel));
-        }
-        Ok(())
-    }
-}
-
-/// What a program that does not load lacks.
-const NO_PROGRAM: &str = "an XDP program needs root, or CAP_BPF and CAP_NET_ADMIN";
-
 pub(super) fn routable(interface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
     interface.addresses.iter().filter(|found| !found.link_local).map(|found| found.address)
 }
@@ -361,6 +254,32 @@ pub(crate) fn receive_queues(name: &str) -> usize {
     let listed = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
     let names = listed.into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter(|queue| queue.to_string_lossy().starts_with("rx-")).count().max(1)
+}
+
+/// The TAP device of a port.
+pub(super) fn tap_config(port: &PortConfig, mac: Option<[u8; 6]>) -> TapConfig {
+    TapConfig {
+        name: port.interface.as_ref().map_or_else(String::new, |name| name.get_ref().clone()),
+        mac,
+        mtu: port.mtu(),
+        addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
+        arp: *port.driver.get_ref() == Driver::Dpdk,
+    }
+}
+
+/// Reads what programs have left to the kernel, by port. While ports are bound again they are not waited for.
+fn left_to_kernel<P: Program + 'static>(
+    programs: Arc<Mutex<Vec<P>>>,
+    of_port: Vec<Option<usize>>,
+) -> impl Fn() -> Option<Vec<u64>> + Send + Sync {
+    move || {
+        let programs = programs.try_lock().ok()?;
+        let read = |program: &Option<usize>| {
+            let left = programs.get((*program)?)?.left_to_kernel();
+            left.map_err(|error| tracing::warn!(%error, "the counters of a program")).ok()
+        };
+        Some(of_port.iter().map(|program| read(program).unwrap_or(0)).collect())
+    }
 }
 
 /// What was made for a port before its interface could be looked up.
@@ -395,14 +314,7 @@ fn interface(
         made.dpdk = Some(queue);
     }
     if matches!(driver, Driver::Tap | Driver::Dpdk) {
-        let config = TapConfig {
-            name: name.to_owned(),
-            mac,
-            mtu: port.mtu(),
-            addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
-            arp: driver == Driver::Dpdk,
-        };
-        let tap = TapPort::create(&config).map_err(|error| {
+        let tap = TapPort::create(&tap_config(port, mac)).map_err(|error| {
             fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name")
         })?;
         made.tap = Some(tap);

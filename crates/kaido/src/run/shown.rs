@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kaido_engine::{PortId, PortTotals, WorkerCounters};
 
-use super::ports::ShownPort;
+use super::board::ShownPort;
 use crate::api;
 
 /// What workers have counted on the port of that number.
@@ -22,11 +22,13 @@ pub(super) fn port(
         name: port.name.clone(),
         how: port.how.clone(),
         mtu: port.mtu,
+        state: port.state.name().to_owned(),
+        trouble: port.state.trouble(),
         rx_packets: totals.rx_packets,
         rx_bytes: totals.rx_bytes,
         tx_packets: totals.tx_packets,
         tx_bytes: totals.tx_bytes,
-        to_kernel: totals.to_kernel,
+        to_kernel: totals.to_kernel + port.left_to_kernel,
         dropped: totals.drops.iter().map(|(_, count)| count).sum(),
         kernel_packets,
         kernel_bytes,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kaido_engine::shared::SharedTotals;
 use kaido_engine::{PortId, PortTotals, WorkerCounters};
 
-use super::ports::ShownPort;
+use super::board::ShownPort;
 use crate::api;
 
 /// Every worker: how it waits, and what it has done on each port.

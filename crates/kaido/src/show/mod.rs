@@ -1,11 +1,14 @@
 //! `kaido status`, `sessions`, `drops`, `show`, `trace` and `capture`: questions to a running node, answers as tables.
 
+mod filter;
 mod gre;
 mod pcapng;
+mod session;
 mod trace;
 mod workers;
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -13,8 +16,39 @@ use std::time::Duration;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 pub(crate) use self::gre::gre;
+pub(crate) use self::session::session;
+pub(crate) use self::trace::seid;
 pub(crate) use self::trace::{CaptureArgs, TraceArgs, capture, trace};
-use crate::api::{Answer, Count, GtpuPath, Port, Question, UpfStatus};
+use crate::api::{Answer, Count, GtpuPath, Port, Question, SessionsOf, UpfStatus};
+
+/// Which sessions are listed; with several, those that meet all.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SessionsArgs {
+    /// Only the sessions of a UE's address.
+    #[arg(long, value_name = "ADDRESS")]
+    ue: Option<IpAddr>,
+    /// Only the sessions with that TEID at this node's end of a tunnel.
+    #[arg(long, value_parser = teid)]
+    teid: Option<u32>,
+    /// Only the session with that SEID of this node.
+    #[arg(long, value_parser = trace::seid)]
+    seid: Option<u64>,
+}
+
+impl SessionsArgs {
+    /// As the node is asked.
+    pub(crate) fn wanted(&self) -> SessionsOf {
+        SessionsOf { ue: self.ue, teid: self.teid, seid: self.seid }
+    }
+}
+
+fn teid(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("`{text}` is no TEID; write 0x000003ef or a decimal number"))
+}
 
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -40,7 +74,12 @@ fn ask(socket: &Path, question: Question) -> miette::Result<Answer> {
 }
 
 fn unexpected(answer: &Answer) -> miette::Report {
-    miette!("the node answered another question: {answer:?}")
+    let kind = serde_json::to_value(answer).ok();
+    let kind = kind.as_ref().and_then(|answer| answer.get("answer")?.as_str()).unwrap_or("nothing known");
+    miette!(
+        help = "`kaido --version` and the first line of `kaido status` must be the same",
+        "the node answered with `{kind}`, which is no answer to the question: it is of another version"
+    )
 }
 
 fn print_json(answer: &Answer) -> miette::Result<()> {
@@ -124,6 +163,7 @@ fn ports(ports: &[Port]) {
             vec![
                 port.name.clone(),
                 port.how.clone(),
+                port.state.clone(),
                 port.mtu.to_string(),
                 port.rx_packets.to_string(),
                 port.rx_bytes.to_string(),
@@ -135,8 +175,14 @@ fn ports(ports: &[Port]) {
             ]
         })
         .collect();
-    let headings = ["port", "driver", "mtu", "rx packets", "rx bytes", "tx packets", "tx bytes", "to kernel"];
+    let headings =
+        ["port", "driver", "state", "mtu", "rx packets", "rx bytes", "tx packets", "tx bytes", "to kernel"];
     table(&[&headings[..], &["dropped", "in kernel"]].concat(), &rows);
+    for port in ports {
+        if let Some(trouble) = &port.trouble {
+            println!("port {}: {trouble}", port.name);
+        }
+    }
 }
 
 /// What only a user plane has.
@@ -200,8 +246,13 @@ fn shown(addresses: &[String]) -> String {
 }
 
 /// `kaido sessions`.
-pub(crate) fn sessions(socket: &Path, json: bool, skip: usize, limit: usize) -> miette::Result<()> {
-    let answer = ask(socket, Question::Sessions { skip, limit })?;
+pub(crate) fn sessions(
+    socket: &Path,
+    json: bool,
+    (skip, limit): (usize, usize),
+    of: SessionsOf,
+) -> miette::Result<()> {
+    let answer = ask(socket, Question::Sessions { skip, limit, of })?;
     let Answer::Sessions { total, sessions } = &answer else { return Err(unexpected(&answer)) };
     if json {
         return print_json(&answer);

@@ -113,7 +113,7 @@ impl<W: Write> Pcapng<W> {
     }
 }
 
-fn octets(hexadecimal: &str) -> io::Result<Vec<u8>> {
+pub(super) fn octets(hexadecimal: &str) -> io::Result<Vec<u8>> {
     let digit = |digit: u8| {
         char::from(digit)
             .to_digit(16)

@@ -1,13 +1,14 @@
 //! `kaido trace` and `kaido capture`: what becomes of the packets of a session, as text and as a file.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+use super::filter::{self, Filter};
 use super::pcapng::Pcapng;
 use super::{ask, unexpected};
 use crate::api::{Answer, Question, TraceOf, TraceQuestion, TraceRead, TracedFate, TracedPacket};
@@ -21,11 +22,14 @@ pub(crate) struct TraceArgs {
     #[command(flatten)]
     of: Of,
     /// Packets after which it ends; without it and without --seconds it goes on until interrupted.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = packets)]
     count: Option<usize>,
     /// Seconds after which it ends.
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
+    /// Only packets that meet it: host, net, port, proto, teid and ue, joined by `and`, such as "host 10.6.0.2 and port 53".
+    #[arg(long, value_name = "FILTER")]
+    filter: Option<Filter>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -44,7 +48,7 @@ struct Of {
 pub(crate) struct CaptureArgs {
     #[command(flatten)]
     trace: TraceArgs,
-    /// The pcapng file to write.
+    /// The pcapng file to write; `-` is standard output, for `| tshark -r -`.
     #[arg(short, long, value_name = "FILE")]
     write: PathBuf,
     /// Octets of each frame that are kept.
@@ -52,7 +56,17 @@ pub(crate) struct CaptureArgs {
     snap: usize,
 }
 
-fn seid(text: &str) -> Result<u64, String> {
+fn packets(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => {
+            Err("no packet would be shown; write 1 or more, or leave --count out to go on until interrupted"
+                .to_owned())
+        }
+        parsed => parsed.map_err(|_| format!("`{text}` is no number of packets")),
+    }
+}
+
+pub(crate) fn seid(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16),
         None => text.parse(),
@@ -117,7 +131,9 @@ fn follow(
             }
         }
         lost += read.lost;
-        for packet in &read.packets {
+        let admitted =
+            |packet: &&TracedPacket| args.filter.as_ref().is_none_or(|filter| filter.admits(packet));
+        for packet in read.packets.iter().filter(admitted) {
             each(packet)?;
             seen += 1;
             if args.count.is_some_and(|count| seen >= count) {
@@ -141,7 +157,12 @@ fn tell_lost(lost: u64) {
 
 /// `kaido trace`.
 pub(crate) fn trace(socket: &Path, json: bool, args: &TraceArgs) -> miette::Result<()> {
-    let trace = Trace::begin(socket, &args.of, if json { 65_535 } else { 0 })?;
+    let snap = match (json, &args.filter) {
+        (true, _) => 65_535,
+        (false, Some(_)) => filter::SNAP,
+        (false, None) => 0,
+    };
+    let trace = Trace::begin(socket, &args.of, snap)?;
     let print = |packet: &TracedPacket| {
         if json {
             println!("{}", serde_json::to_string(packet).into_diagnostic()?);
@@ -157,10 +178,22 @@ pub(crate) fn trace(socket: &Path, json: bool, args: &TraceArgs) -> miette::Resu
 
 /// `kaido capture`.
 pub(crate) fn capture(socket: &Path, args: &CaptureArgs) -> miette::Result<()> {
-    let trace = Trace::begin(socket, &args.trace.of, args.snap)?;
+    let is_terminal = std::io::stdout().is_terminal();
+    if args.write.as_os_str() == "-" && is_terminal {
+        return Err(miette!(
+            help = "pipe it: `kaido capture ... -w - | tshark -r -`",
+            "a capture is no text for a terminal"
+        ));
+    }
+    // What is kept must do for the filter.
+    let least = args.trace.filter.as_ref().map_or(0, |_| filter::SNAP);
+    let trace = Trace::begin(socket, &args.trace.of, args.snap.max(least))?;
     let failed = || format!("cannot write {}", args.write.display());
-    let file = File::create(&args.write).into_diagnostic().wrap_err_with(failed)?;
-    let writer = Pcapng::new(BufWriter::new(file), &trace.ports).into_diagnostic().wrap_err_with(failed)?;
+    let to: Box<dyn Write> = match args.write.as_os_str() == "-" {
+        true => Box::new(std::io::stdout().lock()),
+        false => Box::new(File::create(&args.write).into_diagnostic().wrap_err_with(failed)?),
+    };
+    let writer = Pcapng::new(BufWriter::new(to), &trace.ports).into_diagnostic().wrap_err_with(failed)?;
     let writer = std::cell::RefCell::new(writer);
     let write =
         |packet: &TracedPacket| writer.borrow_mut().packet(packet).into_diagnostic().wrap_err_with(failed);
@@ -269,5 +302,7 @@ mod tests {
         assert_eq!(seid("0x8000000000000001"), Ok(0x8000_0000_0000_0001));
         assert_eq!(seid("17"), Ok(17));
         assert!(seid("0xsession").is_err());
+        assert_eq!(packets("17"), Ok(17));
+        assert!(packets("0").unwrap_err().contains("write 1 or more") && packets("x").is_err());
     }
 }

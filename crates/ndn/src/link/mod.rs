@@ -24,11 +24,11 @@ pub use udp::{UdpListen, UdpSettings};
 
 use std::time::Instant;
 
-use kaido_engine::{DropReason, Frame, NextHops, Output, PortId};
+use kaido_engine::{DropReason, Frame, NextHops, Output, PortId, PortLink};
 use kaido_wire::MacAddr;
 use kaido_wire::ndn::PACKET_MAX;
 
-use crate::face::{FaceReader, Faces};
+use crate::face::{FaceReader, Faces, Transport};
 use ethernet::Addresses;
 use marking::Marking;
 use reassembly::Reassembly;
@@ -137,6 +137,23 @@ impl Link {
         self.reassembly.expire(out.now(), out);
         if let Some(udp) = &mut self.udp {
             udp.tick(&self.settings.ports, out);
+        }
+    }
+
+    /// Follows the interface of a port: frames have its address, and none is longer than it takes.
+    pub fn port_changed(&mut self, port: PortId, link: &PortLink) {
+        let Some(PortKind::Ethernet { mac, mtu, .. }) = self.settings.ports.get_mut(port.index()) else {
+            return;
+        };
+        let now = u16::try_from(link.mtu).unwrap_or(u16::MAX);
+        *mac = MacAddr(link.mac);
+        let before = std::mem::replace(mtu, now);
+        self.faces.refresh();
+        for face in self.faces.iter() {
+            let is_on_port = matches!(*face.transport(), Transport::Ethernet { port: of, .. } if of == port);
+            if is_on_port && (face.mtu() > now.into() || face.mtu() == before.into()) {
+                face.set_mtu(now);
+            }
         }
     }
 

@@ -157,7 +157,14 @@ pub(super) fn transmit(face: &Face, mut frame: Frame, ways: &mut Ways<'_>, out: 
     let len = frame.packet_len();
     let port = port_of(face);
     let frame = match *face.transport() {
-        Transport::Ethernet { local, remote, vlan, .. } => ethernet::put_header(frame, local, remote, vlan),
+        Transport::Ethernet { local, remote, vlan, .. } => {
+            // The interface may have another address than when the face was made.
+            let local = match ways.ports.get(port.index()) {
+                Some(PortKind::Ethernet { mac, .. }) => *mac,
+                _ => local,
+            };
+            ethernet::put_header(frame, local, remote, vlan)
+        }
         Transport::Udp { local, remote, .. } => return datagram(face, (local, remote), frame, ways, out),
         Transport::Host { .. } | Transport::Internal => match frame.prepend(PSEUDO_HEADER) {
             Some(front) => {

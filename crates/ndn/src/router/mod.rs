@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, Output, PortId};
+use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, Output, PortId, PortLink};
 
 use crew::Shift;
 
@@ -108,6 +108,10 @@ impl Function for Ndn {
 
     fn tick_due(&self) -> Option<Instant> {
         self.due.into_iter().chain(self.link.tick_due()).min()
+    }
+
+    fn port_changed(&mut self, port: PortId, link: &PortLink) {
+        self.link.port_changed(port, link);
     }
 }
 

@@ -63,6 +63,9 @@ impl<S: SessionService> Endpoint<S> {
         let (service, doomed) = (&self.service, of_peer);
         let doomed: Vec<Seid> =
             doomed.filter(|&seid| !service.cp_fseid(seid).is_some_and(|cp| keep(&cp))).collect();
+        if let Some(association) = self.associations.get(id).filter(|_| !doomed.is_empty()) {
+            tracing::warn!(node = %association.node, sessions = doomed.len(), "sessions deleted with their association, or restart, of a peer");
+        }
         for seid in doomed {
             self.drop_session(now, seid);
         }

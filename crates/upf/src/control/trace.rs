@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::Upf;
 use super::keys::all_keys;
-use crate::record::{InstanceId, SessionIndex, SessionKey};
-use crate::rules::{FarId, PdrId, QerId, Seid, UrrId};
+use super::{SessionSummary, Upf};
+use crate::record::{EndpointId, InstanceId, SessionIndex, SessionKey};
+use crate::rules::{FarId, PdrId, QerId, Seid, Teid, UrrId};
 use crate::trace::{TraceRecord, WatchId};
 
 /// A reader that does not come back for so long has gone.
@@ -128,6 +128,35 @@ impl Upf {
             kernel.settle();
         }
         self.give_back_to_kernel(&before, now);
+    }
+
+    /// The sessions of a UE address, or of a SEID of ours.
+    pub fn sessions_of(&mut self, filter: TraceFilter) -> Vec<SessionSummary> {
+        let found = self.meant(filter);
+        found
+            .into_iter()
+            .filter_map(|index| self.sessions.get(index))
+            .map(|found| self.summary(&found))
+            .collect()
+    }
+
+    /// The session with that TEID at our end of a tunnel; several where we have several addresses.
+    pub fn sessions_of_teid(&mut self, teid: Teid) -> Vec<SessionSummary> {
+        let endpoints = 0..u8::try_from(self.node.settings.endpoints.len()).unwrap_or(u8::MAX);
+        let keys = endpoints.map(|endpoint| SessionKey::tunnel(EndpointId(endpoint), teid));
+        let mut found: Vec<_> = keys.filter_map(|key| self.owner(&key)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+            .into_iter()
+            .filter_map(|index| self.sessions.get(index))
+            .map(|found| self.summary(&found))
+            .collect()
+    }
+
+    /// The rules of a session as they are installed, field by field.
+    pub fn rules_of(&self, seid: Seid) -> Option<impl serde::Serialize> {
+        self.sessions.get(self.sessions.find(seid)?).map(|session| session.kept.rules)
     }
 
     fn meant(&mut self, filter: TraceFilter) -> Vec<SessionIndex> {

@@ -231,7 +231,7 @@ impl Worker {
 
     /// The address under which this node speaks as a router: its first on the N6 side, of the family.
     fn router_address(&self, family: IpAddr) -> Option<IpAddr> {
-        let n6 = self.node.settings.ports.iter().filter(|port| port.instance.is_some());
+        let n6 = self.settings.ports.iter().filter(|port| port.instance.is_some());
         n6.flat_map(|port| &port.addresses).find(|addr| addr.is_ipv4() == family.is_ipv4()).copied()
     }
 }

@@ -286,7 +286,7 @@ impl Worker {
             return out.drop(from, frame, DropReason::NoRoute);
         };
         let payload = EthernetFrame::read(frame.data(), frame.packet_len()).map(|seen| seen.payload_len());
-        if payload.is_ok_and(|octets| octets > self.node.role(lan.port).mtu) {
+        if payload.is_ok_and(|octets| octets > self.role(lan.port).mtu) {
             return out.drop(from, frame, DropReason::TooBig);
         }
         if let Some(tags) = lan.tags {

@@ -87,7 +87,7 @@ impl Worker {
             (Some(resolution), _) => self.exceeded(resolution, len),
             (None, Exit::Lan(id)) => {
                 let lan = self.node.settings.lans.get(id);
-                lan.map(|lan| self.node.role(lan.port).mtu).filter(|&mtu| len > mtu)
+                lan.map(|lan| self.role(lan.port).mtu).filter(|&mtu| len > mtu)
             }
             (None, _) => None,
         };

@@ -87,7 +87,7 @@ impl Worker {
                 Some(DropReason::UeSpoofed)
             } else if is_not_routed(packet.dst) || is_not_routed(packet.src) || packet.src.is_unspecified() {
                 Some(DropReason::NotRouted)
-            } else if is_own(&self.node.settings, packet.dst) {
+            } else if is_own(&self.settings, packet.dst) {
                 // A UE has no business with the node itself, least of all with its tunnels.
                 Some(DropReason::TunnelToSelf)
             } else {

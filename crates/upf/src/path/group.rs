@@ -176,7 +176,7 @@ impl<'g> Group<'g> {
 #[cold]
 #[inline(never)]
 fn read_again(worker: &Worker, port: PortId, frame: &Frame, arrived: &mut Arrived, unusual: &mut Unusual) {
-    let parsed = parse(&worker.node.settings, port, frame);
+    let parsed = parse(&worker.settings, port, frame);
     if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
         (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
     }

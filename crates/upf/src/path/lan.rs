@@ -168,7 +168,7 @@ impl Worker {
         let node = self.node.clone();
         let Some(lan) = node.settings.lans.get(id) else { return };
         let Some(source) = lan.address(target) else { return };
-        let mac = MacAddr(node.role(lan.port).mac);
+        let mac = MacAddr(self.role(lan.port).mac);
         let Some(mut frame) = out.allocate() else { return out.count_drop(from, DropReason::NoFrame) };
         let (written, to) = match (source, target) {
             (IpAddr::V4(source), IpAddr::V4(target)) => {
@@ -249,7 +249,7 @@ impl Worker {
             return;
         }
         let Some(lan) = self.node.settings.lans.get(id) else { return };
-        let mac = MacAddr(self.node.role(lan.port).mac);
+        let mac = MacAddr(self.role(lan.port).mac);
         let Some(mut frame) = out.allocate() else { return out.count_drop(from, DropReason::NoFrame) };
         let written = match (target, to) {
             (IpAddr::V4(target), IpAddr::V4(to)) => {
@@ -326,7 +326,7 @@ impl Worker {
             out.drop(from, frame, DropReason::NoRoute);
             return false;
         };
-        let role = self.node.role(lan.port);
+        let role = self.role(lan.port);
         let reason = if frame.packet_len() > role.mtu {
             DropReason::TooBig
         } else if tagged(&mut frame, lan.tags, role.mac, mac, ethertype).is_some() {

@@ -45,7 +45,7 @@ use std::time::Instant;
 
 use kaido_engine::{
     BATCH_MAX, Batch, Doorbell, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId,
-    RateLimit,
+    PortLink, RateLimit,
 };
 use kaido_table::{Guard, Reader, Seed, TooManyReaders};
 
@@ -63,7 +63,7 @@ use self::read::{Kind, Ports};
 use self::relay::Stored;
 use self::trace::Tracing;
 use self::waiting::SWEEP;
-use crate::node::{Node, WorkerEvent, WorkerOrder};
+use crate::node::{Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
 use crate::record::Record;
 
 /// Questions about neighbours answered in place of who was asked, per second and worker.
@@ -83,6 +83,8 @@ pub struct Path {
 #[derive(Debug)]
 struct Worker {
     node: Arc<Node>,
+    /// The node's settings, with the ports' interfaces as they are now.
+    settings: Arc<NodeSettings>,
     ports: Ports,
     next_hops: NextHops,
     prepared: PreparedTunnels,
@@ -147,6 +149,7 @@ impl Path {
             ports: Ports::new(settings),
             prepared: PreparedTunnels::default(),
             next_hops,
+            settings: Arc::new(settings.clone()),
             node: node.clone(),
         };
         Ok(Self { node: node.clone(), reader: node.domain.reader()?, worker })
@@ -201,6 +204,17 @@ impl Function for Path {
     fn attach(&mut self, bell: &Arc<Doorbell>) {
         self.node.attach(bell);
         self.worker.next_hops.attach(bell);
+    }
+
+    fn port_changed(&mut self, port: PortId, link: &PortLink) {
+        let worker = &mut self.worker;
+        let settings = Arc::make_mut(&mut worker.settings);
+        let Some(role) = settings.ports.get_mut(port.index()) else { return };
+        (role.mac, role.mtu) = (link.mac, link.mtu);
+        role.addresses.clone_from(&link.addresses);
+        // What was made beforehand of the addresses.
+        worker.ports = Ports::new(settings);
+        worker.prepared = PreparedTunnels::default();
     }
 }
 
@@ -269,7 +283,7 @@ impl Path {
             if let Some(exit) = exit.port() {
                 out.transmit(exit, frame);
             } else if arrived.kind == Kind::Usual {
-                let parsed = parse(&node.settings, port, &frame);
+                let parsed = parse(&worker.settings, port, &frame);
                 worker.handle_read(node, &guard, parsed, record, port, frame, out);
             } else if let Some(parsed) = unusual.next() {
                 worker.handle_read(node, &guard, parsed, record, port, frame, out);
@@ -280,6 +294,12 @@ impl Path {
 }
 
 impl Worker {
+    /// The role of a port, and what its interface is now.
+    #[inline]
+    fn role(&self, port: PortId) -> &PortRole {
+        &self.settings.ports[port.index()]
+    }
+
     /// A frame whose headers were read completely, and the record of its key, if it has one.
     #[allow(clippy::too_many_arguments)] // What the stages before have found.
     fn handle_read(

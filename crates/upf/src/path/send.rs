@@ -64,7 +64,7 @@ impl Worker {
             Resolution::NoRoute => None,
         };
         let Some(port) = port.filter(|_| record.direction() == Direction::Uplink) else { return false };
-        let role = self.node.role(port);
+        let role = self.role(port);
         let is_gtpu = || {
             packet.protocol == IpProtocol::UDP
                 && packet.ports(data).is_none_or(|(_, dst)| dst == gtpu::UDP_PORT)
@@ -162,7 +162,7 @@ impl Worker {
     #[inline]
     pub(super) fn exceeded(&self, resolution: Resolution, len: usize) -> Option<usize> {
         match resolution {
-            Resolution::Ready(hop) => Some(self.node.role(hop.port).mtu).filter(|&mtu| len > mtu),
+            Resolution::Ready(hop) => Some(self.role(hop.port).mtu).filter(|&mtu| len > mtu),
             _ => None,
         }
     }
@@ -196,7 +196,7 @@ impl Worker {
     ) -> bool {
         let reason = match resolution {
             Resolution::Ready(hop) => {
-                let role = self.node.role(hop.port);
+                let role = self.role(hop.port);
                 if frame.packet_len() > role.mtu {
                     DropReason::TooBig
                 } else if emit::ethernet(&mut frame, role.mac, hop.mac).is_ok() {

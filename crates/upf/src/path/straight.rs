@@ -245,7 +245,7 @@ impl Worker {
     #[cold]
     fn prepare(&mut self, id: ShapeId) {
         if let Some(shape) = self.node.tunnels.shape(id) {
-            self.prepared.prepare(id, shape, &self.node.settings, &mut self.next_hops);
+            self.prepared.prepare(id, shape, &self.settings, &mut self.next_hops);
         }
     }
 

@@ -7,13 +7,16 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! identifier {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        identifier!($(#[$doc])* $name($inner) as "{}");
+    };
+    ($(#[$doc:meta])* $name:ident($inner:ty) as $shown:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub struct $name(pub $inner);
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", self.0)
+                write!(f, $shown, self.0)
             }
         }
     };
@@ -47,15 +50,10 @@ identifier!(
     /// QoS Flow Identifier, 0..=63 (TS 29.244 8.2.89).
     Qfi(u8)
 );
-/// Session Endpoint Identifier (TS 29.244 5.6.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Seid(pub u64);
-
-impl fmt::Display for Seid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#018x}", self.0)
-    }
-}
+identifier!(
+    /// Session Endpoint Identifier (TS 29.244 5.6.2), shown as everywhere else: 0x8000000000000001.
+    Seid(u64) as "{:#018x}"
+);
 
 /// Tunnel Endpoint Identifier of GTP-U (TS 29.281 5.1). Zero is reserved for signalling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -138,8 +138,8 @@ pub(super) const FIELDS: &[Field] = &[
         "control",
         "socket",
         "path",
-        "/run/kaido.sock",
-        "Unix socket of `kaido status`, `sessions` and `drops`.",
+        "/run/kaido/kaido.sock",
+        "Unix socket of `kaido status`, `sessions` and `drops`. The folder of the default is made when it is missing.",
     ),
     (
         "metrics",

@@ -23,17 +23,7 @@ pub(in crate::config) fn check(config: &UpfConfig, findings: &mut Findings) {
         findings.range(&config.gtpu.echo_interval_s, "gtpu.echo_interval_s", 60, 86_400);
     }
     findings.range(&config.qos.burst_ms, "qos.burst_ms", 1, 10_000);
-    let buffered = u64::from(*config.buffer.packets.get_ref()) * u64::from(*node.workers.get_ref());
-    // What is out of range itself has been said.
-    let is_sound = *node.workers.get_ref() <= 64 && *node.frames.get_ref() >= 1024;
-    if is_sound && buffered > u64::from(*node.frames.get_ref()) / 2 {
-        findings.add(
-            config.buffer.packets.span(),
-            "buffer.packets",
-            "buffered packets of all workers could take more than half of the frames",
-            "lower buffer.packets or raise node.frames",
-        );
-    }
+    buffered(config, findings);
     if let MssClampConfig::To(most @ ..536) = *config.gtpu.mss_clamp.get_ref() {
         findings.add(
             config.gtpu.mss_clamp.span(),
@@ -51,6 +41,37 @@ pub(in crate::config) fn check(config: &UpfConfig, findings: &mut Findings) {
     super::lan::check(config, findings);
     super::ethernet::check(config, findings);
     super::predefined::check(config, findings);
+}
+
+/// Whether workers may buffer more packets than there are frames to spare.
+fn buffered(config: &UpfConfig, findings: &mut Findings) {
+    let (node, packets) = (&config.base.node, &config.buffer.packets);
+    let (workers, frames) = (*node.workers.get_ref(), *node.frames.get_ref());
+    let wanted = u64::from(*packets.get_ref()) * u64::from(workers);
+    // What is out of range itself has been said.
+    if workers > 64 || frames < 1024 || wanted <= u64::from(frames) / 2 {
+        return;
+    }
+    // The field that is in the file, most likely the one that was changed last.
+    let (field, at) = [
+        ("buffer.packets", packets.span()),
+        ("node.workers", node.workers.span()),
+        ("node.frames", node.frames.span()),
+    ]
+    .into_iter()
+    .find(|(_, at)| !at.is_empty())
+    .unwrap_or(("buffer.packets", 0..0));
+    let (most, least) =
+        (u64::from(frames) / 2 / u64::from(workers.max(1)), (wanted * 2).next_multiple_of(1024));
+    findings.add(
+        at,
+        field,
+        format!(
+            "{workers} workers that buffer {} packets each could take {wanted} of {frames} frames; half of them is the most",
+            packets.get_ref()
+        ),
+        format!("set packets = {most} in [buffer], or frames = {least} in [node]"),
+    );
 }
 
 /// The fields at fault.
@@ -216,6 +237,14 @@ fn pools(config: &UpfConfig, findings: &mut Findings) {
                 "a prefix of at most /64, such as \"2001:db8:60::/48\"",
             );
         }
+        for (field, prefix) in [("ue_pool.ipv4", &pool.ipv4), ("ue_pool.ipv6", &pool.ipv6)] {
+            let Some(prefix) = prefix else { continue };
+            if let Some(network) = prefix.get_ref().without_host_bits() {
+                let message = format!("{} is an address in a network, not a network", prefix.get_ref().addr);
+                let help = format!("write the network, \"{}/{}\"", network.addr, network.len);
+                findings.add(prefix.span(), field, message, help);
+            }
+        }
         if let Some(name) = &pool.network_instance {
             let known = config.base.ports.iter().any(|port| {
                 let port = port.get_ref();
@@ -262,6 +291,23 @@ mod tests {
         ] {
             assert_eq!(faults(sound), Vec::<String>::new(), "{sound}");
         }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_said_of_a_field_that_is_in_the_file() {
+        let of = |text: &str| {
+            let found = faults(text);
+            found.into_iter().filter(|field| field != "port.driver").collect::<Vec<_>>()
+        };
+        assert_eq!(of("[node]\nworkers = 3\n"), ["node.workers"]);
+        assert_eq!(of("[node]\nworkers = 3\n[buffer]\npackets = 4096\n"), ["buffer.packets"]);
+        assert_eq!(of("[node]\nframes = 4096\n"), ["node.frames"]);
+        assert_eq!(of("[node]\nworkers = 3\n[buffer]\npackets = 2730\n"), Vec::<String>::new());
+        assert_eq!(of("[node]\nworkers = 3\nframes = 24576\n"), Vec::<String>::new());
+        assert_eq!(of("[[ue_pool]]\nipv4 = \"10.60.3.7/16\"\n"), ["ue_pool.ipv4"]);
+        assert_eq!(of("[[ue_pool]]\nipv6 = \"2001:db8:60::1/48\"\n"), ["ue_pool.ipv6"]);
+        assert_eq!(of("[node]\ncpus = [70000]\n"), ["node.cpus"]);
+        assert_eq!(of("[node]\ncpus = [0]\n"), Vec::<String>::new());
     }
 
     #[test]

@@ -21,6 +21,7 @@ impl GreOffer {
 
 impl Offer for GreOffer {
     fn metrics(&mut self, format: Format) -> Option<String> {
+        self.figures.look();
         let in_kernel = self.rules.in_kernel();
         let mut out = Exposition::new(format);
         self.figures.node(&mut out);

@@ -14,6 +14,7 @@ use self::control::ShownGre;
 use self::metrics::GreOffer;
 use self::ports::Ports;
 use self::rules::Rules;
+use super::board::{Health, Heartbeat};
 use super::control::Control;
 use super::metrics::Figures;
 use super::{Crew, Ground, export, notify};
@@ -35,7 +36,10 @@ pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
         Ok(Box::new(function))
     })?;
     ports.opened.attach()?;
-    let shown = ports.opened.shown();
+    ports.opened.watch(crew.inboxes(), None)?;
+    let shown = ports.opened.board().clone();
+    let heartbeat = Heartbeat::new();
+    let health = Health { board: shown.clone(), heartbeat: heartbeat.clone() };
     let workers = crew.counters();
     let node_id = rustix::system::uname().nodename().to_string_lossy().into_owned();
     tracing::info!(
@@ -51,17 +55,25 @@ pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
     let rules = Rules::new(shared, counters, ports.programs(), shown.clone());
     let exporter = scraped.map(|endpoint| {
         let figures = Figures::new(("gre", datapath), node_id.clone(), pool, shown.clone(), workers.clone());
-        export(endpoint, GreOffer::new(figures, rules.clone()))
+        export(endpoint, GreOffer::new(figures, rules.clone()), health)
     });
     let exporter = exporter.transpose()?;
     let function = ShownGre { datapath, rules };
-    let mut control =
-        Control { server, node_id, started: Instant::now(), pool, ports: shown, workers, function };
+    let mut control = Control {
+        server,
+        node_id,
+        started: Instant::now(),
+        pool,
+        ports: shown,
+        heartbeat,
+        workers,
+        function,
+    };
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || crew.has_lost());
     notify(&[sd_notify::NotifyState::Stopping]);
     if let Some(exporter) = exporter {
         exporter.stop();
     }
-    crew.end(&ports.opened, &stop)
+    crew.end(&mut ports.opened, &stop)
 }

@@ -22,6 +22,24 @@ impl Program for GreProgram {
         // Whose packets are is said by rules alone.
         Ok(())
     }
+
+    fn set_mac(&mut self, _mac: [u8; 6]) -> Result<(), kaido_xdp::Error> {
+        // As above.
+        Ok(())
+    }
+
+    fn left_to_kernel(&self) -> Result<u64, kaido_xdp::Error> {
+        // With what else it has done: `Rules::add_to`.
+        Ok(0)
+    }
+
+    fn exit_changed(&mut self, before: u32, interface: &Interface) -> Result<(), kaido_xdp::Error> {
+        if self.exit() != Some(before) {
+            return Ok(());
+        }
+        self.set_mtu_across(interface.mtu)?;
+        if before == interface.ifindex { Ok(()) } else { self.set_across(interface.ifindex) }
+    }
 }
 
 /// The header remover's demands.

@@ -8,7 +8,7 @@ use kaido_xdp::gre::{GreCounters, GreProgram};
 
 use super::ports::Programs;
 use crate::api;
-use crate::run::ports::ShownPort;
+use crate::run::board::PortBoard;
 
 /// Where it is read.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub(super) struct Rules {
     shared: Arc<Shared>,
     workers: Vec<Arc<RuleCounters>>,
     programs: Programs,
-    ports: Vec<ShownPort>,
+    ports: PortBoard,
 }
 
 impl Rules {
@@ -24,7 +24,7 @@ impl Rules {
         shared: Arc<Shared>,
         workers: Vec<Arc<RuleCounters>>,
         programs: Programs,
-        ports: Vec<ShownPort>,
+        ports: PortBoard,
     ) -> Self {
         Self { shared, workers, programs, ports }
     }
@@ -51,10 +51,10 @@ impl Rules {
                     bytes: totals.octets,
                 }
             });
-        let kernel = self.ports.iter().zip(self.in_kernel()).filter_map(|(port, counters)| {
+        let kernel = self.ports.list().into_iter().zip(self.in_kernel()).filter_map(|(port, counters)| {
             let counters = counters?;
             Some(api::GreInKernel {
-                port: port.name.clone(),
+                port: port.name,
                 across: counters.across,
                 stripped: counters.stripped,
                 handed: counters.handed,

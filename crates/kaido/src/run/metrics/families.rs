@@ -35,6 +35,9 @@ families! {
     TABLE_BYTES = Gauge "kaido_table_memory_bytes" ["part"] "Memory committed to the session table, in bytes.";
 
     PORT_INFO = Gauge "kaido_port_info" ["port", "how"] "1; how the port was opened.";
+    PORT_UP = Gauge "kaido_port_up" ["port"]
+        "1 where packets can come and go by the port; 0 where its interface is down, gone, or not as it must be.";
+    PORT_REBINDS = Counter "kaido_port_rebinds_total" ["port"] "Times that the port's interface was gone and came back.";
     PORT_MTU = Gauge "kaido_port_mtu_bytes" ["port"] "Longest IP packet of the port, in bytes.";
     PORT_RX_PACKETS = Counter "kaido_port_receive_packets_total" ["port"]
         "Packets received, those that the kernel's datapath forwarded included.";

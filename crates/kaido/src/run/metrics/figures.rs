@@ -9,7 +9,7 @@ use kaido_metrics::{Buckets, Exposition, Family, Value};
 
 use super::families as f;
 use super::process::Process;
-use crate::run::ports::ShownPort;
+use crate::run::board::{PortBoard, PortState, ShownPort};
 
 /// Where they are read.
 pub(in crate::run) struct Figures {
@@ -22,6 +22,8 @@ pub(in crate::run) struct Figures {
     /// The time stamp counter at that moment.
     pub(in crate::run) started_cycles: u64,
     pub(in crate::run) pool: &'static FramePool,
+    board: PortBoard,
+    /// As they were when last looked at.
     pub(in crate::run) ports: Vec<ShownPort>,
     pub(in crate::run) workers: Vec<Arc<WorkerCounters>>,
 }
@@ -32,7 +34,7 @@ impl Figures {
         (function, datapath): (&'static str, &'static str),
         node_id: String,
         pool: &'static FramePool,
-        ports: Vec<ShownPort>,
+        board: PortBoard,
         workers: Vec<Arc<WorkerCounters>>,
     ) -> Self {
         Self {
@@ -42,9 +44,15 @@ impl Figures {
             started: (SystemTime::now(), Instant::now()),
             started_cycles: cycles::now(),
             pool,
-            ports,
+            ports: board.list(),
+            board,
             workers,
         }
+    }
+
+    /// Looks at the ports: before each scrape.
+    pub(in crate::run) fn look(&mut self) {
+        self.ports = self.board.list();
     }
 
     /// What the node is, and its pool.
@@ -67,6 +75,7 @@ impl Figures {
                 let counters = self.workers.iter().map(|worker| &**worker);
                 let mut totals = PortTotals::of(counters, number(at));
                 in_kernel(at, &mut totals);
+                totals.to_kernel += port.left_to_kernel;
                 (port, totals)
             })
             .collect();
@@ -92,6 +101,14 @@ impl Figures {
         let mut info = out.family(&f::PORT_INFO);
         self.ports.iter().for_each(|port| {
             info.add(&[&port.name, &port.how], 1_u64);
+        });
+        let mut up = out.family(&f::PORT_UP);
+        self.ports.iter().for_each(|port| {
+            up.add(&[&port.name], u64::from(port.state == PortState::Up));
+        });
+        let mut rebinds = out.family(&f::PORT_REBINDS);
+        self.ports.iter().for_each(|port| {
+            rebinds.add(&[&port.name], port.rebinds);
         });
         let mut mtu = out.family(&f::PORT_MTU);
         self.ports.iter().for_each(|port| {

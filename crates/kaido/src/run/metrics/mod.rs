@@ -3,6 +3,7 @@
 //! ```text
 //!   GET /metrics ─▶ this thread ─▶ the function's figures: what workers, tables and the kernel's datapath count
 //!   GET /v1/…    ─▶ this thread ─▶ the function's documents
+//!   GET /healthz ─▶ this thread ─▶ 200 where all ports are up and the control loop turns, else 503 and what is the matter
 //! ```
 //! Whatever a client does, workers and control loop wait for nobody.
 
@@ -22,6 +23,7 @@ pub(crate) use self::families::table;
 #[cfg(test)]
 pub(in crate::run) use self::families::tests::names;
 pub(in crate::run) use self::figures::{Figures, one};
+use super::board::Health;
 
 /// Scrapes that come closer together get the same text.
 const FRESH: Duration = Duration::from_millis(100);
@@ -58,11 +60,15 @@ impl Exporter {
     ///
     /// # Errors
     /// When the thread cannot be made.
-    pub(super) fn start(mut endpoint: Endpoint, offer: Box<dyn Offer>) -> std::io::Result<Self> {
+    pub(super) fn start(
+        mut endpoint: Endpoint,
+        offer: Box<dyn Offer>,
+        health: Health,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
-            let mut scrape = Scrape { offer, fresh: None };
+            let mut scrape = Scrape { offer, health, fresh: None };
             endpoint.serve(&stopped, |request| scrape.answer(request));
         })?;
         Ok(Self { stop, thread })
@@ -80,6 +86,7 @@ impl Exporter {
 /// What answers scrapes.
 struct Scrape {
     offer: Box<dyn Offer>,
+    health: Health,
     fresh: Option<(Instant, Format, String)>,
 }
 
@@ -88,13 +95,20 @@ impl Scrape {
         if request.path == "/metrics" {
             return self.metrics(Format::for_accept(request.accept));
         }
+        if request.path == "/healthz" {
+            let troubles = self.health.troubles();
+            return match troubles.is_empty() {
+                true => Response::text(200, "ok"),
+                false => Response::text(503, &troubles.join("\n")),
+            };
+        }
         if let Some(body) = self.offer.document(request.path) {
             return Response { status: 200, content_type: "application/json", body };
         }
         let others: String = self.offer.paths().iter().map(|path| format!(", {path}")).collect();
         match request.path {
-            "/" => Response::text(200, &format!("Kaido: /metrics{others}")),
-            _ => Response::text(404, &format!("there is only /metrics{others}")),
+            "/" => Response::text(200, &format!("Kaido: /metrics, /healthz{others}")),
+            _ => Response::text(404, &format!("there is only /metrics, /healthz{others}")),
         }
     }
 

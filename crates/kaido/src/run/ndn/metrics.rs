@@ -27,6 +27,7 @@ impl NdnOffer {
 
 impl Offer for NdnOffer {
     fn metrics(&mut self, format: Format) -> Option<String> {
+        self.figures.look();
         let mut out = Exposition::new(format);
         self.figures.node(&mut out);
         self.figures.ports(|_, _| {}, &mut out);

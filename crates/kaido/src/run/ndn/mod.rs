@@ -27,9 +27,9 @@ use self::management::Management;
 use self::metrics::NdnOffer;
 use self::ports::Ports;
 use self::workers::Workers;
+use super::board::{Health, Heartbeat, ShownPort};
 use super::control::Control;
 use super::metrics::Figures;
-use super::ports::ShownPort;
 use super::{Crew, Ground, export, notify};
 use crate::config::{AdmitName, NdnConfig, UnsolicitedName};
 
@@ -101,17 +101,14 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     let node = RouterNode::new(parts, SystemTime::now());
     let router = node.observer();
     let management = Management::start(config, node, authority, &host_control)?;
-    let mut shown = ports.opened.shown();
-    shown.push(ShownPort {
-        name: HOST_PORT.to_owned(),
-        how: listening(config),
-        mtu: kaido_wire::ndn::PACKET_MAX,
-    });
-    shown.extend(team.shown().map(|name| ShownPort {
-        name: name.to_owned(),
-        how: "rings".to_owned(),
-        mtu: kaido_wire::ndn::PACKET_MAX,
-    }));
+    ports.opened.watch(crew.inboxes(), None)?;
+    let shown = ports.opened.board().clone();
+    shown.push(ShownPort::steady(HOST_PORT, &listening(config), kaido_wire::ndn::PACKET_MAX));
+    if let Some(name) = team.shown() {
+        shown.push(ShownPort::steady(name, "rings", kaido_wire::ndn::PACKET_MAX));
+    }
+    let heartbeat = Heartbeat::new();
+    let health = Health { board: shown.clone(), heartbeat: heartbeat.clone() };
     let workers = crew.counters();
     let node_id = rustix::system::uname().nodename().to_string_lossy().into_owned();
     tracing::info!(
@@ -124,12 +121,20 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     );
     let exporter = scraped.map(|endpoint| {
         let figures = Figures::new(("ndn", "engine"), node_id.clone(), pool, shown.clone(), workers.clone());
-        export(endpoint, NdnOffer::new(figures, router, team.balance))
+        export(endpoint, NdnOffer::new(figures, router, team.balance), health)
     });
     let exporter = exporter.transpose()?;
     let function = ShownRouter;
-    let mut control =
-        Control { server, node_id, started: Instant::now(), pool, ports: shown, workers, function };
+    let mut control = Control {
+        server,
+        node_id,
+        started: Instant::now(),
+        pool,
+        ports: shown,
+        heartbeat,
+        workers,
+        function,
+    };
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || crew.has_lost() || management.has_ended());
     notify(&[sd_notify::NotifyState::Stopping]);
@@ -137,7 +142,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         exporter.stop();
     }
     management.stop();
-    let ended = crew.end(&ports.opened, &stop);
+    let ended = crew.end(&mut ports.opened, &stop);
     // After the workers, which have given it what they held.
     drop(tier);
     ended

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::{Doorbell, FramePool, PortTotals, WorkerCounters};
 use kaido_pfcp::{Endpoint, Moment, Transmit, send_all};
-use kaido_upf::control::{PathSummary, SessionSummary, Upf};
+use kaido_upf::control::{PathSummary, SessionSummary, TraceFilter, Upf};
+use kaido_upf::rules::{Seid, Teid};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt;
@@ -20,9 +21,9 @@ use super::lag::Lag;
 use super::metrics::Asked;
 use super::ports::KernelCounters;
 use super::trace;
-use crate::api::{self, Answer, Question};
+use crate::api::{self, Answer, Question, SessionsOf};
 use crate::config::{Datapath, Prefix};
-use crate::run::ports::ShownPort;
+use crate::run::board::{Heartbeat, PortBoard, ShownPort};
 use crate::run::server::Server;
 use crate::run::shown;
 use crate::run::workers;
@@ -57,7 +58,8 @@ pub(super) struct Control {
     pub(super) node_id: String,
     pub(super) started: Instant,
     pub(super) pool: &'static FramePool,
-    pub(super) ports: Vec<ShownPort>,
+    pub(super) ports: PortBoard,
+    pub(super) heartbeat: Heartbeat,
     pub(super) datapath: Datapath,
     /// Of the datapath in the kernel, where there is one.
     pub(super) kernel: Option<KernelCounters>,
@@ -87,6 +89,7 @@ impl Control {
         while !stop.load(Ordering::Relaxed) && !failed() {
             self.turn();
         }
+        crate::run::log_stop();
         let mut out = Vec::new();
         self.endpoint.request_release(Moment::now(), RELEASE_GRACE, &mut out);
         self.send(&out, None);
@@ -97,6 +100,7 @@ impl Control {
     }
 
     fn turn(&mut self) {
+        self.heartbeat.beat();
         self.wait();
         if let Some(percent) = self.lag.look(Instant::now()) {
             self.endpoint.set_lag(percent);
@@ -115,6 +119,7 @@ impl Control {
         server.serve(|question| {
             let in_kernel = kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
             let (started, strangers) = (*started, *strangers);
+            let ports = &ports.list();
             let view = |endpoint| View {
                 endpoint,
                 node_id,
@@ -128,7 +133,15 @@ impl Control {
             };
             match question {
                 Question::Status => Answer::Status(Box::new(view(endpoint).status())),
-                Question::Sessions { skip, limit } => view(endpoint).sessions(skip, limit),
+                Question::Sessions { skip, limit, of } if of == SessionsOf::default() => {
+                    view(endpoint).sessions(skip, limit)
+                }
+                Question::Sessions { skip, limit, of } => {
+                    let found = wanted(endpoint.service_mut(), of);
+                    let listed = found.iter().skip(skip).take(limit.min(SESSIONS_LISTED_MAX));
+                    Answer::Sessions { total: found.len(), sessions: listed.map(session).collect() }
+                }
+                Question::Session { seid } => detail(endpoint.service_mut(), Seid(seid)),
                 Question::Drops => {
                     let view = view(endpoint);
                     Answer::Drops { drops: shown::drops(ports, |at| view.totals(at)) }
@@ -339,9 +352,8 @@ fn session(summary: &SessionSummary) -> api::Session {
     let v4 = summary.ue.ipv4.map(|addr| addr.to_string());
     let v6 = summary.ue.ipv6.map(|prefix| format!("{}/{}", prefix.addr, prefix.len));
     let stations = summary.stations.iter().flatten().map(ToString::to_string);
-    let tunnels = |ends: &[(kaido_upf::rules::Teid, IpAddr)]| {
-        ends.iter().map(|(teid, addr)| format!("{teid}@{addr}")).collect()
-    };
+    let tunnels =
+        |ends: &[(Teid, IpAddr)]| ends.iter().map(|(teid, addr)| format!("{teid}@{addr}")).collect();
     let [pdrs, fars, qers, urrs] = summary.rules;
     api::Session {
         seid: format!("{:#018x}", summary.seid.0),
@@ -357,6 +369,39 @@ fn session(summary: &SessionSummary) -> api::Session {
         downlink_bytes: summary.volume.downlink_bytes,
         uplink_packets: summary.volume.uplink_packets,
         downlink_packets: summary.volume.downlink_packets,
+    }
+}
+
+/// The sessions that meet all that is asked for: looked up by one of it, whatever number of sessions there are.
+fn wanted(upf: &mut Upf, of: SessionsOf) -> Vec<SessionSummary> {
+    let mut found = match of {
+        SessionsOf { seid: Some(seid), .. } => upf.sessions_of(TraceFilter::Session(Seid(seid))),
+        SessionsOf { ue: Some(address), .. } => upf.sessions_of(TraceFilter::Ue(address)),
+        SessionsOf { teid: Some(teid), .. } => upf.sessions_of_teid(Teid(teid)),
+        SessionsOf { .. } => Vec::new(),
+    };
+    let has_ue = |summary: &SessionSummary, wanted: IpAddr| {
+        let v4 = summary.ue.ipv4.map(|own| Prefix { addr: own.into(), len: 32 });
+        let v6 = summary.ue.ipv6.map(|own| Prefix { addr: own.addr.into(), len: own.len });
+        v4.into_iter().chain(v6).any(|own| own.contains(wanted))
+    };
+    found.retain(|summary| {
+        of.ue.is_none_or(|ue| has_ue(summary, ue))
+            && of.teid.is_none_or(|teid| summary.local.iter().any(|(own, _)| own.0 == teid))
+    });
+    found
+}
+
+/// A session and its rules.
+fn detail(upf: &mut Upf, seid: Seid) -> Answer {
+    let rules = upf.rules_of(seid).map(serde_json::to_value);
+    let summary = upf.sessions_of(TraceFilter::Session(seid)).pop();
+    match (summary, rules) {
+        (Some(summary), Some(Ok(rules))) => {
+            Answer::Session(Box::new(api::SessionDetail { session: session(&summary), rules }))
+        }
+        (_, Some(Err(error))) => Answer::Error { message: format!("the rules cannot be shown: {error}") },
+        _ => Answer::Error { message: format!("there is no session {seid}; `kaido sessions` lists them") },
     }
 }
 

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use kaido_engine::netlink::Interface;
 use kaido_engine::{DropReason, NextHop, NextHops, PortTotals, Resolution};
 use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
 use kaido_upf::node::{WorkerEvent, keys_max, usage_cells};
@@ -84,11 +85,22 @@ pub(super) struct Exit {
     pub(super) mac: [u8; 6],
 }
 
+impl Exit {
+    /// By that interface.
+    pub(super) fn of(interface: &Interface) -> Self {
+        let Interface { ifindex, mtu, mac, .. } = *interface;
+        Self { ifindex, mtu, mac }
+    }
+}
+
+/// By port; `None` for those that the kernel cannot send from. They change with their interfaces.
+pub(super) type Exits = Arc<Mutex<Vec<Option<Exit>>>>;
+
 /// What the fast path is told of the node.
 #[derive(Debug)]
 pub(super) struct Surroundings {
-    /// By port; `None` for those that it cannot send from.
-    pub(super) exits: Vec<Option<Exit>>,
+    /// Ports that it can send from.
+    pub(super) exits: Exits,
     /// By port: whether the kernel may route out of tunnels by it. Not by ports of N3 and N9, into which only tunnels lead; where a
     /// port has both sides, the workers look closer.
     pub(super) n6_only: Vec<bool>,
@@ -111,7 +123,8 @@ impl Surroundings {
 
     fn hop(&self, resolution: Resolution) -> Option<Hop> {
         let Resolution::Ready(NextHop { port, mac }) = resolution else { return None };
-        let Exit { ifindex, mtu, mac: source } = self.exits.get(port.index()).copied().flatten()?;
+        let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
+        let Exit { ifindex, mtu, mac: source } = exits.get(port.index()).copied().flatten()?;
         Some(Hop { ifindex, mtu, source, destination: mac, port: port.0, tag: None })
     }
 }

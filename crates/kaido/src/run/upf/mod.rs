@@ -23,6 +23,7 @@ use self::control::{Control, datagram_buffer, listen};
 use self::lag::Lag;
 use self::metrics::{Sources, UpfOffer};
 use self::ports::Ports;
+use super::board::{Health, Heartbeat};
 use super::metrics::Figures;
 use super::{Crew, Ground, StartFault, export, notify};
 use crate::config::{Datapath, UpfConfig};
@@ -56,7 +57,10 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     })?;
     ports.opened.attach()?;
     let (node_id, endpoint) = endpoint(config, upf, ports.features())?;
-    let shown = ports.opened.shown();
+    ports.watch(&node.settings, crew.inboxes())?;
+    let shown = ports.opened.board().clone();
+    let heartbeat = Heartbeat::new();
+    let health = Health { board: shown.clone(), heartbeat: heartbeat.clone() };
     let counters = crew.counters();
     tracing::info!(
         node_id,
@@ -75,7 +79,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
             Figures::new(("upf", datapath.name()), node_id.clone(), pool, shown.clone(), counters.clone());
         let sources = Sources { figures, node: node.clone(), kernel: kernel() };
         let (offer, asked) = UpfOffer::new(sources, doorbell.clone());
-        export(endpoint, offer).map(|exporter| (exporter, asked))
+        export(endpoint, offer, health).map(|exporter| (exporter, asked))
     });
     let (exporter, asked) = exporter.transpose()?.unzip();
     let mut control = Control {
@@ -87,6 +91,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         started: Instant::now(),
         pool,
         ports: shown,
+        heartbeat,
         datapath,
         kernel: kernel(),
         workers: counters,
@@ -105,7 +110,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         control.scrapes = None;
         exporter.stop();
     }
-    crew.end(&ports.opened, &stop)
+    crew.end(&mut ports.opened, &stop)
 }
 
 fn ue_pools(config: &UpfConfig, node: &Node) -> Vec<UePool> {

@@ -5,9 +5,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kaido_engine::KernelPath;
 use kaido_engine::netlink::Interface;
 use kaido_engine::port::UdpSink;
+use kaido_engine::{Inbox, KernelPath};
 use kaido_pfcp::Features;
 use kaido_upf::fragment::FragmentSettings;
 use kaido_upf::node::{EndpointScope, Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
@@ -16,9 +16,9 @@ use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
 use kaido_wire::gtpu;
 use kaido_xdp::fastpath::FastCounters;
-use kaido_xdp::{FastPath, Roles, Steering, SteeringConfig};
+use kaido_xdp::{FastPath, Pass, Roles, Steering, SteeringConfig};
 
-use super::fastpath::{self, Exit, InKernel, Surroundings};
+use super::fastpath::{self, Exit, Exits, InKernel, Surroundings};
 use crate::config::{Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
 use crate::run::StartFault;
 use crate::run::ports::{Demands, Device, Found, Opened, Program, fault, lock, routable};
@@ -35,6 +35,20 @@ impl Program for Steering {
 
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error> {
         Self::set_local_addresses(self, addresses)
+    }
+
+    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), kaido_xdp::Error> {
+        Self::set_mac(self, mac)
+    }
+
+    fn left_to_kernel(&self) -> Result<u64, kaido_xdp::Error> {
+        let counters = self.counters()?;
+        Ok(Pass::ALL.into_iter().map(|reason| counters.passed(reason)).sum())
+    }
+
+    fn exit_changed(&mut self, _before: u32, _interface: &Interface) -> Result<(), kaido_xdp::Error> {
+        // Of next hops the fast path itself is told.
+        Ok(())
     }
 }
 
@@ -90,6 +104,8 @@ pub(super) struct Ports {
     pub(super) opened: Opened<Steering>,
     endpoints: Vec<IpAddr>,
     fast: Option<fastpath::Shared>,
+    /// The same once the node is told of it, and where it may send from.
+    kernel: Option<(fastpath::Shared, Exits)>,
     _sink: Option<UdpSink>,
 }
 
@@ -104,7 +120,7 @@ impl Ports {
         let wants = Wants { config, endpoints: &endpoints, fast: fast.as_ref() };
         let opened = Opened::open(found, pool, &wants, is_bridged)?;
         let sink = sink(&opened.devices, &endpoints)?;
-        Ok(Self { opened, endpoints, fast: fast.map(fastpath::Shared::new), _sink: sink })
+        Ok(Self { opened, endpoints, fast: fast.map(fastpath::Shared::new), kernel: None, _sink: sink })
     }
 
     /// The largest TCP segments to be announced: what passes every port, with a tunnel's headers where there is GTP-U.
@@ -233,25 +249,47 @@ impl Ports {
         let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
         fast.with(|fast| fast.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()))
             .map_err(fault)?;
+        let mut exits = vec![None; self.opened.devices.len()];
         let mut around = Surroundings {
-            exits: vec![None; self.opened.devices.len()],
+            exits: Exits::default(),
             n6_only: settings.ports.iter().map(|port| port.instance.is_some() && !port.gtpu).collect(),
             ue_prefixes: vec![Vec::new(); settings.instances.len()],
             endpoints: settings.endpoints.clone(),
         };
         let mut steerings = lock(self.opened.programs());
-        for ((device, role), exit) in self.opened.devices.iter().zip(&settings.ports).zip(&mut around.exits) {
+        for ((device, role), exit) in self.opened.devices.iter().zip(&settings.ports).zip(&mut exits) {
             let Some(steering) = device.program.and_then(|at| steerings.get_mut(at)) else { continue };
             steering.set_instance(role.instance.map(|instance| instance.0)).map_err(fault)?;
             let prefixes = &device.config.ue_prefixes;
             if let Some(instance) = role.instance.filter(|_| !prefixes.is_empty()) {
                 around.ue_prefixes[usize::from(instance.0)].push(prefixes.clone());
             }
-            let Interface { ifindex, mtu, mac, .. } = device.interface;
-            *exit = Some(Exit { ifindex, mtu, mac });
+            *exit = Some(Exit::of(&device.interface));
         }
         drop(steerings);
+        *lock(&around.exits) = exits;
+        self.kernel = Some((fast.clone(), around.exits.clone()));
         Ok(Some(InKernel::new(fast, around, self.opened.routes().next_hops())))
+    }
+
+    /// Keeps the ports bound to their interfaces, and the datapath in the kernel in step with them.
+    pub(super) fn watch(
+        &mut self,
+        settings: &NodeSettings,
+        inboxes: Vec<Arc<Inbox>>,
+    ) -> Result<(), StartFault> {
+        let Some((fast, exits)) = self.kernel.clone() else { return self.opened.watch(inboxes, None) };
+        let mut settings = settings.clone();
+        let sends: Vec<bool> = self.opened.devices.iter().map(|device| device.program.is_some()).collect();
+        let hook = move |at: usize, interface: Option<&Interface>| {
+            lock(&exits)[at] = interface.filter(|_| sends[at]).map(Exit::of);
+            settings.ports[at].addresses = interface.into_iter().flat_map(routable).collect();
+            let own: Vec<IpAddr> = settings.own_addresses().collect();
+            if let Err(error) = fast.with(|fast| fast.set_own_addresses(&own)) {
+                tracing::error!(%error, "the datapath in the kernel was not told of the node's addresses");
+            }
+        };
+        self.opened.watch(inboxes, Some(Box::new(hook)))
     }
 
     /// How to ask for what the kernel's datapath has counted.

@@ -10,7 +10,7 @@ use kaido_upf::rules::Seid;
 use kaido_upf::trace::WatchId;
 
 use crate::api::{self, Answer, TraceOf, TraceQuestion};
-use crate::run::ports::ShownPort;
+use crate::run::board::ShownPort;
 
 /// Packets in one answer, and about how many octets of them.
 const READ_MAX: (usize, usize) = (512, 1 << 20);

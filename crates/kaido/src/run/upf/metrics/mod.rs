@@ -116,6 +116,7 @@ impl UpfOffer {
 
 impl Offer for UpfOffer {
     fn metrics(&mut self, format: Format) -> Option<String> {
+        self.sources.figures.look();
         self.ask().map(|controls| self.sources.render(&controls, format))
     }
 

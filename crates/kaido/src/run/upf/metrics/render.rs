@@ -154,15 +154,14 @@ mod tests {
     use kaido_upf::node::NodeSettings;
 
     use super::*;
+    use crate::run::board::{PortBoard, ShownPort};
     use crate::run::metrics::names;
-    use crate::run::ports::ShownPort;
 
     fn sources(kernel: Option<KernelCounters>) -> Sources {
         let settings = NodeSettings { sessions_max: 100, ..NodeSettings::default() };
-        let port =
-            |name: &str| ShownPort { name: name.to_owned(), how: "a \"driver\"".to_owned(), mtu: 1500 };
+        let port = |name: &str| ShownPort::steady(name, "a \"driver\"", 1500);
         let workers = vec![Arc::new(WorkerCounters::new(2)), Arc::new(WorkerCounters::new(2))];
-        let ports = vec![port("n3"), port("n6")];
+        let ports = PortBoard::new(vec![port("n3"), port("n6")]);
         let pool = FramePool::leak(1024).unwrap();
         Sources {
             figures: Figures::new(("upf", "engine"), "upf.example.org".to_owned(), pool, ports, workers),

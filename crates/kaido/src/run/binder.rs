@@ -1,0 +1,287 @@
+//! Binds a port to its interface: sockets and programs, at the start and whenever the interface comes back.
+
+use std::net::IpAddr;
+
+use kaido_engine::FramePool;
+use kaido_engine::netlink::{self, Interface};
+use kaido_engine::port::{PacketPort, Port, TapPort, XdpOptions, XdpPool};
+use kaido_engine::steer::relay;
+use kaido_xdp::{AttachMode, PLAIN_MTU_MAX};
+use kaido_xsk::BindMode;
+
+use super::StartFault;
+use super::board::{PortState, ShownPort};
+use super::ports::{Found, Program, fault, receive_queues, routable, tap_config};
+use super::queues::{self, Plan, QueueFault};
+use crate::config::{Attach, CopyMode, Driver, PortConfig};
+use crate::doctor::ethtool::Ethtool;
+
+/// What a program that does not load lacks.
+pub(super) const NO_PROGRAM: &str = "an XDP program needs root, or CAP_BPF and CAP_NET_ADMIN";
+
+/// Drivers whose packets come from the same machine, or from a guest of it.
+const WITHOUT_WIRE: [&str; 3] = ["veth", "tun", "virtio_net"];
+
+/// A port, and the interface that it is bound to.
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    pub(super) config: PortConfig,
+    pub(super) interface: Interface,
+    /// Number of its program.
+    pub(super) program: Option<usize>,
+    /// How it was opened, and how its program was attached.
+    pub(super) opened: String,
+    attached: Option<AttachMode>,
+    /// Whether it takes frames to every Ethernet address.
+    takes_all: bool,
+    /// Addresses to which tunnels come in by it, or by another port.
+    tunnels: Vec<IpAddr>,
+    /// Those of them that were its own when the node started.
+    own_tunnels: Vec<IpAddr>,
+}
+
+impl Device {
+    pub(super) fn new(
+        config: &PortConfig,
+        interface: Interface,
+        takes_all: bool,
+        tunnels: &[IpAddr],
+    ) -> Self {
+        let own_tunnels = routable(&interface).filter(|own| tunnels.contains(own)).collect();
+        Self {
+            config: config.clone(),
+            interface,
+            program: None,
+            opened: String::new(),
+            attached: None,
+            takes_all,
+            tunnels: tunnels.to_vec(),
+            own_tunnels,
+        }
+    }
+
+    /// How it was opened, in words.
+    pub(super) fn how(&self) -> String {
+        match self.attached {
+            Some(mode) => format!("{}, {mode:?} program", self.opened).to_lowercase(),
+            None => self.opened.clone(),
+        }
+    }
+
+    pub(super) fn shown(&self) -> ShownPort {
+        let mut shown =
+            ShownPort::steady(self.config.name.get_ref(), &self.how(), self.interface.mtu as usize);
+        shown.state = if self.interface.up { PortState::Up } else { PortState::Down };
+        shown
+    }
+
+    /// The name of the kernel's driver, where it tells one.
+    fn kernel_driver(&self) -> Option<String> {
+        Ethtool::open(&self.interface.name).and_then(|device| device.driver()).ok()
+    }
+
+    /// Whether packets may come with checksums that their sender has left to a device to finish: there is no wire behind it,
+    /// and AF_XDP does not tell.
+    pub(super) fn lends_checksums(&self) -> bool {
+        *self.config.driver.get_ref() == Driver::AfXdp
+            && self.kernel_driver().is_some_and(|driver| WITHOUT_WIRE.contains(&driver.as_str()))
+    }
+
+    /// Says so where what a driver sends out of a port may be lost on its way, uncounted by anybody.
+    pub(super) fn warn_of_veth(&self) {
+        if self.kernel_driver().is_some_and(|driver| driver == "veth") {
+            tracing::warn!(
+                port = %self.config.name.get_ref(),
+                "what a driver forwards to a veth device is lost unless its other end has GRO on (`ethtool -K PEER gro on`) or an XDP program"
+            );
+        }
+    }
+
+    /// The interface's addresses that packets may be routed to.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        routable(&self.interface)
+    }
+
+    /// An address to which tunnels come in here, and which `interface` has no more.
+    pub(super) fn missing_tunnel_address(&self, interface: &Interface) -> Option<IpAddr> {
+        self.own_tunnels.iter().find(|own| routable(interface).all(|found| found != **own)).copied()
+    }
+
+    /// Attaches its program: from here on packets come.
+    pub(super) fn attach(&mut self, program: &mut impl Program) -> Result<(), StartFault> {
+        let mode = match *self.config.attach.get_ref() {
+            Attach::Auto => AttachMode::Auto,
+            Attach::Native => AttachMode::Native,
+            Attach::Generic => AttachMode::Generic,
+        };
+        program.attach_to(self.interface.ifindex, mode).map_err(|error| {
+            let help = "attach = \"generic\" works with every driver; a program that another tool left is removed by `ip link set dev IF xdp off`";
+            fault(&self.config, error, help)
+        })?;
+        self.attached = program.mode();
+        Ok(())
+    }
+}
+
+/// What all ports are bound with.
+#[derive(Clone)]
+pub(super) struct Binder {
+    pool: &'static FramePool,
+    /// Where there are AF_XDP ports.
+    xdp_pool: Option<XdpPool>,
+    /// Whether packets may be chains; settled by the MTUs at the start.
+    pub(super) multi_buffer: bool,
+    plan: Plan,
+}
+
+impl Binder {
+    /// For the ports of `found`.
+    ///
+    /// # Errors
+    /// When the kernel does not take the pool for AF_XDP.
+    pub(super) fn new(found: &Found<'_>, pool: &'static FramePool) -> Result<Self, StartFault> {
+        let is_xdp = |port: &PortConfig| *port.driver.get_ref() == Driver::AfXdp;
+        let multi_buffer =
+            found.ports().any(|(port, interface)| is_xdp(port) && is_long(pool, interface.mtu));
+        let first = found.ports().find(|(port, _)| is_xdp(port));
+        let xdp_pool = first.map(|(port, _)| {
+            XdpPool::register(pool).map_err(|error| {
+                fault(port, error, "AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; or use driver = \"af_packet\"")
+            })
+        });
+        Ok(Self { pool, xdp_pool: xdp_pool.transpose()?, multi_buffer, plan: Plan::of(&found.base.node) })
+    }
+
+    /// The longest IP packet that a port takes by that interface: its MTU, unless the node was started with frames and
+    /// sockets for shorter ones.
+    pub(super) fn mtu(&self, device: &Device, interface: &Interface) -> usize {
+        let is_xdp = *device.config.driver.get_ref() == Driver::AfXdp;
+        let wanted = interface.mtu as usize;
+        if !is_xdp || self.multi_buffer || !is_long(self.pool, interface.mtu) {
+            return wanted;
+        }
+        let most = (0..=PLAIN_MTU_MAX).rev().find(|mtu| !is_long(self.pool, *mtu)).unwrap_or(0);
+        most as usize
+    }
+
+    /// Binds a port to an interface that came back; queues, one for each worker.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(super) fn bind<P: Program>(
+        &self,
+        device: &mut Device,
+        interface: Option<&Interface>,
+        program: Option<&mut P>,
+        workers: usize,
+    ) -> Result<(Interface, Vec<Box<dyn Port>>), StartFault> {
+        // Put back where it does not succeed.
+        let before = device.interface.clone();
+        if let Some(interface) = interface {
+            device.interface = interface.clone();
+        }
+        let bound = match *device.config.driver.get_ref() {
+            Driver::AfXdp => self.bind_xdp(device, program),
+            Driver::AfPacket => open_packet(device).and_then(|queue| spread(device, queue, workers)),
+            Driver::Tap | Driver::Dpdk => open_tap(device).and_then(|queue| spread(device, queue, workers)),
+        };
+        match bound {
+            Ok(queues) => Ok((device.interface.clone(), queues)),
+            Err(fault) => {
+                device.interface = before;
+                Err(fault)
+            }
+        }
+    }
+
+    fn bind_xdp<P: Program>(
+        &self,
+        device: &mut Device,
+        program: Option<&mut P>,
+    ) -> Result<Vec<Box<dyn Port>>, StartFault> {
+        let Some(program) = program else { return Ok(Vec::new()) };
+        // The kernel has taken it off the interface that is gone.
+        let _ = program.detach();
+        let refused = |device: &Device, error| fault(&device.config, error, NO_PROGRAM);
+        program.set_mac(device.interface.mac).map_err(|error| refused(device, error))?;
+        let queues = self.open_xdp(device, program)?;
+        device.attach(program)?;
+        Ok(queues)
+    }
+
+    /// Opens the queues of an AF_XDP port, of which the program is told.
+    pub(super) fn open_xdp(
+        &self,
+        device: &mut Device,
+        program: &mut impl Program,
+    ) -> Result<Vec<Box<dyn Port>>, StartFault> {
+        let config = &device.config;
+        let Some(pool) = &self.xdp_pool else { return Ok(Vec::new()) };
+        let name = &device.interface.name;
+        let options = XdpOptions {
+            mode: match *config.copy.get_ref() {
+                CopyMode::Auto => BindMode::Auto,
+                CopyMode::Copy => BindMode::Copy,
+                CopyMode::ZeroCopy => BindMode::ZeroCopy,
+            },
+            multi_buffer: self.multi_buffer,
+            ..XdpOptions::default()
+        };
+        let opened = queues::Device {
+            ifindex: device.interface.ifindex,
+            name,
+            receive_queues: receive_queues(name),
+            endpoints: &device.tunnels,
+        };
+        let (ports, mode) = self
+            .plan
+            .open(pool, &opened, &options, |queue, socket| program.register_socket(queue, socket))
+            .map_err(|error| {
+                let help = match &error {
+                    QueueFault::Mismatch(mismatch) => mismatch.help(),
+                    QueueFault::Open { .. } => {
+                        "another program may use the queue; copy = \"copy\" works with every driver"
+                            .to_owned()
+                    }
+                    QueueFault::Register(_) => NO_PROGRAM.to_owned(),
+                    QueueFault::Wake(_) => "raise the limit of open files".to_owned(),
+                };
+                fault(config, error, help)
+            })?;
+        device.opened = format!("af_xdp, {mode:?}").to_lowercase();
+        Ok(ports)
+    }
+}
+
+/// Whether packets of that MTU need chains of frames.
+fn is_long(pool: &FramePool, mtu: u32) -> bool {
+    mtu > PLAIN_MTU_MAX || !pool.frame_size().holds_mtu(mtu as usize)
+}
+
+/// Opens a packet socket on a port's interface.
+pub(super) fn open_packet(device: &mut Device) -> Result<Box<dyn Port>, StartFault> {
+    let queue = PacketPort::open(device.interface.ifindex, device.interface.mtu as usize)
+        .map_err(|error| fault(&device.config, error, "packet sockets need root or CAP_NET_RAW"))?;
+    if device.takes_all {
+        queue
+            .receive_all()
+            .map_err(|error| fault(&device.config, error, "the interface must take every address"))?;
+    }
+    device.opened = "af_packet".to_owned();
+    Ok(Box::new(queue))
+}
+
+/// Makes the TAP device of a port again, which somebody has removed.
+fn open_tap(device: &mut Device) -> Result<Box<dyn Port>, StartFault> {
+    let help = "a TAP device needs root or CAP_NET_ADMIN, and a free name";
+    let config = tap_config(&device.config, None);
+    let tap = TapPort::create(&config).map_err(|error| fault(&device.config, error, help))?;
+    device.interface =
+        netlink::interface(&config.name).map_err(|error| fault(&device.config, error, help))?;
+    Ok(Box::new(tap))
+}
+
+/// The queue of a device that has one, for all workers.
+fn spread(device: &Device, queue: Box<dyn Port>, workers: usize) -> Result<Vec<Box<dyn Port>>, StartFault> {
+    relay(queue, workers).map_err(|error| fault(&device.config, error, "raise the limit of open files"))
+}

@@ -1,0 +1,387 @@
+//! Keeps ports bound to their interfaces while the node runs.
+//!
+//! ```text
+//!   kernel ──links, addresses──▶ LinkMonitor ─┬─ Queue, Link ──▶ Inbox of every worker
+//!                                             ├─ MAC, sockets ─▶ XDP programs
+//!                                             ├─ ifindex ──────▶ RouteWatcher
+//!                                             └─ state ────────▶ PortBoard: status, metrics, /healthz
+//! ```
+//!
+//! An interface that is removed and made again has another index, no program and no sockets: its port is opened anew, and
+//! the workers take the new queues over between two rounds. One whose Ethernet address, MTU or addresses change stays
+//! bound, and all are told.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kaido_engine::netlink::{self, Interface, LinkEvents, RouteWatcher};
+use kaido_engine::port::GonePort;
+use kaido_engine::{Inbox, Port, PortChange, PortId, PortLink, Routes};
+
+use super::StartFault;
+use super::board::{PortBoard, PortState};
+use super::ports::{Binder, Device, Program, lock, routable};
+use crate::config::Driver;
+
+/// Longest wait for an event: how soon a word to stop is heard.
+const PACE: Duration = Duration::from_millis(200);
+/// Events come in bursts; what they say is looked at once.
+const SETTLE: Duration = Duration::from_millis(20);
+/// How often is tried again what did not succeed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What a function does when the interface of a port has changed, or is gone (`None`).
+pub(super) type LinkHook = Box<dyn FnMut(usize, Option<&Interface>) + Send>;
+
+/// What the monitor works on.
+pub(super) struct Monitored<P> {
+    pub(super) binder: Binder,
+    pub(super) devices: Vec<Device>,
+    pub(super) programs: Arc<Mutex<Vec<P>>>,
+    pub(super) routes: Arc<Routes>,
+    pub(super) watcher: Arc<RouteWatcher>,
+    pub(super) board: PortBoard,
+    /// By worker.
+    pub(super) inboxes: Vec<Arc<Inbox>>,
+    pub(super) hook: Option<LinkHook>,
+}
+
+/// The running monitor; it ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct LinkMonitor {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LinkMonitor {
+    /// Starts it, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// When netlink or a thread cannot be had.
+    pub(super) fn start<P: Program + 'static>(monitored: Monitored<P>) -> Result<Self, StartFault> {
+        let port = monitored.devices.first().map_or("", |device| device.config.name.get_ref()).to_owned();
+        let fault = |error: String| StartFault::Port {
+            port: port.clone(),
+            fault: format!("watching the interface: {error}"),
+            help: "netlink must be reachable".into(),
+        };
+        let events = LinkEvents::subscribe().map_err(|error| fault(error.to_string()))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let bound = monitored.devices.iter().map(|device| Some(device.interface.clone())).collect();
+        let watch = Watch { bound, monitored, unsettled: true, refused: Vec::new() };
+        let thread = std::thread::Builder::new()
+            .name("kaido-links".to_owned())
+            .spawn(move || watch.run(events, &stopped))
+            .map_err(|error| fault(error.to_string()))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for LinkMonitor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            tracing::error!("the link monitor has panicked");
+        }
+    }
+}
+
+struct Watch<P> {
+    monitored: Monitored<P>,
+    /// By port: the interface that it is bound to, as last seen.
+    bound: Vec<Option<Interface>>,
+    /// Something did not succeed, or has not been looked at.
+    unsettled: bool,
+    /// By port: what was said last of why it is not bound, so that it is said once.
+    refused: Vec<Option<String>>,
+}
+
+impl<P: Program + 'static> Watch<P> {
+    fn run(mut self, mut events: LinkEvents, stop: &AtomicBool) {
+        self.refused.resize(self.bound.len(), None);
+        let mut looked = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            let (mut changed, mut removed) = (false, Vec::new());
+            let mut wait = PACE;
+            loop {
+                match events.wait(wait) {
+                    Ok(Some(gone)) => {
+                        changed = true;
+                        removed.extend(gone);
+                        wait = SETTLE;
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot hear of interfaces; looking again");
+                        std::thread::sleep(PACE);
+                        changed = true;
+                        break;
+                    }
+                }
+            }
+            self.close_replaced();
+            if changed || (self.unsettled && looked.elapsed() >= RETRY) {
+                looked = Instant::now();
+                self.look(&removed);
+            }
+        }
+    }
+
+    /// Closes the queues that workers have replaced.
+    fn close_replaced(&self) {
+        self.monitored.inboxes.iter().for_each(|inbox| drop(inbox.take_replaced()));
+    }
+
+    /// Compares the interfaces with what the ports are bound to. Those of `removed` were removed since the last look, even
+    /// if there is one of that index again.
+    fn look(&mut self, removed: &[u32]) {
+        let interfaces = match netlink::interfaces() {
+            Ok(interfaces) => interfaces,
+            Err(error) => {
+                self.unsettled = true;
+                return tracing::warn!(%error, "cannot read the interfaces; trying again");
+            }
+        };
+        self.unsettled = false;
+        for at in 0..self.bound.len() {
+            let device = &self.monitored.devices[at];
+            // Its TAP device is the kernel's way in; the device itself is DPDK's.
+            if *device.config.driver.get_ref() == Driver::Dpdk {
+                continue;
+            }
+            let name = device.interface.name.clone();
+            let bound = self.bound[at].as_ref().map(|bound| bound.ifindex);
+            if bound.is_some_and(|bound| {
+                removed.contains(&bound) || interfaces.iter().all(|found| found.ifindex != bound)
+            }) {
+                self.lose(at);
+            }
+            let still = self.bound[at].as_ref().map(|bound| bound.ifindex);
+            let found = interfaces.iter().find(|found| match still {
+                Some(ifindex) => found.ifindex == ifindex,
+                None => found.name == name,
+            });
+            match (still, found) {
+                (Some(_), Some(interface)) => self.follow(at, interface),
+                (None, found) => self.bind(at, found),
+                (Some(_), None) => {}
+            }
+        }
+    }
+
+    fn tell(&self, at: usize, change: impl Fn() -> PortChange) {
+        let inboxes = &self.monitored.inboxes;
+        inboxes.iter().for_each(|inbox| inbox.tell(port_id(at), change()));
+    }
+
+    /// The interface of a port is gone.
+    fn lose(&mut self, at: usize) {
+        self.bound[at] = None;
+        let device = &self.monitored.devices[at];
+        tracing::warn!(
+            port = %device.config.name.get_ref(),
+            interface = %device.interface.name,
+            "the interface is gone; its port is bound again when it comes back"
+        );
+        self.monitored.board.update(at, |port| port.state = PortState::Gone);
+        for inbox in &self.monitored.inboxes {
+            match GonePort::new() {
+                Ok(gone) => inbox.tell(port_id(at), PortChange::Queue(Box::new(gone))),
+                // The old queue stays: it receives nothing, and costs wake-ups.
+                Err(error) => tracing::warn!(%error, "a queue of the interface could not be closed"),
+            }
+        }
+        if let Some(program) = device.program {
+            // The kernel has taken it off already.
+            let _ = lock(&self.monitored.programs)[program].detach();
+        }
+        if let Some(hook) = &mut self.monitored.hook {
+            hook(at, None);
+        }
+    }
+
+    /// Binds a port to its interface again; `interface` is `None` while there is none. What the node makes itself it makes
+    /// again.
+    fn bind(&mut self, at: usize, interface: Option<&Interface>) {
+        let driver = *self.monitored.devices[at].config.driver.get_ref();
+        if interface.is_none() && driver != Driver::Tap {
+            self.unsettled |= self.refused[at].take().is_some();
+            return self.monitored.board.update(at, |port| port.state = PortState::Gone);
+        }
+        let before = self.monitored.devices[at].interface.ifindex;
+        match self.open(at, interface) {
+            Ok((interface, queues)) => {
+                self.refused[at] = None;
+                self.bound(at, before, &interface, queues);
+            }
+            Err(fault) => {
+                self.unsettled = true;
+                self.monitored.board.update(at, |port| port.state = PortState::Fault(fault.clone()));
+                if self.refused[at].as_ref() != Some(&fault) {
+                    let port = self.monitored.devices[at].config.name.get_ref();
+                    tracing::warn!(%port, %fault, "the port cannot be bound to its interface; trying again");
+                    self.refused[at] = Some(fault);
+                }
+            }
+        }
+    }
+
+    /// Opens queues for all workers, and has packets come to them.
+    fn open(
+        &mut self,
+        at: usize,
+        interface: Option<&Interface>,
+    ) -> Result<(Interface, Vec<Box<dyn Port>>), String> {
+        let Monitored { binder, devices, programs, inboxes, .. } = &mut self.monitored;
+        let device = &mut devices[at];
+        let mut programs = lock(programs);
+        let program = device.program.and_then(|program| programs.get_mut(program));
+        binder.bind(device, interface, program, inboxes.len()).map_err(|fault| match fault {
+            StartFault::Port { fault, .. } => fault,
+            other => other.to_string(),
+        })
+    }
+
+    /// Tells everybody of a port that is bound anew, whose interface had the index `before`.
+    fn bound(&mut self, at: usize, before: u32, interface: &Interface, queues: Vec<Box<dyn Port>>) {
+        let monitored = &mut self.monitored;
+        for (inbox, queue) in monitored.inboxes.iter().zip(queues) {
+            inbox.tell(port_id(at), PortChange::Queue(queue));
+        }
+        for program in lock(&monitored.programs).iter_mut() {
+            if let Err(error) = program.exit_changed(before, interface) {
+                tracing::error!(%error, "a program was not told of another's interface");
+            }
+        }
+        let device = &mut monitored.devices[at];
+        device.interface = interface.clone();
+        let how = device.how();
+        monitored.board.update(at, |port| {
+            port.how = how;
+            port.rebinds += 1;
+        });
+        monitored.watcher.rebind(port_id(at), interface.ifindex);
+        tracing::info!(
+            port = %device.config.name.get_ref(),
+            interface = %interface.name,
+            ifindex = interface.ifindex,
+            "the interface is back; its port is bound to it"
+        );
+        self.bound[at] = Some(interface.clone());
+        self.publish(at, interface);
+    }
+
+    /// Takes in what changed about the interface that a port is bound to.
+    fn follow(&mut self, at: usize, interface: &Interface) {
+        let Some(before) = self.bound[at].replace(interface.clone()) else { return };
+        let port = self.monitored.devices[at].config.name.get_ref().clone();
+        if before.up != interface.up {
+            if interface.up {
+                tracing::info!(%port, interface = %interface.name, "the interface is up");
+            } else {
+                tracing::warn!(%port, interface = %interface.name, "the interface is down or has no carrier");
+            }
+        }
+        let own = |of: &Interface| routable(of).collect::<Vec<_>>();
+        let mac_changed = before.mac != interface.mac;
+        let mtu_changed = before.mtu != interface.mtu;
+        if !mac_changed && !mtu_changed && own(&before) == own(interface) {
+            return self.show(at, interface);
+        }
+        if mac_changed {
+            tracing::info!(%port, before = %hex(before.mac), now = %hex(interface.mac), "the interface has another Ethernet address");
+        }
+        if mtu_changed {
+            tracing::info!(%port, before = before.mtu, now = interface.mtu, "the interface has another MTU");
+        }
+        if own(&before) != own(interface) {
+            tracing::info!(%port, before = ?own(&before), now = ?own(interface), "the interface has other addresses");
+        }
+        if mtu_changed && *self.monitored.devices[at].config.driver.get_ref() == Driver::AfPacket {
+            // It keeps room for the longest packet of the MTU that it was opened with.
+            return match self.open(at, Some(interface)) {
+                Ok((_, queues)) => {
+                    for (inbox, queue) in self.monitored.inboxes.iter().zip(queues) {
+                        inbox.tell(port_id(at), PortChange::Queue(queue));
+                    }
+                    self.monitored.devices[at].interface = interface.clone();
+                    self.publish(at, interface);
+                }
+                Err(fault) => {
+                    tracing::warn!(%port, %fault, "the port cannot be opened for the new MTU");
+                    self.show(at, interface);
+                }
+            };
+        }
+        self.monitored.devices[at].interface = interface.clone();
+        self.publish(at, interface);
+    }
+
+    /// Tells programs, workers and the function what an interface is, and shows it.
+    fn publish(&mut self, at: usize, interface: &Interface) {
+        let monitored = &mut self.monitored;
+        let device = &monitored.devices[at];
+        if let Some(program) = device.program
+            && let Err(error) = lock(&monitored.programs)[program].set_mac(interface.mac)
+        {
+            tracing::error!(%error, "a program was not told of its interface's Ethernet address");
+        }
+        for program in lock(&monitored.programs).iter_mut() {
+            if let Err(error) = program.exit_changed(interface.ifindex, interface) {
+                tracing::error!(%error, "a program was not told of another's MTU");
+            }
+        }
+        let mtu = monitored.binder.mtu(device, interface);
+        // Behind a TAP device the addresses are the kernel's, not ours.
+        let is_tap = *device.config.driver.get_ref() == Driver::Tap;
+        let addresses: Vec<IpAddr> = routable(interface).filter(|_| !is_tap).collect();
+        if is_tap {
+            monitored.routes.set_sole_neighbour(port_id(at), interface.mac);
+        }
+        let link = Arc::new(PortLink { mac: interface.mac, mtu, addresses });
+        self.tell(at, || PortChange::Link(link.clone()));
+        let monitored = &mut self.monitored;
+        if let Some(hook) = &mut monitored.hook {
+            hook(at, Some(interface));
+        }
+        // What was made beforehand of the interface is made again.
+        monitored.routes.links_changed();
+        self.show(at, interface);
+    }
+
+    /// Shows how a port is.
+    fn show(&self, at: usize, interface: &Interface) {
+        let Monitored { binder, devices, board, .. } = &self.monitored;
+        let device = &devices[at];
+        let mtu = binder.mtu(device, interface);
+        let missing = device.missing_tunnel_address(interface);
+        let state = if !interface.up {
+            PortState::Down
+        } else if mtu < interface.mtu as usize {
+            let own = interface.mtu;
+            PortState::Fault(format!(
+                "the interface's MTU of {own} is more than the node's frames hold; the port goes on with {mtu} until the node is started again"
+            ))
+        } else if let Some(address) = missing {
+            let name = &interface.name;
+            PortState::Fault(format!(
+                "tunnels come to {address}, which {name} has no more; `ip address add {address}/LEN dev {name}`"
+            ))
+        } else {
+            PortState::Up
+        };
+        board.update(at, |port| (port.mtu, port.state) = (mtu, state));
+    }
+}
+
+fn port_id(at: usize) -> PortId {
+    PortId(u8::try_from(at).unwrap_or(u8::MAX))
+}
+
+fn hex(mac: [u8; 6]) -> String {
+    mac.map(|octet| format!("{octet:02x}")).join(":")
+}
