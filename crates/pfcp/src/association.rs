@@ -1,11 +1,11 @@
 //! PFCP associations (TS 29.244 5.8, 6.2.6): which control planes may speak to us, and from where.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kaido_upf::rules::PathEvent;
+use kaido_upf::rules::{PathEvent, Seid};
 
 use crate::decode::ControlPlane;
 use crate::features::CpFeatures;
@@ -47,6 +47,16 @@ pub(crate) struct Association {
     pub(crate) paths: BTreeSet<PathEvent>,
     /// The peer is congested and gets no session reports before this.
     pub(crate) busy_until: Option<Instant>,
+    /// Session reports that wait for an answer.
+    pub(crate) in_flight: usize,
+    /// It does not answer session reports.
+    pub(crate) silent: bool,
+    /// Sessions whose usage is to be reported when the peer can be told again.
+    pub(crate) held: VecDeque<Seid>,
+    /// Nothing of what is held is reported before this.
+    pub(crate) resume_at: Option<Instant>,
+    /// When one report is tried, though the peer is silent.
+    pub(crate) probe_at: Option<Instant>,
 }
 
 impl Association {
@@ -64,6 +74,11 @@ impl Association {
             alternatives: Vec::new(),
             paths: BTreeSet::new(),
             busy_until: None,
+            in_flight: 0,
+            silent: false,
+            held: VecDeque::new(),
+            resume_at: None,
+            probe_at: None,
             node,
         };
         let named = association.node.address();
@@ -156,6 +171,11 @@ impl Associations {
     /// The associations whose peers are to hear of GTP-U paths.
     pub(crate) fn with_paths(&self) -> Vec<AssociationId> {
         self.by_id.iter().filter(|(_, peer)| !peer.paths.is_empty()).map(|(&id, _)| id).collect()
+    }
+
+    /// The associations of sessions whose usage is held.
+    pub(crate) fn with_held(&self) -> Vec<AssociationId> {
+        self.by_id.iter().filter(|(_, peer)| !peer.held.is_empty()).map(|(&id, _)| id).collect()
     }
 
     pub(crate) fn insert(&mut self, association: Association) -> AssociationId {

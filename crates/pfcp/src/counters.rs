@@ -114,6 +114,10 @@ pub struct Counters {
     pub requests_exhausted: u64,
     /// Session Report Requests given up or refused: reports lost to the control plane.
     pub reports_lost: u64,
+    /// Session Report Requests that were given up, refused or not sent, and whose usage went back into the meters.
+    pub reports_returned: u64,
+    /// Last reports of sessions that the user plane has ended, acknowledged.
+    pub last_reports_acknowledged: u64,
     /// Requests of ours that the peer refused.
     pub requests_refused: u64,
     /// Peers that stopped answering heartbeats.
@@ -137,6 +141,8 @@ impl Default for Counters {
             retransmissions_sent: 0,
             requests_exhausted: 0,
             reports_lost: 0,
+            reports_returned: 0,
+            last_reports_acknowledged: 0,
             requests_refused: 0,
             path_failures: 0,
             peer_restarts: 0,
@@ -192,6 +198,7 @@ impl Counters {
             ("pfcp_retransmissions_sent_total", self.retransmissions_sent),
             ("pfcp_requests_exhausted_total", self.requests_exhausted),
             ("pfcp_reports_lost_total", self.reports_lost),
+            ("pfcp_reports_returned_total", self.reports_returned),
             ("pfcp_requests_refused_total", self.requests_refused),
             ("pfcp_path_failures_total", self.path_failures),
             ("pfcp_peer_restarts_total", self.peer_restarts),

@@ -10,6 +10,7 @@
 mod binding;
 mod bundle;
 mod heartbeat;
+mod held;
 mod later;
 mod load;
 mod node;
@@ -30,9 +31,12 @@ use kaido_upf::rules::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionS
 use rs_pfcp::message::MsgType;
 
 use self::binding::Binding;
+use self::held::GivenUp;
 use self::later::{Answer, Later};
 use self::load::Load;
+use self::node::is_accepted;
 use self::release::Farewell;
+pub use self::release::Untold;
 use self::report::{Report, Resent};
 use crate::association::{AssociationId, Associations};
 use crate::counters::{Counters, Discard, cause_name};
@@ -40,6 +44,7 @@ use crate::decode::Features;
 use crate::encode::{self, Draft};
 use crate::frame::{Frame, Framed, Role, frames, is_request, response_to};
 use crate::node_id::NodeId;
+use crate::throttle::Throttle;
 use crate::transaction::{
     Answered, Due, Moment, Outgoing, Pending, Retransmission, Seen, Transmit, fingerprint,
 };
@@ -133,7 +138,8 @@ enum Purpose {
     ReleaseWish,
     Report(Report),
     /// The last report of a session of an association that is being released.
-    Farewell(AssociationId),
+    /// With the octets that it tells of.
+    Farewell(AssociationId, u64),
     /// What is reported of GTP-U paths.
     Paths(AssociationId, Arc<[PathEvent]>),
 }
@@ -176,10 +182,14 @@ pub struct Endpoint<S> {
     /// Reports that are to be sent anew, by time and then in order.
     resent: BTreeMap<(Instant, u64), Resent>,
     resent_count: u64,
+    /// Reports to which an answer may come late.
+    given_up: GivenUp,
     /// Who waits for what the service has put off.
     later: Later,
     load: Load,
     counters: Counters,
+    /// Lines about reports that are refused.
+    refusals: Throttle,
 }
 
 impl<S: SessionService> Endpoint<S> {
@@ -198,9 +208,11 @@ impl<S: SessionService> Endpoint<S> {
             farewells: Vec::new(),
             resent: BTreeMap::new(),
             resent_count: 0,
+            given_up: GivenUp::new(config.limits.outstanding),
             later: Later::default(),
             load: Load::new(config.recovery),
             counters: Counters::default(),
+            refusals: Throttle::default(),
             config,
             service,
             invited,
@@ -247,7 +259,8 @@ impl<S: SessionService> Endpoint<S> {
                 }
                 Due::Exhausted(pending) => {
                     self.counters.requests_exhausted += 1;
-                    tracing::warn!(peer = %pending.peer, kind = ?pending.kind, "no answer");
+                    tracing::debug!(peer = %pending.peer, kind = ?pending.kind, "no answer");
+                    self.landed(&pending);
                     self.given_up(now, &pending);
                 }
             }
@@ -409,8 +422,9 @@ impl<S: SessionService> Endpoint<S> {
 
     fn response(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) {
         let Some(pending) = self.outgoing.answered(from, frame.kind, frame.sequence) else {
-            return self.counters.count_discarded(Discard::Unsolicited);
+            return self.unsolicited(now, from, frame);
         };
+        self.landed(&pending);
         if frame.kind == MsgType::VersionNotSupportedResponse {
             self.counters.requests_refused += 1;
             return self.given_up(now, &pending);
@@ -419,8 +433,9 @@ impl<S: SessionService> Endpoint<S> {
             &Purpose::Heartbeat(id) => self.heartbeat_response(now, id, frame),
             &Purpose::Setup(place) => self.setup_response(now, from, place, frame),
             Purpose::ReleaseWish => self.consent(from, frame, "release"),
-            &Purpose::Report(report) => self.report_response(now, &pending, report, frame),
-            &Purpose::Farewell(id) => {
+            Purpose::Report(report) => self.report_response(now, &pending, report, frame),
+            &Purpose::Farewell(id, _) => {
+                self.counters.last_reports_acknowledged += 1;
                 self.farewell_said(id);
                 Ok(())
             }
@@ -433,15 +448,39 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
+    /// A response to nothing that is outstanding, but perhaps to a report that was given up.
+    fn unsolicited(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) {
+        let late = match frame.kind {
+            MsgType::SessionReportResponse => self.given_up.take(from, frame.sequence),
+            _ => None,
+        };
+        match late {
+            Some(report) => self.late_answer(now, &report, is_accepted(frame)),
+            None => self.counters.count_discarded(Discard::Unsolicited),
+        }
+    }
+
+    /// A request of ours is not outstanding any more.
+    fn landed(&mut self, pending: &Pending<Purpose>) {
+        if let Purpose::Report(report) = &pending.purpose
+            && let Some(association) = self.associations.get_mut(report.association)
+        {
+            association.in_flight = association.in_flight.saturating_sub(1);
+        }
+    }
+
     /// A request of ours had no answer, or none of use.
     fn given_up(&mut self, now: Moment, pending: &Pending<Purpose>) {
         match &pending.purpose {
             &Purpose::Heartbeat(id) => self.path_failed(now, id),
             &Purpose::Setup(place) => self.retry_setup(now, place),
             Purpose::ReleaseWish => {}
-            &Purpose::Report(report) => self.report_unanswered(now, pending, report),
-            &Purpose::Farewell(id) => {
+            Purpose::Report(report) => self.report_unanswered(now, pending, report.clone()),
+            &Purpose::Farewell(id, octets) => {
                 self.counters.reports_lost += 1;
+                if let Some(suppressed) = self.refusals.line(now.monotonic) {
+                    tracing::warn!(peer = %pending.peer, octets, suppressed, "the last usage of a session is not acknowledged");
+                }
                 self.farewell_said(id);
             }
             Purpose::Paths(id, paths) => self.keep_paths(*id, paths),

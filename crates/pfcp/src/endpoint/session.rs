@@ -112,7 +112,7 @@ impl<S: SessionService> Endpoint<S> {
             if self.overflow.len() < OVERFLOW_MAX {
                 self.overflow.push_back(SessionEvent::Usage { seid: asked.seid, reports: more });
             } else {
-                self.counters.reports_lost += 1;
+                self.keep_usage(asked.seid, &more, false);
             }
         }
         self.say_load(asked.speaker, &mut draft);

@@ -75,8 +75,11 @@ impl<S: SessionService> Endpoint<S> {
             let ours = [cp.ipv4.map(Into::into), cp.ipv6.map(Into::into)];
             addresses.is_empty() || ours.iter().flatten().any(|address| addresses.contains(address))
         });
-        let sessions = self.associations.get(old).map_or(0, |association| association.sessions);
-        self.associations.replace(old, Association { sessions, ..association });
+        if let Some(known) = self.associations.get_mut(old) {
+            let (sessions, in_flight) = (known.sessions, known.in_flight);
+            let held = std::mem::take(&mut known.held);
+            self.associations.replace(old, Association { sessions, in_flight, held, ..association });
+        }
         true
     }
 

@@ -44,6 +44,8 @@ pub struct Scripted {
     pub load: u8,
     /// Workers are in the middle of a batch: what changes or goes is answered later.
     pub is_busy: bool,
+    /// Usage that is held, and whether it may have arrived.
+    pub held: BTreeMap<Seid, Vec<(UsageReport, bool)>>,
     put_off: VecDeque<(Ticket, Outcome)>,
 }
 
@@ -63,6 +65,7 @@ impl Default for Scripted {
             paths: VecDeque::new(),
             load: 0,
             is_busy: false,
+            held: BTreeMap::new(),
             put_off: VecDeque::new(),
         }
     }
@@ -241,6 +244,23 @@ impl SessionService for Scripted {
     fn poll_events(&mut self, _now: SystemTime, limit: usize) -> Vec<SessionEvent> {
         let count = self.events.len().min(limit);
         self.events.drain(..count).collect()
+    }
+
+    fn hold_usage(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {
+        let held = self.held.entry(seid).or_default();
+        held.extend(reports.iter().map(|report| (report.clone(), sent)));
+        self.sessions.contains_key(&seid)
+    }
+
+    /// All that is held, as it was.
+    fn release_usage(&mut self, seid: Seid, _now: SystemTime) -> Vec<UsageReport> {
+        self.held.remove(&seid).unwrap_or_default().into_iter().map(|(report, _)| report).collect()
+    }
+
+    fn usage_arrived(&mut self, seid: Seid, reports: &[UsageReport]) {
+        if let Some(held) = self.held.get_mut(&seid) {
+            held.retain(|(report, _)| !reports.contains(report));
+        }
     }
 
     fn load(&self) -> u8 {

@@ -76,6 +76,7 @@ impl Upf {
             watches,
             instances,
             stations_look,
+            usage_held: false,
         };
         self.rest(&Session { seid, index, kept });
         Ok(seid)

@@ -14,6 +14,7 @@ mod ending;
 mod ethernet;
 mod events;
 mod far_ends;
+mod held;
 mod inactivity;
 mod kernel;
 mod keys;
@@ -67,7 +68,7 @@ use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, LocalFTeid, Modification, Modified, Outcome,
     PathEvent, PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent, SessionService, Ticket, Urr,
-    UrrId, Volume,
+    UrrId, UsageReport, Volume,
 };
 use crate::usage::{FreeSlots, UsageSlot};
 
@@ -435,6 +436,18 @@ impl SessionService for Upf {
         self.turn_stations(now, &mut out);
         self.look_at_due(now, limit, &mut out);
         out
+    }
+
+    fn hold_usage(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {
+        self.hold(seid, reports, sent)
+    }
+
+    fn release_usage(&mut self, seid: Seid, now: SystemTime) -> Vec<UsageReport> {
+        self.release(seid, now)
+    }
+
+    fn usage_arrived(&mut self, seid: Seid, reports: &[UsageReport]) {
+        self.arrived(seid, reports);
     }
 
     fn poll_paths(&mut self, limit: usize) -> Vec<PathEvent> {

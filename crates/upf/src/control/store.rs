@@ -141,6 +141,7 @@ mod tests {
             activity: Some(UsageSlot(9)),
             paging: Paging::default(),
             stations_look: Some(7),
+            usage_held: true,
             inactivity: Inactivity::new(Duration::from_secs(60), 5, 1_700_000_000_000),
             watches: Watches::default(),
             instances: Instances::default(),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{Doorbell, FramePool, PortTotals, WorkerCounters};
-use kaido_pfcp::{Endpoint, Moment, Transmit, send_all};
+use kaido_pfcp::{Endpoint, Moment, Transmit, Untold, send_all};
 use kaido_upf::control::{PathSummary, SessionSummary, Upf};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -47,6 +47,10 @@ const SESSIONS_LISTED_MAX: usize = 10_000;
 const PATHS_SHOWN_MAX: usize = 1000;
 /// How long control planes have to release their associations when the node stops.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
+/// How long those that have not are waited for between two acknowledgements of last usage reports.
+const FAREWELL_GRACE: Duration = Duration::from_secs(2);
+/// Longest wait for all of them.
+const FAREWELL_MAX: Duration = Duration::from_secs(30);
 
 /// Everything that the control loop works on.
 pub(super) struct Control {
@@ -93,6 +97,34 @@ impl Control {
         let deadline = Instant::now() + RELEASE_GRACE;
         while self.endpoint.peers().next().is_some() && Instant::now() < deadline {
             self.turn();
+        }
+        self.tell_last_usage();
+    }
+
+    /// Ends the sessions of control planes that have not released their associations, tells them the last usage, and the log
+    /// what they could not be told.
+    fn tell_last_usage(&mut self) {
+        self.endpoint.end_sessions();
+        let began = Instant::now();
+        let mut progress = (began, self.endpoint.last_reports_acknowledged());
+        while !self.endpoint.is_told()
+            && progress.0.elapsed() < FAREWELL_GRACE
+            && began.elapsed() < FAREWELL_MAX
+        {
+            self.turn();
+            let acknowledged = self.endpoint.last_reports_acknowledged();
+            if acknowledged != progress.1 {
+                progress = (Instant::now(), acknowledged);
+            }
+        }
+        for Untold { node, sessions, octets } in self.endpoint.abandon(Moment::now()) {
+            let node = node.map_or_else(|| "a control plane".to_owned(), |node| node.to_string());
+            tracing::error!(
+                node,
+                sessions,
+                octets,
+                "usage was not reported: the control plane does not answer"
+            );
         }
     }
 
