@@ -4,12 +4,31 @@
 //! So it is kept as a short string of bytes, [without its zeros](super::squeeze), and unpacked when it is its turn: a microsecond then,
 //! and a twentieth of the memory always, which is what millions of sessions are made of.
 
+use std::time::SystemTime;
+
+use postcard::ser_flavors::Size;
+
 use crate::record::SessionIndex;
-use crate::rules::Seid;
+use crate::rules::{Cause, Rejection, Seid};
 use crate::usage::UsageSlot;
 
+use super::ruleset::RuleSet;
 use super::session::{Kept, Session};
 use super::squeeze::{expand, squeeze};
+
+/// Whether a session with these rules can be put to rest, which is asked before any of them reaches the data plane.
+///
+/// # Errors
+/// Cause 73 for what cannot be written, such as times before 1970.
+pub(super) fn check(rules: &RuleSet, now: SystemTime) -> Result<(), Rejection> {
+    match postcard::serialize_with_flavor(&(rules, now), Size::default()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Rejection::new(
+            Cause::RuleCreationOrModificationFailure,
+            format!("the session cannot be stored: {error}"),
+        )),
+    }
+}
 
 /// One place for a session.
 #[derive(Debug)]
