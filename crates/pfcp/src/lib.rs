@@ -14,6 +14,7 @@
 
 mod association;
 mod client;
+mod clock;
 mod counters;
 mod decode;
 mod encode;

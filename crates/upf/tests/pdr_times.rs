@@ -132,3 +132,25 @@ fn a_session_that_cannot_be_stored_is_refused_whole() {
     rig.upf.delete(seid, start).unwrap();
     assert_eq!((up(&mut rig), down(&mut rig), rig.upf.len()), (false, false, 0));
 }
+
+/// The control plane speaks of the wall clock: when that is set, what it spoke of comes earlier or later, and nothing else does.
+#[test]
+fn times_of_the_wall_clock_follow_it_when_it_is_set() {
+    let mut rig = Rig::new();
+    let start = now();
+    let mut request = SessionPlan::ipv4(7).establishment();
+    request.pdrs[0].activation = Some(start + 10 * MINUTE);
+    let seid = rig.upf.establish(&request, start).unwrap().seid;
+    rig.upf.wall_clock_set(9 * 60_000, start);
+    assert!(rig.upf.poll_events(start, 10).is_empty());
+    assert!(!up(&mut rig), "a minute is left");
+    rig.upf.poll_events(start + MINUTE, 10);
+    assert!(up(&mut rig));
+    rig.upf.wall_clock_set(-9 * 60_000, start + MINUTE);
+    rig.upf.poll_events(start + MINUTE, 10);
+    assert!(!up(&mut rig), "it was not yet that time");
+    rig.upf.poll_events(start + 10 * MINUTE, 10);
+    assert!(up(&mut rig));
+    rig.upf.delete(seid, start + 10 * MINUTE).unwrap();
+    rig.upf.wall_clock_set(1000, start + 10 * MINUTE);
+}

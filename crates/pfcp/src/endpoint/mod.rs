@@ -39,6 +39,7 @@ use self::release::Farewell;
 pub use self::release::Untold;
 use self::report::{Report, Resent};
 use crate::association::{AssociationId, Associations};
+use crate::clock::NodeClock;
 use crate::counters::{Counters, Discard, cause_name};
 use crate::decode::Features;
 use crate::encode::{self, Draft};
@@ -170,6 +171,7 @@ pub struct Peer {
 pub struct Endpoint<S> {
     config: Config,
     service: S,
+    clock: NodeClock,
     associations: Associations,
     sessions: HashMap<Seid, Binding>,
     answered: Answered,
@@ -213,6 +215,7 @@ impl<S: SessionService> Endpoint<S> {
             load: Load::new(config.recovery),
             counters: Counters::default(),
             refusals: Throttle::default(),
+            clock: NodeClock::new(now),
             config,
             service,
             invited,
@@ -221,6 +224,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Takes in a datagram. What is to be sent is appended to `out`.
     pub fn handle(&mut self, now: Moment, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
+        let now = self.node_moment(now);
         let mut messages = 0u32;
         let before = out.len();
         for framed in frames(Role::UserPlane, datagram) {
@@ -248,6 +252,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Does what is due: late answers, retries, heartbeats, set-ups, and reports of the service's events.
     pub fn poll(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+        let now = self.node_moment(now);
         self.answered.expire(now.monotonic);
         self.send_ended(now, out);
         while let Some(due) = self.outgoing.due(now.monotonic) {
@@ -281,6 +286,24 @@ impl<S: SessionService> Endpoint<S> {
         let setups = self.invited.iter().filter_map(|invited| invited.try_at);
         let resent = self.resent.keys().map(|&(at, _)| at).next();
         heartbeats.chain(setups).chain(self.outgoing.next_deadline()).chain(resent).min()
+    }
+
+    /// The time that the service goes by: that of the wall clock when the endpoint was made, and what the monotonic clock
+    /// has counted since.
+    pub fn node_time(&self, now: Moment) -> SystemTime {
+        self.clock.time(now)
+    }
+
+    /// A moment with node time for the wall's, which is where it comes from that nothing behind here jumps.
+    fn node_moment(&mut self, now: Moment) -> Moment {
+        if let Some(ms) = self.clock.look(now) {
+            tracing::warn!(
+                seconds = ms / 1000,
+                "the wall clock was set; what is measured does not follow it"
+            );
+            self.service.wall_clock_set(ms, self.clock.time(now));
+        }
+        Moment { wall: self.clock.time(now), ..now }
     }
 
     /// What was counted.

@@ -103,6 +103,7 @@ impl<S: SessionService> Endpoint<S> {
     /// release, so the user plane asks by an Association Update Request. Wait for [`Endpoint::peers`] to
     /// be none, or for the time to run out. New associations and sessions are refused from here on.
     pub fn request_release(&mut self, now: Moment, grace: Duration, out: &mut Vec<Transmit>) {
+        let now = self.node_moment(now);
         self.releasing = true;
         self.invited.clear();
         for id in self.associations.ids() {
@@ -130,6 +131,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Gives up what control planes could not be told: deletes the sessions that are left, and says of each control plane how
     /// many sessions and octets it does not know of.
     pub fn abandon(&mut self, now: Moment) -> Vec<Untold> {
+        let now = self.node_moment(now);
         let mut untold = BTreeMap::<AssociationId, Untold>::new();
         let mut add = |id, sessions, octets: u64| {
             if sessions > 0 || octets > 0 {
@@ -239,7 +241,8 @@ impl<S: SessionService> Endpoint<S> {
             let rest = reports.split_off(reports.len().min(REPORTS_IN_REQUEST_MAX));
             let octets = octets_in(&reports);
             let request = (MsgType::SessionReportRequest, self.outgoing.sequence());
-            let bytes = encode::session_ended(&reports, rest.is_empty(), cp, request.1);
+            let bytes =
+                encode::session_ended(&reports, rest.is_empty(), self.clock.offset(), (cp, request.1));
             self.send(now, to, request, bytes, Purpose::Farewell(association, octets), out);
             sent += 1;
             reports = rest;

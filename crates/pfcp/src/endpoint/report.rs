@@ -110,7 +110,7 @@ impl<S: SessionService> Endpoint<S> {
             return;
         };
         let sequence = self.outgoing.sequence();
-        let mut draft = encode::session_report(&event, cp, sequence);
+        let mut draft = encode::session_report(&event, self.clock.offset(), cp, sequence);
         self.say_load(id, &mut draft);
         let mut report = Report::of(seid, id);
         if let SessionEvent::Usage { reports, .. } = event {

@@ -46,6 +46,10 @@ pub struct Scripted {
     pub is_busy: bool,
     /// Usage that is held, and whether it may have arrived.
     pub held: BTreeMap<Seid, Vec<(UsageReport, bool)>>,
+    /// When it was last asked for events.
+    pub now: Option<SystemTime>,
+    /// By how much the wall clock was set, each time.
+    pub steps: Vec<i64>,
     put_off: VecDeque<(Ticket, Outcome)>,
 }
 
@@ -66,6 +70,8 @@ impl Default for Scripted {
             load: 0,
             is_busy: false,
             held: BTreeMap::new(),
+            now: None,
+            steps: Vec::new(),
             put_off: VecDeque::new(),
         }
     }
@@ -241,7 +247,12 @@ impl SessionService for Scripted {
         self.sessions.get(&seid).map(|kept| kept.cp)
     }
 
-    fn poll_events(&mut self, _now: SystemTime, limit: usize) -> Vec<SessionEvent> {
+    fn wall_clock_set(&mut self, by_ms: i64, _now: SystemTime) {
+        self.steps.push(by_ms);
+    }
+
+    fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent> {
+        self.now = Some(now);
         let count = self.events.len().min(limit);
         self.events.drain(..count).collect()
     }

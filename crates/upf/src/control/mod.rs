@@ -7,6 +7,7 @@ mod applications;
 mod change;
 mod choose;
 mod compile;
+mod dated;
 mod delays;
 mod detection;
 mod drops;
@@ -87,6 +88,8 @@ pub struct Upf {
     policers: PolicerSlots,
     /// Far ends of tunnels and the sessions that use them.
     far_ends: FarEnds,
+    /// Sessions with rules that have times of the wall clock.
+    dated: BTreeSet<SessionIndex>,
     /// When which session is to be looked at.
     wheel: Wheel,
     /// Changes that are in the table, and wait for workers to let go of what was there.
@@ -126,6 +129,7 @@ impl Upf {
             secret: Seed::random(),
             issued: 0,
             ue_pools: UePools::new(ue_pools),
+            dated: BTreeSet::new(),
             wheel: Wheel::new(),
             endings: Endings::default(),
             kernel: None,
@@ -279,6 +283,11 @@ impl Upf {
     /// Puts a session to rest until the control plane or a worker wants it, or its time comes.
     fn rest(&mut self, session: &Session) {
         self.wheel.set(session.index.0, session.deadline());
+        if session.kept.rules.is_dated() {
+            self.dated.insert(session.index);
+        } else if !self.dated.is_empty() {
+            self.dated.remove(&session.index);
+        }
         self.sessions.put(session);
     }
 }
@@ -385,6 +394,7 @@ impl SessionService for Upf {
         let keys = all_keys(rules, &self.node.settings, index);
         self.far_ends.change(index, &far_ends(rules, &self.node.settings), &BTreeSet::new());
         self.wheel.set(index.0, None);
+        self.dated.remove(&index);
         if let Some(kernel) = &mut self.kernel {
             kernel.remove(&keys, &self.node);
         }
@@ -436,6 +446,10 @@ impl SessionService for Upf {
         self.turn_stations(now, &mut out);
         self.look_at_due(now, limit, &mut out);
         out
+    }
+
+    fn wall_clock_set(&mut self, by_ms: i64, now: SystemTime) {
+        self.move_dated(by_ms, now);
     }
 
     fn hold_usage(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {

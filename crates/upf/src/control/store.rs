@@ -154,7 +154,7 @@ mod tests {
     fn session(index: SessionIndex) -> Session {
         let mut kept = Kept {
             cp_fseid: FSeid { seid: Seid(u64::MAX), ipv4: Some([10, 0, 0, 1].into()), ipv6: None },
-            rules: super::super::ruleset::RuleSet::default(),
+            rules: RuleSet::default(),
             meters: BTreeMap::new(),
             leases: vec![super::super::pool::Lease::Ipv4(0, 7)],
             activity: Some(UsageSlot(9)),

@@ -479,6 +479,12 @@ pub trait SessionService {
         let _ = (seid, reports);
     }
 
+    /// The wall clock was set by so many milliseconds, ahead where there are more than none. Times at which rules change, which
+    /// are times of the wall clock, come that much earlier by the clock that all calls are given.
+    fn wall_clock_set(&mut self, by_ms: i64, now: SystemTime) {
+        let _ = (by_ms, now);
+    }
+
     /// How full the user plane is, in percent of what there is least of.
     fn load(&self) -> u8 {
         0

@@ -166,7 +166,10 @@ impl Control {
                     Answer::Drops { drops: shown::drops(ports, |at| view.totals(at)) }
                 }
                 Question::Gre => Answer::Error { message: "this node is a user plane".to_owned() },
-                Question::Trace(question) => trace::answer(endpoint.service_mut(), ports, question),
+                Question::Trace(question) => {
+                    let now = endpoint.node_time(Moment::now());
+                    trace::answer(endpoint.service_mut(), ports, question, now)
+                }
             }
         });
     }
@@ -197,7 +200,8 @@ impl Control {
             None => PACE,
         };
         let now = Moment::now();
-        let due_in = upf.next_due().map(|at| at.duration_since(now.wall).unwrap_or_default());
+        let due_in =
+            upf.next_due().map(|at| at.duration_since(self.endpoint.node_time(now)).unwrap_or_default());
         let deadline_in = self.endpoint.next_deadline().map(|at| at.saturating_duration_since(now.monotonic));
         due_in.into_iter().chain(deadline_in).fold(pace, Duration::min)
     }
