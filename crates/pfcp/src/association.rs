@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kaido_upf::rules::{PathEvent, Seid};
 
@@ -11,6 +11,8 @@ use crate::decode::ControlPlane;
 use crate::features::CpFeatures;
 use crate::node_id::NodeId;
 
+/// The most associations that are set up from one address: SMFs of several slices may share one.
+const PER_ADDRESS_MAX: usize = 64;
 /// The most addresses remembered for one node.
 const ADDRESSES_MAX: usize = 16;
 
@@ -25,6 +27,14 @@ pub(crate) struct Association {
     pub(crate) node: NodeId,
     /// Where our requests go.
     pub(crate) peer: SocketAddr,
+    /// When it was set up.
+    pub(crate) since: Instant,
+    /// It has answered a request of ours.
+    pub(crate) proven: bool,
+    /// Since when somebody at another address claims to be it, while it is asked whether it is still there.
+    pub(crate) claimed: Option<Instant>,
+    /// When it was last asked because somebody claimed something of it.
+    pub(crate) asked: Option<Instant>,
     /// Where its requests may come from.
     pub(crate) addresses: Vec<IpAddr>,
     /// Its recovery time stamp, in seconds since 1900.
@@ -60,13 +70,23 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    pub(crate) fn new(node: NodeId, peer: SocketAddr, recovery: u32, heartbeat_at: Instant) -> Self {
+    pub(crate) fn new(
+        node: NodeId,
+        peer: SocketAddr,
+        recovery: u32,
+        since: Instant,
+        heartbeat_interval: Duration,
+    ) -> Self {
         let mut association = Self {
+            since,
+            proven: false,
+            claimed: None,
+            asked: None,
             addresses: vec![peer.ip()],
             peer,
             recovery,
             down: false,
-            heartbeat_at,
+            heartbeat_at: since + heartbeat_interval,
             heartbeat_outstanding: false,
             sessions: 0,
             features: CpFeatures::default(),
@@ -107,6 +127,22 @@ impl Association {
         self.set = said.set.or(self.set.take());
     }
 
+    /// Has it asked for a heartbeat at once, unless that was done within `pause`.
+    pub(crate) fn ask(&mut self, now: Instant, pause: Duration) {
+        if self.asked.is_none_or(|at| now.saturating_duration_since(at) >= pause) {
+            self.asked = Some(now);
+            if !self.heartbeat_outstanding {
+                self.heartbeat_at = now;
+            }
+        }
+    }
+
+    /// Whether it may give way to another: it holds nothing, and has not shown that it is there, or does not any more.
+    pub(crate) fn gives_way(&self, now: Instant, patience: Duration) -> bool {
+        let is_unproven = !self.proven && now.saturating_duration_since(self.since) >= patience;
+        self.sessions == 0 && (self.down || is_unproven)
+    }
+
     pub(crate) fn speaks_from(&self, address: IpAddr) -> bool {
         self.addresses.contains(&address)
     }
@@ -130,6 +166,29 @@ impl Associations {
 
     pub(crate) fn is_full(&self) -> bool {
         self.by_id.len() >= self.limit
+    }
+
+    /// Whether so many are there that each should show that it is alive.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.by_id.len() >= self.limit / 2
+    }
+
+    /// Whether more may be set up from an address.
+    pub(crate) fn has_room_at(&self, address: IpAddr) -> bool {
+        let set_up_from = |id: &&AssociationId| self.by_id.get(id).is_some_and(|it| it.peer.ip() == address);
+        self.at(address).iter().filter(set_up_from).count() < PER_ADDRESS_MAX
+    }
+
+    /// The oldest association that gives way to a new one.
+    pub(crate) fn dispensable(
+        &self,
+        now: Instant,
+        patience: Duration,
+        is_kept: impl Fn(&Association) -> bool,
+    ) -> Option<AssociationId> {
+        let gives_way = |peer: &Association| peer.gives_way(now, patience) && !is_kept(peer);
+        let candidates = self.by_id.iter().filter(|(_, peer)| gives_way(peer));
+        candidates.min_by_key(|(id, peer)| (!peer.down, peer.since, **id)).map(|(&id, _)| id)
     }
 
     pub(crate) fn of_node(&self, node: &NodeId) -> Option<AssociationId> {
@@ -227,7 +286,7 @@ mod tests {
     use super::*;
 
     fn association(node: &str, from: &str) -> Association {
-        Association::new(node.parse().unwrap(), from.parse().unwrap(), 1, Instant::now())
+        Association::new(node.parse().unwrap(), from.parse().unwrap(), 1, Instant::now(), Duration::ZERO)
     }
 
     #[test]

@@ -29,9 +29,11 @@ pub enum Discard {
     InProgress,
     /// A recovery time stamp older than the one known (TS 23.527 4.2): overtaken on the way.
     StaleRecovery,
+    /// Somebody at another address claims to be a node whose association lives; the node is asked.
+    Claimed,
 }
 
-const DISCARDS: [(Discard, &str); 12] = [
+const DISCARDS: [(Discard, &str); 13] = [
     (Discard::TooLong, "too_long"),
     (Discard::Truncated, "truncated"),
     (Discard::Version, "version"),
@@ -44,6 +46,7 @@ const DISCARDS: [(Discard, &str); 12] = [
     (Discard::BundleTooLong, "bundle_too_long"),
     (Discard::InProgress, "in_progress"),
     (Discard::StaleRecovery, "stale_recovery"),
+    (Discard::Claimed, "claimed"),
 ];
 
 impl Discard {

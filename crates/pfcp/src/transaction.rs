@@ -268,6 +268,11 @@ impl Answered {
         }
     }
 
+    /// Forgets a request that gets no answer: it may come again.
+    pub(crate) fn cancel(&mut self, key: Key) {
+        self.answers.remove(&key);
+    }
+
     /// Forgets a peer that started anew: its sequence numbers mean other requests now.
     pub(crate) fn forget(&mut self, peer: SocketAddr) {
         self.answers.retain(|key, answer| key.0.ip() != peer.ip() || answer.response.is_none());

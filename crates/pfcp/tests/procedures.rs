@@ -301,7 +301,13 @@ fn a_later_recovery_time_stamp_is_a_restart() {
     let from_stranger = message(1, None, 20, &ie(96, &[0xe1, 0, 0, 1]));
     assert_eq!(send_from(STRANGER, &mut upf, now, &from_stranger).len(), 1);
     assert_eq!(upf.session_count(), 1);
-    assert_eq!(ask(&mut upf, now, &message(1, None, 21, &ie(96, &[0xe0, 0, 0, 2]))).kind, 2);
+    // Anybody can say so: the peer is asked, and its answer counts.
+    let later = ie(96, &[0xe0, 0, 0, 2]);
+    assert_eq!(ask(&mut upf, now, &message(1, None, 21, &later)).kind, 2);
+    assert_eq!((upf.session_count(), upf.counters().peer_restarts), (1, 0));
+    let question = Reply::read(&rig::due(&mut upf, now)[0].bytes);
+    assert_eq!(question.kind, 1);
+    assert!(send_from(SMF, &mut upf, now, &message(2, None, question.sequence, &later)).is_empty());
     assert_eq!((upf.counters().peer_restarts, upf.counters().sessions_purged), (1, 1));
     assert_eq!(upf.service().sessions.len(), 0);
     assert_eq!(ask(&mut upf, now, &sound_establishment(22)).cause(), 1, "the association stands");

@@ -39,7 +39,18 @@ impl<S: SessionService> Endpoint<S> {
         self.transmit(from, answer.into(), out);
         let recovery = Group::of_message(frame.body).and_then(|group| recovery_in(&group));
         if let (&[id], Ok(recovery)) = (self.associations.at(from.ip()), recovery) {
-            self.recovery_seen(now, id, recovery);
+            self.recovery_claimed(now, id, recovery);
+        }
+    }
+
+    /// A request says that a peer restarted. Anybody can send one in its name: the peer is asked, and its answer counts.
+    fn recovery_claimed(&mut self, now: Moment, id: AssociationId, recovery: u32) {
+        let pause = self.config.retransmission.t1;
+        let Some(association) = self.associations.get_mut(id) else { return };
+        if is_later(association.recovery, recovery) {
+            self.counters.count_discarded(Discard::StaleRecovery);
+        } else if is_later(recovery, association.recovery) {
+            association.ask(now.monotonic, pause);
         }
     }
 
@@ -54,6 +65,7 @@ impl<S: SessionService> Endpoint<S> {
         if let Some(association) = self.associations.get_mut(id) {
             association.heartbeat_outstanding = false;
             association.heartbeat_at = next;
+            (association.proven, association.claimed) = (true, None);
             if std::mem::take(&mut association.down) {
                 tracing::info!(node = %association.node, "peer answers again");
             }

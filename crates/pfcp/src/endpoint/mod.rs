@@ -192,6 +192,8 @@ pub struct Endpoint<S> {
     counters: Counters,
     /// Lines about reports that are refused.
     refusals: Throttle,
+    /// Lines about set-ups in another's name.
+    claims: Throttle,
 }
 
 impl<S: SessionService> Endpoint<S> {
@@ -215,6 +217,7 @@ impl<S: SessionService> Endpoint<S> {
             load: Load::new(config.recovery),
             counters: Counters::default(),
             refusals: Throttle::default(),
+            claims: Throttle::default(),
             clock: NodeClock::new(now),
             config,
             service,
@@ -371,6 +374,7 @@ impl<S: SessionService> Endpoint<S> {
         }
         let response: Arc<[u8]> = match self.answer(now, from, frame) {
             Answer::Ready(bytes) => bytes.into(),
+            Answer::Silence => return self.answered.cancel(key),
             Answer::Later(ticket, asked) => return self.answer_later(ticket, from, key, asked),
         };
         if !known_before && self.is_peer(from.ip()) {
@@ -385,11 +389,17 @@ impl<S: SessionService> Endpoint<S> {
         !self.associations.at(address).is_empty()
     }
 
+    /// Whether a control plane at that address has an association, or is one that we set up with.
+    pub fn is_expected(&self, address: IpAddr) -> bool {
+        self.is_peer(address) || self.config.control_planes.iter().any(|known| known.ip() == address)
+    }
+
     fn answer(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) -> Answer {
         let mut to = Seid(0);
         let done = match frame.kind {
             MsgType::SessionModificationRequest => self.session_modification(now, from, frame, &mut to),
             MsgType::SessionDeletionRequest => self.session_deletion(now, from, frame, &mut to),
+            MsgType::AssociationSetupRequest => self.association_setup(now, from, frame),
             _ => self.answer_at_once(now, from, frame, &mut to).map(Answer::Ready),
         };
         done.unwrap_or_else(|why| Answer::Ready(self.refuse(from, frame, to, &why)))
@@ -404,7 +414,6 @@ impl<S: SessionService> Endpoint<S> {
         to: &mut Seid,
     ) -> Result<Vec<u8>, Rejection> {
         match frame.kind {
-            MsgType::AssociationSetupRequest => self.association_setup(now, from, frame),
             MsgType::AssociationUpdateRequest => self.association_update(from, frame),
             MsgType::AssociationReleaseRequest => self.association_release(now, from, frame),
             MsgType::SessionEstablishmentRequest => self.session_establishment(now, from, frame, to),
