@@ -19,6 +19,7 @@ use super::fastpath;
 use super::lag::Lag;
 use super::metrics::Asked;
 use super::ports::KernelCounters;
+use super::strangers::{SERVED_A_TURN, Strangers, Waiting};
 use super::trace;
 use crate::api::{self, Answer, Question};
 use crate::config::{Datapath, Prefix};
@@ -37,6 +38,8 @@ const PACE_IN_KERNEL: Duration = Duration::from_millis(10);
 const PACE_WAITING: Duration = Duration::from_micros(200);
 /// Datagrams taken from one socket before the others have their turn.
 const DATAGRAMS_A_TURN: usize = 256;
+/// The same where most are of strangers, which are set aside: more than come while a turn lasts.
+const DATAGRAMS_SET_ASIDE: usize = 8192;
 /// Control planes whose socket is kept before those that are gone are looked for.
 const SPOKEN_TO_MAX: usize = 4096;
 /// Messages that wait to be sent together.
@@ -72,6 +75,8 @@ pub(super) struct Control {
     pub(super) allow: Vec<Prefix>,
     /// Datagrams from elsewhere.
     pub(super) strangers: u64,
+    /// Datagrams of those who have no association, and who come last.
+    pub(super) waiting: Strangers,
     /// The socket that a control plane spoke to last, where there are several.
     pub(super) spoken_to: HashMap<IpAddr, usize>,
     /// Room for one datagram.
@@ -136,17 +141,19 @@ impl Control {
         for at in 0..self.sockets.len() {
             self.receive(at);
         }
+        self.serve_strangers();
         let mut out = Vec::new();
         self.endpoint.poll(Moment::now(), &mut out);
         self.send(&out, None);
         if let Some(scrapes) = &mut self.scrapes {
-            scrapes.serve(&self.endpoint, &self.lag, self.strangers);
+            scrapes.serve(&self.endpoint, &self.lag, self.strangers + self.waiting.dropped());
         }
+        let dropped = self.waiting.dropped();
         let Self { endpoint, server, node_id, started, pool, ports, workers, strangers, .. } = self;
         let (datapath, kernel) = (self.datapath, &self.kernel);
         server.serve(|question| {
             let in_kernel = kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
-            let (started, strangers) = (*started, *strangers);
+            let (started, strangers) = (*started, [*strangers, dropped]);
             let view = |endpoint| View {
                 endpoint,
                 node_id,
@@ -190,7 +197,7 @@ impl Control {
     fn idle_for(&self) -> Duration {
         let upf = self.endpoint.service();
         let (_, events) = upf.node().events();
-        if events > 0 {
+        if events > 0 || !self.waiting.is_empty() {
             return Duration::ZERO;
         }
         let hurries = self.endpoint.is_waiting() || self.scrapes.as_ref().is_some_and(Asked::is_busy);
@@ -208,20 +215,29 @@ impl Control {
 
     fn receive(&mut self, at: usize) {
         let mut out = Vec::new();
-        for _ in 0..DATAGRAMS_A_TURN {
+        let (mut known, mut set_aside) = (0, 0);
+        while known < DATAGRAMS_A_TURN && set_aside < DATAGRAMS_SET_ASIDE {
             let (len, from) = match self.sockets[at].recv_from(&mut self.buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
                     // ICMP errors of earlier datagrams come out here; the retries handle their loss.
                     tracing::debug!(%error, "PFCP socket");
+                    known += 1;
                     continue;
                 }
             };
             if !self.allow.is_empty() && !self.allow.iter().any(|prefix| prefix.contains(from.ip())) {
                 self.strangers += 1;
+                set_aside += 1;
                 continue;
             }
+            if !self.endpoint.is_expected(from.ip()) {
+                self.waiting.put(from, at, &self.buffer[..len]);
+                set_aside += 1;
+                continue;
+            }
+            known += 1;
             self.lag.heard();
             self.endpoint.handle(Moment::now(), from, &self.buffer[..len], &mut out);
             self.remember(from, at);
@@ -231,6 +247,18 @@ impl Control {
             }
         }
         self.send(&out, Some(at));
+    }
+
+    /// Serves some of those who have no association, after all who have.
+    fn serve_strangers(&mut self) {
+        for _ in 0..SERVED_A_TURN {
+            let Some(Waiting { from, socket, datagram }) = self.waiting.take() else { return };
+            self.lag.heard();
+            let mut out = Vec::new();
+            self.endpoint.handle(Moment::now(), from, &datagram, &mut out);
+            self.remember(from, socket);
+            self.send(&out, Some(socket));
+        }
     }
 
     /// Keeps by which of our addresses a control plane knows us.
@@ -285,7 +313,8 @@ struct View<'c> {
     /// By port, where there is a datapath in the kernel.
     in_kernel: Vec<FastCounters>,
     workers: &'c [Arc<WorkerCounters>],
-    strangers: u64,
+    /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
+    strangers: [u64; 2],
 }
 
 impl View<'_> {
@@ -322,8 +351,9 @@ impl View<'_> {
             };
             api::Count { name, count: sample.value }
         });
-        let strangers = (self.strangers > 0)
-            .then(|| api::Count { name: "datagrams not in pfcp.allow".to_owned(), count: self.strangers });
+        let names = ["datagrams not in pfcp.allow", "datagrams of strangers beyond what is served"];
+        let strangers = names.into_iter().zip(self.strangers).filter(|(_, count)| *count > 0);
+        let strangers = strangers.map(|(name, count)| api::Count { name: name.to_owned(), count });
         api::Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             function: "upf".to_owned(),

@@ -5,6 +5,7 @@ mod fastpath;
 mod lag;
 mod metrics;
 mod ports;
+mod strangers;
 mod trace;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use self::control::{Control, datagram_buffer, listen};
 use self::lag::Lag;
 use self::metrics::{Sources, UpfOffer};
 use self::ports::Ports;
+use self::strangers::Strangers;
 use super::metrics::Figures;
 use super::{Crew, Ground, StartFault, export, notify};
 use crate::config::{Datapath, UpfConfig};
@@ -93,10 +95,12 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         scrapes: asked,
         allow: config.pfcp.allow.clone(),
         strangers: 0,
+        waiting: Strangers::default(),
         spoken_to: HashMap::new(),
         buffer: datagram_buffer(),
         doorbell,
     };
+    warn_of_strangers(config);
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || crew.has_lost());
     notify(&[sd_notify::NotifyState::Stopping]);
@@ -106,6 +110,16 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         exporter.stop();
     }
     crew.end(&ports.opened, &stop)
+}
+
+/// PFCP has no authentication of its own.
+fn warn_of_strangers(config: &UpfConfig) {
+    let listens = config.pfcp.listen.get_ref().iter().any(|listen| !listen.0.ip().is_loopback());
+    if config.pfcp.allow.is_empty() && listens {
+        tracing::warn!(
+            "pfcp.allow is empty: whoever reaches pfcp.listen may make sessions; name the prefixes of your SMFs there"
+        );
+    }
 }
 
 fn ue_pools(config: &UpfConfig, node: &Node) -> Vec<UePool> {
