@@ -497,3 +497,17 @@ fn a_urr_removed_and_created_in_one_request_counts_anew() {
     let last = rig.upf.delete(session.seid, now()).unwrap().usage_reports.remove(0);
     assert_eq!((last.ur_seqn, last.volume.unwrap().total_bytes()), (0, 200));
 }
+
+/// Conformance: TS 29.244 8.2.1 | No memory for further sessions: cause 75, and those that are there go on
+#[test]
+fn no_session_is_made_while_memory_is_short() {
+    let mut rig = Rig::new();
+    let first = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap().seid;
+    rig.upf.set_memory_is_short(true);
+    let why = rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap_err();
+    assert_eq!((why.cause, rig.upf.len()), (Cause::NoResourcesAvailable, 1));
+    rig.upf.modify(first, &Modification::default(), now()).unwrap();
+    rig.upf.set_memory_is_short(false);
+    rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap();
+    rig.upf.delete(first, now()).unwrap();
+}

@@ -102,6 +102,8 @@ pub struct Upf {
     drops: BTreeMap<SessionIndex, DropCounts>,
     /// Who reads traces.
     traces: Vec<trace::Reader>,
+    /// The machine has no memory for more sessions.
+    memory_is_short: bool,
     /// Ethernet sessions whose addresses control itself has changed.
     asked_for: Vec<SessionIndex>,
     /// When the Ethernet addresses on the N6 side were last looked at.
@@ -136,9 +138,15 @@ impl Upf {
             monitors: BTreeMap::new(),
             drops: BTreeMap::new(),
             traces: Vec::new(),
+            memory_is_short: false,
             asked_for: Vec::new(),
             network_swept: Instant::now(),
         })
+    }
+
+    /// Says whether the machine is so short of memory that no further session may be made.
+    pub fn set_memory_is_short(&mut self, is_short: bool) {
+        self.memory_is_short = is_short;
     }
 
     /// What control and workers share.
@@ -222,6 +230,9 @@ impl Upf {
                 Cause::NoResourcesAvailable,
                 format!("the node has its {} sessions", self.sessions.len()),
             ));
+        }
+        if self.memory_is_short {
+            return Err(Rejection::new(Cause::NoResourcesAvailable, "memory is short on this machine"));
         }
         Ok(self.sessions.reserve())
     }

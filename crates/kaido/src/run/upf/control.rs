@@ -17,6 +17,7 @@ use rustix::net::sockopt;
 
 use super::fastpath;
 use super::lag::Lag;
+use super::memory::Watch;
 use super::metrics::Asked;
 use super::ports::KernelCounters;
 use super::strangers::{SERVED_A_TURN, Strangers, Waiting};
@@ -60,6 +61,7 @@ pub(super) struct Control {
     pub(super) endpoint: Endpoint<Upf>,
     pub(super) sockets: Vec<UdpSocket>,
     pub(super) lag: Lag,
+    pub(super) memory: Watch,
     pub(super) server: Server,
     pub(super) node_id: String,
     pub(super) started: Instant,
@@ -137,6 +139,9 @@ impl Control {
         self.wait();
         if let Some(percent) = self.lag.look(Instant::now()) {
             self.endpoint.set_lag(percent);
+        }
+        if let Some(is_short) = self.memory.look(Instant::now()) {
+            self.endpoint.service_mut().set_memory_is_short(is_short);
         }
         for at in 0..self.sockets.len() {
             self.receive(at);

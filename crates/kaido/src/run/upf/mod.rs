@@ -3,6 +3,7 @@
 mod control;
 mod fastpath;
 mod lag;
+mod memory;
 mod metrics;
 mod ports;
 mod strangers;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_engine::Doorbell;
+use kaido_engine::{Doorbell, FramePool};
 use kaido_pfcp::{Endpoint, Features, Moment, NodeId, Retransmission};
 use kaido_upf::control::{UePool, Upf};
 use kaido_upf::node::Node;
@@ -22,6 +23,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 
 use self::control::{Control, datagram_buffer, listen};
 use self::lag::Lag;
+use self::memory::Memory;
 use self::metrics::{Sources, UpfOffer};
 use self::ports::Ports;
 use self::strangers::Strangers;
@@ -40,6 +42,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
             let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
             StartFault::Listen { address, error, help }
         })?;
+    check_memory(config, pool)?;
     let mut ports = Ports::open(config, pool)?;
     let settings = ports.settings(config)?;
     let (node, events) = ports
@@ -83,6 +86,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     let mut control = Control {
         endpoint,
         lag: Lag::of(&sockets),
+        memory: memory::Watch::new(Instant::now()),
         sockets,
         server,
         node_id,
@@ -110,6 +114,16 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         exporter.stop();
     }
     crew.end(&ports.opened, &stop)
+}
+
+/// Whether the machine has memory for as many sessions as it may be asked for.
+fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), StartFault> {
+    let frames = (pool.frames() * pool.frame_size().bytes()) as u64;
+    let sessions = *config.base.node.sessions_max.get_ref();
+    match Memory::read().and_then(|memory| memory::too_many(sessions, frames, memory)) {
+        Some(fault) => Err(StartFault::Memory { fault }),
+        None => Ok(()),
+    }
 }
 
 /// PFCP has no authentication of its own.
