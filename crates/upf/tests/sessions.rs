@@ -511,3 +511,16 @@ fn no_session_is_made_while_memory_is_short() {
     rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap();
     rig.upf.delete(first, now()).unwrap();
 }
+
+/// A host of the data network that sends to where the node's control planes speak to it.
+#[test]
+fn a_data_network_does_not_reach_pfcp() {
+    let mut rig = Rig::new();
+    rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    assert!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.100.4.1", 10))).is_empty());
+    assert_eq!(rig.drops(N6, DropReason::ControlAddress), 1);
+    // The port's own address is the kernel's, and so is PFCP's from another side.
+    rig.pass(N6, &downlink(&udp("8.8.8.8", "10.100.6.1", 10)));
+    rig.pass(N3, &ethernet(N3_MAC, GNB_MAC, &udp("10.100.3.2", "10.100.4.1", 10)));
+    assert_eq!(rig.drops(N6, DropReason::ControlAddress) + rig.drops(N3, DropReason::ControlAddress), 1);
+}

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use kaido_engine::PortId;
+
 use crate::echo::EchoSettings;
 use crate::ethernet::EthernetSettings;
 use crate::fragment::FragmentSettings;
@@ -109,7 +111,7 @@ pub enum PolicyWay {
 pub struct NodeSettings {
     /// Local GTP-U addresses; their places are the [`EndpointId`]s.
     pub endpoints: Vec<IpAddr>,
-    /// Addresses that PFCP listens on, which packets out of tunnels never go to.
+    /// Addresses that PFCP and metrics listen on, which packets out of tunnels and from data networks never go to.
     pub control: Vec<IpAddr>,
     /// Network instances; their places are the [`InstanceId`]s.
     pub instances: Vec<Instance>,
@@ -193,6 +195,13 @@ impl NodeSettings {
     pub fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let of_ports = self.ports.iter().flat_map(|port| &port.addresses);
         of_ports.chain(&self.endpoints).chain(&self.control).copied()
+    }
+
+    /// Whether an address is where control planes and scrapers speak to the node, and not this port's own: what comes out of a
+    /// data network does not reach it.
+    pub fn is_guarded(&self, port: PortId, addr: IpAddr) -> bool {
+        let own = self.ports.get(port.index()).map_or(&[][..], |role| &role.addresses);
+        self.control.contains(&addr) && !own.contains(&addr)
     }
 
     /// The endpoint with that address.
