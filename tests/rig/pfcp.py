@@ -191,6 +191,8 @@ class ControlPlane:
         self.socket = space.socket(address, PORT)
         self.socket.settimeout(0.2)
         self.sequence = 0
+        #: Message types of the other side's that are not heard: all of them, or some.
+        self.deaf_to: set[int] = set()
         self.answers: queue.Queue[bytes] = queue.Queue()
         self.reports: queue.Queue[bytes] = queue.Queue()
         self.ends = threading.Event()
@@ -210,6 +212,8 @@ class ControlPlane:
             except OSError:
                 continue  # Nothing yet, or nobody there.
             kind, sequence = octets[1], int.from_bytes(octets[4:7])
+            if kind in self.deaf_to:
+                continue
             if kind == HEARTBEAT:
                 self.send(message(2, sequence, u32(96, self.started)))
             elif kind in _ITS_REQUESTS:

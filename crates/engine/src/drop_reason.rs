@@ -66,6 +66,8 @@ drop_reasons! {
     UeSpoofed = "ue_spoofed",
     /// No session has the UE address.
     UeUnknown = "ue_unknown",
+    /// Out of the data network for an address of PFCP or of the metrics that is another interface's.
+    ControlAddress = "control_address",
     /// The session has no packet detection rule that matches.
     NoPdr = "no_pdr",
     /// The gate of a QER is closed.

@@ -1,16 +1,18 @@
 //! PFCP associations (TS 29.244 5.8, 6.2.6): which control planes may speak to us, and from where.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use kaido_upf::rules::PathEvent;
+use kaido_upf::rules::{PathEvent, Seid};
 
 use crate::decode::ControlPlane;
 use crate::features::CpFeatures;
 use crate::node_id::NodeId;
 
+/// The most associations that are set up from one address: SMFs of several slices may share one.
+const PER_ADDRESS_MAX: usize = 64;
 /// The most addresses remembered for one node.
 const ADDRESSES_MAX: usize = 16;
 
@@ -25,6 +27,14 @@ pub(crate) struct Association {
     pub(crate) node: NodeId,
     /// Where our requests go.
     pub(crate) peer: SocketAddr,
+    /// When it was set up.
+    pub(crate) since: Instant,
+    /// It has answered a request of ours.
+    pub(crate) proven: bool,
+    /// Since when somebody at another address claims to be it, while it is asked whether it is still there.
+    pub(crate) claimed: Option<Instant>,
+    /// When it was last asked because somebody claimed something of it.
+    pub(crate) asked: Option<Instant>,
     /// Where its requests may come from.
     pub(crate) addresses: Vec<IpAddr>,
     /// Its recovery time stamp, in seconds since 1900.
@@ -49,16 +59,36 @@ pub(crate) struct Association {
     pub(crate) node_reports_unanswered: u8,
     /// The peer is congested and gets no session reports before this.
     pub(crate) busy_until: Option<Instant>,
+    /// Session reports that wait for an answer.
+    pub(crate) in_flight: usize,
+    /// It does not answer session reports.
+    pub(crate) silent: bool,
+    /// Sessions whose usage is to be reported when the peer can be told again.
+    pub(crate) held: VecDeque<Seid>,
+    /// Nothing of what is held is reported before this.
+    pub(crate) resume_at: Option<Instant>,
+    /// When one report is tried, though the peer is silent.
+    pub(crate) probe_at: Option<Instant>,
 }
 
 impl Association {
-    pub(crate) fn new(node: NodeId, peer: SocketAddr, recovery: u32, heartbeat_at: Instant) -> Self {
+    pub(crate) fn new(
+        node: NodeId,
+        peer: SocketAddr,
+        recovery: u32,
+        since: Instant,
+        heartbeat_interval: Duration,
+    ) -> Self {
         let mut association = Self {
+            since,
+            proven: false,
+            claimed: None,
+            asked: None,
             addresses: vec![peer.ip()],
             peer,
             recovery,
             down: false,
-            heartbeat_at,
+            heartbeat_at: since + heartbeat_interval,
             heartbeat_outstanding: false,
             sessions: 0,
             features: CpFeatures::default(),
@@ -67,6 +97,11 @@ impl Association {
             paths: BTreeSet::new(),
             node_reports_unanswered: 0,
             busy_until: None,
+            in_flight: 0,
+            silent: false,
+            held: VecDeque::new(),
+            resume_at: None,
+            probe_at: None,
             node,
         };
         let named = association.node.address();
@@ -95,6 +130,22 @@ impl Association {
         self.set = said.set.or(self.set.take());
     }
 
+    /// Has it asked for a heartbeat at once, unless that was done within `pause`.
+    pub(crate) fn ask(&mut self, now: Instant, pause: Duration) {
+        if self.asked.is_none_or(|at| now.saturating_duration_since(at) >= pause) {
+            self.asked = Some(now);
+            if !self.heartbeat_outstanding {
+                self.heartbeat_at = now;
+            }
+        }
+    }
+
+    /// Whether it may give way to another: it holds nothing, and has not shown that it is there, or does not any more.
+    pub(crate) fn gives_way(&self, now: Instant, patience: Duration) -> bool {
+        let is_unproven = !self.proven && now.saturating_duration_since(self.since) >= patience;
+        self.sessions == 0 && (self.down || is_unproven)
+    }
+
     pub(crate) fn speaks_from(&self, address: IpAddr) -> bool {
         self.addresses.contains(&address)
     }
@@ -118,6 +169,29 @@ impl Associations {
 
     pub(crate) fn is_full(&self) -> bool {
         self.by_id.len() >= self.limit
+    }
+
+    /// Whether so many are there that each should show that it is alive.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.by_id.len() >= self.limit / 2
+    }
+
+    /// Whether more may be set up from an address.
+    pub(crate) fn has_room_at(&self, address: IpAddr) -> bool {
+        let set_up_from = |id: &&AssociationId| self.by_id.get(id).is_some_and(|it| it.peer.ip() == address);
+        self.at(address).iter().filter(set_up_from).count() < PER_ADDRESS_MAX
+    }
+
+    /// The oldest association that gives way to a new one.
+    pub(crate) fn dispensable(
+        &self,
+        now: Instant,
+        patience: Duration,
+        is_kept: impl Fn(&Association) -> bool,
+    ) -> Option<AssociationId> {
+        let gives_way = |peer: &Association| peer.gives_way(now, patience) && !is_kept(peer);
+        let candidates = self.by_id.iter().filter(|(_, peer)| gives_way(peer));
+        candidates.min_by_key(|(id, peer)| (!peer.down, peer.since, **id)).map(|(&id, _)| id)
     }
 
     pub(crate) fn of_node(&self, node: &NodeId) -> Option<AssociationId> {
@@ -159,6 +233,11 @@ impl Associations {
     /// The associations whose peers are to hear of GTP-U paths.
     pub(crate) fn with_paths(&self) -> Vec<AssociationId> {
         self.by_id.iter().filter(|(_, peer)| !peer.paths.is_empty()).map(|(&id, _)| id).collect()
+    }
+
+    /// The associations of sessions whose usage is held.
+    pub(crate) fn with_held(&self) -> Vec<AssociationId> {
+        self.by_id.iter().filter(|(_, peer)| !peer.held.is_empty()).map(|(&id, _)| id).collect()
     }
 
     pub(crate) fn insert(&mut self, association: Association) -> AssociationId {
@@ -210,7 +289,7 @@ mod tests {
     use super::*;
 
     fn association(node: &str, from: &str) -> Association {
-        Association::new(node.parse().unwrap(), from.parse().unwrap(), 1, Instant::now())
+        Association::new(node.parse().unwrap(), from.parse().unwrap(), 1, Instant::now(), Duration::ZERO)
     }
 
     #[test]

@@ -29,9 +29,11 @@ pub enum Discard {
     InProgress,
     /// A recovery time stamp older than the one known (TS 23.527 4.2): overtaken on the way.
     StaleRecovery,
+    /// Somebody at another address claims to be a node whose association lives; the node is asked.
+    Claimed,
 }
 
-const DISCARDS: [(Discard, &str); 12] = [
+const DISCARDS: [(Discard, &str); 13] = [
     (Discard::TooLong, "too_long"),
     (Discard::Truncated, "truncated"),
     (Discard::Version, "version"),
@@ -44,6 +46,7 @@ const DISCARDS: [(Discard, &str); 12] = [
     (Discard::BundleTooLong, "bundle_too_long"),
     (Discard::InProgress, "in_progress"),
     (Discard::StaleRecovery, "stale_recovery"),
+    (Discard::Claimed, "claimed"),
 ];
 
 impl Discard {
@@ -114,6 +117,10 @@ pub struct Counters {
     pub requests_exhausted: u64,
     /// Session Report Requests given up or refused: reports lost to the control plane.
     pub reports_lost: u64,
+    /// Session Report Requests that were given up, refused or not sent, and whose usage went back into the meters.
+    pub reports_returned: u64,
+    /// Last reports of sessions that the user plane has ended, acknowledged.
+    pub last_reports_acknowledged: u64,
     /// Requests of ours that the peer refused.
     pub requests_refused: u64,
     /// Peers that stopped answering heartbeats.
@@ -137,6 +144,8 @@ impl Default for Counters {
             retransmissions_sent: 0,
             requests_exhausted: 0,
             reports_lost: 0,
+            reports_returned: 0,
+            last_reports_acknowledged: 0,
             requests_refused: 0,
             path_failures: 0,
             peer_restarts: 0,
@@ -192,6 +201,7 @@ impl Counters {
             ("pfcp_retransmissions_sent_total", self.retransmissions_sent),
             ("pfcp_requests_exhausted_total", self.requests_exhausted),
             ("pfcp_reports_lost_total", self.reports_lost),
+            ("pfcp_reports_returned_total", self.reports_returned),
             ("pfcp_requests_refused_total", self.requests_refused),
             ("pfcp_path_failures_total", self.path_failures),
             ("pfcp_peer_restarts_total", self.peer_restarts),

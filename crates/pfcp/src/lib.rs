@@ -14,6 +14,7 @@
 
 mod association;
 mod client;
+mod clock;
 mod counters;
 mod decode;
 mod encode;
@@ -22,6 +23,7 @@ mod features;
 mod frame;
 mod node_id;
 mod refusals;
+mod throttle;
 mod transaction;
 mod udp;
 mod walk;
@@ -29,7 +31,7 @@ mod walk;
 pub use client::{SessionTemplate, Smf, SmfConfig, SmfError, SmfEvent};
 pub use counters::{Counters, Discard, Sample, cause_name};
 pub use decode::Features;
-pub use endpoint::{Config, Endpoint, Limits, PFCP_PORT, Peer, PeerPort};
+pub use endpoint::{Config, Endpoint, Limits, PFCP_PORT, Peer, PeerPort, Untold};
 pub use frame::{BUNDLED_MAX, DATAGRAM_MAX};
 pub use node_id::{NodeId, NodeIdError};
 pub use rs_pfcp::message::MsgType;

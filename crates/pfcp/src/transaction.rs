@@ -61,7 +61,7 @@ impl Default for Retransmission {
 
 impl Retransmission {
     /// How long the peer may still send a request again: after this its answer need not be kept.
-    fn lifetime(&self) -> Duration {
+    pub(crate) fn lifetime(&self) -> Duration {
         self.t1 * (self.n1 + 2)
     }
 }
@@ -69,6 +69,7 @@ impl Retransmission {
 /// A request of ours that is not answered yet; `T` is what it was for.
 #[derive(Debug)]
 pub(crate) struct Pending<T> {
+    pub(crate) sequence: u32,
     pub(crate) peer: SocketAddr,
     pub(crate) kind: MsgType,
     pub(crate) purpose: T,
@@ -150,7 +151,7 @@ impl<T> Outgoing<T> {
         let due = now + self.timing.t1;
         self.timers.insert((due, sequence));
         let transmit = Transmit { to, bytes: Arc::clone(&bytes) };
-        let pending = Pending { peer: to, kind, purpose, bytes, left: self.timing.n1, due };
+        let pending = Pending { sequence, peer: to, kind, purpose, bytes, left: self.timing.n1, due };
         self.pending.insert(sequence, pending);
         transmit
     }
@@ -186,6 +187,11 @@ impl<T> Outgoing<T> {
         let kind = pending.kind;
         self.pending.insert(sequence, pending);
         Some(Due::Again(again, kind))
+    }
+
+    /// What the outstanding requests are for.
+    pub(crate) fn purposes(&self) -> impl Iterator<Item = &T> {
+        self.pending.values().map(|pending| &pending.purpose)
     }
 
     /// When [`Self::due`] has something next.
@@ -260,6 +266,11 @@ impl Answered {
         if let Some(answer) = self.answers.get_mut(&key) {
             answer.response = Some(Arc::clone(response));
         }
+    }
+
+    /// Forgets a request that gets no answer: it may come again.
+    pub(crate) fn cancel(&mut self, key: Key) {
+        self.answers.remove(&key);
     }
 
     /// Forgets a peer that started anew: its sequence numbers mean other requests now.

@@ -109,6 +109,12 @@ impl TokenBucket {
         }
     }
 
+    /// Begins a bucket that has no limit yet: it is full at `now`. One that begins with the clock has taken from the future
+    /// when the clock is about to have gone round, and passes nothing for a while.
+    pub fn begin(&self, now: Ticks) {
+        self.until.store(now.0, Ordering::Relaxed);
+    }
+
     /// Whether there is a limit.
     #[inline]
     pub fn is_limited(&self) -> bool {
@@ -181,7 +187,7 @@ impl TokenBucket {
         let mut until = self.until.load(Ordering::Relaxed);
         loop {
             let ahead = now.until(until);
-            if ahead <= 0 {
+            if ahead <= 0 || self.is_stale(ahead, was, self.depth.load(Ordering::Relaxed)) {
                 return;
             }
             let ahead = u128::from(ahead.unsigned_abs()) * u128::from(cost) / u128::from(was);
@@ -341,6 +347,20 @@ mod tests {
         assert_eq!(offer(&bucket, 1000, std::iter::repeat_n(days(1), 100)), 10_000);
         for day in [90, 105, 150, 208, 209, 300, 420, 5000] {
             assert_eq!(offer(&bucket, 1000, std::iter::repeat_n(days(day), 100)), 10_000, "after {day} days");
+        }
+    }
+
+    /// Sessions that are made just before the clock has gone round.
+    #[test]
+    fn a_bucket_begins_full_whenever_it_is_made() {
+        let round = 1u64 << 54;
+        for rate in [KBIT, 64 * KBIT, 1_000_000, GBIT] {
+            for before in [1, 1_000_000_000, 30_000_000_000, 3_600_000_000_000, round / 2, round / 3] {
+                let bucket = TokenBucket::new();
+                bucket.begin(at(round - before));
+                bucket.set(rate, Duration::from_millis(10));
+                assert_eq!(offer(&bucket, 100, [round - before].into_iter()), 100, "{rate}, {before}");
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
 use kaido_upf::rules::{
-    ChooseOr, LocalFTeid, Modification, Pdi, PdrId, SessionService, UeIpAddress, UpdatePdr,
+    Cause, ChooseOr, LocalFTeid, Modification, Pdi, PdrId, SessionService, UeIpAddress, UpdatePdr,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -108,4 +108,49 @@ fn a_change_may_leave_an_f_teid_to_choose() {
     assert!(!down(&mut rig));
     let packet = downlink(&udp("8.8.8.8", &address.to_string(), 10));
     assert_eq!(rig.pass(N6, &packet).len(), 1);
+}
+
+/// What cannot be stored is refused before any of its rules reaches the data plane: nothing forwards uncharged, and nothing is
+/// left that could not be deleted.
+#[test]
+fn a_session_that_cannot_be_stored_is_refused_whole() {
+    let mut rig = Rig::new();
+    let start = now();
+    let before_1970 = std::time::UNIX_EPOCH - MINUTE;
+    let mut request = SessionPlan::ipv4(7).establishment();
+    request.pdrs[0].activation = Some(before_1970);
+    let why = rig.upf.establish(&request, start).unwrap_err();
+    assert_eq!(why.cause, Cause::RuleCreationOrModificationFailure, "{why}");
+    assert_eq!((up(&mut rig), down(&mut rig), rig.upf.len()), (false, false, 0));
+    // All of it can be taken again.
+    request.pdrs[0].activation = None;
+    let seid = rig.upf.establish(&request, start).unwrap().seid;
+    let update = UpdatePdr { id: PdrId(2), deactivation: Some(before_1970), ..UpdatePdr::default() };
+    let change = Modification { update_pdrs: vec![update], ..Modification::default() };
+    assert!(rig.upf.modify(seid, &change, start).is_err());
+    assert_eq!((up(&mut rig), down(&mut rig), rig.upf.len()), (true, true, 1));
+    rig.upf.delete(seid, start).unwrap();
+    assert_eq!((up(&mut rig), down(&mut rig), rig.upf.len()), (false, false, 0));
+}
+
+/// The control plane speaks of the wall clock: when that is set, what it spoke of comes earlier or later, and nothing else does.
+#[test]
+fn times_of_the_wall_clock_follow_it_when_it_is_set() {
+    let mut rig = Rig::new();
+    let start = now();
+    let mut request = SessionPlan::ipv4(7).establishment();
+    request.pdrs[0].activation = Some(start + 10 * MINUTE);
+    let seid = rig.upf.establish(&request, start).unwrap().seid;
+    rig.upf.wall_clock_set(9 * 60_000, start);
+    assert!(rig.upf.poll_events(start, 10).is_empty());
+    assert!(!up(&mut rig), "a minute is left");
+    rig.upf.poll_events(start + MINUTE, 10);
+    assert!(up(&mut rig));
+    rig.upf.wall_clock_set(-9 * 60_000, start + MINUTE);
+    rig.upf.poll_events(start + MINUTE, 10);
+    assert!(!up(&mut rig), "it was not yet that time");
+    rig.upf.poll_events(start + 10 * MINUTE, 10);
+    assert!(up(&mut rig));
+    rig.upf.delete(seid, start + 10 * MINUTE).unwrap();
+    rig.upf.wall_clock_set(1000, start + 10 * MINUTE);
 }

@@ -492,3 +492,30 @@ fn a_urr_removed_and_created_in_one_request_counts_anew() {
     let last = rig.upf.delete(session.seid, now()).unwrap().usage_reports.remove(0);
     assert_eq!((last.ur_seqn, last.volume.unwrap().total_bytes()), (0, 200));
 }
+
+/// Conformance: TS 29.244 8.2.1 | No memory for further sessions: cause 75, and those that are there go on
+#[test]
+fn no_session_is_made_while_memory_is_short() {
+    let mut rig = Rig::new();
+    let first = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap().seid;
+    rig.upf.set_memory_is_short(true);
+    let why = rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap_err();
+    assert_eq!((why.cause, rig.upf.len()), (Cause::NoResourcesAvailable, 1));
+    rig.upf.modify(first, &Modification::default(), now()).unwrap();
+    rig.upf.set_memory_is_short(false);
+    rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap();
+    rig.upf.delete(first, now()).unwrap();
+}
+
+/// A host of the data network that sends to where the node's control planes speak to it.
+#[test]
+fn a_data_network_does_not_reach_pfcp() {
+    let mut rig = Rig::new();
+    rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    assert!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.100.4.1", 10))).is_empty());
+    assert_eq!(rig.drops(N6, DropReason::ControlAddress), 1);
+    // The port's own address is the kernel's, and so is PFCP's from another side.
+    rig.pass(N6, &downlink(&udp("8.8.8.8", "10.100.6.1", 10)));
+    rig.pass(N3, &ethernet(N3_MAC, GNB_MAC, &udp("10.100.3.2", "10.100.4.1", 10)));
+    assert_eq!(rig.drops(N6, DropReason::ControlAddress) + rig.drops(N3, DropReason::ControlAddress), 1);
+}

@@ -75,6 +75,8 @@ pub struct Steering {
     sockets: MapHandle,
     gtpu: Table<16>,
     local: Table<16>,
+    /// Addresses of the host that a routed interface does not leave to the kernel.
+    guarded: Vec<IpAddr>,
     prefixes: Table<20>,
     by: SteerBy,
     /// Port of the UDP that is NDN; 0 for none.
@@ -123,6 +125,7 @@ impl Steering {
             sockets: mounted.map("sockets")?,
             gtpu: Table::new(mounted.map("gtpu_addrs")?, "GTP-U addresses", ADDRESSES_MAX),
             local: Table::new(mounted.map("local_addrs")?, "local addresses", ADDRESSES_MAX),
+            guarded: Vec::new(),
             prefixes: Table::new(mounted.map("ue_prefixes")?, "UE prefixes", PREFIXES_MAX),
             by: SteerBy::Queue,
             ndn_udp: 0,
@@ -157,7 +160,14 @@ impl Steering {
     /// # Errors
     /// [`Error::TooMany`], [`Error::Libbpf`].
     pub fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), Error> {
-        self.local.replace(&addresses.iter().copied().map(address_key).collect())
+        let kernels = addresses.iter().copied().filter(|address| !self.guarded.contains(address));
+        self.local.replace(&kernels.map(address_key).collect())
+    }
+
+    /// Addresses that are never left to the kernel on a routed interface, whichever of the host's they are: the user plane has
+    /// their packets, and drops them. To be said before the local addresses and the prefixes of UEs are.
+    pub fn guard(&mut self, addresses: Vec<IpAddr>) {
+        self.guarded = addresses;
     }
 
     /// The prefixes of the UEs, address and length in bits: a routed interface takes nothing else. None at all means
@@ -166,8 +176,12 @@ impl Steering {
     /// # Errors
     /// [`Error::PrefixLength`], [`Error::TooMany`], [`Error::Libbpf`].
     pub fn set_ue_prefixes(&mut self, prefixes: &[(IpAddr, u8)]) -> Result<(), Error> {
+        // A guarded address is taken as if it were a UE's, or the limit would leave it to the kernel.
+        let whole = |&address: &IpAddr| (address, if address.is_ipv4() { 32 } else { 128 });
+        let guarded: Vec<_> = self.guarded.iter().filter(|_| !prefixes.is_empty()).map(whole).collect();
         let keys: BTreeSet<_> = prefixes
             .iter()
+            .chain(&guarded)
             .map(|&(address, length)| prefix_key(address, length))
             .collect::<Result<_, _>>()?;
         if keys.is_empty() && !self.prefixes.is_empty() {

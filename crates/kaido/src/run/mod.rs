@@ -63,6 +63,13 @@ pub(crate) enum StartFault {
         /// What went wrong.
         fault: String,
     },
+    /// There is not so much memory.
+    #[error("node.sessions_max: {fault}")]
+    #[diagnostic(help("set it to as many sessions as there are to be, or give the node more memory"))]
+    Memory {
+        /// What it would take, and what there is.
+        fault: String,
+    },
     /// A listening address could not be bound.
     #[error("pfcp.listen: cannot listen on {address}: {error}")]
     Listen {

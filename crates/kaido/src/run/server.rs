@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::api::{Answer, Question};
 
-/// Clients at once; a further one waits in the socket's backlog.
+/// Clients at once. Whoever has waited longest without a question gives way to a further one.
 const CLIENTS_MAX: usize = 16;
+/// Clients taken in at a time.
+const ACCEPTED_A_TURN: usize = 64;
 /// Longest question in bytes.
 const QUESTION_MAX: usize = 4096;
 /// How long a client may take to ask, and to read the answer.
@@ -61,15 +63,23 @@ impl Server {
 
     /// Takes in clients and questions, and answers.
     pub(super) fn serve(&mut self, mut answer: impl FnMut(Question) -> Answer) {
-        while self.clients.len() < CLIENTS_MAX
-            && let Ok((stream, _)) = self.listener.accept()
-        {
+        for _ in 0..ACCEPTED_A_TURN {
+            let Ok((stream, _)) = self.listener.accept() else { break };
             if stream.set_nonblocking(true).is_ok() {
                 let deadline = Instant::now() + PATIENCE;
                 self.clients.push(Client { stream, question: Vec::new(), answer: Vec::new(), deadline });
             }
         }
+        // Everybody has a turn first: who has asked is answered.
         self.clients.retain_mut(|client| client.turn(&mut answer));
+        let mut too_many = self.clients.len().saturating_sub(CLIENTS_MAX);
+        for idle_only in [true, false] {
+            self.clients.retain(|client| {
+                let goes = too_many > 0 && (!idle_only || client.answer.is_empty());
+                too_many -= usize::from(goes);
+                !goes
+            });
+        }
     }
 }
 
@@ -133,4 +143,43 @@ fn encode(answer: &Answer) -> Vec<u8> {
         .unwrap_or_else(|error| format!("{{\"answer\":\"error\",\"message\":\"{error}\"}}").into_bytes());
     line.push(b'\n');
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    fn serve(server: &mut Server) {
+        server.serve(|_| Answer::Error { message: "answered".to_owned() });
+    }
+
+    /// Two hundred clients that connect and say nothing.
+    #[test]
+    fn idle_clients_keep_nobody_out() {
+        let folder = std::env::temp_dir().join(format!("kaido-server-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("control.sock");
+        let mut server = Server::open(&path).unwrap();
+        let mut idle = Vec::new();
+        for _ in 0..200 {
+            idle.push(UnixStream::connect(&path).unwrap());
+            if idle.len().is_multiple_of(50) {
+                serve(&mut server);
+            }
+        }
+        assert_eq!(server.clients.len(), CLIENTS_MAX);
+        let mut asking = UnixStream::connect(&path).unwrap();
+        asking.write_all(b"{\"ask\":\"status\"}\n").unwrap();
+        // Four times as many as are taken in at once may be before it.
+        (0..4).for_each(|_| serve(&mut server));
+        let mut line = String::new();
+        asking.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        BufReader::new(asking).read_line(&mut line).unwrap();
+        assert!(line.contains("answered"), "{line}");
+        assert!(server.clients.len() <= CLIENTS_MAX);
+        drop(server);
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -1,7 +1,7 @@
 //! Single elements that several rules share.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kaido_upf::rules::{
     Change, ChooseOr, FSeid, FTeid, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, Rejection, Seid,
@@ -25,6 +25,16 @@ pub(crate) fn u16_of(kind: IeType, value: &[u8]) -> Result<u16, Rejection> {
 
 pub(crate) fn u32_of(kind: IeType, value: &[u8]) -> Result<u32, Rejection> {
     octets(kind, value).map(u32::from_be_bytes)
+}
+
+/// A point in time, as seconds since 1900 (8.2.14). The count wraps in 2036: with its highest bit clear it is of the era that
+/// begins then (RFC 4330, 3). What lies before 1970 is past all the same.
+pub(crate) fn time(kind: IeType, value: &[u8]) -> Result<SystemTime, Rejection> {
+    const UNIX_EPOCH_S: u64 = 2_208_988_800;
+    let seconds = u32_of(kind, value)?;
+    let era = if seconds >> 31 == 0 { 1 << 32 } else { 0 };
+    let since_1970 = (u64::from(seconds) + era).saturating_sub(UNIX_EPOCH_S);
+    Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(since_1970))
 }
 
 /// A number of seconds.
@@ -202,6 +212,21 @@ mod tests {
             assert_eq!((fault.cause, fault.offending_ie), (Cause::InvalidLength, Some(73)));
         }
         assert_eq!(volume(IeType::VolumeQuota, &[0]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
+    }
+
+    /// Conformance: TS 29.244 8.2.14 | Times before 1970 and after 2036 (era 1) are what they say
+    #[test]
+    fn times_are_of_the_era_that_their_highest_bit_says() {
+        let at = |seconds: u32| {
+            let read = time(IeType::MonitoringTime, &seconds.to_be_bytes()).unwrap();
+            read.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+        };
+        assert_eq!(at(2_208_988_800 + 1_800_000_000), 1_800_000_000, "2027");
+        assert_eq!(at(u32::MAX), 2_085_978_495, "the last second of the era");
+        assert_eq!(at(0), 2_085_978_496, "7 February 2036");
+        assert_eq!(at(0x7fff_ffff), 4_233_462_143, "2104");
+        assert_eq!((at(0x8000_0000), at(2_208_988_800)), (0, 0), "1968 and 1970");
+        assert_eq!(time(IeType::MonitoringTime, &[0; 3]).unwrap_err().cause, Cause::InvalidLength);
     }
 
     #[test]

@@ -7,14 +7,13 @@ use kaido_upf::rules::{
     TrafficEndpointId, UpdatePdr, UrrId,
 };
 use rs_pfcp::ie::IeType;
-use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 
 use super::Features;
 use super::endpoint::{Common, endpoint_id_of};
 use super::ethernet::{self, FilterGiven};
-use super::leaf::{interface, network_instance, u8_of, u16_of, u32_of};
+use super::leaf::{self, interface, network_instance, u8_of, u16_of, u32_of};
 use super::pfd::application_id;
-use crate::walk::{Group, Parts, incorrect, octets, typed, unsupported};
+use crate::walk::{Group, Parts, incorrect, octets, unsupported};
 
 /// What a PDR may ask for and we do not do: steering, redundancy, multicast.
 const UNSUPPORTED: [IeType; 2] = [IeType::MarId, IeType::IpMulticastAddressingInfo];
@@ -232,8 +231,7 @@ fn new_list<T>(
 
 /// Activation Time and Deactivation Time (8.2.121, 8.2.122): seconds since 1900.
 fn time(group: &Group<'_>, kind: IeType) -> Result<Option<SystemTime>, Rejection> {
-    let value = group.present(kind);
-    value.map(|value| Ok(typed(kind, RecoveryTimeStamp::unmarshal(value))?.timestamp)).transpose()
+    group.present(kind).map(|value| leaf::time(kind, value)).transpose()
 }
 
 fn pdr_id(group: &Group<'_>) -> Result<PdrId, Rejection> {

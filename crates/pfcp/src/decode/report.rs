@@ -7,11 +7,10 @@ use kaido_upf::rules::{
     RuleId, SdfFilter, SrrId, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
 use rs_pfcp::ie::IeType;
-use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 use rs_pfcp::ie::volume_measurement::VolumeMeasurement;
 
 use super::ethernet;
-use super::leaf::{f_teid, seconds, u8_of, u16_of, u32_of, ue_ip_address};
+use super::leaf::{f_teid, seconds, time, u8_of, u16_of, u32_of, ue_ip_address};
 use crate::walk::{Group, Parts, incorrect, typed};
 
 /// A Session Report Request, read.
@@ -63,7 +62,7 @@ fn usage_report(group: &Group<'_>) -> Result<UsageReport, Rejection> {
     for (to, from) in octets.iter_mut().zip(trigger) {
         *to = *from;
     }
-    let stamp = |kind, value| typed(kind, RecoveryTimeStamp::unmarshal(value)).map(|read| read.timestamp);
+    let stamp = |kind, value| time(kind, value);
     let time = |kind| group.first(kind).map_or(Ok(SystemTime::UNIX_EPOCH), |value| stamp(kind, value));
     let part = group.first(IeType::UsageInformation).map(|value| u8_of(IeType::UsageInformation, value));
     let events = group.all(IeType::EventTimeStamp).map(|value| stamp(IeType::EventTimeStamp, value));

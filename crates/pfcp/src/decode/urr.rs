@@ -7,9 +7,8 @@ use kaido_upf::rules::{
     Rejection, ReportingTriggers, RuleId, TimeQuotaMechanism, UpdateUrr, Urr, UrrId,
 };
 use rs_pfcp::ie::IeType;
-use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 
-use super::leaf::{change, seconds, u8_of, u16_of, u32_of, volume};
+use super::leaf::{change, seconds, time, u8_of, u16_of, u32_of, volume};
 use crate::walk::{Group, Parts, incorrect, octets, too_short, typed, unsupported};
 
 /// What changes what is charged and is not done here. What only adds detail to reports is stepped over.
@@ -164,17 +163,17 @@ fn too_many(kind: IeType) -> Rejection {
 
 fn monitoring_time(group: &Group<'_>) -> Result<MonitoringTime, Rejection> {
     const KIND: IeType = IeType::MonitoringTime;
-    let at = typed(KIND, RecoveryTimeStamp::unmarshal(group.mandatory(KIND)?))?.timestamp;
-    let time = |kind| change(group, kind, seconds).map(Change::value);
+    let at = time(KIND, group.mandatory(KIND)?)?;
+    let span = |kind| change(group, kind, seconds).map(Change::value);
     let volume = |kind| change(group, kind, volume).map(Change::value);
     let events = |kind| change(group, kind, u32_of).map(Change::value);
     Ok(MonitoringTime {
         at,
         volume_threshold: volume(IeType::SubsequentVolumeThreshold)?,
-        time_threshold: time(IeType::SubsequentTimeThreshold)?,
+        time_threshold: span(IeType::SubsequentTimeThreshold)?,
         event_threshold: events(IeType::SubsequentEventThreshold)?,
         volume_quota: volume(IeType::SubsequentVolumeQuota)?,
-        time_quota: time(IeType::SubsequentTimeQuota)?,
+        time_quota: span(IeType::SubsequentTimeQuota)?,
         event_quota: events(IeType::SubsequentEventQuota)?,
     })
 }

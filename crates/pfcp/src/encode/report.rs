@@ -19,16 +19,17 @@ use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::ethernet;
-use super::{Draft, ntp_seconds, number, session_rule_report};
+use super::{Draft, number, session_rule_report};
+use crate::clock::WallOffset;
 
 /// A Session Report Request for an event, to the control plane's SEID.
-pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32) -> Draft {
+pub(crate) fn session_report(event: &SessionEvent, wall: WallOffset, cp_seid: Seid, sequence: u32) -> Draft {
     let mut draft = Draft::session(MsgType::SessionReportRequest, cp_seid, sequence);
     match event {
         SessionEvent::Usage { reports, .. } => {
             draft.push(&ReportType::USAR.to_ie());
             for report in reports {
-                draft.push(&usage_report(IeType::UsageReportWithinSessionReportRequest, report));
+                draft.push(&usage_report(IeType::UsageReportWithinSessionReportRequest, report, wall));
             }
         }
         SessionEvent::DownlinkData { pdr_id, service, .. } => {
@@ -49,7 +50,7 @@ pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32)
         }
         SessionEvent::Session { reports, .. } => {
             draft.push(&ReportType::SESR.to_ie());
-            reports.iter().for_each(|report| draft.push(&session_rule_report(report)));
+            reports.iter().for_each(|report| draft.push(&session_rule_report(report, wall)));
         }
         SessionEvent::Inactivity { .. } => draft.push(&ReportType::UPIR.to_ie()),
         SessionEvent::ErrorIndication { teid, peer, .. } => {
@@ -67,14 +68,19 @@ pub(crate) fn session_report(event: &SessionEvent, cp_seid: Seid, sequence: u32)
 
 /// A Session Report Request for a session that the user plane has ended (PSDBU): a part of its last usage reports,
 /// or none if it measured nothing.
-pub(crate) fn session_ended(reports: &[UsageReport], last: bool, cp_seid: Seid, sequence: u32) -> Vec<u8> {
+pub(crate) fn session_ended(
+    reports: &[UsageReport],
+    last: bool,
+    wall: WallOffset,
+    (cp_seid, sequence): (Seid, u32),
+) -> Vec<u8> {
     const DELETED_BY_UP: u8 = 1;
     let mut draft = Draft::session(MsgType::SessionReportRequest, cp_seid, sequence);
     let mut kind = if reports.is_empty() { ReportType::empty() } else { ReportType::USAR };
     kind.set(ReportType::UISR, last);
     draft.push(&kind.to_ie());
     for report in reports {
-        draft.push(&usage_report(IeType::UsageReportWithinSessionReportRequest, report));
+        draft.push(&usage_report(IeType::UsageReportWithinSessionReportRequest, report, wall));
     }
     if last {
         draft.push(&number(IeType::PfcpsrReqFlags, [DELETED_BY_UP]));
@@ -91,12 +97,12 @@ fn service_information(service: &DownlinkDataService) -> Option<Ie> {
 }
 
 /// Packet Rate Status Report (7.5.7.1): the QER, and UL, DL, what is left of each, and until when (8.2.139).
-pub(crate) fn packet_rate_status(status: &PacketRateStatus) -> Ie {
+pub(crate) fn packet_rate_status(status: &PacketRateStatus, wall: WallOffset) -> Ie {
     let mut value = vec![u8::from(status.uplink.is_some()) | u8::from(status.downlink.is_some()) << 1];
     for left in [status.uplink, status.downlink].into_iter().flatten() {
         value.extend_from_slice(&left.to_be_bytes());
     }
-    value.extend_from_slice(&ntp_seconds(status.valid_until).to_be_bytes());
+    value.extend_from_slice(&wall.stamp(status.valid_until).to_be_bytes());
     value.extend_from_slice(&[0; 4]);
     let parts =
         vec![number(IeType::QerId, status.qer_id.0.to_be_bytes()), Ie::new(IeType::PacketRateStatus, value)];
@@ -104,7 +110,7 @@ pub(crate) fn packet_rate_status(status: &PacketRateStatus) -> Ie {
 }
 
 /// A usage report, in the element that the message at hand uses for it.
-pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
+pub(crate) fn usage_report(kind: IeType, report: &UsageReport, wall: WallOffset) -> Ie {
     let mut parts = vec![
         number(IeType::UrrId, report.urr_id.0.to_be_bytes()),
         UrSeqn::new(report.ur_seqn).to_ie(),
@@ -112,8 +118,8 @@ pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
     ];
     // Absent when traffic has started or stopped (table 7.5.8.3-1).
     if !report.trigger.is_notice() {
-        parts.push(StartTime::new(ntp_seconds(report.start)).to_ie());
-        parts.push(EndTime::new(ntp_seconds(report.end)).to_ie());
+        parts.push(StartTime::new(wall.stamp(report.start)).to_ie());
+        parts.push(EndTime::new(wall.stamp(report.end)).to_ie());
     }
     if let Some(volume) = &report.volume {
         parts.push(volume_measurement(volume, report.with_packets));
@@ -122,7 +128,7 @@ pub(crate) fn usage_report(kind: IeType, report: &UsageReport) -> Ie {
         let seconds = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
         parts.push(DurationMeasurement::new(seconds).to_ie());
     }
-    let stamp = |kind, at| number(kind, ntp_seconds(at).to_be_bytes());
+    let stamp = |kind, at| number(kind, wall.stamp(at).to_be_bytes());
     parts.extend(report.first_packet.map(|at| stamp(IeType::TimeOfFirstPacket, at)));
     parts.extend(report.part.map(|part| {
         let (before, after) = (part == Part::Before, part == Part::After);
@@ -182,7 +188,7 @@ mod tests {
     fn packet_rate_status_has_what_is_limited() {
         let valid_until = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
         let status = PacketRateStatus { qer_id: QerId(7), uplink: Some(300), downlink: None, valid_until };
-        let element = packet_rate_status(&status);
+        let element = packet_rate_status(&status, WallOffset::default());
         assert_eq!(element.raw_type(), 252);
         // 1970 in seconds since 1900, and one.
         let time = [0x83, 0xaa, 0x7e, 0x81, 0, 0, 0, 0];
@@ -192,7 +198,7 @@ mod tests {
         assert_eq!(octets[4..], expected);
         let both = PacketRateStatus { downlink: Some(0), ..status };
         let mut octets = Vec::new();
-        packet_rate_status(&both).marshal_into(&mut octets);
+        packet_rate_status(&both, WallOffset::default()).marshal_into(&mut octets);
         assert_eq!(octets[4 + 8..], [&[0, 193, 0, 13, 3, 1, 44, 0, 0][..], &time].concat());
     }
 }

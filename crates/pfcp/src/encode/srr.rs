@@ -5,7 +5,8 @@ use std::time::Duration;
 use kaido_upf::rules::{PacketDelays, QosMonitoring, QosMonitoringReport, SessionReport, Srr, UpdateSrr};
 use rs_pfcp::ie::{Ie, IeType};
 
-use super::{ntp_seconds, number};
+use super::number;
+use crate::clock::WallOffset;
 
 pub(super) fn create_srr(rule: &Srr) -> Ie {
     let mut parts = vec![number(IeType::SrrId, [rule.id.0])];
@@ -52,14 +53,14 @@ fn delays(delays: PacketDelays, more_flags: u8) -> Vec<u8> {
 }
 
 /// Session Report (table 7.5.8.6-1).
-pub(crate) fn session_rule_report(report: &SessionReport) -> Ie {
+pub(crate) fn session_rule_report(report: &SessionReport, wall: WallOffset) -> Ie {
     let mut parts = vec![number(IeType::SrrId, [report.srr_id.0])];
-    parts.extend(report.monitoring.iter().map(monitoring_report));
+    parts.extend(report.monitoring.iter().map(|report| monitoring_report(report, wall)));
     Ie::new_grouped(IeType::SessionReport, parts)
 }
 
 /// QoS Monitoring Report (table 7.5.8.6-3).
-fn monitoring_report(report: &QosMonitoringReport) -> Ie {
+fn monitoring_report(report: &QosMonitoringReport, wall: WallOffset) -> Ie {
     const PLMF: u8 = 1 << 3;
     let measured = delays(report.measured, if report.failed { PLMF } else { 0 });
     Ie::new_grouped(
@@ -67,8 +68,8 @@ fn monitoring_report(report: &QosMonitoringReport) -> Ie {
         vec![
             number(IeType::Qfi, [report.qfi.0]),
             Ie::new(IeType::QosMonitoringMeasurement, measured),
-            number(IeType::EventTimeStamp, ntp_seconds(report.at).to_be_bytes()),
-            number(IeType::StartTime, ntp_seconds(report.since).to_be_bytes()),
+            number(IeType::EventTimeStamp, wall.stamp(report.at).to_be_bytes()),
+            number(IeType::StartTime, wall.stamp(report.since).to_be_bytes()),
         ],
     )
 }

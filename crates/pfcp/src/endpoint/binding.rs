@@ -16,6 +16,8 @@ const SETS_MAX: usize = 16;
 pub(super) struct Binding {
     /// The association that made it, or took it over.
     pub(super) association: AssociationId,
+    /// Its usage is held until the control plane can be told.
+    pub(super) held: bool,
     /// What few sessions have.
     more: Option<Box<More>>,
 }
@@ -30,7 +32,7 @@ struct More {
 
 impl Binding {
     pub(super) fn new(association: AssociationId) -> Self {
-        Self { association, more: None }
+        Self { association, held: false, more: None }
     }
 
     pub(super) fn report_to(&self) -> Option<IpAddr> {
@@ -90,6 +92,9 @@ impl<S: SessionService> Endpoint<S> {
         if let Some(mut binding) = self.unbind(seid) {
             binding.association = to;
             binding.set_report_to(None);
+            if let Some(association) = self.associations.get_mut(to).filter(|_| binding.held) {
+                association.held.push_back(seid);
+            }
             self.bind(seid, binding);
         }
     }

@@ -1,6 +1,7 @@
 //! Heartbeats, path failure and restart of peers (TS 29.244 6.2.2, TS 23.527 4.2 and 4.3).
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use kaido_upf::rules::{Rejection, SessionService};
 use rs_pfcp::message::MsgType;
@@ -13,6 +14,9 @@ use crate::encode::{self, Draft};
 use crate::frame::Frame;
 use crate::transaction::{Moment, Transmit};
 use crate::walk::Group;
+
+/// A peer that does not answer is asked again after this, at the latest: usage waits for it.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A recovery time stamp after another, in a clock that wraps in 2036.
 fn is_later(stamp: u32, than: u32) -> bool {
@@ -35,7 +39,18 @@ impl<S: SessionService> Endpoint<S> {
         self.transmit(from, answer.into(), out);
         let recovery = Group::of_message(frame.body).and_then(|group| recovery_in(&group));
         if let (&[id], Ok(recovery)) = (self.associations.at(from.ip()), recovery) {
-            self.recovery_seen(now, id, recovery);
+            self.recovery_claimed(now, id, recovery);
+        }
+    }
+
+    /// A request says that a peer restarted. Anybody can send one in its name: the peer is asked, and its answer counts.
+    fn recovery_claimed(&mut self, now: Moment, id: AssociationId, recovery: u32) {
+        let pause = self.config.retransmission.t1;
+        let Some(association) = self.associations.get_mut(id) else { return };
+        if is_later(association.recovery, recovery) {
+            self.counters.count_discarded(Discard::StaleRecovery);
+        } else if is_later(recovery, association.recovery) {
+            association.ask(now.monotonic, pause);
         }
     }
 
@@ -50,10 +65,12 @@ impl<S: SessionService> Endpoint<S> {
         if let Some(association) = self.associations.get_mut(id) {
             association.heartbeat_outstanding = false;
             association.heartbeat_at = next;
+            (association.proven, association.claimed) = (true, None);
             if std::mem::take(&mut association.down) {
                 tracing::info!(node = %association.node, "peer answers again");
             }
         }
+        self.has_answered(now, id);
         self.recovery_seen(now, id, recovery);
         Ok(())
     }
@@ -73,7 +90,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Path failure (6.2.2, TS 23.527 4.4): sessions stay and packets flow; the peer is marked and asked on.
     pub(super) fn path_failed(&mut self, now: Moment, id: AssociationId) {
-        let next = now.monotonic + self.config.heartbeat_interval;
+        let next = now.monotonic + self.config.heartbeat_interval.min(RETRY_INTERVAL);
         let Some(association) = self.associations.get_mut(id) else { return };
         association.heartbeat_outstanding = false;
         association.heartbeat_at = next;

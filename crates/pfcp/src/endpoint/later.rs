@@ -16,6 +16,8 @@ use crate::transaction::{Key, Moment, Transmit};
 pub(super) enum Answer {
     /// These octets.
     Ready(Vec<u8>),
+    /// None: the request may be carried out when it comes again.
+    Silence,
     /// What will be said under that ticket.
     Later(Ticket, Asked),
 }

@@ -10,6 +10,7 @@
 mod binding;
 mod bundle;
 mod heartbeat;
+mod held;
 mod later;
 mod load;
 mod node;
@@ -30,17 +31,22 @@ use kaido_upf::rules::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionS
 use rs_pfcp::message::MsgType;
 
 use self::binding::Binding;
+use self::held::GivenUp;
 use self::later::{Answer, Later};
 use self::load::Load;
+use self::node::is_accepted;
 use self::release::Farewell;
+pub use self::release::Untold;
 use self::report::{Report, Resent};
 use crate::association::{AssociationId, Associations};
+use crate::clock::NodeClock;
 use crate::counters::{Counters, Discard};
 use crate::decode::{self, Features};
 use crate::encode::{self, Draft};
 use crate::frame::{Frame, Framed, Role, frames, is_request, response_to};
 use crate::node_id::NodeId;
 use crate::refusals::{RefusalLog, Subject};
+use crate::throttle::Throttle;
 use crate::transaction::{
     Answered, Due, Moment, Outgoing, Pending, Retransmission, Seen, Transmit, fingerprint,
 };
@@ -134,7 +140,8 @@ enum Purpose {
     ReleaseWish,
     Report(Report),
     /// The last report of a session of an association that is being released.
-    Farewell(AssociationId),
+    /// With the octets that it tells of.
+    Farewell(AssociationId, u64),
     /// What is reported of GTP-U paths.
     Paths(AssociationId, Arc<[PathEvent]>),
 }
@@ -165,6 +172,7 @@ pub struct Peer {
 pub struct Endpoint<S> {
     config: Config,
     service: S,
+    clock: NodeClock,
     associations: Associations,
     sessions: HashMap<Seid, Binding>,
     answered: Answered,
@@ -177,11 +185,17 @@ pub struct Endpoint<S> {
     /// Reports that are to be sent anew, by time and then in order.
     resent: BTreeMap<(Instant, u64), Resent>,
     resent_count: u64,
+    /// Reports to which an answer may come late.
+    given_up: GivenUp,
     /// Who waits for what the service has put off.
     later: Later,
     load: Load,
     counters: Counters,
     refusals: RefusalLog,
+    /// Lines about reports that are refused.
+    refused_reports: Throttle,
+    /// Lines about set-ups in another's name.
+    claims: Throttle,
 }
 
 impl<S: SessionService> Endpoint<S> {
@@ -200,10 +214,14 @@ impl<S: SessionService> Endpoint<S> {
             farewells: Vec::new(),
             resent: BTreeMap::new(),
             resent_count: 0,
+            given_up: GivenUp::new(config.limits.outstanding),
             later: Later::default(),
             load: Load::new(config.recovery),
             counters: Counters::default(),
             refusals: RefusalLog::default(),
+            refused_reports: Throttle::default(),
+            claims: Throttle::default(),
+            clock: NodeClock::new(now),
             config,
             service,
             invited,
@@ -212,6 +230,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Takes in a datagram. What is to be sent is appended to `out`.
     pub fn handle(&mut self, now: Moment, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
+        let now = self.node_moment(now);
         let mut messages = 0u32;
         let before = out.len();
         for framed in frames(Role::UserPlane, datagram) {
@@ -239,6 +258,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Does what is due: late answers, retries, heartbeats, set-ups, and reports of the service's events.
     pub fn poll(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+        let now = self.node_moment(now);
         self.answered.expire(now.monotonic);
         self.send_ended(now, out);
         while let Some(due) = self.outgoing.due(now.monotonic) {
@@ -250,7 +270,8 @@ impl<S: SessionService> Endpoint<S> {
                 }
                 Due::Exhausted(pending) => {
                     self.counters.requests_exhausted += 1;
-                    tracing::warn!(peer = %pending.peer, kind = ?pending.kind, "no answer");
+                    tracing::debug!(peer = %pending.peer, kind = ?pending.kind, "no answer");
+                    self.landed(&pending);
                     self.given_up(now, &pending);
                 }
             }
@@ -271,6 +292,24 @@ impl<S: SessionService> Endpoint<S> {
         let setups = self.invited.iter().filter_map(|invited| invited.try_at);
         let resent = self.resent.keys().map(|&(at, _)| at).next();
         heartbeats.chain(setups).chain(self.outgoing.next_deadline()).chain(resent).min()
+    }
+
+    /// The time that the service goes by: that of the wall clock when the endpoint was made, and what the monotonic clock
+    /// has counted since.
+    pub fn node_time(&self, now: Moment) -> SystemTime {
+        self.clock.time(now)
+    }
+
+    /// A moment with node time for the wall's, which is where it comes from that nothing behind here jumps.
+    fn node_moment(&mut self, now: Moment) -> Moment {
+        if let Some(ms) = self.clock.look(now) {
+            tracing::warn!(
+                seconds = ms / 1000,
+                "the wall clock was set; what is measured does not follow it"
+            );
+            self.service.wall_clock_set(ms, self.clock.time(now));
+        }
+        Moment { wall: self.clock.time(now), ..now }
     }
 
     /// What was counted.
@@ -338,6 +377,7 @@ impl<S: SessionService> Endpoint<S> {
         }
         let response: Arc<[u8]> = match self.answer(now, from, frame) {
             Answer::Ready(bytes) => bytes.into(),
+            Answer::Silence => return self.answered.cancel(key),
             Answer::Later(ticket, asked) => return self.answer_later(ticket, from, key, asked),
         };
         if !known_before && self.is_peer(from.ip()) {
@@ -352,11 +392,17 @@ impl<S: SessionService> Endpoint<S> {
         !self.associations.at(address).is_empty()
     }
 
+    /// Whether a control plane at that address has an association, or is one that we set up with.
+    pub fn is_expected(&self, address: IpAddr) -> bool {
+        self.is_peer(address) || self.config.control_planes.iter().any(|known| known.ip() == address)
+    }
+
     fn answer(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) -> Answer {
         let mut to = Seid(0);
         let done = match frame.kind {
             MsgType::SessionModificationRequest => self.session_modification(now, from, frame, &mut to),
             MsgType::SessionDeletionRequest => self.session_deletion(now, from, frame, &mut to),
+            MsgType::AssociationSetupRequest => self.association_setup(now, from, frame),
             _ => self.answer_at_once(now, from, frame, &mut to).map(Answer::Ready),
         };
         done.unwrap_or_else(|why| Answer::Ready(self.refuse(now, from, frame, to, &why)))
@@ -371,7 +417,6 @@ impl<S: SessionService> Endpoint<S> {
         to: &mut Seid,
     ) -> Result<Vec<u8>, Rejection> {
         match frame.kind {
-            MsgType::AssociationSetupRequest => self.association_setup(now, from, frame),
             MsgType::AssociationUpdateRequest => self.association_update(from, frame),
             MsgType::AssociationReleaseRequest => self.association_release(now, from, frame),
             MsgType::SessionEstablishmentRequest => self.session_establishment(now, from, frame, to),
@@ -421,8 +466,9 @@ impl<S: SessionService> Endpoint<S> {
 
     fn response(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) {
         let Some(pending) = self.outgoing.answered(from, frame.kind, frame.sequence) else {
-            return self.counters.count_discarded(Discard::Unsolicited);
+            return self.unsolicited(now, from, frame);
         };
+        self.landed(&pending);
         if frame.kind == MsgType::VersionNotSupportedResponse {
             self.counters.requests_refused += 1;
             return self.given_up(now, &pending);
@@ -431,8 +477,9 @@ impl<S: SessionService> Endpoint<S> {
             &Purpose::Heartbeat(id) => self.heartbeat_response(now, id, frame),
             &Purpose::Setup(place) => self.setup_response(now, from, place, frame),
             Purpose::ReleaseWish => self.consent(from, frame, "release"),
-            &Purpose::Report(report) => self.report_response(now, &pending, report, frame),
-            &Purpose::Farewell(id) => {
+            Purpose::Report(report) => self.report_response(now, &pending, report, frame),
+            &Purpose::Farewell(id, _) => {
+                self.counters.last_reports_acknowledged += 1;
                 self.farewell_said(id);
                 Ok(())
             }
@@ -448,15 +495,39 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
+    /// A response to nothing that is outstanding, but perhaps to a report that was given up.
+    fn unsolicited(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) {
+        let late = match frame.kind {
+            MsgType::SessionReportResponse => self.given_up.take(from, frame.sequence),
+            _ => None,
+        };
+        match late {
+            Some(report) => self.late_answer(now, &report, is_accepted(frame)),
+            None => self.counters.count_discarded(Discard::Unsolicited),
+        }
+    }
+
+    /// A request of ours is not outstanding any more.
+    fn landed(&mut self, pending: &Pending<Purpose>) {
+        if let Purpose::Report(report) = &pending.purpose
+            && let Some(association) = self.associations.get_mut(report.association)
+        {
+            association.in_flight = association.in_flight.saturating_sub(1);
+        }
+    }
+
     /// A request of ours had no answer, or none of use.
     fn given_up(&mut self, now: Moment, pending: &Pending<Purpose>) {
         match &pending.purpose {
             &Purpose::Heartbeat(id) => self.path_failed(now, id),
             &Purpose::Setup(place) => self.retry_setup(now, place),
             Purpose::ReleaseWish => {}
-            &Purpose::Report(report) => self.report_unanswered(now, pending, report),
-            &Purpose::Farewell(id) => {
+            Purpose::Report(report) => self.report_unanswered(now, pending, report.clone()),
+            &Purpose::Farewell(id, octets) => {
                 self.counters.reports_lost += 1;
+                if let Some(suppressed) = self.refused_reports.line(now.monotonic) {
+                    tracing::warn!(peer = %pending.peer, octets, suppressed, "the last usage of a session is not acknowledged");
+                }
                 self.farewell_said(id);
             }
             Purpose::Paths(id, paths) => self.keep_paths(*id, paths),

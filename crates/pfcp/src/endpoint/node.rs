@@ -24,6 +24,11 @@ pub(super) fn cause_in(group: &Group<'_>) -> Result<u8, Rejection> {
     octets::<1>(IeType::Cause, group.mandatory(IeType::Cause)?).map(|[cause]| cause)
 }
 
+/// Whether a response accepts what was asked.
+pub(super) fn is_accepted(frame: &Frame<'_>) -> bool {
+    Group::of_message(frame.body).and_then(|group| cause_in(&group)) == Ok(ACCEPTED)
+}
+
 pub(super) fn no_association() -> Rejection {
     Rejection::new(Cause::NoEstablishedAssociation, "no association with this peer")
 }

@@ -1,5 +1,6 @@
 //! Release of associations (TS 29.244 6.2.8), with all usage reported before where both sides know how (5.18).
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::{Endpoint, Purpose};
 use crate::association::AssociationId;
 use crate::encode::{self, Draft, accepted, number};
 use crate::frame::Frame;
+use crate::node_id::NodeId;
 use crate::transaction::{Moment, Transmit};
 use crate::walk::{Group, typed};
 
@@ -39,6 +41,22 @@ pub(super) struct LastReport {
     to: SocketAddr,
     /// The session's SEID there.
     cp: Seid,
+}
+
+/// Usage that a control plane was not told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Untold {
+    /// Who it is, where its association is still there.
+    pub node: Option<NodeId>,
+    /// Sessions, or parts of their reports.
+    pub sessions: usize,
+    /// Their octets since the last report.
+    pub octets: u64,
+}
+
+fn octets_in(reports: &[UsageReport]) -> u64 {
+    // URRs of a session mostly measure the same: the largest is what was carried.
+    reports.iter().filter_map(|report| report.volume).map(|volume| volume.total_bytes()).max().unwrap_or(0)
 }
 
 /// PFCPAUReq-Flags PARPS (8.2.120).
@@ -85,12 +103,58 @@ impl<S: SessionService> Endpoint<S> {
     /// release, so the user plane asks by an Association Update Request. Wait for [`Endpoint::peers`] to
     /// be none, or for the time to run out. New associations and sessions are refused from here on.
     pub fn request_release(&mut self, now: Moment, grace: Duration, out: &mut Vec<Transmit>) {
+        let now = self.node_moment(now);
         self.releasing = true;
         self.invited.clear();
         for id in self.associations.ids() {
             let Some(to) = self.associations.get(id).map(|association| association.peer) else { continue };
             self.send_release_wish(now, to, RELEASE_WANTED, Some(grace), out);
         }
+    }
+
+    /// Ends all sessions of the control planes that have not released their associations, and reports their usage. Wait for
+    /// [`Endpoint::is_told`], or for the time to run out.
+    pub fn end_sessions(&mut self) {
+        self.associations.ids().into_iter().for_each(|id| self.prepare_release(id));
+    }
+
+    /// Whether there is no session any more, and no last report that waits for an answer.
+    pub fn is_told(&self) -> bool {
+        self.sessions.is_empty() && self.farewells.iter().all(|farewell| farewell.unanswered == 0)
+    }
+
+    /// Last reports that were acknowledged so far, to see whether waiting for more makes sense.
+    pub fn last_reports_acknowledged(&self) -> u64 {
+        self.counters.last_reports_acknowledged
+    }
+
+    /// Gives up what control planes could not be told: deletes the sessions that are left, and says of each control plane how
+    /// many sessions and octets it does not know of.
+    pub fn abandon(&mut self, now: Moment) -> Vec<Untold> {
+        let now = self.node_moment(now);
+        let mut untold = BTreeMap::<AssociationId, Untold>::new();
+        let mut add = |id, sessions, octets: u64| {
+            if sessions > 0 || octets > 0 {
+                let one = untold.entry(id).or_default();
+                (one.sessions, one.octets) = (one.sessions + sessions, one.octets.saturating_add(octets));
+            }
+        };
+        for purpose in self.outgoing.purposes() {
+            match purpose {
+                &Purpose::Farewell(id, octets) => add(id, 1, octets),
+                Purpose::Report(report) => add(report.association, 0, octets_in(&report.usage)),
+                _ => {}
+            }
+        }
+        for (seid, id) in self.sessions.iter().map(|(&seid, binding)| (seid, binding.association)) {
+            let deleted = self.service.delete(seid, now.wall).unwrap_or_default();
+            add(id, 1, octets_in(&deleted.usage_reports));
+        }
+        self.sessions.clear();
+        for (id, one) in &mut untold {
+            one.node = self.associations.get(*id).map(|association| association.node.clone());
+        }
+        untold.into_values().collect()
     }
 
     /// Whether the release of an association is prepared.
@@ -175,9 +239,11 @@ impl<S: SessionService> Endpoint<S> {
         let mut sent = 0;
         loop {
             let rest = reports.split_off(reports.len().min(REPORTS_IN_REQUEST_MAX));
+            let octets = octets_in(&reports);
             let request = (MsgType::SessionReportRequest, self.outgoing.sequence());
-            let bytes = encode::session_ended(&reports, rest.is_empty(), cp, request.1);
-            self.send(now, to, request, bytes, Purpose::Farewell(association), out);
+            let bytes =
+                encode::session_ended(&reports, rest.is_empty(), self.clock.offset(), (cp, request.1));
+            self.send(now, to, request, bytes, Purpose::Farewell(association, octets), out);
             sent += 1;
             reports = rest;
             if reports.is_empty() {

@@ -7,13 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kaido_upf::rules::{Cause, Modification, Rejection, Seid, SessionEvent, SessionService};
+use kaido_upf::rules::{Cause, Modification, Rejection, Seid, SessionEvent, SessionService, UsageReport};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
 use super::node::{ACCEPTED, cause_in};
 use super::{Endpoint, Purpose};
-use crate::association::Association;
+use crate::association::{Association, AssociationId};
 use crate::decode;
 use crate::encode;
 use crate::frame::{Frame, readdress};
@@ -23,19 +23,28 @@ use crate::walk::{Group, octets};
 /// The most usage reports in one Session Report Request: about 3 KiB.
 pub(super) const REPORTS_IN_REQUEST_MAX: usize = 32;
 /// The most events taken from the service in one poll.
-const EVENTS_PER_POLL: usize = 4096;
+pub(super) const EVENTS_PER_POLL: usize = 4096;
 /// How often a report may be redirected before it is given up: SMFs may send it round in circles.
 const REDIRECTIONS_MAX: u8 = 3;
 
 /// A report on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) seid: Seid,
+    pub(super) association: AssociationId,
+    /// The usage that it tells, to be taken back if nobody acknowledges it.
+    pub(super) usage: Vec<UsageReport>,
     /// How many alternative addresses have been tried.
     alternatives: u8,
     redirections: u8,
     /// How often the control plane was too busy for it.
     postponed: u8,
+}
+
+impl Report {
+    pub(super) fn of(seid: Seid, association: AssociationId) -> Self {
+        Self { seid, association, usage: Vec::new(), alternatives: 0, redirections: 0, postponed: 0 }
+    }
 }
 
 /// A report to be sent again, as another request.
@@ -58,6 +67,7 @@ impl<S: SessionService> Endpoint<S> {
     pub(super) fn send_reports(&mut self, now: Moment, out: &mut Vec<Transmit>) {
         self.send_resent(now, out);
         self.send_overflow(now, out);
+        self.send_held(now, out);
         let room = self.outgoing.room().min(EVENTS_PER_POLL);
         // Also while there is room for none: the service has more to do in its turn than to report.
         for event in self.service.poll_events(now.wall, room) {
@@ -65,19 +75,33 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
-    /// Sends an event, in several requests if it has many reports.
+    /// Sends an event, or has its usage kept where the control plane cannot be told.
     fn report(&mut self, now: Moment, event: SessionEvent, out: &mut Vec<Transmit>) {
-        let SessionEvent::Usage { seid, mut reports } = event else {
-            return self.report_one(now, &event, out);
-        };
+        match event {
+            SessionEvent::Usage { seid, reports } if self.must_hold(now, seid) => {
+                self.keep_usage(seid, &reports, false);
+            }
+            SessionEvent::Usage { seid, reports } => self.send_usage(now, seid, reports, out),
+            event => self.report_one(now, event, out),
+        }
+    }
+
+    /// Sends usage reports, in several requests if there are many.
+    pub(super) fn send_usage(
+        &mut self,
+        now: Moment,
+        seid: Seid,
+        mut reports: Vec<UsageReport>,
+        out: &mut Vec<Transmit>,
+    ) {
         while !reports.is_empty() {
             let rest = reports.split_off(reports.len().min(REPORTS_IN_REQUEST_MAX));
-            self.report_one(now, &SessionEvent::Usage { seid, reports }, out);
+            self.report_one(now, SessionEvent::Usage { seid, reports }, out);
             reports = rest;
         }
     }
 
-    fn report_one(&mut self, now: Moment, event: &SessionEvent, out: &mut Vec<Transmit>) {
+    fn report_one(&mut self, now: Moment, event: SessionEvent, out: &mut Vec<Transmit>) {
         let seid = event.seid();
         let there = self.sessions.get(&seid).map(|binding| binding.association);
         let Some(((to, cp), id)) = self.reporting_address(seid).zip(there) else {
@@ -86,19 +110,40 @@ impl<S: SessionService> Endpoint<S> {
             return;
         };
         let sequence = self.outgoing.sequence();
-        let mut draft = encode::session_report(event, cp, sequence);
+        let mut draft = encode::session_report(&event, self.clock.offset(), cp, sequence);
         self.say_load(id, &mut draft);
-        let mut report = Report { seid, alternatives: 0, redirections: 0, postponed: 0 };
+        let mut report = Report::of(seid, id);
+        if let SessionEvent::Usage { reports, .. } = event {
+            report.usage = reports;
+        }
         let peer = self.associations.get(id);
         let busy_until = peer.and_then(|peer| peer.busy_until).filter(|&until| until > now.monotonic);
         if let Some(until) = busy_until {
             return self.resend(until, Resent { to, bytes: draft.bytes().into(), report });
         }
+        let may_wait = |peer: &Association| !(peer.silent || peer.down) || peer.in_flight < self.share();
+        if report.usage.is_empty() && !peer.is_none_or(may_wait) {
+            return self.report_lost(seid, &[]);
+        }
         // Nobody answers there: whoever else may know the session is asked at once.
-        let other = peer.filter(|peer| peer.down).and_then(|_| self.alternative(&report));
+        let other = peer.filter(|peer| peer.down || peer.silent).and_then(|_| self.alternative(&report));
         report.alternatives = other.is_some().into();
+        self.send_report(now, (other.unwrap_or(to), sequence), draft.bytes(), report, out);
+    }
+
+    fn send_report(
+        &mut self,
+        now: Moment,
+        (to, sequence): (SocketAddr, u32),
+        bytes: Vec<u8>,
+        report: Report,
+        out: &mut Vec<Transmit>,
+    ) {
+        if let Some(association) = self.associations.get_mut(report.association) {
+            association.in_flight += 1;
+        }
         let request = (MsgType::SessionReportRequest, sequence);
-        self.send(now, other.unwrap_or(to), request, draft.bytes(), Purpose::Report(report), out);
+        self.send(now, to, request, bytes, Purpose::Report(report), out);
     }
 
     /// Where reports of a session go: the address of its CP F-SEID (7.2.2.4.1, 4.4.2), or where they were sent on.
@@ -112,7 +157,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// The next other SMF to which a report may go (5.22.2, 5.22.3): those that the association names, the preferred
     /// one first, then those with associations of their own in the same set.
-    fn alternative(&self, report: &Report) -> Option<SocketAddr> {
+    pub(super) fn alternative(&self, report: &Report) -> Option<SocketAddr> {
         let id = self.sessions.get(&report.seid)?.association;
         let association = self.associations.get(id)?;
         let first = self.reporting_address(report.seid)?.0;
@@ -132,22 +177,19 @@ impl<S: SessionService> Endpoint<S> {
         candidates.get(usize::from(report.alternatives)).copied()
     }
 
-    /// A report had no answer: it goes to the next SMF that may have the session, or is lost.
+    /// A report had no answer: it goes to the next SMF that may have the session, or its usage back into the meters.
     pub(super) fn report_unanswered(&mut self, now: Moment, pending: &Pending<Purpose>, mut report: Report) {
-        let Some(to) = self.alternative(&report) else { return self.report_lost(report.seid) };
-        tracing::info!(seid = %report.seid, %to, "session report goes to an alternative SMF");
+        let Some(to) = self.alternative(&report) else {
+            return self.report_given_up(now, pending.peer, pending.sequence, report);
+        };
+        tracing::debug!(seid = %report.seid, %to, "session report goes to an alternative SMF");
         report.alternatives += 1;
         self.resend(now.monotonic, Resent { to, bytes: pending.bytes(), report });
     }
 
-    fn report_lost(&mut self, seid: Seid) {
-        self.counters.reports_lost += 1;
-        tracing::warn!(%seid, "session report lost");
-    }
-
     fn resend(&mut self, at: Instant, resent: Resent) {
         if self.resent.len() >= self.config.limits.outstanding {
-            return self.report_lost(resent.report.seid);
+            return self.report_lost(resent.report.seid, &resent.report.usage);
         }
         self.resent_count += 1;
         self.resent.insert((at, self.resent_count), resent);
@@ -161,12 +203,12 @@ impl<S: SessionService> Endpoint<S> {
         {
             let Resent { to, bytes, report } = entry.remove();
             if !self.sessions.contains_key(&report.seid) {
-                self.report_lost(report.seid);
+                self.report_lost(report.seid, &report.usage);
                 continue;
             }
-            let request = (MsgType::SessionReportRequest, self.outgoing.sequence());
-            let bytes = readdress(&bytes, None, request.1);
-            self.send(now, to, request, bytes, Purpose::Report(report), out);
+            let sequence = self.outgoing.sequence();
+            let bytes = readdress(&bytes, None, sequence);
+            self.send_report(now, (to, sequence), bytes, report, out);
         }
     }
 
@@ -174,27 +216,40 @@ impl<S: SessionService> Endpoint<S> {
         &mut self,
         now: Moment,
         pending: &Pending<Purpose>,
-        report: Report,
+        report: &Report,
         frame: &Frame<'_>,
     ) -> Result<(), Rejection> {
         let group = Group::of_message(frame.body)?;
         let cause = cause_in(&group)?;
+        self.has_answered(now, report.association);
         if cause == ACCEPTED {
             return self.report_accepted(now, pending, report.seid, &group);
         }
         self.counters.requests_refused += 1;
         if cause == Cause::RedirectionRequested.value() {
-            return self.report_redirected(now, pending, report, &group);
+            return self.report_redirected(now, pending, report.clone(), &group);
         }
         if cause == Cause::PfcpEntityInCongestion.value() {
-            self.report_postponed(now, pending, report);
+            self.report_postponed(now, pending, report.clone());
+            return Ok(());
+        }
+        let line = self.refused_reports.line(now.monotonic);
+        if cause != Cause::SessionContextNotFound.value() {
+            if let Some(suppressed) = line {
+                tracing::warn!(seid = %report.seid, cause, suppressed, "session report refused");
+            }
+            self.report_lost(report.seid, &report.usage);
+            self.hold_for_a_while(now, report.association);
             return Ok(());
         }
         self.counters.reports_lost += 1;
-        if cause != Cause::SessionContextNotFound.value() {
-            tracing::warn!(seid = %report.seid, cause, "session report refused");
-        } else if self.sessions.contains_key(&report.seid) {
-            tracing::warn!(seid = %report.seid, "the control plane does not know the session; it is deleted");
+        if self.sessions.contains_key(&report.seid) {
+            if let Some(suppressed) = line {
+                tracing::warn!(
+                    seid = %report.seid, suppressed,
+                    "the control plane does not know the session; it is deleted"
+                );
+            }
             self.drop_session(now, report.seid);
         }
         Ok(())
@@ -246,7 +301,7 @@ impl<S: SessionService> Endpoint<S> {
         let address = named.iter().find(of_family).copied().or_else(of_cp);
         report.redirections += 1;
         if report.redirections > REDIRECTIONS_MAX {
-            self.report_lost(report.seid);
+            self.report_lost(report.seid, &report.usage);
             return Ok(());
         }
         let Some(address) = address else {
@@ -273,7 +328,7 @@ impl<S: SessionService> Endpoint<S> {
         }
         report.postponed += 1;
         if u32::from(report.postponed) > timing.n1 {
-            return self.report_lost(report.seid);
+            return self.report_lost(report.seid, &report.usage);
         }
         self.resend(until, Resent { to: pending.peer, bytes: pending.bytes(), report });
     }

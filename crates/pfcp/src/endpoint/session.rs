@@ -13,6 +13,7 @@ use super::binding::Binding;
 use super::later::{Answer, Asked};
 use super::node::no_association;
 use crate::association::AssociationId;
+use crate::clock::WallOffset;
 use crate::decode;
 use crate::encode::{self, Draft, accepted, number, packet_rate_status, session_rule_report, usage_report};
 use crate::frame::Frame;
@@ -43,7 +44,8 @@ impl<S: SessionService> Endpoint<S> {
         let group = Group::of_message(frame.body)?;
         let id = self.association_named(from, &group)?;
         self.admit(frame)?;
-        let request = decode::establishment(&group, self.config.features)?;
+        let mut request = decode::establishment(&group, self.config.features)?;
+        self.clock.offset().establishment(&mut request);
         let (csids, groups) = (decode::csids(&group)?, decode::groups(&group)?);
         if self.releasing {
             return Err(Rejection::new(Cause::RequestRejected, "shutting down"));
@@ -76,7 +78,8 @@ impl<S: SessionService> Endpoint<S> {
         let new_node = group.first(IeType::NodeId).is_some();
         let speaker = if new_node { self.association_named(from, &group)? } else { speaker };
         let (csids, groups) = (decode::csids(&group)?, decode::groups(&group)?);
-        let request = decode::modification(&group, self.config.features)?;
+        let mut request = decode::modification(&group, self.config.features)?;
+        self.clock.offset().modification(&mut request);
         let progress = self.service.start_modification(seid, &request, now.wall)?;
         if let Some(moved) = request.cp_fseid {
             *to = moved.seid;
@@ -105,6 +108,7 @@ impl<S: SessionService> Endpoint<S> {
             &mut draft,
             IeType::UsageReportWithinSessionModificationResponse,
             &modified.usage_reports,
+            self.clock.offset(),
         );
         if !more.is_empty() {
             let count = u16::try_from(more.len()).unwrap_or(u16::MAX) & 0x7fff;
@@ -112,7 +116,7 @@ impl<S: SessionService> Endpoint<S> {
             if self.overflow.len() < OVERFLOW_MAX {
                 self.overflow.push_back(SessionEvent::Usage { seid: asked.seid, reports: more });
             } else {
-                self.counters.reports_lost += 1;
+                self.keep_usage(asked.seid, &more, false);
             }
         }
         self.say_load(asked.speaker, &mut draft);
@@ -143,9 +147,11 @@ impl<S: SessionService> Endpoint<S> {
     pub(super) fn deleted(&self, asked: Asked, deleted: &Deleted) -> Vec<u8> {
         let kind = MsgType::SessionDeletionResponse;
         let mut draft = Draft::session(kind, asked.cp, asked.sequence).with(&accepted());
-        push_reports(&mut draft, IeType::UsageReportWithinSessionDeletionResponse, &deleted.usage_reports);
-        deleted.session_reports.iter().for_each(|report| draft.push(&session_rule_report(report)));
-        deleted.packet_rates.iter().for_each(|status| draft.push(&packet_rate_status(status)));
+        let wall = self.clock.offset();
+        let usage = IeType::UsageReportWithinSessionDeletionResponse;
+        push_reports(&mut draft, usage, &deleted.usage_reports, wall);
+        deleted.session_reports.iter().for_each(|report| draft.push(&session_rule_report(report, wall)));
+        deleted.packet_rates.iter().for_each(|status| draft.push(&packet_rate_status(status, wall)));
         self.say_load(asked.speaker, &mut draft);
         draft.bytes()
     }
@@ -192,8 +198,8 @@ struct Addressed {
     speaker: AssociationId,
 }
 
-fn push_reports(draft: &mut Draft, kind: IeType, reports: &[UsageReport]) {
+fn push_reports(draft: &mut Draft, kind: IeType, reports: &[UsageReport], wall: WallOffset) {
     for report in reports {
-        draft.push(&usage_report(kind, report));
+        draft.push(&usage_report(kind, report, wall));
     }
 }

@@ -1,15 +1,18 @@
 //! Association set-up and update, by either side (TS 29.244 6.2.6, 6.2.7).
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use kaido_upf::rules::{Cause, FSeid, Rejection, SessionService};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
+use super::later::Answer;
 use super::node::{ACCEPTED, cause_in, recovery_in};
 use super::release::release_is_prepared;
 use super::{Endpoint, Invited, PFCP_PORT, PeerPort, Purpose};
-use crate::association::Association;
+use crate::association::{Association, AssociationId};
+use crate::counters::Discard;
 use crate::decode::{control_plane, cp_entity_addresses};
 use crate::encode::{self, Draft, accepted, number};
 use crate::features::up_features;
@@ -18,6 +21,10 @@ use crate::node_id::NodeId;
 use crate::transaction::{Moment, Transmit};
 use crate::walk::Group;
 
+/// How often T1 passes before a node that does not answer where it is known has moved to where it claims to be: a heartbeat
+/// and its repetition are unanswered then, and the claim comes again.
+const CLAIM_PATIENCE: u32 = 2;
+
 impl<S: SessionService> Endpoint<S> {
     /// Association Setup Request of a control plane (6.2.6.2.2).
     pub(super) fn association_setup(
@@ -25,7 +32,7 @@ impl<S: SessionService> Endpoint<S> {
         now: Moment,
         from: SocketAddr,
         frame: &Frame<'_>,
-    ) -> Result<Vec<u8>, Rejection> {
+    ) -> Result<Answer, Rejection> {
         let group = Group::of_message(frame.body)?;
         let node = NodeId::decode(group.mandatory(IeType::NodeId)?)?;
         let recovery = recovery_in(&group)?;
@@ -35,12 +42,16 @@ impl<S: SessionService> Endpoint<S> {
         if self.releasing {
             return Err(Rejection::new(Cause::RequestRejected, "shutting down"));
         }
-        if self.associations.of_node(&node).is_none() && self.associations.is_full() {
-            return Err(Rejection::new(Cause::NoResourcesAvailable, "as many associations as allowed"));
+        match self.associations.of_node(&node) {
+            Some(known) if !self.may_move(now, from, known) => {
+                self.counters.count_discarded(Discard::Claimed);
+                return Ok(Answer::Silence);
+            }
+            Some(_) => {}
+            None => self.make_room(now, from)?,
         }
         let peer = self.request_address(from);
-        let heartbeat_at = now.monotonic + self.config.heartbeat_interval;
-        let mut association = Association::new(node, peer, recovery, heartbeat_at);
+        let mut association = self.new_association(now, node, peer, recovery);
         association.describe(said);
         let kept = self.associate(now, association, retained.as_deref());
         self.answered.forget(from);
@@ -53,7 +64,61 @@ impl<S: SessionService> Endpoint<S> {
         if kept {
             draft.push(&number(IeType::PfcpasRspFlags, [1]));
         }
-        Ok(draft.bytes())
+        Ok(Answer::Ready(draft.bytes()))
+    }
+
+    fn new_association(&self, now: Moment, node: NodeId, peer: SocketAddr, recovery: u32) -> Association {
+        // Where there is a crowd, whoever does not answer at once is the first to go.
+        let first =
+            if self.associations.is_crowded() { Duration::ZERO } else { self.config.heartbeat_interval };
+        Association::new(node, peer, recovery, now.monotonic, first)
+    }
+
+    /// Whether a known node may set up anew from an address: one of its own at once, another when it was asked where it is
+    /// known to be, and has not answered.
+    fn may_move(&mut self, now: Moment, from: SocketAddr, known: AssociationId) -> bool {
+        let t1 = self.config.retransmission.t1;
+        let Some(association) = self.associations.get_mut(known) else { return true };
+        if association.down || association.speaks_from(from.ip()) {
+            return true;
+        }
+        let since = *association.claimed.get_or_insert(now.monotonic);
+        association.ask(now.monotonic, t1);
+        let waited = now.monotonic.saturating_duration_since(since);
+        let may_move = association.heartbeat_outstanding && waited >= t1 * CLAIM_PATIENCE;
+        if let Some(suppressed) = self.claims.line(now.monotonic) {
+            tracing::warn!(
+                node = %association.node, known = %association.peer, %from, suppressed,
+                "{}",
+                if may_move { "a node has moved" } else { "another address claims to be a node; the node is asked" }
+            );
+        }
+        may_move
+    }
+
+    /// Makes room for an association, in place of one that holds nothing and is not there.
+    fn make_room(&mut self, now: Moment, from: SocketAddr) -> Result<(), Rejection> {
+        if !self.associations.has_room_at(from.ip()) {
+            return Err(Rejection::new(
+                Cause::NoResourcesAvailable,
+                "as many associations as one address may have",
+            ));
+        }
+        if !self.associations.is_full() {
+            return Ok(());
+        }
+        let invited = &self.config.control_planes;
+        let is_kept = |peer: &Association| invited.iter().any(|known| known.ip() == peer.peer.ip());
+        let t1 = self.config.retransmission.t1;
+        let Some(goes) = self.associations.dispensable(now.monotonic, t1, is_kept) else {
+            return Err(Rejection::new(Cause::NoResourcesAvailable, "as many associations as allowed"));
+        };
+        if let Some(gone) = self.associations.remove(goes)
+            && let Some(suppressed) = self.claims.line(now.monotonic)
+        {
+            tracing::warn!(node = %gone.node, peer = %gone.peer, suppressed, "an association that holds nothing and is not there gives way");
+        }
+        Ok(())
     }
 
     /// Puts an association in the place of the node's old one, if any. The old sessions go, except those
@@ -75,8 +140,11 @@ impl<S: SessionService> Endpoint<S> {
             let ours = [cp.ipv4.map(Into::into), cp.ipv6.map(Into::into)];
             addresses.is_empty() || ours.iter().flatten().any(|address| addresses.contains(address))
         });
-        let sessions = self.associations.get(old).map_or(0, |association| association.sessions);
-        self.associations.replace(old, Association { sessions, ..association });
+        if let Some(known) = self.associations.get_mut(old) {
+            let (sessions, in_flight) = (known.sessions, known.in_flight);
+            let held = std::mem::take(&mut known.held);
+            self.associations.replace(old, Association { sessions, in_flight, held, ..association });
+        }
         true
     }
 
@@ -151,8 +219,7 @@ impl<S: SessionService> Endpoint<S> {
         // Both sides may have asked at once; then the peer's own request has set it up already.
         let there = self.associations.of_node(&node).is_some();
         if !there && !self.associations.is_full() && !self.releasing {
-            let heartbeat_at = now.monotonic + self.config.heartbeat_interval;
-            let mut association = Association::new(node, from, recovery, heartbeat_at);
+            let mut association = self.new_association(now, node, from, recovery);
             association.describe(control_plane(&group)?);
             self.associate(now, association, None);
         }

@@ -44,6 +44,12 @@ pub struct Scripted {
     pub load: u8,
     /// Workers are in the middle of a batch: what changes or goes is answered later.
     pub is_busy: bool,
+    /// Usage that is held, and whether it may have arrived.
+    pub held: BTreeMap<Seid, Vec<(UsageReport, bool)>>,
+    /// When it was last asked for events.
+    pub now: Option<SystemTime>,
+    /// By how much the wall clock was set, each time.
+    pub steps: Vec<i64>,
     put_off: VecDeque<(Ticket, Outcome)>,
 }
 
@@ -63,6 +69,9 @@ impl Default for Scripted {
             paths: VecDeque::new(),
             load: 0,
             is_busy: false,
+            held: BTreeMap::new(),
+            now: None,
+            steps: Vec::new(),
             put_off: VecDeque::new(),
         }
     }
@@ -238,9 +247,31 @@ impl SessionService for Scripted {
         self.sessions.get(&seid).map(|kept| kept.cp)
     }
 
-    fn poll_events(&mut self, _now: SystemTime, limit: usize) -> Vec<SessionEvent> {
+    fn wall_clock_set(&mut self, by_ms: i64, _now: SystemTime) {
+        self.steps.push(by_ms);
+    }
+
+    fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent> {
+        self.now = Some(now);
         let count = self.events.len().min(limit);
         self.events.drain(..count).collect()
+    }
+
+    fn hold_usage(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {
+        let held = self.held.entry(seid).or_default();
+        held.extend(reports.iter().map(|report| (report.clone(), sent)));
+        self.sessions.contains_key(&seid)
+    }
+
+    /// All that is held, as it was.
+    fn release_usage(&mut self, seid: Seid, _now: SystemTime) -> Vec<UsageReport> {
+        self.held.remove(&seid).unwrap_or_default().into_iter().map(|(report, _)| report).collect()
+    }
+
+    fn usage_arrived(&mut self, seid: Seid, reports: &[UsageReport]) {
+        if let Some(held) = self.held.get_mut(&seid) {
+            held.retain(|(report, _)| !reports.contains(report));
+        }
     }
 
     fn load(&self) -> u8 {

@@ -16,7 +16,7 @@ use super::pool::Lease;
 use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
 use super::session::{Kept, Session};
-use super::{Upf, millis};
+use super::{Upf, millis, store};
 use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnels};
 use crate::rules::{
     Cause, FSeid, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UrrId, UsageReport,
@@ -35,6 +35,7 @@ impl Upf {
         now: SystemTime,
     ) -> Result<Seid, Rejection> {
         rules.at(now);
+        store::check(&rules, now)?;
         let index = self.new_index()?;
         let taken = self.new_activity(inactivity_timer).and_then(|activity| {
             let meters = self.new_meters(&rules, &BTreeMap::new(), now);
@@ -76,6 +77,7 @@ impl Upf {
             watches,
             instances,
             stations_look,
+            usage_held: false,
         };
         self.rest(&Session { seid, index, kept });
         Ok(seid)
@@ -101,6 +103,7 @@ impl Upf {
         }
         let ended = rules.modify(request)?;
         rules.at(now);
+        store::check(&rules, now)?;
         let monitors = self.monitors_of(index, &rules)?;
         for id in &request.query_urrs {
             if !rules.urrs.contains_key(id) {

@@ -147,7 +147,8 @@ impl Upf {
                 && concerned(urr, meter)
             {
                 let notices = !of_applications.contains(id);
-                reports.extend(meter.settle(urr, notices, &self.node.usage, now));
+                let held = session.kept.usage_held;
+                reports.extend(meter.settle(urr, (notices, held), &self.node.usage, now));
             }
         }
         session.report_linked(&mut reports, &self.node.usage, now);

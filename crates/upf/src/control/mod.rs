@@ -7,6 +7,7 @@ mod applications;
 mod change;
 mod choose;
 mod compile;
+mod dated;
 mod delays;
 mod detection;
 mod drops;
@@ -14,6 +15,7 @@ mod ending;
 mod ethernet;
 mod events;
 mod far_ends;
+mod held;
 mod inactivity;
 mod kernel;
 mod keys;
@@ -67,7 +69,7 @@ use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, Modification, Modified, Outcome, PathEvent,
     PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent, SessionService, Ticket, Urr, UrrId,
-    Volume,
+    UsageReport, Volume,
 };
 use crate::usage::{FreeSlots, UsageSlot};
 
@@ -86,6 +88,8 @@ pub struct Upf {
     policers: PolicerSlots,
     /// Far ends of tunnels and the sessions that use them.
     far_ends: FarEnds,
+    /// Sessions with rules that have times of the wall clock.
+    dated: BTreeSet<SessionIndex>,
     /// When which session is to be looked at.
     wheel: Wheel,
     /// Changes that are in the table, and wait for workers to let go of what was there.
@@ -98,6 +102,8 @@ pub struct Upf {
     drops: BTreeMap<SessionIndex, DropCounts>,
     /// Who reads traces.
     traces: Vec<trace::Reader>,
+    /// The machine has no memory for more sessions.
+    memory_is_short: bool,
     /// Ethernet sessions whose addresses control itself has changed.
     asked_for: Vec<SessionIndex>,
     /// When the Ethernet addresses on the N6 side were last looked at.
@@ -125,15 +131,22 @@ impl Upf {
             secret: Seed::random(),
             issued: 0,
             ue_pools: UePools::new(ue_pools),
+            dated: BTreeSet::new(),
             wheel: Wheel::new(),
             endings: Endings::default(),
             kernel: None,
             monitors: BTreeMap::new(),
             drops: BTreeMap::new(),
             traces: Vec::new(),
+            memory_is_short: false,
             asked_for: Vec::new(),
             network_swept: Instant::now(),
         })
+    }
+
+    /// Says whether the machine is so short of memory that no further session may be made.
+    pub fn set_memory_is_short(&mut self, is_short: bool) {
+        self.memory_is_short = is_short;
     }
 
     /// What control and workers share.
@@ -218,6 +231,9 @@ impl Upf {
                 format!("the node has its {} sessions", self.sessions.len()),
             ));
         }
+        if self.memory_is_short {
+            return Err(Rejection::new(Cause::NoResourcesAvailable, "memory is short on this machine"));
+        }
         Ok(self.sessions.reserve())
     }
 
@@ -278,6 +294,11 @@ impl Upf {
     /// Puts a session to rest until the control plane or a worker wants it, or its time comes.
     fn rest(&mut self, session: &Session) {
         self.wheel.set(session.index.0, session.deadline());
+        if session.kept.rules.is_dated() {
+            self.dated.insert(session.index);
+        } else if !self.dated.is_empty() {
+            self.dated.remove(&session.index);
+        }
         self.sessions.put(session);
     }
 }
@@ -400,6 +421,7 @@ impl SessionService for Upf {
         let keys = all_keys(rules, &self.node.settings, index);
         self.far_ends.change(index, &far_ends(rules, &self.node.settings), &BTreeSet::new());
         self.wheel.set(index.0, None);
+        self.dated.remove(&index);
         if let Some(kernel) = &mut self.kernel {
             kernel.remove(&keys, &self.node);
         }
@@ -459,6 +481,22 @@ impl SessionService for Upf {
         self.turn_stations(now, &mut out);
         self.look_at_due(now, limit, &mut out);
         out
+    }
+
+    fn wall_clock_set(&mut self, by_ms: i64, now: SystemTime) {
+        self.move_dated(by_ms, now);
+    }
+
+    fn hold_usage(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {
+        self.hold(seid, reports, sent)
+    }
+
+    fn release_usage(&mut self, seid: Seid, now: SystemTime) -> Vec<UsageReport> {
+        self.release(seid, now)
+    }
+
+    fn usage_arrived(&mut self, seid: Seid, reports: &[UsageReport]) {
+        self.arrived(seid, reports);
     }
 
     fn poll_paths(&mut self, limit: usize) -> Vec<PathEvent> {

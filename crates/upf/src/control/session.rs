@@ -47,6 +47,8 @@ pub(crate) struct Kept {
     pub(crate) instances: Instances,
     /// When its Ethernet addresses are looked at next, in milliseconds.
     pub(crate) stations_look: Option<u64>,
+    /// The control plane does not answer: usage is not reported unasked.
+    pub(crate) usage_held: bool,
 }
 
 impl Session {

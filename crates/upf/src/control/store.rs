@@ -4,12 +4,31 @@
 //! So it is kept as a short string of bytes, [without its zeros](super::squeeze), and unpacked when it is its turn: a microsecond then,
 //! and a twentieth of the memory always, which is what millions of sessions are made of.
 
+use std::time::SystemTime;
+
+use postcard::ser_flavors::Size;
+
 use crate::record::SessionIndex;
-use crate::rules::Seid;
+use crate::rules::{Cause, Rejection, Seid};
 use crate::usage::UsageSlot;
 
+use super::ruleset::RuleSet;
 use super::session::{Kept, Session};
 use super::squeeze::{expand, squeeze};
+
+/// Whether a session with these rules can be put to rest, which is asked before any of them reaches the data plane.
+///
+/// # Errors
+/// Cause 73 for what cannot be written, such as times before 1970.
+pub(super) fn check(rules: &RuleSet, now: SystemTime) -> Result<(), Rejection> {
+    match postcard::serialize_with_flavor(&(rules, now), Size::default()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Rejection::new(
+            Cause::RuleCreationOrModificationFailure,
+            format!("the session cannot be stored: {error}"),
+        )),
+    }
+}
 
 /// One place for a session.
 #[derive(Debug)]
@@ -135,12 +154,13 @@ mod tests {
     fn session(index: SessionIndex) -> Session {
         let mut kept = Kept {
             cp_fseid: FSeid { seid: Seid(u64::MAX), ipv4: Some([10, 0, 0, 1].into()), ipv6: None },
-            rules: super::super::ruleset::RuleSet::default(),
+            rules: RuleSet::default(),
             meters: BTreeMap::new(),
             leases: vec![super::super::pool::Lease::Ipv4(0, 7)],
             activity: Some(UsageSlot(9)),
             paging: Paging::default(),
             stations_look: Some(7),
+            usage_held: true,
             inactivity: Inactivity::new(Duration::from_secs(60), 5, 1_700_000_000_000),
             watches: Watches::default(),
             instances: Instances::default(),

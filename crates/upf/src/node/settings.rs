@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use kaido_engine::PortId;
+
 use crate::echo::EchoSettings;
 use crate::ethernet::EthernetSettings;
 use crate::fragment::FragmentSettings;
@@ -124,7 +126,7 @@ pub struct NodeSettings {
     pub endpoints: Vec<IpAddr>,
     /// What each of them is for, in the same order. Of those that have no scope nothing is known: they are for everything.
     pub endpoint_scopes: Vec<EndpointScope>,
-    /// Addresses that PFCP listens on, which packets out of tunnels never go to.
+    /// Addresses that PFCP and metrics listen on, which packets out of tunnels and from data networks never go to.
     pub control: Vec<IpAddr>,
     /// Network instances; their places are the [`InstanceId`]s.
     pub instances: Vec<Instance>,
@@ -209,6 +211,13 @@ impl NodeSettings {
     pub fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let of_ports = self.ports.iter().flat_map(|port| &port.addresses);
         of_ports.chain(&self.endpoints).chain(&self.control).copied()
+    }
+
+    /// Whether an address is where control planes and scrapers speak to the node, and not this port's own: what comes out of a
+    /// data network does not reach it.
+    pub fn is_guarded(&self, port: PortId, addr: IpAddr) -> bool {
+        let own = self.ports.get(port.index()).map_or(&[][..], |role| &role.addresses);
+        self.control.contains(&addr) && !own.contains(&addr)
     }
 
     /// The endpoint with that address.

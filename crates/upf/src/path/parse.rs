@@ -180,6 +180,7 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
         Some(instance) if !is_not_routed(packet.dst) && !is_own(settings, packet.dst) => {
             Parsed::ToUe(SessionKey::ue(instance, packet.dst), packet, offset)
         }
+        Some(_) if settings.is_guarded(port, packet.dst) => Parsed::Drop(DropReason::ControlAddress),
         _ => Parsed::Kernel,
     }
 }

@@ -91,8 +91,12 @@ impl Policers {
     pub fn set(&self, slot: PolicerSlot, rate: BitRate, window: Duration) {
         let cell = self.cell(slot);
         let window = window.clamp(WINDOW_MIN, WINDOW_MAX);
-        cell.uplink.set(rate.uplink_kbps.saturating_mul(1000), window);
-        cell.downlink.set(rate.downlink_kbps.saturating_mul(1000), window);
+        for (bucket, kbps) in [(&cell.uplink, rate.uplink_kbps), (&cell.downlink, rate.downlink_kbps)] {
+            if !bucket.is_limited() {
+                bucket.begin(self.ticks(Instant::now()));
+            }
+            bucket.set(kbps.saturating_mul(1000), window);
+        }
     }
 
     /// Whether a packet may pass; takes nothing.

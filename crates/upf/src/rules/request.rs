@@ -464,6 +464,33 @@ pub trait SessionService {
     /// What has happened since the last call and is due by `now`; at most `limit` events.
     fn poll_events(&mut self, now: SystemTime, limit: usize) -> Vec<SessionEvent>;
 
+    /// Takes back usage reports that the control plane has not acknowledged: what they measured goes into the next report of
+    /// their rules. From here on the session reports no usage unasked, until [`Self::release_usage`]. `sent` says whether the
+    /// reports may have arrived: the numbers of those that were never sent are given again. Says whether all usage in them
+    /// is kept.
+    fn hold_usage(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {
+        let _ = (seid, sent);
+        reports.is_empty()
+    }
+
+    /// The control plane can be told of usage again: the reports that are owed since [`Self::hold_usage`].
+    fn release_usage(&mut self, seid: Seid, now: SystemTime) -> Vec<UsageReport> {
+        let _ = (seid, now);
+        Vec::new()
+    }
+
+    /// Reports that were taken back have arrived after all. What they measured is not reported again, unless it was
+    /// meanwhile.
+    fn usage_arrived(&mut self, seid: Seid, reports: &[UsageReport]) {
+        let _ = (seid, reports);
+    }
+
+    /// The wall clock was set by so many milliseconds, ahead where there are more than none. Times at which rules change, which
+    /// are times of the wall clock, come that much earlier by the clock that all calls are given.
+    fn wall_clock_set(&mut self, by_ms: i64, now: SystemTime) {
+        let _ = (by_ms, now);
+    }
+
     /// How full the user plane is, in percent of what there is least of.
     fn load(&self) -> u8 {
         0

@@ -30,6 +30,27 @@ impl Volume {
     pub fn total_packets(&self) -> u64 {
         self.uplink_packets.wrapping_add(self.downlink_packets)
     }
+
+    /// Both volumes together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.each(other, u64::wrapping_add)
+    }
+
+    /// This volume without `other`.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        self.each(other, u64::wrapping_sub)
+    }
+
+    fn each(&self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            uplink_bytes: of(self.uplink_bytes, other.uplink_bytes),
+            downlink_bytes: of(self.downlink_bytes, other.downlink_bytes),
+            uplink_packets: of(self.uplink_packets, other.uplink_packets),
+            downlink_packets: of(self.downlink_packets, other.downlink_packets),
+        }
+    }
 }
 
 /// Usage Information (TS 29.244 8.2.61): which side of the monitoring time a report is about.

@@ -127,6 +127,7 @@ families! {
     PFCP_SENT_AGAIN = Counter "kaido_pfcp_retransmissions_sent_total" [] "Requests of ours that were sent again after T1.";
     PFCP_EXHAUSTED = Counter "kaido_pfcp_requests_exhausted_total" [] "Requests of ours that were given up after N1.";
     PFCP_REFUSED = Counter "kaido_pfcp_requests_refused_total" [] "Requests of ours that the control plane refused.";
+    PFCP_REPORTS_RETURNED = Counter "kaido_pfcp_reports_returned_total" [] "Usage reports that no control plane has taken, and that are in the next report.";
     PFCP_REPORTS_LOST = Counter "kaido_pfcp_reports_lost_total" [] "Session reports that no control plane has taken.";
     PFCP_PATH_FAILURES = Counter "kaido_pfcp_path_failures_total" [] "Control planes that stopped answering heartbeats.";
     PFCP_PEER_RESTARTS = Counter "kaido_pfcp_peer_restarts_total" [] "Control planes that restarted.";

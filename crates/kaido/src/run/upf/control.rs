@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{Doorbell, FramePool, PortTotals, WorkerCounters};
-use kaido_pfcp::{Endpoint, Moment, Transmit, send_all};
+use kaido_pfcp::{Endpoint, Moment, Transmit, Untold, send_all};
 use kaido_upf::control::{PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::rules::{Seid, Teid};
 use kaido_xdp::fastpath::{FastCounters, Hand};
@@ -18,8 +18,10 @@ use rustix::net::sockopt;
 
 use super::fastpath;
 use super::lag::Lag;
+use super::memory::Watch;
 use super::metrics::Asked;
 use super::ports::KernelCounters;
+use super::strangers::{SERVED_A_TURN, Strangers, Waiting};
 use super::trace;
 use crate::api::{self, Answer, Question, SessionsOf};
 use crate::config::{Datapath, Prefix};
@@ -38,6 +40,8 @@ const PACE_IN_KERNEL: Duration = Duration::from_millis(10);
 const PACE_WAITING: Duration = Duration::from_micros(200);
 /// Datagrams taken from one socket before the others have their turn.
 const DATAGRAMS_A_TURN: usize = 256;
+/// The same where most are of strangers, which are set aside: more than come while a turn lasts.
+const DATAGRAMS_SET_ASIDE: usize = 8192;
 /// Control planes whose socket is kept before those that are gone are looked for.
 const SPOKEN_TO_MAX: usize = 4096;
 /// Messages that wait to be sent together.
@@ -48,12 +52,17 @@ const SESSIONS_LISTED_MAX: usize = 10_000;
 const PATHS_SHOWN_MAX: usize = 1000;
 /// How long control planes have to release their associations when the node stops.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
+/// How long those that have not are waited for between two acknowledgements of last usage reports.
+const FAREWELL_GRACE: Duration = Duration::from_secs(2);
+/// Longest wait for all of them.
+const FAREWELL_MAX: Duration = Duration::from_secs(30);
 
 /// Everything that the control loop works on.
 pub(super) struct Control {
     pub(super) endpoint: Endpoint<Upf>,
     pub(super) sockets: Vec<UdpSocket>,
     pub(super) lag: Lag,
+    pub(super) memory: Watch,
     pub(super) server: Server,
     pub(super) node_id: String,
     pub(super) started: Instant,
@@ -70,6 +79,8 @@ pub(super) struct Control {
     pub(super) allow: Vec<Prefix>,
     /// Datagrams from elsewhere.
     pub(super) strangers: u64,
+    /// Datagrams of those who have no association, and who come last.
+    pub(super) waiting: Strangers,
     /// The socket that a control plane spoke to last, where there are several.
     pub(super) spoken_to: HashMap<IpAddr, usize>,
     /// Room for one datagram.
@@ -97,6 +108,34 @@ impl Control {
         while self.endpoint.peers().next().is_some() && Instant::now() < deadline {
             self.turn();
         }
+        self.tell_last_usage();
+    }
+
+    /// Ends the sessions of control planes that have not released their associations, tells them the last usage, and the log
+    /// what they could not be told.
+    fn tell_last_usage(&mut self) {
+        self.endpoint.end_sessions();
+        let began = Instant::now();
+        let mut progress = (began, self.endpoint.last_reports_acknowledged());
+        while !self.endpoint.is_told()
+            && progress.0.elapsed() < FAREWELL_GRACE
+            && began.elapsed() < FAREWELL_MAX
+        {
+            self.turn();
+            let acknowledged = self.endpoint.last_reports_acknowledged();
+            if acknowledged != progress.1 {
+                progress = (Instant::now(), acknowledged);
+            }
+        }
+        for Untold { node, sessions, octets } in self.endpoint.abandon(Moment::now()) {
+            let node = node.map_or_else(|| "a control plane".to_owned(), |node| node.to_string());
+            tracing::error!(
+                node,
+                sessions,
+                octets,
+                "usage was not reported: the control plane does not answer"
+            );
+        }
     }
 
     fn turn(&mut self) {
@@ -105,20 +144,25 @@ impl Control {
         if let Some(percent) = self.lag.look(Instant::now()) {
             self.endpoint.set_lag(percent);
         }
+        if let Some(is_short) = self.memory.look(Instant::now()) {
+            self.endpoint.service_mut().set_memory_is_short(is_short);
+        }
         for at in 0..self.sockets.len() {
             self.receive(at);
         }
+        self.serve_strangers();
         let mut out = Vec::new();
         self.endpoint.poll(Moment::now(), &mut out);
         self.send(&out, None);
         if let Some(scrapes) = &mut self.scrapes {
-            scrapes.serve(&self.endpoint, &self.lag, self.strangers);
+            scrapes.serve(&self.endpoint, &self.lag, self.strangers + self.waiting.dropped());
         }
+        let dropped = self.waiting.dropped();
         let Self { endpoint, server, node_id, started, pool, ports, workers, strangers, .. } = self;
         let (datapath, kernel) = (self.datapath, &self.kernel);
         server.serve(|question| {
             let in_kernel = kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
-            let (started, strangers) = (*started, *strangers);
+            let (started, strangers) = (*started, [*strangers, dropped]);
             let ports = &ports.list();
             let view = |endpoint| View {
                 endpoint,
@@ -147,7 +191,10 @@ impl Control {
                     Answer::Drops { drops: shown::drops(ports, |at| view.totals(at)) }
                 }
                 Question::Gre => Answer::Error { message: "this node is a user plane".to_owned() },
-                Question::Trace(question) => trace::answer(endpoint.service_mut(), ports, question),
+                Question::Trace(question) => {
+                    let now = endpoint.node_time(Moment::now());
+                    trace::answer(endpoint.service_mut(), ports, question, now)
+                }
             }
         });
     }
@@ -168,7 +215,7 @@ impl Control {
     fn idle_for(&self) -> Duration {
         let upf = self.endpoint.service();
         let (_, events) = upf.node().events();
-        if events > 0 {
+        if events > 0 || !self.waiting.is_empty() {
             return Duration::ZERO;
         }
         let hurries = self.endpoint.is_waiting() || self.scrapes.as_ref().is_some_and(Asked::is_busy);
@@ -178,27 +225,37 @@ impl Control {
             None => PACE,
         };
         let now = Moment::now();
-        let due_in = upf.next_due().map(|at| at.duration_since(now.wall).unwrap_or_default());
+        let due_in =
+            upf.next_due().map(|at| at.duration_since(self.endpoint.node_time(now)).unwrap_or_default());
         let deadline_in = self.endpoint.next_deadline().map(|at| at.saturating_duration_since(now.monotonic));
         due_in.into_iter().chain(deadline_in).fold(pace, Duration::min)
     }
 
     fn receive(&mut self, at: usize) {
         let mut out = Vec::new();
-        for _ in 0..DATAGRAMS_A_TURN {
+        let (mut known, mut set_aside) = (0, 0);
+        while known < DATAGRAMS_A_TURN && set_aside < DATAGRAMS_SET_ASIDE {
             let (len, from) = match self.sockets[at].recv_from(&mut self.buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
                     // ICMP errors of earlier datagrams come out here; the retries handle their loss.
                     tracing::debug!(%error, "PFCP socket");
+                    known += 1;
                     continue;
                 }
             };
             if !self.allow.is_empty() && !self.allow.iter().any(|prefix| prefix.contains(from.ip())) {
                 self.strangers += 1;
+                set_aside += 1;
                 continue;
             }
+            if !self.endpoint.is_expected(from.ip()) {
+                self.waiting.put(from, at, &self.buffer[..len]);
+                set_aside += 1;
+                continue;
+            }
+            known += 1;
             self.lag.heard();
             self.endpoint.handle(Moment::now(), from, &self.buffer[..len], &mut out);
             self.remember(from, at);
@@ -208,6 +265,18 @@ impl Control {
             }
         }
         self.send(&out, Some(at));
+    }
+
+    /// Serves some of those who have no association, after all who have.
+    fn serve_strangers(&mut self) {
+        for _ in 0..SERVED_A_TURN {
+            let Some(Waiting { from, socket, datagram }) = self.waiting.take() else { return };
+            self.lag.heard();
+            let mut out = Vec::new();
+            self.endpoint.handle(Moment::now(), from, &datagram, &mut out);
+            self.remember(from, socket);
+            self.send(&out, Some(socket));
+        }
     }
 
     /// Keeps by which of our addresses a control plane knows us.
@@ -262,7 +331,8 @@ struct View<'c> {
     /// By port, where there is a datapath in the kernel.
     in_kernel: Vec<FastCounters>,
     workers: &'c [Arc<WorkerCounters>],
-    strangers: u64,
+    /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
+    strangers: [u64; 2],
 }
 
 impl View<'_> {
@@ -299,8 +369,9 @@ impl View<'_> {
             };
             api::Count { name, count: sample.value }
         });
-        let strangers = (self.strangers > 0)
-            .then(|| api::Count { name: "datagrams not in pfcp.allow".to_owned(), count: self.strangers });
+        let names = ["datagrams not in pfcp.allow", "datagrams of strangers beyond what is served"];
+        let strangers = names.into_iter().zip(self.strangers).filter(|(_, count)| *count > 0);
+        let strangers = strangers.map(|(name, count)| api::Count { name: name.to_owned(), count });
         api::Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             function: "upf".to_owned(),

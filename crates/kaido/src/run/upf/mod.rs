@@ -3,15 +3,17 @@
 mod control;
 mod fastpath;
 mod lag;
+mod memory;
 mod metrics;
 mod ports;
+mod strangers;
 mod trace;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_engine::Doorbell;
+use kaido_engine::{Doorbell, FramePool};
 use kaido_pfcp::{Endpoint, Features, Moment, NodeId, Retransmission};
 use kaido_upf::control::{UePool, Upf};
 use kaido_upf::node::Node;
@@ -21,8 +23,10 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 
 use self::control::{Control, datagram_buffer, listen};
 use self::lag::Lag;
+use self::memory::Memory;
 use self::metrics::{Sources, UpfOffer};
 use self::ports::Ports;
+use self::strangers::Strangers;
 use super::board::{Health, Heartbeat};
 use super::metrics::Figures;
 use super::{Crew, Ground, StartFault, export, notify};
@@ -39,6 +43,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
             let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
             StartFault::Listen { address, error, help }
         })?;
+    check_memory(config, pool)?;
     let mut ports = Ports::open(config, pool)?;
     let settings = ports.settings(config)?;
     let (node, events) = ports
@@ -85,6 +90,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     let mut control = Control {
         endpoint,
         lag: Lag::of(&sockets),
+        memory: memory::Watch::new(Instant::now()),
         sockets,
         server,
         node_id,
@@ -98,10 +104,12 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         scrapes: asked,
         allow: config.pfcp.allow.clone(),
         strangers: 0,
+        waiting: Strangers::default(),
         spoken_to: HashMap::new(),
         buffer: datagram_buffer(),
         doorbell,
     };
+    warn_of_strangers(config);
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || crew.has_lost());
     notify(&[sd_notify::NotifyState::Stopping]);
@@ -111,6 +119,26 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         exporter.stop();
     }
     crew.end(&mut ports.opened, &stop)
+}
+
+/// Whether the machine has memory for as many sessions as it may be asked for.
+fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), StartFault> {
+    let frames = (pool.frames() * pool.frame_size().bytes()) as u64;
+    let sessions = *config.base.node.sessions_max.get_ref();
+    match Memory::read().and_then(|memory| memory::too_many(sessions, frames, memory)) {
+        Some(fault) => Err(StartFault::Memory { fault }),
+        None => Ok(()),
+    }
+}
+
+/// PFCP has no authentication of its own.
+fn warn_of_strangers(config: &UpfConfig) {
+    let listens = config.pfcp.listen.get_ref().iter().any(|listen| !listen.0.ip().is_loopback());
+    if config.pfcp.allow.is_empty() && listens {
+        tracing::warn!(
+            "pfcp.allow is empty: whoever reaches pfcp.listen may make sessions; name the prefixes of your SMFs there"
+        );
+    }
 }
 
 fn ue_pools(config: &UpfConfig, node: &Node) -> Vec<UePool> {

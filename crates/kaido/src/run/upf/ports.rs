@@ -52,6 +52,13 @@ impl Program for Steering {
     }
 }
 
+/// Where control planes and scrapers speak to the node. Where one listens on every address, those of ports are known anyway.
+fn control_addresses(config: &UpfConfig) -> impl Iterator<Item = IpAddr> + '_ {
+    let pfcp = config.pfcp.listen.get_ref().iter().map(|listen| listen.0.ip());
+    let metrics = config.base.metrics.listen.iter().map(|listen| listen.0.ip());
+    pfcp.chain(metrics).filter(|addr| !addr.is_unspecified() && !addr.is_loopback())
+}
+
 /// The user plane's demands.
 struct Wants<'w> {
     config: &'w UpfConfig,
@@ -80,7 +87,13 @@ impl Demands for Wants<'_> {
         };
         let loaded = self.fast.map_or_else(|| Steering::load(load), |fast| Steering::load_fast(load, fast));
         let mut steering = loaded?;
-        steering.set_gtpu_addresses(self.endpoints)?;
+        // Elsewhere they are addresses of the host as others are.
+        steering.set_gtpu_addresses(self.tunnel_addresses(port))?;
+        steering.guard(
+            control_addresses(self.config)
+                .filter(|addr| !routable(interface).any(|own| own == *addr))
+                .collect(),
+        );
         let prefixes: Vec<_> = port.ue_prefixes.iter().map(|prefix| (prefix.addr, prefix.len)).collect();
         steering.set_ue_prefixes(&prefixes)?;
         Ok(steering)
@@ -185,12 +198,10 @@ impl Ports {
         let lans = config.lans(&mut instances);
         let ethernet = config.ethernet(&mut instances);
         let forwarding_policies = config.forwarding_policies(&instances);
-        let listening = config.pfcp.listen.get_ref().iter();
         Ok(NodeSettings {
             endpoint_scopes: self.endpoints.iter().map(|&addr| self.scope(addr)).collect(),
             endpoints: self.endpoints.clone(),
-            // Where PFCP listens on every address, those of ports are known anyway.
-            control: listening.map(|listen| listen.0.ip()).filter(|addr| !addr.is_unspecified()).collect(),
+            control: control_addresses(config).collect(),
             lans,
             ethernet,
             forwarding_policies,

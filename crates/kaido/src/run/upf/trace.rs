@@ -18,8 +18,7 @@ const READ_MAX: (usize, usize) = (512, 1 << 20);
 const SNAP_MAX: usize = 65_536;
 
 /// The answer to a question about traces.
-pub(super) fn answer(upf: &mut Upf, ports: &[ShownPort], question: TraceQuestion) -> Answer {
-    let now = SystemTime::now();
+pub(super) fn answer(upf: &mut Upf, ports: &[ShownPort], question: TraceQuestion, now: SystemTime) -> Answer {
     match question {
         TraceQuestion::Begin { of, snap } => {
             let filter = match of {

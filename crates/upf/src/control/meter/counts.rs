@@ -15,14 +15,8 @@ pub(crate) struct Counts {
 impl Counts {
     /// What came after `earlier`.
     pub(super) fn since(&self, earlier: &Self) -> Self {
-        let (now, then) = (&self.volume, &earlier.volume);
         Self {
-            volume: Volume {
-                uplink_bytes: now.uplink_bytes.wrapping_sub(then.uplink_bytes),
-                downlink_bytes: now.downlink_bytes.wrapping_sub(then.downlink_bytes),
-                uplink_packets: now.uplink_packets.wrapping_sub(then.uplink_packets),
-                downlink_packets: now.downlink_packets.wrapping_sub(then.downlink_packets),
-            },
+            volume: self.volume.minus(&earlier.volume),
             // A clock that was set back measures nothing meanwhile.
             time: self.time.saturating_sub(earlier.time),
             events: self.events.saturating_sub(earlier.events),

@@ -12,6 +12,7 @@
 mod clock;
 mod counts;
 mod quota;
+mod returned;
 
 use std::time::{Duration, SystemTime};
 
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use self::clock::{Clock, Pace, Seen};
 pub(super) use self::counts::Counts;
 use self::quota::Quota;
+use self::returned::{Measured, Returned, duration};
 use super::millis;
 use crate::rules::{
     ApplicationDetection, MonitoringTime, Part, ReportingTriggers, UpdateUrr, Urr, UsageReport,
@@ -56,6 +58,10 @@ pub(crate) struct Meter {
     period_ends: Option<u64>,
     /// A change of the rule has something to report at once.
     urgent: bool,
+    /// What was reported and not acknowledged.
+    returned: Option<Box<Returned>>,
+    /// Why a report was due while none could be made, or is to be made again.
+    owed: UsageReportTrigger,
 }
 
 pub(super) fn millis_of(time: Duration) -> u64 {
@@ -79,6 +85,8 @@ impl Meter {
             quota: Quota::default(),
             period_ends: None,
             urgent: false,
+            returned: None,
+            owed: UsageReportTrigger::default(),
         };
         meter.quota.grant(urr, &UpdateUrr::whole(urr), Counts::default(), 0, millis(now));
         meter.begin_clock(urr, 0, millis(now));
@@ -149,11 +157,11 @@ impl Meter {
     }
 
     /// Looks at counter, clock and deadlines, makes the reports that are due and begins the next measurement. Starts and
-    /// stops of traffic are reported only with `notices`.
+    /// stops of traffic are reported only with `notices`. While usage is `held`, what is due is owed.
     pub(crate) fn settle(
         &mut self,
         urr: &mut Urr,
-        notices: bool,
+        (notices, held): (bool, bool),
         usage: &UsageCounters,
         now: SystemTime,
     ) -> Vec<UsageReport> {
@@ -174,7 +182,11 @@ impl Meter {
             }
         }
         let why = self.due(urr, seen, usage, now);
-        if !why.is_empty() {
+        if !why.is_empty() && held {
+            self.owed = self.owed.union(why);
+            self.threshold_from = self.counts(usage, now);
+            self.renew_period(urr, now);
+        } else if !why.is_empty() {
             reports.extend(self.report(urr, usage, why, now));
         }
         self.urgent = false;
@@ -297,7 +309,8 @@ impl Meter {
         self.period_ends = period.map(|period| millis(now + period));
     }
 
-    /// Ends the running measurement with a report, or two where the monitoring time lies in it, and begins the next.
+    /// Ends the running measurement with a report, or two where the monitoring time lies in it, and begins the next. What
+    /// was taken back is reported with it.
     pub(crate) fn report(
         &mut self,
         urr: &Urr,
@@ -305,13 +318,17 @@ impl Meter {
         trigger: UsageReportTrigger,
         now: SystemTime,
     ) -> Vec<UsageReport> {
-        let mut reports = Vec::new();
         let counts = self.counts(usage, now);
-        if let Some((before, at)) = self.before.take() {
-            reports.push(self.part(urr, trigger, before, at, Some(Part::Before)));
-            reports.push(self.part(urr, trigger, counts, now, Some(Part::After)));
-        } else {
-            reports.push(self.part(urr, trigger, counts, now, None));
+        let trigger = trigger.union(std::mem::take(&mut self.owed));
+        let split = self.before.take().map(|(before, at)| self.measure(before, at));
+        let running = split.into_iter().chain([self.measure(counts, now)]);
+        let returned = self.returned.take().map_or_else(Returned::default, |returned| *returned);
+        let spans = returned.before(running);
+        let is_split = spans.len() > 1;
+        let mut reports = Vec::with_capacity(spans.len());
+        for (place, span) in spans.into_iter().enumerate() {
+            let part = if place == 0 { Part::Before } else { Part::After };
+            reports.push(self.part(urr, trigger, span, is_split.then_some(part)));
         }
         self.threshold_from = counts;
         self.event_times.clear();
@@ -334,31 +351,75 @@ impl Meter {
         reports
     }
 
-    /// A report of what was measured since the last one, up to `counts`.
+    /// What was measured since it was last asked, up to `counts`.
+    fn measure(&mut self, counts: Counts, end: SystemTime) -> Measured {
+        let measured = counts.since(&self.reported);
+        // Exactly what is reported: what is counted from now on belongs to the next report.
+        self.reported = counts;
+        let start = std::mem::replace(&mut self.since, end);
+        Measured { volume: measured.volume, time: measured.time, start, end }
+    }
+
+    /// A report of what was measured in a span of time.
     fn part(
         &mut self,
         urr: &Urr,
         trigger: UsageReportTrigger,
-        counts: Counts,
-        end: SystemTime,
+        measured: Measured,
         part: Option<Part>,
     ) -> UsageReport {
-        let measured = counts.since(&self.reported);
-        let time_of = |at: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(at);
+        let time_of = |at: u64| SystemTime::UNIX_EPOCH + duration(at);
         let report = UsageReport {
             volume: urr.method.volume.then_some(measured.volume),
             with_packets: urr.information.count_packets,
-            duration: urr.method.duration.then(|| Duration::from_millis(measured.time)),
+            duration: urr.method.duration.then(|| duration(measured.time)),
             part,
             first_packet: self.first_packet.map(time_of),
             event_times: self.event_times.iter().copied().map(time_of).collect(),
-            ..UsageReport::new(urr.id, self.ur_seqn, trigger, self.since, end)
+            ..UsageReport::new(urr.id, self.ur_seqn, trigger, measured.start, measured.end)
         };
         self.ur_seqn = self.ur_seqn.wrapping_add(1);
-        self.since = end;
-        // Exactly what was reported: what is counted from now on belongs to the next report.
-        self.reported = counts;
         report
+    }
+
+    /// Takes back a report that was not acknowledged: what it says is said by the next.
+    pub(crate) fn take_back(&mut self, report: &UsageReport) {
+        self.returned.get_or_insert_default().take_back(report);
+        self.owed = self.owed.union(report.trigger);
+        let earlier = report.first_packet.map(millis);
+        self.first_packet = earlier.or(self.first_packet);
+        if report.part != Some(Part::After) {
+            self.sent = self.sent.saturating_sub(1);
+            let times = report.event_times.iter().copied().map(millis);
+            self.event_times = times.chain(self.event_times.drain(..)).take(EVENT_TIMES_MAX).collect();
+        }
+    }
+
+    /// The reports from the number `first` on were never sent: their numbers are given again.
+    pub(crate) fn reuse_numbers(&mut self, first: u32, last: u32) {
+        if last.wrapping_add(1) == self.ur_seqn {
+            self.ur_seqn = first;
+        }
+    }
+
+    /// A report that was taken back has arrived after all.
+    pub(crate) fn arrived(&mut self, report: &UsageReport) {
+        if let Some(returned) = &mut self.returned {
+            returned.arrived(report);
+        }
+    }
+
+    /// The reports that are owed.
+    pub(crate) fn report_owed(
+        &mut self,
+        urr: &Urr,
+        usage: &UsageCounters,
+        now: SystemTime,
+    ) -> Vec<UsageReport> {
+        if self.owed.is_empty() {
+            return Vec::new();
+        }
+        self.report_and_go_on(urr, usage, UsageReportTrigger::default(), now)
     }
 
     /// A report that an application has started or stopped, if it is wanted.

@@ -103,6 +103,7 @@ fn pfcp(controls: &Controls, out: &mut Exposition) {
     one(out, &f::PFCP_SENT_AGAIN, counters.retransmissions_sent);
     one(out, &f::PFCP_EXHAUSTED, counters.requests_exhausted);
     one(out, &f::PFCP_REFUSED, counters.requests_refused);
+    one(out, &f::PFCP_REPORTS_RETURNED, counters.reports_returned);
     one(out, &f::PFCP_REPORTS_LOST, counters.reports_lost);
     one(out, &f::PFCP_PATH_FAILURES, counters.path_failures);
     one(out, &f::PFCP_PEER_RESTARTS, counters.peer_restarts);

@@ -1,0 +1,66 @@
+//! Usage of sessions whose control plane does not answer: it stays with the meters until it can be told.
+
+use std::time::SystemTime;
+
+use super::Upf;
+use crate::rules::{Seid, UrrId, UsageReport};
+
+impl Upf {
+    /// See [`crate::rules::SessionService::hold_usage`].
+    pub(super) fn hold(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {
+        let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
+            return reports.is_empty();
+        };
+        session.kept.usage_held = true;
+        let mut all_kept = true;
+        for report in reports {
+            match session.kept.meters.get_mut(&report.urr_id) {
+                Some(meter) if !report.trigger.is_notice() => meter.take_back(report),
+                _ => all_kept = false,
+            }
+        }
+        if !sent {
+            for (id, meter) in &mut session.kept.meters {
+                let mut numbers = measured(reports, *id).map(|report| report.ur_seqn);
+                if let Some(first) = numbers.next() {
+                    meter.reuse_numbers(first, numbers.last().unwrap_or(first));
+                }
+            }
+        }
+        self.rest(&session);
+        all_kept
+    }
+
+    /// See [`crate::rules::SessionService::release_usage`].
+    pub(super) fn release(&mut self, seid: Seid, now: SystemTime) -> Vec<UsageReport> {
+        let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
+            return Vec::new();
+        };
+        session.kept.usage_held = false;
+        let mut reports = Vec::new();
+        for (id, meter) in &mut session.kept.meters {
+            if let Some(urr) = session.kept.rules.urrs.get(id) {
+                reports.extend(meter.report_owed(urr, &self.node.usage, now));
+            }
+        }
+        session.report_linked(&mut reports, &self.node.usage, now);
+        self.rest(&session);
+        reports
+    }
+
+    /// See [`crate::rules::SessionService::usage_arrived`].
+    pub(super) fn arrived(&mut self, seid: Seid, reports: &[UsageReport]) {
+        let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
+            return;
+        };
+        for (id, meter) in &mut session.kept.meters {
+            measured(reports, *id).for_each(|report| meter.arrived(report));
+        }
+        self.rest(&session);
+    }
+}
+
+/// The reports of a rule that measure.
+fn measured(reports: &[UsageReport], id: UrrId) -> impl Iterator<Item = &UsageReport> {
+    reports.iter().filter(move |report| report.urr_id == id && !report.trigger.is_notice())
+}
