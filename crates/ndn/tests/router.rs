@@ -136,7 +136,8 @@ impl Drop for Node {
 /// Starts the management of a node, as an application of its own.
 fn manage(node: RouterNode, host: &HostControl, stop: Arc<AtomicBool>) -> JoinHandle<()> {
     let (face, stream) = host.application().unwrap();
-    let mut manager = Manager::new(node, Authority::new(Vec::new(), Module::ALL.to_vec()), 1024);
+    let mut manager =
+        Manager::new(node, Authority::new(Vec::new(), Module::ALL.to_vec(), SystemTime::now()), 1024);
     for prefix in ["/localhost/nfd", "/localhop/nfd"] {
         let route = Route {
             face: face.id(),
