@@ -92,6 +92,11 @@ pub enum Refusal {
     /// The key is known and may not.
     #[error("the key may not command this module")]
     Privilege,
+    /// It came over TCP, which says nothing of who sends.
+    #[error(
+        "over TCP a command needs a key: connect to the router's Unix socket, or allow the module in ndn.management.local_tcp"
+    )]
+    Loopback,
     /// A later one of its key was obeyed, or it is from before the node's start: it may be a repetition.
     #[error(
         "the command may be a repetition: its time is not after that of its key's last one, or not after the router's start"
@@ -167,6 +172,7 @@ impl Authority {
             return match sha256([&signed.octets[..]])[..] == *signed.value {
                 false => Err(Refusal::Signature),
                 true if may => Ok(()),
+                true if origin == Origin::Loopback => Err(Refusal::Loopback),
                 true => Err(Refusal::Privilege),
             };
         }
@@ -408,7 +414,7 @@ mod tests {
             let now = at(command.time_ms);
             assert_eq!(judge(&mut some, &command.packet, Origin::Socket, now), Ok(()), "{}", command.name);
             assert_eq!(judge(&mut some, &command.packet, Origin::Elsewhere, now), Err(Refusal::Privilege));
-            assert_eq!(judge(&mut some, &command.packet, Origin::Loopback, now), Err(Refusal::Privilege));
+            assert_eq!(judge(&mut some, &command.packet, Origin::Loopback, now), Err(Refusal::Loopback));
             let mut some = some.with_loopback(vec![Module::Rib]);
             assert_eq!(judge(&mut some, &command.packet, Origin::Loopback, now), Ok(()));
             assert_eq!(judge(&mut some, &command.packet, Origin::Elsewhere, now), Err(Refusal::Privilege));
