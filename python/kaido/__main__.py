@@ -1,4 +1,4 @@
-"""The commands behind ``kaido bench sweep``, ``search``, ``report``, ``compare`` and ``discoveries``."""
+"""The commands behind ``kaido bench``: sweep, search, report, compare, discoveries, sources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kaido import compare, discoveries, flame, report, search, sweep
+from kaido import compare, discoveries, flame, report, search, sources, sweep
 from kaido.metrics import Exposition, serve
 from kaido.point import DATAPATHS, DIRECTIONS, MeasureError, Point, Result, find_binary, measure, pps_of
 from kaido.running import RunMeasurer
@@ -68,6 +68,16 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--workers", type=int, default=2, help="workers among which packets are spread")
     one.add_argument("--duration", type=float, default=0.3, help="seconds of each point")
     one.set_defaults(run=_discoveries)
+
+    one = _command(commands, "sources", "our figures beside those of public accounts of such systems")
+    one.add_argument(
+        "results",
+        nargs="*",
+        type=Path,
+        help="results as JSON (micro, platforms, ndn, discoveries), sweeps, and folders with them",
+    )
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one.set_defaults(run=_sources)
     return parser
 
 
@@ -237,6 +247,19 @@ def _compare(options: argparse.Namespace) -> int:
     changes = compare.compare(compare.load(options.before), compare.load(options.after), options.threshold)
     print(json.dumps(compare.as_rows(changes), indent=1) if options.json else compare.table(changes))
     return 1 if any(change.verdict == "worse" for change in changes) else 0
+
+
+def _sources(options: argparse.Namespace) -> int:
+    missing = [str(path) for path in options.results if not path.exists()]
+    if missing:
+        raise MeasureError(f"{', '.join(missing)}: there is no such file or folder")
+    measured = sources.gather(options.results, compare.load)
+    if options.json:
+        tables = {source.key: sources.rows(source, measured) for source in sources.SOURCES}
+        print(json.dumps({"header": sources.HEADER, "sources": tables}, indent=1, ensure_ascii=False))
+    else:
+        print(sources.text(measured))
+    return 0
 
 
 def _discoveries(options: argparse.Namespace) -> int:

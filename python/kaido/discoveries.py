@@ -54,6 +54,7 @@ def checksum(
                 "gain_gbps": off["l2_gbps"] - on["l2_gbps"],
                 "with_ns": on["ns_per_packet"],
                 "without_ns": off["ns_per_packet"],
+                "spread_ns": on["ns_spread"] + off["ns_spread"],
             }
         )
     return rows

@@ -8,17 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 import matplotlib
+import numpy
 
 matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, ScalarFormatter
 
 from kaido.limits import Row, Rows
 from kaido.point import Point
-from kaido.statistic import regress
+from kaido.statistic import is_told, regress
 
 COLOURS = ["#1b6ca8", "#d1495b", "#2e933c", "#8f5db7", "#c97b12", "#3a3a3a"]
 _STYLE: dict[Any, Any] = {
@@ -42,6 +44,35 @@ PERCENTILES = [
     ("99.99", "p99_99"),
     ("99.999", "p99_999"),
 ]
+
+
+#: Points of a curve beyond which it is a drawing and no list of figures.
+_READ_OFF_MAX = 16
+
+
+def read_off(figure: Figure) -> list[list[Any]]:
+    """List what a picture shows, which is hard to read off a phone: panel, curve or bar, place, figure."""
+    rows: list[list[Any]] = []
+    for axis in figure.axes:
+        panel, ticks = axis.get_title(), [label.get_text() for label in axis.get_xticklabels()]
+        for line in axis.get_lines():
+            name = str(line.get_label())
+            xs: list[float] = numpy.asarray(line.get_xdata(), dtype=float).tolist()
+            ys: list[float] = numpy.asarray(line.get_ydata(), dtype=float).tolist()
+            if name.startswith("_") or len(xs) > _READ_OFF_MAX:
+                continue
+            # Percentiles stand at places that have names.
+            named = len(ticks) == len(xs) and xs == list(range(len(ticks)))
+            places = ticks if named else [f"{x:g}" for x in xs]
+            rows += [[panel, name, place, y] for place, y in zip(places, ys, strict=True)]
+        places = [label.get_text() for label in axis.get_yticklabels()]
+        for bars in axis.containers:
+            if isinstance(bars, BarContainer):
+                name = str(bars.get_label())
+                name = "" if name.startswith("_") else name
+                widths = [float(bar.get_width()) for bar in bars.patches]
+                rows += [[panel, name, place, width] for place, width in zip(places, widths, strict=False)]
+    return rows
 
 
 def _panels(names: Sequence[str], height: float = 3.6) -> tuple[Figure, list[Axes]]:
@@ -272,6 +303,9 @@ def _regress_onto(axis: Axes, colour: str, name: str, values: list[tuple[float, 
         axis.scatter(xs, ys, color=colour, s=18, label=name)
         return
     line = regress(xs, ys)
+    if not is_told(line):
+        axis.scatter(xs, ys, color=colour, s=18, label=f"{name}\nr² {line.r2:.2f}: no line")
+        return
     axis.scatter(xs, ys, color=colour, s=18)
     grid = [min(xs) + (max(xs) - min(xs)) * step / 60 for step in range(61)]
     middle = [line.at(x) for x in grid]

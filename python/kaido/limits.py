@@ -7,14 +7,12 @@ from typing import Any
 import polars as pl
 
 from kaido.point import Point
-from kaido.statistic import Regression, median, regress
+from kaido.statistic import Regression, is_told, median, regress
 
 #: Bytes of session state that a packet touches: bucket, record and counters, a cache line each.
 SESSION_BYTES = 192
 #: Share of a packet's time from which something is named as what limits.
 TELLING = 0.2
-#: Share of the variance below which a line says nothing.
-_TOLD = 0.3
 #: Packets of a full batch.
 _BATCH = 32
 #: Percent of the time from which a worker counts as busy all of it.
@@ -178,12 +176,16 @@ def directions(rows: Rows) -> list[str]:
     lines = {name: rows.line(workers=1, flows="single", **fixed) for name, fixed in cases.items()}
     words = []
     for name, line in lines.items():
-        if line:
+        if line and is_told(line):
             more = "more" if line.slope >= 0 else "less"
-            told = "" if line.r2 > _TOLD else ": its length tells next to nothing of it"
             words.append(
                 f"{name}: {line.intercept:.0f} ns a packet and {abs(line.slope) * 1000:.1f} ns {more} for "
-                f"each 1000 bytes (r² {line.r2:.2f}{told})."
+                f"each 1000 bytes (r² {line.r2:.2f})."
+            )
+        elif line:
+            words.append(
+                f"{name}: {line.at(line.mean_x):.0f} ns a packet, of which its length tells next to nothing "
+                f"(r² {line.r2:.2f}: no line)."
             )
     plain, summed = lines["Downlink without UDP checksum"], lines["Downlink with UDP checksum"]
     up = lines["Uplink"]

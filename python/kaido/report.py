@@ -6,6 +6,8 @@ import base64
 import html
 import io
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,28 +17,40 @@ import polars as pl
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from kaido import figures, platforms
+from kaido import figures, platforms, sources
 from kaido.compare import load
 from kaido.flame import Flame, hottest, parse_folded, stage_shares
-from kaido.limits import Rows, directions, limit_of, scaling
+from kaido.limits import Row, Rows, directions, limit_of, scaling
 from kaido.point import Point
+from kaido.search import PRECISION
+from kaido.statistic import TOLD, is_told, verdict
 
 _STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1c1c1e; margin: 0 auto; max-width: 1060px; padding:
-1.5rem; }
-h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
+:root { color-scheme: light dark; --ink: #1c1c1e; --soft: #555; --paper: #fff; --line: #ccc; --thin: #e3e3e3;
+--field: #f5f5f7; }
+@media (prefers-color-scheme: dark) {
+:root { --ink: #e8e8ea; --soft: #a9a9ae; --paper: #151517; --line: #48484d; --thin: #2e2e33;
+--field: #222226; }
+figure img, details img { filter: invert(0.92) hue-rotate(180deg); }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
+max-width: 1060px; padding: 1.5rem; overflow-wrap: break-word; }
+h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
+.headline { font-size: 1.15rem; font-weight: 600; margin: 0.6rem 0; }
 figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
-figcaption, .note { color: #555; font-size: 0.9rem; }
+figcaption, .note { color: var(--soft); font-size: 0.9rem; }
 table { border-collapse: collapse; font-size: 0.85rem; margin: 0.5rem 0; }
-th, td { text-align: left; padding: 0.2rem 0.6rem; border-bottom: 1px solid #e3e3e3; vertical-align: top; }
+th, td { text-align: left; padding: 0.2rem 0.6rem; border-bottom: 1px solid var(--thin);
+vertical-align: top; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-code, pre { font: 0.82rem/1.4 ui-monospace, monospace; } pre { overflow-x: auto; background: #f5f5f7;
+code, pre { font: 0.82rem/1.4 ui-monospace, monospace; } pre { overflow-x: auto; background: var(--field);
 padding: 0.6rem; }
 .wide { overflow-x: auto; } .wide td:first-child { min-width: 9rem; }
+details { margin: 0.3rem 0; } summary { cursor: pointer; }
 @media (max-width: 720px) {
+body { padding: 0.8rem; } .wide td:first-child { min-width: 6rem; }
 figure { overflow-x: auto; } figure img { max-width: none; width: 800px; }
-} details { margin: 0.3rem 0; } summary { cursor: pointer; }
+}
 """
 
 
@@ -47,8 +61,9 @@ class _Page:
     pictures: Path
     parts: list[str] = field(default_factory=list)
 
-    def heading(self, text: str) -> None:
-        self.parts.append(f"<h2>{html.escape(text)}</h2>")
+    def heading(self, text: str, headline: str) -> None:
+        """Begin a chapter, with what it comes to."""
+        self.parts.append(f'<h2>{html.escape(text)}</h2><p class="headline">{html.escape(headline)}</p>')
 
     def text(self, text: str, note: bool = False) -> None:
         kind = ' class="note"' if note else ""
@@ -58,6 +73,7 @@ class _Page:
         """Put a picture in, and its PNG beside the file."""
         if figure is None:
             return
+        drawn = figures.read_off(figure)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=110)
         plt.close(figure)
@@ -67,6 +83,10 @@ class _Page:
         self.parts.append(
             f'<figure id="{name}"><img alt="{text}" src="{source}"><figcaption>{text}</figcaption></figure>'
         )
+        if drawn:
+            self.parts.append("<details><summary>Its figures</summary>")
+            self.table(["picture", "what", "at", "figure"], drawn)
+            self.parts.append("</details>")
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         cells = "".join(f"<th>{html.escape(name)}</th>" for name in header)
@@ -104,6 +124,8 @@ class Material:
     searches: Sequence[Mapping[str, Any]] = ()
     discoveries: Mapping[str, Any] | None = None
     platforms: Sequence[Mapping[str, Any]] = ()
+    #: What stands beside the figures of public accounts.
+    measured: sources.Measured = field(default_factory=sources.Measured)
 
 
 def gather(paths: Sequence[Path]) -> Material:
@@ -112,8 +134,11 @@ def gather(paths: Sequence[Path]) -> Material:
     That is profiles, searches, discoveries, and comparisons of platforms.
     Such a comparison may be given by itself.
     """
-    compared = [path for path in paths if path.suffix == ".json"]
-    frames = [load(path) for path in paths if path not in compared]
+    others = [path for path in paths if path.suffix == ".json"]
+    # Results of `bench micro` and `bench ndn` have no chapter but beside the sources.
+    beside = {path for path in others if (sources.read(path) or {}).keys() & {"micro", "ndn", "discoveries"}}
+    compared = [path for path in others if path not in beside]
+    frames = [load(path) for path in paths if path not in others]
     flames: list[Flame] = []
     searches: list[Mapping[str, Any]] = []
     discoveries = None
@@ -126,7 +151,10 @@ def gather(paths: Sequence[Path]) -> Material:
         found = path / "discoveries.json"
         discoveries = json.loads(found.read_text()) if found.exists() else discoveries
     frame = pl.concat(frames, how="diagonal_relaxed") if frames else None
-    return Material(frame, flames, searches, discoveries, [platforms.read(path) for path in compared])
+    measured = sources.gather([path for path in paths if path.exists()], load)
+    return Material(
+        frame, flames, searches, discoveries, [platforms.read(path) for path in compared], measured
+    )
 
 
 def write_flame(folder: Path, flame: Flame) -> None:
@@ -168,8 +196,10 @@ def write(material: Material, out: Path, command: str) -> None:
         page.text(f"This report: {command}", note=True)
     for number, found in enumerate(material.platforms):
         platforms.chapter(page, found, number)
+    sources.chapter(page, material.measured)
     out.write_text(
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Kaido: '
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Kaido: '
         f"{html.escape(title)}</title><style>{_STYLE}</style></head><body>\n"
         + "\n".join(page.parts)
         + "\n</body></html>\n",
@@ -186,7 +216,6 @@ def _sweep(page: _Page, material: Material, frame: pl.DataFrame, command: str) -
     _cpu(page, rows)
     _latency(page, rows, material.searches)
     _order(page, rows)
-    page.heading("Energy")
     _energy(page, rows)
     _differences(page, rows, material.flames)
     if material.discoveries:
@@ -239,7 +268,7 @@ def _header(page: _Page, frame: pl.DataFrame, command: str) -> None:
             _range(frame, "load_average", ""),
         ),
         ("Time stolen by the hypervisor", _range(frame, "steal_percent", " %")),
-        ("Revision", _one(frame, "revision")),
+        ("Revision", _revision(frame)),
         ("Run", _one(frame, "run_id")),
         ("Begun", _one(frame, "started")),
         ("Time of each point", f"{_one(frame, 'duration')} s of the user plane"),
@@ -248,8 +277,33 @@ def _header(page: _Page, frame: pl.DataFrame, command: str) -> None:
     page.table(["", ""], rows)
 
 
+def _revision(frame: pl.DataFrame) -> str:
+    """Name what was measured, or say that nobody knows."""
+    said = _one(frame, "revision")
+    if "unknown" in said:
+        said += ": the program lay in no checkout and was not built by `make build`, which writes it in"
+    return said
+
+
+def _full(rows: Rows, datapath: str = "memory") -> list[tuple[Point, Row]]:
+    return [item for item in rows.points() if item[0].rate == "max" and item[0].datapath == datapath]
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'s' if count > 1 else ''}"
+
+
 def _throughput(page: _Page, rows: Rows) -> None:
-    page.heading("Throughput")
+    full = _full(rows)
+    if not full:
+        return
+    point, row = max(full, key=lambda item: item[1]["l2_gbps"])
+    page.heading(
+        "Throughput",
+        f"Up to {row['l2_gbps']:.1f} Gbit/s in memory with {_workers(point.workers)}: {point.direction}, "
+        "frames of "
+        f"{point.frame} bytes, {row['pps'] / 1e6:.2f} Mpps.",
+    )
     caption = (
         "Throughput against frame length at full speed. Bits of frames as they arrive, with FCS. "
         "Uplink frames have 86 bytes at least, and 126 over IPv6, for their headers."
@@ -271,7 +325,12 @@ def _datapaths(page: _Page, rows: Rows) -> None:
     ]
     if not links:
         return
-    page.heading("Datapaths")
+    point, row = max(links, key=lambda item: item[1]["pps"])
+    page.heading(
+        "Datapaths",
+        f"Over links at most {row['pps'] / 1e6:.2f} Mpps come through: {figures.DATAPATHS[point.datapath]}, "
+        f"{point.direction}, frames of {point.frame} bytes.",
+    )
     caption = (
         "Packets a second by datapath, on a logarithmic scale. Over veth the bench's one thread sends, "
         "receives and "
@@ -296,10 +355,18 @@ def _datapaths(page: _Page, rows: Rows) -> None:
 
 
 def _cpu(page: _Page, rows: Rows) -> None:
-    page.heading("CPU and frame length")
+    ones = [item for item in _full(rows) if item[0].workers == 1]
+    if not ones:
+        return
+    point, row = min(ones, key=lambda item: item[1]["ns_per_packet"])
+    page.heading(
+        "CPU and frame length",
+        f"A packet takes one worker {row['ns_per_packet']:.0f} ns at least: {point.label()}.",
+    )
     caption = (
         "Lines by least squares; the bands hold the mean with 95 % confidence. Slope and intercept "
-        "stand beside each line, with the share of variance that it explains (r²). At a given bit rate "
+        "stand beside each line, with the share of variance that it explains (r²). Where that is below "
+        f"{TOLD:.0%} there is no line: the length does not explain what is seen. At a given bit rate "
         "CPU use follows the packet rate, so that a straight line over frame length explains it only "
         "in part."
     )
@@ -317,7 +384,11 @@ def _cpu(page: _Page, rows: Rows) -> None:
                     queue="rss",
                     spread="ue",
                 )
-                if line:
+                if line and not is_told(line):
+                    table.append(
+                        [direction, flows, "yes" if udp_checksum else "no", None, None, line.r2, line.count]
+                    )
+                elif line:
                     values = [line.intercept, line.slope * 1000, line.r2, line.count]
                     table.append([direction, flows, "yes" if udp_checksum else "no", *values])
     if table:
@@ -325,14 +396,22 @@ def _cpu(page: _Page, rows: Rows) -> None:
 
 
 def _latency(page: _Page, rows: Rows, searches: Sequence[Mapping[str, Any]]) -> None:
-    page.heading("Latency")
     figure = figures.latency(rows)
     if figure is None and not searches:
-        page.text(
-            "No point was measured with packets at a rate: with packets as fast as they are taken there "
-            "is no latency."
-        )
+        # With packets as fast as they are taken there is no latency.
         return
+    timed = [
+        item for item in rows.points() if item[1]["latency_p99_ns"] is not None and item[0].rate != "max"
+    ]
+    headline = "Rates up to which nothing is lost, and latency below them."
+    if timed:
+        point, row = min(timed, key=lambda item: item[1]["latency_p99_ns"])
+        headline = (
+            f"At a rate, 99 % of the packets wait {row['latency_p99_ns'] / 1000:.1f} µs at most, where "
+            "that is "
+            f"least: {point.label()}."
+        )
+    page.heading("Latency", headline)
     caption = (
         "From when a packet was due until it was sent. Packets come evenly; those that wait while the "
         "worker is busy are counted with their wait."
@@ -346,6 +425,22 @@ def _mpps(pps: float | None) -> float | None:
     return None if pps is None else pps / 1e6
 
 
+def search_remarks(search: Mapping[str, Any]) -> list[str]:
+    """Say where the rates of a search contradict one another."""
+    best, precision = search["throughput_pps"], search.get("precision", PRECISION)
+    remarks = []
+    for name, loss in (("ndr", "no loss"), ("pdr", "0.5 % loss")):
+        upper = search[name]["upper_pps"]
+        if best is not None and upper is not None and best > upper * (1 + precision):
+            remarks.append(
+                f"Throughput, found by single trials without loss, lies {best / upper - 1:.1%} above "
+                f"{name.upper()} ({loss}), which longer trials decide: what this machine takes varies by as "
+                "much, and a single "
+                f"trial may be lucky. Take {name.upper()}."
+            )
+    return remarks
+
+
 def _search(page: _Page, search: Mapping[str, Any]) -> None:
     what = Point(**search["point"]).label() if "point" in search else f"the device of {search['device']}"
     page.text(f"Searched: {what}.")
@@ -355,6 +450,8 @@ def _search(page: _Page, search: Mapping[str, Any]) -> None:
         ["Throughput, RFC 2544 26.1", _mpps(search["throughput_pps"]), None],
     ]
     page.table(["", "Mpps, lower bound", "Mpps, upper bound"], rows)
+    for remark in search_remarks(search):
+        page.text(remark, note=True)
     page.text(
         f"Back-to-back (RFC 2544 26.4): bursts of {search['back_to_back_packets']} packets at "
         f"{search['back_to_back_pps'] / 1e6:.2f} Mpps pass whole."
@@ -400,11 +497,16 @@ def _search(page: _Page, search: Mapping[str, Any]) -> None:
 
 
 def _order(page: _Page, rows: Rows) -> None:
-    page.heading("Order")
     figure = figures.reordering(rows)
     if figure is None:
-        page.text("One worker sends in the order of arrival; no point had more.")
+        # One worker sends in the order of arrival.
         return
+    most = max(
+        row["reordered"] / row["forwarded"]
+        for point, row in _full(rows)
+        if point.workers > 1 and row["forwarded"]
+    )
+    page.heading("Order", f"Of all packets {most:.3%} at most leave behind a later one.")
     caption = (
         "Packets that leave behind one that came in later (RFC 4737): with a queue for each worker "
         "within each queue, with a shared queue over all packets."
@@ -413,14 +515,22 @@ def _order(page: _Page, rows: Rows) -> None:
 
 
 def _energy(page: _Page, rows: Rows) -> None:
+    full = [item for item in _full(rows) if item[1]["gbps_per_watt"]]
+    if not full:
+        return
+    point, row = max(full, key=lambda item: item[1]["gbps_per_watt"])
+    how = "measured by RAPL" if row["energy_source"] == "rapl" else "by a model, not measured"
+    page.heading("Energy", f"Up to {row['gbps_per_watt']:.2f} Gbit/s for each watt, {how}: {point.label()}.")
     caption = "Gbit/s (layer 2) for each watt at full speed. What the watts are stands in the table above."
     page.picture("energy", figures.energy(rows), caption)
 
 
 def _differences(page: _Page, rows: Rows, flames: Sequence[Flame]) -> None:
-    page.heading("Why uplink and downlink differ")
     words = directions(rows)
-    for line in words or ["Too few frame lengths of one session and one worker were measured to tell."]:
+    if not words:
+        return
+    page.heading("Why uplink and downlink differ", words[-1].split(". ")[-1])
+    for line in words:
         page.text(line)
     chosen = [
         flame
@@ -449,8 +559,15 @@ def _differences(page: _Page, rows: Rows, flames: Sequence[Flame]) -> None:
 
 
 def _discoveries(page: _Page, found: Mapping[str, Any]) -> None:
-    page.heading("Three discoveries, made again")
     lru = found["lru"]
+    gains = [row["gain_gbps"] for row in found["checksum"]]
+    page.heading(
+        "Three discoveries, made again",
+        "Maps that lose sessions, hashing that sees one flow, checksums that nobody needs: the last up to "
+        f"{max(gains):.1f} Gbit/s."
+        if gains
+        else "Maps that lose sessions, and hashing that sees one flow.",
+    )
     page.text(
         f"1. An LRU map loses sessions. {lru['sessions']} sessions were written into maps of as many "
         f"entries, by {lru['cpus']} CPUs in turn, and looked up again."
@@ -481,30 +598,51 @@ def _discoveries(page: _Page, found: Mapping[str, Any]) -> None:
         "Share of packets of each worker, and what all together forward.",
     )
     page.text("3. Opting out of the outer UDP checksum, which TS 29.281 allows over IPv4, gains downlink:")
-    header = ["frame bytes", "Gbit/s with checksum", "without", "gain Gbit/s", "ns a packet with", "without"]
-    page.table(header, [[row[name] for name in _CHECKSUM_COLUMNS] for row in found["checksum"]])
+    header = [
+        "frame bytes",
+        "Gbit/s with checksum",
+        "without",
+        "gain Gbit/s",
+        "ns a packet with",
+        "without",
+        "it gains",
+    ]
+    page.table(
+        header, [[*(row[name] for name in _CHECKSUM_COLUMNS), _gains(row)] for row in found["checksum"]]
+    )
+
+
+def _gains(row: Mapping[str, Any]) -> str:
+    """Say whether leaving the checksum out gains more than the noise of both."""
+    spread = row.get("spread_ns")
+    if spread is None:
+        return "noise not known"
+    said = verdict(row["with_ns"] - row["without_ns"], spread)
+    return {"more": "yes", "less": "no: it costs"}.get(said, said)
 
 
 _CHECKSUM_COLUMNS = ("frame", "with_gbps", "without_gbps", "gain_gbps", "with_ns", "without_ns")
 
 
 def _limits(page: _Page, rows: Rows) -> None:
-    page.heading("What limits each point")
     lines = []
     for point, row in sorted(rows.points(), key=lambda item: item[0]):
         lines.append(
             [point.label(), row["pps"] / 1e6, row["l2_gbps"], row["ns_per_packet"], limit_of(point, rows)]
         )
+    if not lines:
+        return
+    kinds = Counter(re.split("[:;]", line[-1])[0] for line in lines)
+    kind, count = kinds.most_common(1)[0]
+    page.heading("What limits each point", f"Most often {kind}: {count} of {len(lines)} points.")
     page.table(["point", "Mpps", "Gbit/s", "ns a packet", "what limits it"], lines)
 
 
 def _flames(page: _Page, flames: Sequence[Flame]) -> None:
-    page.heading("Flame graphs")
     if not flames:
-        page.text(
-            "None were recorded: `flame = 0.5` in the sweep's file runs each point once more under perf."
-        )
         return
+    there = [flame for flame in flames if not flame.reason]
+    page.heading("Flame graphs", f"Where the worker's time goes, of {len(there)} of {len(flames)} points.")
     page.text(
         "Samples of the CPU's clock below the function that forwards a round; making and judging "
         "packets is left out. A function that the compiler has put into its caller is in the caller."
@@ -514,8 +652,7 @@ def _flames(page: _Page, flames: Sequence[Flame]) -> None:
 
 
 def _commands(page: _Page, frame: pl.DataFrame) -> None:
-    page.heading("Commands")
-    page.text("Each point was measured by:")
+    page.heading("Commands", "Each point was measured by one command, which anyone can run again.")
     lines = "\n".join(html.escape(line) for line in sorted(set(frame["command"])))
     page.parts.append(
         f"<details><summary>{frame['command'].n_unique()} commands</summary><pre>{lines}</pre></details>"

@@ -91,6 +91,26 @@ def _t_cdf(t: float, freedom: int) -> float:
     return (1 + inside) / 2
 
 
+#: A line that explains less of the variance than this says nothing, and is not drawn.
+TOLD = 0.5
+
+
+def is_told(line: Regression) -> bool:
+    """Whether a line explains what it would be drawn through."""
+    return line.r2 >= TOLD
+
+
+def verdict(difference: float, noise: float) -> str:
+    """Say whether a difference is more than its noise: ``more``, ``less`` or ``not resolved``.
+
+    The rule of all verdicts, which the program has too: what lies within its own noise says nothing. The
+    noise is the spread of the samples, of both sides where there are two.
+    """
+    if abs(difference) <= noise:
+        return "not resolved"
+    return "more" if difference > 0 else "less"
+
+
 def mann_whitney(left: Sequence[float], right: Sequence[float]) -> float:
     """Return the two-sided p value of the Mann-Whitney U test: how likely such ranks are by chance.
 

@@ -309,7 +309,10 @@ class Sweep:
                 failures.append(f"{point.label()}: {str(error).splitlines()[-1]}")
                 self._tell(f"[{number}/{len(work)}] {point.label()}: failed: {error}")
                 continue
-            result["revision"], result["repeat"] = run["git_revision"], repeat
+            # What was measured is the program, wherever the sweep was started.
+            built = result["machine"].get("revision", "unknown")
+            result["revision"] = run["git_revision"] if built == "unknown" else built
+            result["repeat"] = repeat
             self._keep(self.file(point, repeat), result)
             self._publish(run, point, result)
             spent = time.monotonic() - began

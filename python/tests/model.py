@@ -87,6 +87,7 @@ def result(point: Point, duration: float, factor: float = 1.0, noise: float = 0.
             "gbps_per_watt": l2 / (12.0 * point.workers),
         },
         "machine": {
+            "revision": "0123456789ab",
             "cpu": "Model CPU",
             "cores": 2,
             "last_level_cache_bytes": 32 << 20,

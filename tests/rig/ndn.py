@@ -85,6 +85,7 @@ class Router(Node):
             f'[ndn.listen]\nunix = "{self.unix}"\ntcp = ["0.0.0.0:6363"]',
             f"udp = {list(self.udp)}\nudp_on_ports = {list(self.udp_on_ports)}\n"
             f"multicast = {list(self.multicast)}\nudp_mtu = {self.udp_mtu}",
+            '[ndn.management]\nlocal_tcp = ["rib"]',
             f"[ndn.cs]\npackets = {self.cached}",
         ]
         return "\n".join([*lines, self.more])

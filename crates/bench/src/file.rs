@@ -137,10 +137,22 @@ impl BenchPlan {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, Vec<FileFault>> {
-        let file: BenchFile = toml::from_str(text).map_err(|error| {
+        Self::parse_of(text, None)
+    }
+
+    /// As [`BenchPlan::parse`], with so many bearers of each description in place of the file's, for devices and machines of
+    /// another size.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse_of(text: &str, bearers: Option<u32>) -> Result<Self, Vec<FileFault>> {
+        let mut file: BenchFile = toml::from_str(text).map_err(|error| {
             let at = error.span().unwrap_or(0..0);
             vec![FileFault { at, field: String::new(), message: error.message().trim().replace('\n', "; ") }]
         })?;
+        if let Some(count) = bearers {
+            file.bearers.iter_mut().for_each(|bearers| bearers.get_mut().of.count = count);
+        }
         let mut faults = Faults(Vec::new());
         let settings = file.settings(&mut faults);
         let rules = file.rules(&mut faults);
@@ -414,6 +426,30 @@ mod tests {
         // The tag of bearer 1234, and behind it access node 34.
         assert_eq!(packet[14..16], 235u16.to_be_bytes());
         assert_eq!(packet[30..34], [10, 100, 3, 36]);
+    }
+
+    /// `bench/pgw-u.toml`: all tenants and all SGWs, whatever the number of bearers.
+    #[test]
+    fn the_scenario_of_the_pgw_u_comes_in_sizes() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/pgw-u.toml");
+        let text = std::fs::read_to_string(path).unwrap();
+        for (bearers, count) in [(None, 1_000_000), (Some(10_000), 10_000), (Some(1000), 1000)] {
+            let plan = BenchPlan::parse_of(&text, bearers).unwrap();
+            let [Rule::Bearers(of)] = &plan.rules[..] else { panic!("{:?}", plan.rules) };
+            assert_eq!((of.count, of.peers, of.core.tags[0].count, of.qfi), (count, 100, 1000, None));
+            let compiled = Compiled::new(&plan.traffic).unwrap();
+            let last = u64::from(count) - 1;
+            // Uplink: behind the last SGW, with the last TEID. Downlink: in the last tenant's VLAN.
+            let uplink = compiled.packet(0, last, 0).unwrap();
+            assert_eq!(uplink[26..30], [10, 100, 3, 101]);
+            assert_eq!(uplink[46..50], count.to_be_bytes());
+            assert_eq!(compiled.packet(1, last, 0).unwrap()[12..16], [0x81, 0, 3, 0xe8]);
+        }
+        let refused = BenchPlan::parse_of(&text, Some(1001)).unwrap_err();
+        assert!(
+            refused.iter().all(|fault| fault.field.starts_with("bearers.subscribers.of.")),
+            "{refused:?}"
+        );
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Machine {
     pub hugepages: Vec<HugePages>,
     /// Its name.
     pub host: String,
+    /// The revision of the program, or `unknown`.
+    pub revision: String,
     /// Whether the CPU's performance counters can be read, and if not why.
     pub pmu: Pmu,
     /// Load average over one minute, before and after: this run is in the second.
@@ -57,13 +59,24 @@ pub struct Pmu {
     pub reason: Option<String>,
 }
 
-/// The revision of the checkout that a run is started in, with `-dirty` when files differ from it; `unknown` elsewhere.
+/// The revision that this program was built from, with `-dirty` when files differed from it: what the build said, or that of
+/// the checkout that it lies in; `unknown` elsewhere.
 pub(crate) fn git_revision() -> String {
-    let arguments = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"];
-    let said = std::process::Command::new("git").args(arguments).output();
-    let revision =
-        said.ok().filter(|said| said.status.success()).and_then(|said| String::from_utf8(said.stdout).ok());
-    revision.map_or_else(|| "unknown".to_owned(), |revision| revision.trim().to_owned())
+    if let Some(built) = option_env!("KAIDO_REVISION").filter(|built| !built.is_empty()) {
+        return built.to_owned();
+    }
+    let program = std::env::current_exe().ok();
+    // Where one is run is no matter: that may be a checkout of something else.
+    let checkout = program.as_deref().and_then(|program| {
+        program.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"))?.parent()
+    });
+    let said = checkout.and_then(|checkout| {
+        let arguments = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"];
+        std::process::Command::new("git").arg("-C").arg(checkout).args(arguments).output().ok()
+    });
+    let revision = said.filter(|said| said.status.success()).map(|said| said.stdout);
+    let revision = revision.and_then(|said| String::from_utf8(said).ok()).unwrap_or_default();
+    if revision.trim().is_empty() { "unknown".to_owned() } else { revision.trim().to_owned() }
 }
 
 /// The state at the beginning, to be compared with the end's.
@@ -117,6 +130,7 @@ impl Machine {
             transparent_hugepages: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
             hugepages,
             host: read("/proc/sys/kernel/hostname").trim().to_owned(),
+            revision: git_revision(),
             pmu: probe_pmu(),
             load_average: [before.load, after.load],
             steal_percent: steal_percent(before.stat, after.stat),

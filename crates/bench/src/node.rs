@@ -14,16 +14,16 @@ use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::{InstanceId, Record, SessionKey};
 use kaido_upf::rules::{
-    ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Interface,
-    Ipv6Prefix, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification, OuterHeaderCreation,
-    OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi, ReportingTriggers, Seid, SessionService, Teid,
-    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, Urr, UrrId,
+    ApplyAction, ChooseOr, FTeid, Far, FarId, ForwardingParameters, Interface, Ipv6Prefix, LocalFTeid,
+    Modification, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Seid, SessionService, Teid,
+    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
 };
 
 use crate::BenchError;
 use crate::floor::LINE;
-use crate::frames::{Direction, Family, GNB_MAC, MTU, N3_MAC, N6_MAC, QFI, ROUTER_MAC, teid};
+use crate::frames::{Direction, Family, GNB_MAC, MTU, N3_MAC, N6_MAC, ROUTER_MAC, teid};
 use crate::ports::Feed;
+use crate::shape::Shape;
 
 /// The N3 port and the N6 port.
 const N3_PORT: PortId = PortId(0);
@@ -44,6 +44,7 @@ pub(crate) fn cold_line_names() -> Vec<String> {
 /// A node with its sessions, and a worker that is turned by hand.
 pub(crate) struct UpfNode {
     family: Family,
+    shape: Shape,
     node: Arc<Node>,
     upf: Upf,
     pub(crate) forwarder: Forwarder,
@@ -74,7 +75,19 @@ impl UpfNode {
         let (node, events) = Node::new(settings)?;
         let upf = Upf::new(node.clone(), events, Vec::new())?;
         let forwarder = Forwarder::new(&node, pool, frames)?;
-        Ok(Self { family, node, upf, forwarder, seids: Vec::with_capacity(sessions as usize) })
+        Ok(Self {
+            family,
+            shape: Shape::Plain,
+            node,
+            upf,
+            forwarder,
+            seids: Vec::with_capacity(sessions as usize),
+        })
+    }
+
+    /// The node with sessions of a shape.
+    pub(crate) fn of_shape(self, shape: Shape) -> Self {
+        Self { shape, ..self }
     }
 
     /// Establishes the sessions from the last one there up to `sessions`; the time that took.
@@ -93,7 +106,7 @@ impl UpfNode {
             }
             let established = self
                 .upf
-                .establish(&establishment(self.family, session), SystemTime::now())
+                .establish(&self.shape.establishment(self.family, session), SystemTime::now())
                 .map_err(|rejection| BenchError::Session { session, rejection })?;
             self.seids.push(established.seid);
         }
@@ -243,28 +256,7 @@ fn split(address: IpAddr) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
     }
 }
 
-/// Two PDRs, two FARs, one QER that marks a QoS flow, one URR that counts volume and packets.
-fn establishment(family: Family, session: u32) -> Establishment {
-    Establishment {
-        cp_fseid: FSeid { seid: Seid(u64::from(session) + 1), ipv4: None, ipv6: None },
-        pdrs: vec![uplink_pdr(family, session), downlink_pdr(family, session)],
-        fars: vec![
-            far(1, Interface::Core, None),
-            far(2, Interface::Access, Some(tunnel(family, teid(session)))),
-        ],
-        qers: vec![Qer { qfi: Some(Qfi(QFI)), ..Qer::open(QerId(1)) }],
-        urrs: vec![Urr {
-            id: UrrId(1),
-            method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },
-            triggers: ReportingTriggers::default(),
-            information: MeasurementInformation { count_packets: true, ..MeasurementInformation::default() },
-            ..Urr::default()
-        }],
-        ..Establishment::default()
-    }
-}
-
-fn uplink_pdr(family: Family, session: u32) -> Pdr {
+pub(crate) fn uplink_pdr(family: Family, session: u32) -> Pdr {
     let (ipv4, ipv6) = split(family.n3());
     let fteid = FTeid { teid: Teid(teid(session)), ipv4, ipv6 };
     let mut rule = pdr(1, Interface::Access);
@@ -273,7 +265,7 @@ fn uplink_pdr(family: Family, session: u32) -> Pdr {
     rule
 }
 
-fn downlink_pdr(family: Family, session: u32) -> Pdr {
+pub(crate) fn downlink_pdr(family: Family, session: u32) -> Pdr {
     let (ipv4, ipv6) = split(family.ue(session));
     let ipv4 = ipv4.map(ChooseOr::Given);
     let ipv6 = ipv6.map(|address| ChooseOr::Given(Ipv6Prefix::of(address, 64)));
@@ -288,13 +280,11 @@ fn pdr(id: u16, source_interface: Interface) -> Pdr {
         precedence: 100,
         pdi: Pdi { source_interface, ..Pdi::default() },
         far_id: Some(FarId(id.into())),
-        urr_ids: vec![UrrId(1)],
-        qer_ids: vec![QerId(1)],
         ..Pdr::default()
     }
 }
 
-fn far(id: u32, interface: Interface, tunnel: Option<OuterHeaderCreation>) -> Far {
+pub(crate) fn far(id: u32, interface: Interface, tunnel: Option<OuterHeaderCreation>) -> Far {
     Far {
         id: FarId(id),
         apply_action: ApplyAction { forward: true, ..ApplyAction::default() },
@@ -309,7 +299,7 @@ fn far(id: u32, interface: Interface, tunnel: Option<OuterHeaderCreation>) -> Fa
     }
 }
 
-fn tunnel(family: Family, teid: u32) -> OuterHeaderCreation {
+pub(crate) fn tunnel(family: Family, teid: u32) -> OuterHeaderCreation {
     let (ipv4, ipv6) = split(family.gnb());
     OuterHeaderCreation { teid: Teid(teid), ipv4, ipv6 }
 }

@@ -1,10 +1,14 @@
 //! What is to be measured.
 
+use crate::shape::Shape;
+
 /// A plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Numbers of sessions, ascending.
     pub sessions: Vec<u32>,
+    /// Their rules; `None` is plain ones at every number, and at one number those of each SMF, too.
+    pub shape: Option<Shape>,
     /// Frame lengths, in bytes without FCS, ascending.
     pub frames: Vec<usize>,
     /// Rounds of every case; each gives one sample.
@@ -35,6 +39,7 @@ impl Plan {
     pub fn full() -> Self {
         Self {
             sessions: vec![1, 65_536, MILLION, 16_640_000],
+            shape: None,
             frames: vec![64, 128, 256, 512, 1024, 1424, 3024],
             rounds: 15,
             packets_per_round: 32_768,
@@ -62,6 +67,20 @@ impl Plan {
         }
     }
 
+    /// The nodes that are measured: the rules of their sessions, and how many.
+    pub(crate) fn nodes(&self) -> Vec<(Shape, u32)> {
+        let all = |shape| self.sessions.iter().map(move |&sessions| (shape, sessions));
+        if let Some(shape) = self.shape {
+            return all(shape).collect();
+        }
+        // The largest number up to a million: where a session's lines come from memory.
+        let beside = self.sessions.iter().rfind(|&&sessions| sessions <= MILLION).or(self.sessions.first());
+        let others = [Shape::Free5gc, Shape::Open5gs];
+        let others =
+            others.into_iter().zip(beside.into_iter().cycle()).map(|(shape, &beside)| (shape, beside));
+        all(Shape::Plain).chain(others).collect()
+    }
+
     /// The length of frame at which the map chain is run: 128 bytes where the plan has them.
     pub(crate) fn chain_frame(&self) -> usize {
         let wanted = self.frames.iter().copied().find(|&bytes| bytes >= 128);
@@ -86,6 +105,16 @@ mod tests {
         assert_eq!(full.frames, [64, 128, 256, 512, 1024, 1424, 3024]);
         let quick = Plan::quick();
         assert_eq!((quick.sessions, quick.frames), (vec![1, 1_048_576], vec![128]));
+    }
+
+    #[test]
+    fn sessions_of_smfs_stand_beside_the_plain_ones() {
+        use Shape::{Free5gc, Open5gs, Plain};
+        let quick = Plan::quick().nodes();
+        assert_eq!(quick, [(Plain, 1), (Plain, MILLION), (Free5gc, MILLION), (Open5gs, MILLION)]);
+        assert_eq!(Plan::full().nodes()[4..], [(Free5gc, MILLION), (Open5gs, MILLION)]);
+        let one = Plan { sessions: vec![1, 7], shape: Some(Open5gs), ..Plan::quick() };
+        assert_eq!(one.nodes(), [(Open5gs, 1), (Open5gs, 7)]);
     }
 
     #[test]

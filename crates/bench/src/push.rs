@@ -7,6 +7,7 @@
 use kaido_metrics::{Exposition, Family, Format, Kind, PushError, PushTarget, Pushgateway};
 
 use crate::report::{ChainResult, PathResult, Report};
+use crate::shape::Shape;
 
 const INFO: Family = Family {
     name: "kaido_bench_info",
@@ -59,7 +60,7 @@ struct Case {
 impl Case {
     fn path(result: &PathResult) -> Self {
         Self {
-            action: result.direction.name().to_owned(),
+            action: format!("{}{}", result.direction.name(), suffix(result.shape)),
             frame_bytes: result.frame_bytes,
             frame_bytes_sent: result.frame_bytes_sent,
             sessions: result.sessions,
@@ -94,6 +95,11 @@ impl Case {
     }
 }
 
+/// What tells sessions of other rules than the plain ones apart.
+fn suffix(shape: Shape) -> String {
+    if shape == Shape::Plain { String::new() } else { format!("_{}", shape.name()) }
+}
+
 /// The report in the text format of Prometheus.
 pub fn exposition(report: &Report) -> String {
     let duration = format!("{:.0}", report.run.seconds);
@@ -122,7 +128,8 @@ pub fn exposition(report: &Report) -> String {
             ("modify", result.modify_per_second),
             ("delete", result.delete_per_second),
         ] {
-            requests.add(&[action, &duration, &result.sessions.to_string()], rate);
+            let action = format!("{action}{}", suffix(result.shape));
+            requests.add(&[&action, &duration, &result.sessions.to_string()], rate);
         }
     }
     out.finish()

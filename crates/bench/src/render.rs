@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter, Write};
 use crate::machine::Machine;
 use crate::report::{ChainResult, PathResult, Report, RunInfo, SessionResult, goal};
 use crate::shared::SharedResult;
+use crate::stats::Verdict;
 use crate::table::TableResult;
 
 impl Display for Report {
@@ -93,7 +94,7 @@ fn paths(f: &mut Formatter<'_>, results: &[PathResult]) -> fmt::Result {
     }
     writeln!(
         f,
-        "  direction   sessions  frame  pool's         ns      ±   in cache   floor/line      ±   goal  ratio  met  pages"
+        "  direction   sessions  rules    frame  pool's         ns      ±   in cache   floor/line      ±   goal  ratio  met  pages"
     )?;
     for result in results {
         let frame = if result.frame_bytes == result.frame_bytes_sent {
@@ -103,9 +104,10 @@ fn paths(f: &mut Formatter<'_>, results: &[PathResult]) -> fmt::Result {
         };
         writeln!(
             f,
-            "  {:9} {:>10}  {frame:>6} {:>6} {:>10.1} {:>6.1} {:>10.1} {:>12.2} {:>6.2} {:>6} {:>6}  {:3}  {}",
+            "  {:9} {:>10}  {:7} {frame:>6} {:>6} {:>10.1} {:>6.1} {:>10.1} {:>12.2} {:>6.2} {:>6} {:>6}  {:3}  {}",
             result.direction.name(),
             result.sessions,
+            result.shape.name(),
             result.pool_frame_bytes,
             result.ns_per_packet,
             result.ns_spread,
@@ -114,7 +116,7 @@ fn paths(f: &mut Formatter<'_>, results: &[PathResult]) -> fmt::Result {
             result.floor_ns_spread,
             result.goal_ns.map_or_else(|| "-".to_owned(), |goal| format!("{goal:.1}")),
             result.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
-            yes(result.met),
+            resolved(result.met),
             pages(result),
         )?;
     }
@@ -124,6 +126,9 @@ fn paths(f: &mut Formatter<'_>, results: &[PathResult]) -> fmt::Result {
             "  at {} sessions memory was taken back while it was measured ({} page faults): those figures say nothing",
             disturbed.sessions, disturbed.page_faults,
         )?;
+    }
+    if results.iter().any(|result| result.met == Some(Verdict::NotResolved)) {
+        writeln!(f, "  ±: not resolved: the goal lies within the noise of figure and floor")?;
     }
     if results.iter().any(|result| result.frame_bytes != result.frame_bytes_sent) {
         writeln!(
@@ -146,13 +151,21 @@ fn sessions(f: &mut Formatter<'_>, results: &[SessionResult]) -> fmt::Result {
     if results.is_empty() {
         return Ok(());
     }
-    writeln!(f, "\nSession service: 2 PDRs, 2 FARs, 1 QER, 1 URR each; one thread")?;
-    writeln!(f, "    sessions  establish/s   modify/s   delete/s  bytes/session  resident MiB  8 GiB met")?;
+    writeln!(
+        f,
+        "\nSession service: plain sessions have 2 PDRs, 2 FARs, 1 QER, 1 URR each, those of free5GC 2, 2, 2, 3, of Open5GS 3, \
+         3, 1, 1; one thread"
+    )?;
+    writeln!(
+        f,
+        "    sessions  rules   establish/s   modify/s   delete/s  bytes/session  resident MiB  8 GiB met"
+    )?;
     for result in results {
         writeln!(
             f,
-            "  {:>10} {:>12.0} {:>10.0} {:>10.0} {:>14.0} {:>13}  {}",
+            "  {:>10}  {:7} {:>11.0} {:>10.0} {:>10.0} {:>14.0} {:>13}  {}",
             result.sessions,
+            result.shape.name(),
             result.establish_per_second,
             result.modify_per_second,
             result.delete_per_second,
@@ -189,7 +202,7 @@ fn chains(f: &mut Formatter<'_>, results: &[ChainResult]) -> fmt::Result {
             result.ns_spread,
             result.wrapper_ns,
             times(result.times_slower),
-            yes(result.met),
+            resolved(result.met),
             times(result.held_times_slower),
             result.fast_path_ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}")),
             result.fast_path_share.map_or_else(|| "-".to_owned(), |share| format!("{share:.2}")),
@@ -264,6 +277,14 @@ fn shared_queue(f: &mut Formatter<'_>, results: &[SharedResult]) -> fmt::Result 
         }
     }
     Ok(())
+}
+
+/// In a column; what lies within its own noise is no answer.
+fn resolved(verdict: Option<Verdict>) -> &'static str {
+    match verdict {
+        Some(Verdict::NotResolved) => "±",
+        other => yes(other.map(|verdict| verdict == Verdict::Met)),
+    }
 }
 
 fn yes(met: Option<bool>) -> &'static str {

@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use crate::frames::Direction;
 use crate::machine::Machine;
+use crate::shape::Shape;
 use crate::shared::SharedResult;
-use crate::stats::Summary;
+use crate::stats::{Summary, Verdict};
 use crate::table::TableResult;
 
 /// Goals of the project, which this report holds its figures against.
@@ -86,6 +87,8 @@ pub struct PathResult {
     pub direction: Direction,
     /// Sessions in the node, all of which the packets meet.
     pub sessions: u32,
+    /// The rules of each.
+    pub shape: Shape,
     /// Length of frames asked for, without FCS.
     pub frame_bytes: usize,
     /// Length of the frames that were sent: the shortest that hold their headers where those asked for do not.
@@ -121,20 +124,22 @@ pub struct PathResult {
     /// Pages that had to be waited for in all rounds of this number of sessions, path and floor together: memory
     /// that the system had taken back.
     pub page_faults: u64,
-    /// The goal: with one session 25 ns; else 1.5 × cold lines × floor + the figure for one session. None where
+    /// The goal, for plain sessions: with one session 25 ns; else 1.5 × cold lines × floor + the figure for one session. None where
     /// that was not measured.
     pub goal_ns: Option<f64>,
     /// Figure over goal: met up to 1.
     pub ratio: Option<f64>,
-    /// Whether it is met.
-    pub met: Option<bool>,
+    /// Whether it is met, as far as figure and floor resolve it.
+    pub met: Option<Verdict>,
 }
 
 /// The session service at one number of sessions.
 #[derive(Clone, Debug, Serialize)]
 pub struct SessionResult {
-    /// Sessions, of two PDRs, two FARs, one QER and one URR each.
+    /// Sessions.
     pub sessions: u32,
+    /// The rules of each.
+    pub shape: Shape,
     /// Establishments a second.
     pub establish_per_second: f64,
     /// Modifications (handovers) a second, over the first sessions.
@@ -173,7 +178,7 @@ pub struct ChainResult {
     /// The same where the path's packets stay in the cache, as the chain's one packet does.
     pub held_times_slower: Option<f64>,
     /// Whether that is ten times, at a million sessions or more; none below.
-    pub met: Option<bool>,
+    pub met: Option<Verdict>,
     /// What Kaido's own fast path in the kernel takes, run in the same way, with frames of 192 bytes.
     pub fast_path_ns: Option<f64>,
     /// That as a share of the chain's figure.
@@ -197,14 +202,19 @@ impl PathResult {
 
     /// Holds the figure against its goal.
     pub(crate) fn hold(&mut self, one_session_ns: Option<f64>) {
-        self.goal_ns = if self.sessions == 1 {
+        self.goal_ns = if self.shape != Shape::Plain {
+            None
+        } else if self.sessions == 1 {
             Some(goal::ONE_SESSION_NS)
         } else {
             let lines = self.cold_lines as f64;
             one_session_ns.map(|one| goal::FLOOR_FACTOR * lines * self.floor_ns_per_line + one)
         };
         self.ratio = self.goal_ns.map(|goal| self.ns_per_packet / goal);
-        self.met = self.ratio.filter(|_| !self.is_disturbed()).map(|ratio| ratio <= 1.0);
+        let floor_noise = goal::FLOOR_FACTOR * self.cold_lines as f64 * self.floor_ns_spread;
+        let noise = self.ns_spread + if self.sessions == 1 { 0.0 } else { floor_noise };
+        let goal = self.goal_ns.filter(|_| !self.is_disturbed());
+        self.met = goal.map(|goal| Verdict::at_most(self.ns_per_packet, noise, goal));
     }
 }
 
@@ -218,6 +228,7 @@ impl ChainResult {
         fast_path: Option<Summary>,
     ) -> Self {
         let times_slower = path.map(|path| net.median / path.ns_per_packet);
+        let noise = path.map_or(0.0, |path| path.ns_spread / path.ns_per_packet + net.spread / net.median);
         Self {
             direction,
             sessions,
@@ -228,7 +239,9 @@ impl ChainResult {
             wrapper_ns: wrapper.median,
             times_slower,
             held_times_slower: path.map(|path| net.median / path.held_ns_per_packet),
-            met: times_slower.filter(|_| sessions >= 1_000_000).map(|times| times >= goal::CHAIN_FACTOR),
+            met: times_slower
+                .filter(|_| sessions >= 1_000_000)
+                .map(|times| Verdict::at_least(times, times * noise, goal::CHAIN_FACTOR)),
             fast_path_ns: fast_path.map(|fast| fast.median),
             fast_path_share: fast_path.map(|fast| fast.median / net.median),
         }
@@ -239,7 +252,7 @@ impl ChainResult {
 pub(crate) fn hold_all(results: &mut [PathResult]) {
     let ones: Vec<_> = results
         .iter()
-        .filter(|result| result.sessions == 1)
+        .filter(|result| result.sessions == 1 && result.shape == Shape::Plain)
         .map(|result| ((result.direction, result.frame_bytes), result.ns_per_packet))
         .collect();
     for result in results {
@@ -257,6 +270,7 @@ pub(crate) mod tests {
         PathResult {
             direction,
             sessions,
+            shape: Shape::Plain,
             frame_bytes: 128,
             frame_bytes_sent: 128,
             pool_frame_bytes: 2048,
@@ -299,6 +313,7 @@ pub(crate) mod tests {
                 transparent_hugepages: "madvise".into(),
                 hugepages: hugepages(),
                 host: "a host".into(),
+                revision: "0123456789ab".into(),
                 pmu: Pmu { available: false, reason: Some("not there".into()) },
                 load_average: [0.1, 1.0],
                 steal_percent: Some(0.0),
@@ -320,6 +335,7 @@ pub(crate) mod tests {
             results,
             sessions: vec![SessionResult {
                 sessions: 1 << 20,
+                shape: Shape::Plain,
                 establish_per_second: 1e5,
                 modify_per_second: 1e5,
                 delete_per_second: 1e5,
@@ -355,12 +371,18 @@ pub(crate) mod tests {
     #[test]
     fn cases_are_held_against_the_floor_and_their_one_session_case() {
         let results = report().results;
-        assert_eq!((results[0].goal_ns, results[0].met), (Some(25.0), Some(true)));
-        assert_eq!((results[1].goal_ns, results[1].met), (Some(65.0), Some(true)));
+        assert_eq!((results[0].goal_ns, results[0].met), (Some(25.0), Some(Verdict::Met)));
+        assert_eq!((results[1].goal_ns, results[1].met), (Some(65.0), Some(Verdict::Met)));
+        let mut near = path(Direction::Uplink, 1 << 20, 63.0);
+        near.hold(Some(20.0));
+        assert_eq!(near.met, Some(Verdict::NotResolved), "within the spread of figure and floor");
+        let mut other = PathResult { shape: Shape::Open5gs, ..path(Direction::Uplink, 1 << 20, 60.0) };
+        other.hold(Some(20.0));
+        assert_eq!((other.goal_ns, other.met), (None, None));
         assert_eq!((results[2].goal_ns, results[2].met), (None, None), "no one-session case downlink");
-        let mut slow = path(Direction::Uplink, 1 << 20, 65.1);
+        let mut slow = path(Direction::Uplink, 1 << 20, 70.0);
         slow.hold(Some(20.0));
-        assert_eq!(slow.met, Some(false));
+        assert_eq!(slow.met, Some(Verdict::NotMet));
     }
 
     #[test]
@@ -372,8 +394,9 @@ pub(crate) mod tests {
         };
         assert_eq!((chain(1, Some(50.0)).times_slower, chain(1, Some(50.0)).met), (Some(12.0), None));
         assert_eq!(chain(1, Some(45.0)).held_times_slower, Some(15.0), "5 ns less in the cache");
-        assert_eq!(chain(1 << 20, Some(60.0)).met, Some(true));
-        assert_eq!(chain(1 << 20, Some(61.0)).met, Some(false));
+        assert_eq!(chain(1 << 20, Some(50.0)).met, Some(Verdict::Met));
+        assert_eq!(chain(1 << 20, Some(60.0)).met, Some(Verdict::NotResolved));
+        assert_eq!(chain(1 << 20, Some(70.0)).met, Some(Verdict::NotMet));
         assert_eq!(chain(1 << 20, None).met, None);
     }
 

@@ -10,12 +10,13 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::cases::{Cases, chain_results, path_results};
 use crate::BenchError;
-use crate::machine::{Before, Machine, cores, git_revision, hugepages};
+use crate::machine::{Before, Machine, cores, hugepages};
 use crate::memory::{Reservation, available, resident};
 use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
 use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
 use crate::rounds::{Stocks, sizes_for, touched_bytes};
+use crate::shape::Shape;
 use crate::{shared, table};
 
 /// Huge pages asked for, per session: its share of table, records, counters and of the floor's working set.
@@ -83,8 +84,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
     let tables = context.tables()?;
     stopped(stop)?;
     let shared_queue = shared::run(cores(), plan.rounds, plan.shared_packets, progress)?;
+    let machine = Machine::describe(&before, pages);
     Ok(Report {
-        machine: Machine::describe(&before, pages),
         run: RunInfo {
             rounds: plan.rounds,
             spread: "interquartile range",
@@ -97,8 +98,9 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
             cpu,
             seed: plan.seed,
             seconds: began.elapsed().as_secs_f64(),
-            git_revision: git_revision(),
+            git_revision: machine.revision.clone(),
         },
+        machine,
         results,
         sessions: context.sessions,
         xdp_map_chain,
@@ -116,7 +118,7 @@ fn reserve(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Option<Reservation>, 
     if !plan.reserve_hugepages {
         return Ok(None);
     }
-    let sessions: u64 = plan.sessions.iter().map(|&sessions| u64::from(sessions)).sum();
+    let sessions: u64 = plan.nodes().iter().map(|&(_, sessions)| u64::from(sessions)).sum();
     let each: usize = sizes_for(&plan.frames).map(FrameSize::bytes).sum();
     let wanted = sessions * HUGE_BYTES_PER_SESSION + (plan.packets_per_round * each) as u64 + (64 << 20);
     let taken = Reservation::take(wanted.min(available() * HUGE_SHARE_PERCENT / 100));
@@ -125,17 +127,21 @@ fn reserve(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Option<Reservation>, 
     Ok(Some(taken))
 }
 
+/// Nodes, and of which sessions and how many.
+type Nodes = Vec<((Shape, u32), UpfNode)>;
+
 impl Context<'_> {
     /// The nodes of all cases that memory allows, with their sessions.
-    fn nodes(&mut self) -> Result<Vec<(u32, UpfNode)>, BenchError> {
+    fn nodes(&mut self) -> Result<Nodes, BenchError> {
         let mut nodes = Vec::new();
-        for &sessions in &self.plan.sessions {
+        for (shape, sessions) in self.plan.nodes() {
             if let Some(reason) = self.does_not_fit(sessions)? {
                 (self.progress)(&format!("{sessions} sessions: skipped: {reason}"));
-                self.skipped.push(Skipped { name: format!("UPF path, {sessions} sessions"), reason });
+                let name = format!("UPF path, {sessions} sessions, {}", shape.name());
+                self.skipped.push(Skipped { name, reason });
                 continue;
             }
-            nodes.push((sessions, self.node(sessions)?));
+            nodes.push(((shape, sessions), self.node(shape, sessions)?));
         }
         Ok(nodes)
     }
@@ -168,11 +174,11 @@ impl Context<'_> {
     }
 
     /// A node with its sessions; how fast they were made, changed and deleted is kept.
-    fn node(&mut self, sessions: u32) -> Result<UpfNode, BenchError> {
+    fn node(&mut self, shape: Shape, sessions: u32) -> Result<UpfNode, BenchError> {
         let (stop, progress) = (self.stop, self.progress);
-        progress(&format!("{sessions} sessions: establishing"));
+        progress(&format!("{sessions} sessions, {}: establishing", shape.name()));
         let before = self.before_probe.take().unwrap_or_else(resident);
-        let mut node = UpfNode::new(sessions, self.pool, self.plan.packets_per_round)?;
+        let mut node = UpfNode::new(sessions, self.pool, self.plan.packets_per_round)?.of_shape(shape);
         let established = node.establish(sessions, stop, &|done| {
             if done > 0 && done % (1 << 20) == 0 {
                 progress(&format!("{sessions} sessions: {done} are there"));
@@ -190,13 +196,15 @@ impl Context<'_> {
         let resident_bytes = self.resident + grown;
         self.sessions.push(SessionResult {
             sessions,
+            shape,
             establish_per_second: f64::from(sessions) / established.as_secs_f64(),
             modify_per_second: 2.0 * f64::from(sample) / modified.as_secs_f64(),
             delete_per_second: f64::from(sample) / deleted.as_secs_f64(),
             sample,
             bytes_per_session,
             resident_bytes,
-            met: (sessions == goal::RESIDENT_SESSIONS).then_some(resident_bytes <= goal::RESIDENT_BYTES),
+            met: (sessions == goal::RESIDENT_SESSIONS && shape == Shape::Plain)
+                .then_some(resident_bytes <= goal::RESIDENT_BYTES),
         });
         Ok(node)
     }

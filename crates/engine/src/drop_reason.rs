@@ -186,6 +186,8 @@ drop_reasons! {
     NdnFaceDown = "ndn_face_down",
     /// From an address that has no face, as there are as many faces as may be.
     NdnFacesFull = "ndn_faces_full",
+    /// From a host that has as many faces as it may, for another of which there is none.
+    NdnHostFacesFull = "ndn_host_faces_full",
     /// To a face whose other end reads too slowly: as much waits for it as may.
     NdnFaceSlow = "ndn_face_slow",
     /// Tells where it is to be sent, from a face that may not.
@@ -208,8 +210,12 @@ drop_reasons! {
     NdnNoRoute = "ndn_no_route",
     /// An Interest for which there was no room to wait in.
     NdnPitFull = "ndn_pit_full",
+    /// An Interest of a face, or of a host, that has as many waiting as it may.
+    NdnFacePitFull = "ndn_face_pit_full",
     /// Data that no Interest waits for.
     NdnUnsolicited = "ndn_unsolicited",
+    /// Data that Interests wait for, from a face that none of them was sent to.
+    NdnNotAsked = "ndn_not_asked",
     /// Data with the token of an Interest that has another name.
     NdnTokenMismatch = "ndn_token_mismatch",
     /// Data whose Interests wait no longer, or only where it came from.

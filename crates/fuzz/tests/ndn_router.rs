@@ -15,8 +15,8 @@ use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted, Worker,
 use kaido_fuzz::{Script, fuzz_target};
 use kaido_ndn::FaceId;
 use kaido_ndn::face::{
-    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, FaceSettings, FaceState, FaceUri, Faces,
-    LinkType, Persistency, Scope, Transport,
+    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, FaceBounds, FaceSettings, FaceState,
+    FaceUri, Faces, LinkType, Persistency, Scope, Transport,
 };
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, StrategyChoice, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits, UdpListen, UdpSettings};
@@ -75,7 +75,7 @@ fn face(number: u32) -> FaceSettings {
 
 impl Rig {
     fn new(kind: u8) -> Self {
-        let faces = Faces::new(FACES);
+        let faces = Faces::bounded(FACES, FaceBounds { on_demand: 2, ..FaceBounds::NONE });
         (0..4).for_each(|number| drop(faces.create(face(number)).unwrap()));
         let shared = Shared::new(NameHash::random(), 64).unwrap();
         for (prefix, hops) in
@@ -89,7 +89,14 @@ impl Rig {
         let strategy = StrategyChoice::ALL[usize::from(kind % 4)];
         shared.strategies().update(&[], |_| Some(strategy)).unwrap();
         let settings = ForwarderSettings {
-            pit: PitSettings { entries: 16, records: 16, name_chunks: 16, worker: 0 },
+            pit: PitSettings {
+                entries: 16,
+                records: 16,
+                name_chunks: 16,
+                worker: 0,
+                of_account: 12,
+                of_hosts: 14,
+            },
             cs: CsSettings { packets: u32::from(kind >> 4), octets: 16 << 10 },
             dead_nonces: 64,
             measured_prefixes: 8,
@@ -108,7 +115,6 @@ impl Rig {
                 UdpListen { port: CABLE, address: ours(1) },
             ],
             mtu: 8800,
-            on_demand_max: 2,
             fragments: Limits { packets: 4, packets_per_source: 2, ..Limits::default() },
             unfinished: Vec::new(),
         };

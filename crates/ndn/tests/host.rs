@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, FramePool, PoolCache, Port, PortId};
 use kaido_ndn::FaceId;
-use kaido_ndn::face::{FaceEventKind, FaceState, FaceUri, Faces, LinkType, Persistency, Scope};
-use kaido_ndn::host::{ConnectError, HostControl, HostPort, HostSettings, MULTICAST_GROUP, MulticastOn};
+use kaido_ndn::face::{FaceBounds, FaceEventKind, FaceState, FaceUri, Faces, LinkType, Persistency, Scope};
+use kaido_ndn::host::{
+    ConnectError, HostControl, HostPort, HostSettings, MULTICAST_GROUP, MulticastOn, UnixAccess,
+};
 use kaido_wire::ndn::MULTICAST_PORT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -38,8 +40,12 @@ fn loopback(port: u16) -> SocketAddr {
 
 impl Rig {
     fn new(settings: HostSettings) -> Self {
+        Self::bounded(settings, FaceBounds::NONE)
+    }
+
+    fn bounded(settings: HostSettings, bounds: FaceBounds) -> Self {
         let pool = FramePool::leak(1024).unwrap();
-        let faces = Faces::new(64);
+        let faces = Faces::bounded(64, bounds);
         let (port, control) = HostPort::open(settings, &faces).unwrap();
         let (cache, batch) = (pool.cache(), Batch::new());
         Self { port, control, faces, pool, cache, batch, lost: BTreeMap::new() }
@@ -228,8 +234,8 @@ fn what_is_no_packet_closes_a_stream() {
 #[test]
 fn as_many_connect_as_may() {
     let path = socket_path("bound");
-    let mut rig =
-        Rig::new(HostSettings { unix: Some(path.clone()), on_demand_max: 2, ..HostSettings::default() });
+    let settings = HostSettings { unix: Some(path.clone()), ..HostSettings::default() };
+    let mut rig = Rig::bounded(settings, FaceBounds { applications: 2, ..FaceBounds::NONE });
     let clients: Vec<UnixStream> = (0..3).map(|_| UnixStream::connect(&path).unwrap()).collect();
     rig.until("they connect", |rig| rig.faces.all().len() == 2);
     assert_eq!(rig.lost(DropReason::NdnFacesFull), 1);
@@ -238,6 +244,48 @@ fn as_many_connect_as_may() {
     let _client = UnixStream::connect(&path).unwrap();
     rig.until("there is room again", |rig| rig.faces.all().len() == 1);
     rig.finish();
+}
+
+/// A host that sends from many ports has as many faces as it may; applications come in all the same.
+#[test]
+fn many_ports_of_a_host_keep_no_application_out() {
+    let path = socket_path("host-bound");
+    let (udp, unix) = (vec![loopback(0)], Some(path.clone()));
+    let settings = HostSettings { udp, unix, ..HostSettings::default() };
+    let mut rig = Rig::bounded(settings, FaceBounds { on_demand: 40, per_host: 8, applications: 2 });
+    let ours = rig.control.udp_addresses()[0];
+    let senders: Vec<UdpSocket> = (0..30).map(|_| UdpSocket::bind(loopback(0)).unwrap()).collect();
+    for sender in &senders {
+        sender.send_to(&packet(5, 20), ours).unwrap();
+    }
+    assert_eq!(rig.receive(8).len(), 8);
+    assert_eq!((rig.lost(DropReason::NdnHostFacesFull), rig.faces.all().len()), (22, 8));
+    let other = UdpSocket::bind("127.0.0.2:0").unwrap();
+    other.send_to(&packet(5, 20), ours).unwrap();
+    rig.receive(1);
+    let _clients = [0, 1].map(|_| UnixStream::connect(&path).unwrap());
+    rig.until("applications connect", |rig| rig.faces.all().len() == 11);
+    rig.finish();
+}
+
+/// Nobody but its user and group can connect, from the first moment on.
+#[test]
+fn the_socket_has_a_mode_and_a_group() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let path = socket_path("mode");
+    for (mode, group) in [(0o660, None), (0o600, None), (0o666, Some(7))] {
+        if group.is_some() && !rustix::process::geteuid().is_root() {
+            println!("SKIPPED the_socket_has_a_mode_and_a_group, its group: needs root");
+            continue;
+        }
+        let unix_access = UnixAccess { mode, group };
+        let rig = Rig::new(HostSettings { unix: Some(path.clone()), unix_access, ..HostSettings::default() });
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, mode);
+        assert!(group.is_none_or(|group| metadata.gid() == group));
+        rig.finish();
+        assert!(!path.exists());
+    }
 }
 
 /// A reader that does not read: what waits is bounded, the rest is dropped, and what waited comes when it reads.
@@ -334,8 +382,8 @@ fn permanent_faces_come_back() {
 
 #[test]
 fn senders_of_datagrams_get_faces() {
-    let settings = HostSettings { udp: vec![loopback(0)], on_demand_max: 2, ..HostSettings::default() };
-    let mut rig = Rig::new(settings);
+    let settings = HostSettings { udp: vec![loopback(0)], ..HostSettings::default() };
+    let mut rig = Rig::bounded(settings, FaceBounds { on_demand: 2, ..FaceBounds::NONE });
     let ours = rig.control.udp_addresses()[0];
     let senders: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind(loopback(0)).unwrap()).collect();
     for sender in &senders {

@@ -150,7 +150,7 @@ impl Rig {
     fn new() -> Self {
         let node = TestNode::new();
         let application = node.faces.create(face("fd://7", Scope::Local)).unwrap().id();
-        let authority = Authority::new(vec![], Module::ALL.to_vec());
+        let authority = Authority::new(vec![], Module::ALL.to_vec(), SystemTime::now());
         let mut rig = Self { manager: Manager::new(node, authority, 100), application, now: Instant::now() };
         rig.manager.tick(rig.now);
         rig

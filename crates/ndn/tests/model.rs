@@ -64,6 +64,8 @@ struct Model {
     routes: BTreeMap<Path, BTreeSet<usize>>,
     /// Who waits for what until when.
     pending: BTreeMap<(Path, bool), BTreeMap<FaceId, Instant>>,
+    /// Who was asked.
+    asked: BTreeMap<(Path, bool), BTreeSet<FaceId>>,
     cached: BTreeSet<Path>,
 }
 
@@ -80,12 +82,15 @@ impl Model {
 
     fn expire(&mut self, now: Instant) {
         self.pending.retain(|_, downstreams| downstreams.values().any(|&expires| expires > now));
+        self.asked.retain(|key, _| self.pending.contains_key(key));
     }
 
     /// Who gets the Data of a name.
     fn satisfy(&mut self, path: &Path, from: FaceId, now: Instant) -> Option<BTreeSet<FaceId>> {
         let waits = |(of, can_be_prefix): &(Path, bool)| of == path || *can_be_prefix && path.starts_with(of);
-        let keys: Vec<_> = self.pending.keys().filter(|key| waits(key)).cloned().collect();
+        let may_answer = |key: &(Path, bool)| self.asked.get(key).is_some_and(|asked| asked.contains(&from));
+        let keys: Vec<_> = self.pending.keys().filter(|key| waits(key) && may_answer(key)).cloned().collect();
+        keys.iter().for_each(|key| drop(self.asked.remove(key)));
         let matched: Vec<_> = keys.into_iter().filter_map(|key| self.pending.remove(&key)).collect();
         let waiting = matched.iter().flatten().filter(|&(&face, &expires)| face != from && expires > now);
         (!matched.is_empty()).then(|| waiting.map(|(&face, _)| face).collect())
@@ -148,6 +153,7 @@ impl Pair {
                 let pit_token = sent.annotations.pit_token;
                 self.tokens.insert(path.clone(), Annotations { pit_token, ..Annotations::default() });
             }
+            self.model.asked.entry(key.clone()).or_default().extend(faces);
             let expires = self.node.now + Duration::from_millis(lifetime_ms);
             self.model.pending.entry(key).or_default().insert(face, expires);
         }

@@ -10,6 +10,7 @@ use fixture::{
     settings, token,
 };
 use kaido_engine::DropReason;
+use kaido_ndn::face::Account;
 use kaido_ndn::forward::{FACE_CONTENT_STORE, ForwarderSettings, StrategyChoice, Unsolicited};
 use kaido_ndn::table::{Admit, CsSettings, PitSettings};
 use kaido_ndn::{Annotations, FaceId, NackReason, PitToken};
@@ -34,6 +35,74 @@ fn interests_go_by_name_and_data_comes_back() {
     assert_eq!((node.forwarder.pit().len(), node.frames_out()), (1, 0));
     let counters = node.forwarder.counters();
     assert_eq!((counters.interests_in, counters.interests_out, counters.satisfied), (2, 2, 1));
+}
+
+/// Conformance: NDN 0.3 Data | Data from a face that was not asked answers nobody and is not cached
+#[test]
+fn data_is_taken_from_who_was_asked() {
+    for is_shared in [false, true] {
+        let mut node = Node::with(&caching());
+        node.route("/a", &[(B, 0)]);
+        let ours = node.send(APP, &interest("/a/x", 1))[0].annotations;
+        let mut waiting = vec![APP];
+        if is_shared {
+            // Two wait: not the straight way.
+            node.send(A, &interest("/a/x", 2));
+            waiting.push(A);
+        }
+        // With the right token, as who has seen the Interest would have it, and without.
+        for annotations in [ours, Annotations::default()] {
+            for from in [C, RADIO] {
+                assert_eq!(node.annotated(from, &data("/a/x"), annotations), []);
+                assert_eq!(node.wire.drops, [DropReason::NdnNotAsked]);
+            }
+        }
+        assert_eq!((node.forwarder.pit().len(), node.forwarder.cs().len()), (1, 0));
+        let sent = node.annotated(B, &data_with("/a/x", b"true", 0), ours);
+        let faces: Vec<FaceId> = sent.iter().map(|sent| sent.face).collect();
+        assert_eq!(faces, waiting);
+        let cached = node.send(C, &interest("/a/x", 3));
+        assert_eq!(cached[0].data().content, b"true");
+        assert_eq!(node.frames_out(), 0);
+    }
+}
+
+/// A host that asks for more than its share has the rest of its Interests dropped by name; applications go on.
+#[test]
+fn one_host_does_not_fill_the_pit() {
+    let pit = PitSettings { of_account: 20, of_hosts: 30, ..PitSettings::for_entries(40, 7) };
+    let mut node = Node::with(&ForwarderSettings { pit, ..settings() });
+    for (face, account) in [
+        (A, Account::of_host(1)),
+        (B, Account::of_host(2)),
+        (APP, Account::of_application(APP)),
+        (CURIOUS, Account::of_application(CURIOUS)),
+    ] {
+        node.wire.faces.get_mut(&face).unwrap().account = account;
+    }
+    node.route("/", &[(C, 0)]);
+    let mut nonce = 0;
+    let mut asked = |node: &mut Node, face, most: usize| {
+        let mut sent = 0;
+        while sent < most && {
+            nonce += 1;
+            !node.send(face, &interest(&format!("/{nonce}"), nonce)).is_empty()
+        } {
+            sent += 1;
+        }
+        sent
+    };
+    assert_eq!(asked(&mut node, A, 100), 20);
+    assert_eq!(node.wire.drops, [DropReason::NdnFacePitFull]);
+    assert_eq!(node.send(A, &interest("/1", 900)).len(), 0, "suppressed, but it waits on");
+    assert_eq!(node.wire.drops, [DropReason::NdnSuppressed]);
+    assert_eq!(asked(&mut node, B, 100), 10);
+    assert_eq!((asked(&mut node, APP, 5), asked(&mut node, CURIOUS, 5)), (5, 5));
+    node.send(C, &data("/1"));
+    assert_eq!(asked(&mut node, A, 100), 1, "an answer makes room");
+    node.pass(5000);
+    assert_eq!(asked(&mut node, A, 100), 20, "and time does");
+    assert_eq!(node.frames_out(), 0);
 }
 
 /// Conformance: NDNLPv2 PitToken | The downstream's token is on its Data, ours is on the Interest and finds its entry
@@ -368,7 +437,10 @@ fn data_does_not_go_back_where_it_came_from() {
     node.route("/a", &[(C, 0)]);
     node.send(A, &interest("/a", 1));
     assert_eq!(node.send(A, &data("/a")), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnNoDownstream]);
+    assert_eq!(node.wire.drops, [DropReason::NdnNotAsked]);
+    // Who was asked asks, too.
+    node.send(C, &interest("/a", 2));
+    assert_eq!(briefs(&node.send(C, &data("/a"))), [('D', A.0)]);
 }
 
 #[test]

@@ -136,7 +136,8 @@ impl Drop for Node {
 /// Starts the management of a node, as an application of its own.
 fn manage(node: RouterNode, host: &HostControl, stop: Arc<AtomicBool>) -> JoinHandle<()> {
     let (face, stream) = host.application().unwrap();
-    let mut manager = Manager::new(node, Authority::new(Vec::new(), Module::ALL.to_vec()), 1024);
+    let authority = Authority::new(Vec::new(), Module::ALL.to_vec(), SystemTime::now());
+    let mut manager = Manager::new(node, authority.with_loopback(vec![Module::Rib]), 1024);
     for prefix in ["/localhost/nfd", "/localhop/nfd"] {
         let route = Route {
             face: face.id(),
@@ -251,6 +252,11 @@ fn strangers_do_not_command() {
     let mut stranger = Consumer::connect(&node.udp()).unwrap();
     assert!(stranger.ask(&interest).is_err(), "names under /localhost do not come from elsewhere");
     assert!(node.consumer().ask(&interest).is_ok());
+    // Over TCP an application is of this host, but commands what was allowed to all of it, and no more.
+    let mut over_tcp = Consumer::connect(&node.tcp()).unwrap();
+    assert!(over_tcp.ask(&interest).is_ok());
+    let refused = command(&mut over_tcp, Module::Cs, "erase", &prefix("/a")).unwrap_err();
+    assert!(refused.to_string().contains("over TCP a command needs a key"), "{refused}");
 }
 
 /// Conformance: NDNLPv2 fragmentation | 10 MB through two routers, over UDP with a small MTU, come out as they went in

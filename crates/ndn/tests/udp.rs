@@ -16,7 +16,7 @@ use kaido_engine::{
     Batch, DropReason, Frame, FramePool, Function, KernelPath, Output, PortId, PortTotals, Route, Routes,
     Wanted, Worker, WorkerSettings,
 };
-use kaido_ndn::face::Faces;
+use kaido_ndn::face::{FaceBounds, Faces};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, UdpListen, UdpSettings};
 use kaido_wire::udp::UdpView;
 use kaido_wire::{IpProtocol, MacAddr, checksum, ipv4, ipv6};
@@ -80,12 +80,11 @@ impl Rig {
     /// On a port to a wire, or on one to a device of the host.
     fn on(is_wire: bool) -> Self {
         let pool = FramePool::leak(FRAMES).unwrap();
-        let faces = Faces::new(16);
+        let faces = Faces::bounded(16, FaceBounds { on_demand: 3, ..FaceBounds::NONE });
         let ports = vec![PortKind::Ethernet { mac: MacAddr(OUR_MAC), mtu: 1500, on_demand: true }];
         let udp = UdpSettings {
             listens: [true, false].map(|is_ipv4| UdpListen { port: CABLE, address: ours(is_ipv4) }).to_vec(),
             mtu: 8800,
-            on_demand_max: 3,
             fragments: Limits::default(),
             unfinished: if is_wire { Vec::new() } else { vec![CABLE] },
         };

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use kaido_ndn::client::{CommandError, Consumer, Router, command};
 use kaido_ndn::mgmt::{ControlParameters, Module};
-use kaido_wire::ndn::{Name, name_from_uri};
+use kaido_wire::ndn::{Name, name_from_uri, sha256};
 
 pub use popularity::Popularity;
 pub use report::{NdnReport, StationResult};
@@ -104,9 +104,13 @@ pub fn measure_ndn(plan: &NdnPlan, stop: &AtomicBool) -> Result<NdnReport, NdnEr
     Ok(NdnReport::new(plan.duration.as_secs_f64(), plan.names, stations))
 }
 
-/// The names of a station: below `/kaido/bench/SEED/NUMBER`.
+/// The names of a station: below `/kaido/bench/DIGEST/NUMBER`. The digest is of all that contents follow from, so that what a
+/// router has still cached of another run is either of other names or just what is asked for.
 fn own_names(plan: &NdnPlan, number: usize) -> Result<Names, NdnError> {
-    let prefix = name_from_uri(&format!("/kaido/bench/{}/{number}", plan.seed))?;
+    let told = format!("{} {} {}", plan.seed, plan.names, plan.content);
+    let digest = sha256([told.as_bytes()]);
+    let digest = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));
+    let prefix = name_from_uri(&format!("/kaido/bench/{digest:016x}/{number}"))?;
     Ok(Names::new(Name::new(&prefix)?, plan.names, plan.seed.wrapping_add(number as u64)))
 }
 
@@ -116,4 +120,34 @@ fn register(router: &Router, own: &Names) -> Result<Consumer, NdnError> {
     let asked = ControlParameters { name: Some(own.prefix().to_vec()), ..ControlParameters::default() };
     command(&mut consumer, Module::Rib, "register", &asked)?;
     Ok(consumer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(seed: u64, names: u32, content: usize) -> NdnPlan {
+        NdnPlan {
+            routers: Vec::new(),
+            names,
+            popularity: Popularity::Once,
+            content,
+            window: 1,
+            lifetime: Duration::from_secs(1),
+            duration: Duration::ZERO,
+            seed,
+        }
+    }
+
+    /// A router that has Data of one run does not answer wrongly in another.
+    #[test]
+    fn a_name_of_two_runs_has_the_same_content_in_both() {
+        let first = own_names(&plan(1, 1000, 1000), 0).unwrap();
+        assert_eq!(own_names(&plan(1, 1000, 1000), 0).unwrap().prefix(), first.prefix());
+        for (seed, names, content) in [(1, 1000, 999), (1, 999, 1000), (2, 1000, 1000)] {
+            let other = own_names(&plan(seed, names, content), 0).unwrap();
+            assert_ne!(other.prefix(), first.prefix(), "{seed} {names} {content}");
+        }
+        assert_ne!(own_names(&plan(1, 1000, 1000), 1).unwrap().prefix(), first.prefix());
+    }
 }

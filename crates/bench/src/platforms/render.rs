@@ -3,11 +3,7 @@
 use std::fmt;
 
 use super::report::{LatencyFigures, PlatformResult, PlatformsReport, goal};
-use crate::stats::Summary;
-
-fn met(is_met: bool) -> &'static str {
-    if is_met { "met" } else { "NOT MET" }
-}
+use crate::stats::{Summary, Verdict};
 
 fn microseconds(latency: Option<&LatencyFigures>, of: fn(&LatencyFigures) -> u64) -> String {
     latency.map_or_else(|| "-".to_owned(), |latency| format!("{:.1}", of(latency) as f64 / 1e3))
@@ -72,7 +68,7 @@ impl fmt::Display for PlatformsReport {
                 tcp.median,
                 tcp.spread,
                 goal::ADDED_US,
-                met(added.met)
+                added.verdict.words()
             )?;
         }
         for platform in &self.platforms {
@@ -97,7 +93,7 @@ impl PlatformsReport {
                 1e3 / ns.median,
                 cell(bare),
                 goal::MEMORY_NS,
-                met(ns.median <= goal::MEMORY_NS)
+                Verdict::at_most(ns.median, ns.spread, goal::MEMORY_NS).words()
             )?;
         }
         Ok(())

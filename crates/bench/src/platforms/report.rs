@@ -6,7 +6,7 @@ use super::frames::REMOVED;
 use super::judge::Judgement;
 use crate::machine::Machine;
 use crate::result::Latency;
-use crate::stats::Summary;
+use crate::stats::{Summary, Verdict};
 
 /// The goals.
 pub mod goal {
@@ -216,15 +216,20 @@ pub struct Added {
     pub name: &'static str,
     /// Microseconds at the median, of packets in GRE and of TCP: over the trials, each less that of the bare port's beside it.
     pub median_us: [Summary; 2],
-    /// Whether the medians of both are within the goal.
-    pub met: bool,
+    /// Whether both are within the goal.
+    pub verdict: Verdict,
 }
 
 impl Added {
     /// What a platform adds.
     pub(super) fn of(kind: Kind, median_us: [Summary; 2]) -> Self {
-        let met = median_us.iter().all(|added| added.median <= goal::ADDED_US);
-        Self { name: kind.name(), median_us, met }
+        let both = median_us.map(|added| Verdict::at_most(added.median, added.spread, goal::ADDED_US));
+        let verdict = match both {
+            [Verdict::NotMet, _] | [_, Verdict::NotMet] => Verdict::NotMet,
+            [Verdict::Met, Verdict::Met] => Verdict::Met,
+            _ => Verdict::NotResolved,
+        };
+        Self { name: kind.name(), median_us, verdict }
     }
 }
 
@@ -241,6 +246,15 @@ pub(super) fn is_right(ratio: f64, frame_bytes: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_added_is_said_only_where_it_is_resolved() {
+        let summary = |median, spread| Summary { median, spread, min: median - spread, max: median + spread };
+        let of = |gre, tcp| Added::of(Kind::AfPacket, [gre, tcp]).verdict;
+        assert_eq!(of(summary(-215.81, 227.58), summary(1.0, 0.2)), Verdict::NotResolved);
+        assert_eq!(of(summary(0.5, 0.2), summary(1.0, 0.2)), Verdict::Met);
+        assert_eq!(of(summary(-215.81, 227.58), summary(9.0, 0.2)), Verdict::NotMet);
+    }
 
     #[test]
     fn the_ratio_is_that_of_the_source() {

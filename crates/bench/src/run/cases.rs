@@ -15,6 +15,7 @@ use crate::node::{UpfNode, cold_line_names, stopped};
 use crate::plan::Plan;
 use crate::report::{ChainResult, PathResult, Skipped};
 use crate::rounds::{Order, Stock, Stocks, UNTIMED_ROUNDS, held_round, settled_round, size_for};
+use crate::shape::Shape;
 use crate::stats::Summary;
 
 /// Everything at one number of sessions.
@@ -45,6 +46,7 @@ struct PathCase {
 
 /// The samples of the path at one number of sessions.
 pub(super) struct PathSamples {
+    shape: Shape,
     sessions: u32,
     cases: Vec<PathCase>,
     /// Nanoseconds a line.
@@ -72,16 +74,21 @@ impl Cases {
     /// Adds floors and map chains to the nodes; a chain that cannot be had here is skipped.
     pub(super) fn new(
         plan: &Plan,
-        nodes: Vec<(u32, UpfNode)>,
+        nodes: Vec<((Shape, u32), UpfNode)>,
         skipped: &mut Vec<Skipped>,
         stop: &AtomicBool,
         progress: &dyn Fn(&str),
     ) -> Result<Self, BenchError> {
         let mut cases = Vec::new();
-        for (sessions, node) in nodes {
+        for ((shape, sessions), node) in nodes {
             let lines = cold_line_names().len();
             let floor =
                 Floor::new(sessions.saturating_mul(u32::try_from(lines).unwrap_or(u32::MAX)), plan.seed)?;
+            if shape != Shape::Plain {
+                // The chain has one kind of session.
+                cases.push(Case::new((shape, sessions), node, floor, (None, None), plan));
+                continue;
+            }
             progress(&format!("{sessions} sessions: filling the map chain"));
             let chain = match load_chain(sessions, plan, stop) {
                 Ok(chain) => Some(chain),
@@ -97,7 +104,7 @@ impl Cases {
                 None
             });
             stopped(stop)?;
-            cases.push(Case::new(sessions, node, floor, (chain, fast), plan));
+            cases.push(Case::new((shape, sessions), node, floor, (chain, fast), plan));
         }
         Ok(Self(cases))
     }
@@ -169,7 +176,7 @@ fn load_fast(sessions: u32) -> Result<(FastPath, Speed), String> {
 
 impl Case {
     fn new(
-        sessions: u32,
+        (shape, sessions): (Shape, u32),
         node: UpfNode,
         floor: Floor,
         (chain, fast): (Option<MapChain>, Option<(FastPath, Speed)>),
@@ -182,6 +189,7 @@ impl Case {
             })
             .collect();
         let path_samples = PathSamples {
+            shape,
             sessions,
             cases: paths
                 .iter()
@@ -276,6 +284,7 @@ pub(super) fn path_results(plan: &Plan, all: &[PathSamples]) -> Vec<PathResult> 
                 Some(PathResult {
                     direction,
                     sessions: samples.sessions,
+                    shape: samples.shape,
                     frame_bytes,
                     frame_bytes_sent,
                     pool_frame_bytes: size_for(frame_bytes_sent).bytes(),
@@ -313,6 +322,7 @@ pub(super) fn chain_results(all: &[ChainSamples], paths: &[PathResult]) -> Vec<C
             let (Some(net), Some(wrapper)) = (Summary::of(net), Summary::of(wrapper)) else { continue };
             let same = |path: &&PathResult| {
                 path.direction == direction
+                    && path.shape == Shape::Plain
                     && path.sessions == samples.sessions
                     && path.frame_bytes_sent == samples.frame_bytes
             };

@@ -9,7 +9,7 @@ use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
 use clap::{Args, Subcommand};
 use kaido_bench::platforms::PlatformsPlan;
-use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX};
+use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX, Shape};
 use kaido_metrics::PushTarget;
 
 /// Measure Kaido on this machine.
@@ -43,6 +43,8 @@ pub(super) enum Benchmark {
     Compare(PythonArgs),
     /// Three ways to lose throughput, measured: LRU maps, hashing blind for the TEID, checksums. Needs the Python package
     Discoveries(PythonArgs),
+    /// Our figures beside those that public accounts of such systems report. Needs the Python package
+    Sources(PythonArgs),
     /// GRE header removal by the engine, in the driver and by the kernel, compared: rate, latency, CPU and energy. End to end
     /// only as root
     Platforms(PlatformsArgs),
@@ -104,6 +106,9 @@ pub(super) struct RunArgs {
     /// What all streams send together, in place of the file's `total`: max, 2.5Mpps, 800kpps, 1000pps, or 10Gbit/s (layer 1)
     #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<Rate>,
+    /// Bearers of each description, in place of the file's `count`: for a smaller device, or a smaller machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) bearers: Option<u32>,
     /// Seconds of sending, in place of the file's `duration_s`
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) duration: Option<f64>,
@@ -161,6 +166,10 @@ pub(super) struct MicroArgs {
     /// Numbers of sessions [default: 1,65536,1048576,16640000]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(SESSIONS_MAX)))]
     sessions: Vec<u32>,
+    /// Rules of the sessions: plain, or as an SMF in use asks for them: free5gc, open5gs [default: plain, and beside them
+    /// each of the others at one number of sessions]
+    #[arg(long, value_name = "SHAPE")]
+    shape: Option<Shape>,
     /// Lengths of frames in bytes, without FCS [default: 64,128,256,512,1024,1424,3024]
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = frame)]
     frames: Vec<usize>,
@@ -208,6 +217,7 @@ impl MicroArgs {
         let base = if self.quick { Plan::quick() } else { Plan::full() };
         Plan {
             sessions: chosen(&self.sessions, base.sessions),
+            shape: self.shape,
             frames: chosen(&self.frames, base.frames),
             rounds: self.rounds.unwrap_or(base.rounds),
             packets_per_round: self.packets.map_or(base.packets_per_round, |packets| packets as usize),
@@ -282,6 +292,7 @@ mod tests {
         assert_eq!((told.rounds, told.soak, told.seed), (3, 9, 7));
         assert_eq!(told.packets_per_round, Plan::quick().packets_per_round);
         assert_eq!(plan("--packets 4096").unwrap().packets_per_round, 4096);
+        assert_eq!(plan("--shape open5gs").unwrap().shape, Some(Shape::Open5gs));
         assert!(plan("--mixed-frames").unwrap().mixed_frames && !plan("").unwrap().mixed_frames);
     }
 
@@ -293,6 +304,7 @@ mod tests {
             ("--sessions 16777001", "1..=16777000"),
             ("--sessions many", "invalid digit"),
             ("--frames 63", "64 to 3600"),
+            ("--shape oai", "give plain, free5gc or open5gs"),
             ("--frames 9000", "64 to 3600"),
             ("--rounds 0", "1..=10000"),
             ("--packets 511", "512..=262144"),

@@ -41,6 +41,7 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
         Benchmark::Report(args) => python::run("report", args),
         Benchmark::Compare(args) => python::run("compare", args),
         Benchmark::Discoveries(args) => python::run("discoveries", args),
+        Benchmark::Sources(args) => python::run("sources", args),
     }
 }
 

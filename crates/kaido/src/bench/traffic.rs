@@ -22,7 +22,7 @@ const SHOWN: usize = 5;
 
 /// Runs the file.
 pub(super) fn run(args: &RunArgs) -> miette::Result<()> {
-    let mut plan = read(&args.config)?;
+    let mut plan = read(&args.config, args.bearers)?;
     if let Some(rate) = args.rate {
         plan.traffic.total = Some(rate.of_link());
     }
@@ -49,13 +49,13 @@ pub(super) fn run(args: &RunArgs) -> miette::Result<()> {
     if is_clean { Ok(()) } else { Err(miette!("packets were lost or wrong")) }
 }
 
-fn read(path: &Path) -> Result<BenchPlan, ConfigFault> {
+fn read(path: &Path, bearers: Option<u32>) -> Result<BenchPlan, ConfigFault> {
     let text = std::fs::read_to_string(path).map_err(|error| ConfigFault::Unreadable {
         path: path.to_owned(),
         error,
         described: "docs/bench.md",
     })?;
-    BenchPlan::parse(&text).map_err(|found| {
+    BenchPlan::parse_of(&text, bearers).map_err(|found| {
         let help = |field: &str| match field {
             "" => "docs/bench.md has every section and field, with examples",
             _ => "docs/bench.md says what goes there",
@@ -285,14 +285,14 @@ mod tests {
         let path = folder.join("bench.toml");
         let text = "[[port]]\nname = \"a\"\ndriver = { pcap = {} }\n[[stream]]\nname = \"s\"\nport = \"b\"\ntemplate = { bytes = \"00\" }\n";
         std::fs::write(&path, text).unwrap();
-        let error = read(&path).unwrap_err().to_string();
+        let error = read(&path, None).unwrap_err().to_string();
         let shown = path.display();
         assert!(error.contains(&format!("{shown}:6: stream.s.port: there is no port `b`")), "{error}");
         assert!(error.contains(&format!("{shown}:7: stream.s.template.bytes: 1 bytes")), "{error}");
         std::fs::write(&path, text.replace("driver", "drivers")).unwrap();
-        let error = read(&path).unwrap_err().to_string();
+        let error = read(&path, None).unwrap_err().to_string();
         assert!(error.contains(&format!("{shown}:3: unknown field `drivers`")), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(matches!(read(&path), Err(ConfigFault::Unreadable { .. })));
+        assert!(matches!(read(&path, None), Err(ConfigFault::Unreadable { .. })));
     }
 }

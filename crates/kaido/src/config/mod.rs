@@ -29,7 +29,9 @@ pub(crate) use base::{Base, DEFAULT_SOCKET, LogFormat};
 pub(crate) use fault::ConfigFault;
 pub(crate) use gre::GreConfig;
 pub(crate) use metrics::MetricsListen;
-pub(crate) use ndn::{AdmitName, FaceConfig, KeyConfig, NdnConfig, UnsolicitedName};
+pub(crate) use ndn::{
+    AdmitName, FaceConfig, KeyConfig, ListenConfig, ModuleName, NdnConfig, UnsolicitedName, group_number,
+};
 pub(crate) use node::{Datapath, NodeConfig, SteerBy};
 pub(crate) use port::{Attach, CopyMode, Driver, PortConfig, Role};
 pub(crate) use prefix::Prefix;

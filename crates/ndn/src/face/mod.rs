@@ -6,11 +6,13 @@
 //!                                         └─▶ FaceReader, a copy per worker
 //! ```
 
+mod account;
 mod counters;
 mod model;
 mod table;
 mod uri;
 
+pub use account::{Account, FaceBounds};
 pub use counters::{Direction, DirectionTotals, FaceCounters, PacketKind};
 pub use model::{
     FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, FaceSettings, FaceState, LinkType,

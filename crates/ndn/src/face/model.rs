@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use kaido_engine::PortId;
 use kaido_wire::MacAddr;
 
-use super::{FaceCounters, FaceUri};
+use super::{Account, FaceCounters, FaceUri};
 use crate::FaceId;
 use crate::reliability::Reliability;
 
@@ -156,6 +156,7 @@ pub struct FaceSettings {
 pub struct Face {
     id: FaceId,
     settings: FaceSettings,
+    account: Account,
     mtu: AtomicU32,
     flags: AtomicU8,
     persistency: AtomicU8,
@@ -172,7 +173,7 @@ pub struct Face {
 
 // What is kept in atomics is one value each, that no other memory depends on: relaxed is enough everywhere.
 impl Face {
-    pub(super) fn new(id: FaceId, settings: FaceSettings, sequence: u64) -> Self {
+    pub(super) fn new(id: FaceId, settings: FaceSettings, account: Account, sequence: u64) -> Self {
         Self {
             id,
             mtu: AtomicU32::new(settings.mtu.into()),
@@ -183,6 +184,7 @@ impl Face {
             sequence: AtomicU64::new(sequence),
             counters: FaceCounters::default(),
             reliability: OnceLock::new(),
+            account,
             settings,
         }
     }
@@ -190,6 +192,12 @@ impl Face {
     /// Its number.
     pub fn id(&self) -> FaceId {
         self.id
+    }
+
+    /// The account that its waiting Interests are counted in.
+    #[inline]
+    pub fn account(&self) -> Account {
+        self.account
     }
 
     /// What it was made of.

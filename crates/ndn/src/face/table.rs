@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Face, FaceSettings, FaceState, Persistency};
+use super::account::Comers;
+use super::{Face, FaceBounds, FaceSettings, FaceState};
 use crate::FaceId;
 
 /// The first number of a face that is made; those below are of the node itself.
@@ -44,6 +45,15 @@ pub enum FaceError {
     /// As many as there may be.
     #[error("the node has as many faces as it may")]
     Full,
+    /// As many as may be made by other hosts that come.
+    #[error("as many faces as may be were made by hosts that came")]
+    OnDemand,
+    /// As many as may be made by this host.
+    #[error("the host has as many faces as it may")]
+    Host,
+    /// As many as may be made by applications of this host.
+    #[error("as many applications as may be are connected")]
+    Applications,
 }
 
 type Slots = Box<[Option<Arc<Face>>]>;
@@ -53,6 +63,7 @@ struct State {
     slots: Slots,
     next: u32,
     count: usize,
+    comers: Comers,
     events: VecDeque<FaceEvent>,
     events_lost: u64,
 }
@@ -71,11 +82,17 @@ struct Inner {
 impl Faces {
     /// A table for up to `capacity` faces, rounded up to a power of two.
     pub fn new(capacity: usize) -> Self {
+        Self::bounded(capacity, FaceBounds::NONE)
+    }
+
+    /// As [`Faces::new`], with bounds of those that are made by who comes.
+    pub fn bounded(capacity: usize, bounds: FaceBounds) -> Self {
         let capacity = capacity.clamp(1, 1 << 20).next_power_of_two();
         let state = State {
             slots: std::iter::repeat_with(|| None).take(capacity).collect(),
             next: FIRST,
             count: 0,
+            comers: Comers::new(bounds),
             events: VecDeque::new(),
             events_lost: 0,
         };
@@ -94,7 +111,7 @@ impl Faces {
     /// Makes a face. Its number has not been another's for as long as there are numbers.
     ///
     /// # Errors
-    /// [`FaceError::Full`] when there are as many as there may be.
+    /// [`FaceError`], by the bound that was met.
     pub fn create(&self, settings: FaceSettings) -> Result<Arc<Face>, FaceError> {
         self.create_in(&mut self.lock(), settings)
     }
@@ -103,28 +120,12 @@ impl Faces {
     /// to make at once.
     ///
     /// # Errors
-    /// [`FaceError::Full`] when there are as many as there may be.
+    /// [`FaceError`], by the bound that was met.
     pub fn find_or_create(&self, settings: FaceSettings) -> Result<Arc<Face>, FaceError> {
-        self.find_or_create_within(settings, usize::MAX, |_| false)
-    }
-
-    /// As [`Faces::find_or_create`], where of those made on demand that are `alike` there may be so many.
-    ///
-    /// # Errors
-    /// [`FaceError::Full`] when there are as many as there may be.
-    pub(crate) fn find_or_create_within(
-        &self,
-        settings: FaceSettings,
-        most: usize,
-        alike: impl Fn(&FaceSettings) -> bool,
-    ) -> Result<Arc<Face>, FaceError> {
         let mut state = self.lock();
+        // First, as it costs least: a host beyond its bound keeps asking.
+        state.comers.admit(&settings)?;
         let known = state.slots.iter().flatten().find(|face| *face.transport() == settings.transport);
-        let is_alike =
-            |face: &&Arc<Face>| face.persistency() == Persistency::OnDemand && alike(face.settings());
-        if known.is_none() && state.slots.iter().flatten().filter(is_alike).count() >= most {
-            return Err(FaceError::Full);
-        }
         match known.cloned() {
             Some(face) => Ok(face),
             None => self.create_in(&mut state, settings),
@@ -135,6 +136,7 @@ impl Faces {
         if state.count == state.slots.len() {
             return Err(FaceError::Full);
         }
+        state.comers.admit(&settings)?;
         loop {
             let id = state.next;
             state.next = id.checked_add(1).unwrap_or(FIRST);
@@ -144,7 +146,9 @@ impl Faces {
             }
             // Peers may remember the numbers that a former face of the same address has used.
             let sequence = u64::from(id) << 40;
-            let face = Arc::new(Face::new(FaceId(id), settings, sequence));
+            let account = state.comers.account(FaceId(id), &settings);
+            let face = Arc::new(Face::new(FaceId(id), settings, account, sequence));
+            state.comers.came(face.settings());
             state.slots[at] = Some(face.clone());
             state.count += 1;
             self.changed(state, FaceEventKind::Created, &face);
@@ -158,6 +162,7 @@ impl Faces {
         let at = slot(id.0, state.slots.len());
         let face = state.slots[at].take_if(|face| face.id() == id)?;
         state.count -= 1;
+        state.comers.went(face.settings());
         self.changed(&mut state, FaceEventKind::Destroyed, &face);
         Some(face)
     }
@@ -273,7 +278,7 @@ impl FaceReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::face::{FaceUri, LinkType, Scope, Transport};
+    use crate::face::{FaceUri, LinkType, Persistency, Scope, Transport};
 
     fn settings() -> FaceSettings {
         FaceSettings {
@@ -299,6 +304,43 @@ mod tests {
         assert!(again > ids[3]);
         assert!(faces.get(ids[2]).is_none() && faces.get(again).is_some());
         assert_eq!(faces.all().len(), 4);
+    }
+
+    #[test]
+    fn a_host_has_so_many_and_applications_have_places_of_their_own() {
+        let bounds = FaceBounds { on_demand: 5, per_host: 3, applications: 2 };
+        let faces = Faces::bounded(64, bounds);
+        let from = |scope, remote: &str| FaceSettings {
+            remote: remote.parse().unwrap(),
+            scope,
+            persistency: Persistency::OnDemand,
+            ..settings()
+        };
+        let remote = |remote| faces.create(from(Scope::NonLocal, remote));
+        let first = remote("udp4://192.0.2.1:1").unwrap();
+        let second = remote("udp4://192.0.2.1:2").unwrap();
+        remote("tcp4://192.0.2.1:3").unwrap();
+        assert_eq!(remote("udp4://192.0.2.1:4").unwrap_err(), FaceError::Host);
+        assert_eq!(first.account(), second.account());
+        // A /64 is one host.
+        let third = remote("udp6://[2001:db8::1]:1").unwrap();
+        assert_eq!(third.account(), remote("udp6://[2001:db8::ffff]:1").unwrap().account());
+        assert_eq!(remote("udp4://192.0.2.9:1").unwrap_err(), FaceError::OnDemand);
+        let app = || faces.create(from(Scope::Local, "tcp4://127.0.0.1:9"));
+        let (one, two) = (app().unwrap(), app().unwrap());
+        assert!(one.account().is_local() && one.account() != two.account());
+        assert_eq!(app().unwrap_err(), FaceError::Applications);
+        let configured = FaceSettings {
+            persistency: Persistency::Permanent,
+            ..from(Scope::NonLocal, "udp4://192.0.2.1:6363")
+        };
+        assert_eq!(faces.create(configured).unwrap().account(), first.account());
+        // What goes makes room, also when it was kept for good meanwhile.
+        second.set_persistency(Persistency::Permanent);
+        faces.destroy(second.id());
+        assert_eq!(remote("udp4://192.0.2.1:4").unwrap().account(), first.account());
+        faces.destroy(one.id());
+        assert!(app().is_ok());
     }
 
     #[test]

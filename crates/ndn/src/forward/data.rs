@@ -23,8 +23,15 @@ impl<S: Sink> Act<'_, '_, S> {
         matches.clear();
         if !self.find(&packet, parsed, prefixes, &mut matches) {
             self.sink.drop(packet.face, packet.frame, DropReason::NdnTokenMismatch);
-        } else if matches.is_empty() {
-            self.unsolicited(packet, parsed, prefixes, ingress.is_local);
+            self.core.matches = matches;
+            return;
+        }
+        let waited = !matches.is_empty();
+        // One who was not asked cannot answer: else any neighbour could put its Data into another's place.
+        matches.retain(|&slot| self.core.pit.was_asked(slot, packet.face));
+        if matches.is_empty() {
+            let reason = if waited { DropReason::NdnNotAsked } else { DropReason::NdnUnsolicited };
+            self.unsolicited(packet, parsed, prefixes, ingress.is_local, reason);
         } else {
             let is_cached = !packet.annotations.no_cache
                 && self.is_wanted(&matches)
@@ -51,9 +58,16 @@ impl<S: Sink> Act<'_, '_, S> {
         true
     }
 
-    /// Nobody waits.
+    /// Nobody waits for Data of this face.
     #[cold]
-    fn unsolicited(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes, is_local: bool) {
+    fn unsolicited(
+        &mut self,
+        packet: Packet,
+        parsed: &Parsed,
+        prefixes: &Prefixes,
+        is_local: bool,
+        reason: DropReason,
+    ) {
         let visit = self.sink.visit();
         let is_kept = match self.core.unsolicited {
             // It is that of a name for which Interests wait in turn at each worker.
@@ -67,7 +81,7 @@ impl<S: Sink> Act<'_, '_, S> {
             self.keep(&packet.frame, parsed, prefixes);
         }
         if let Some(packet) = self.sink.pass_on(packet, prefixes) {
-            self.sink.drop(packet.face, packet.frame, DropReason::NdnUnsolicited);
+            self.sink.drop(packet.face, packet.frame, reason);
         }
     }
 

@@ -56,6 +56,9 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
                 {
                     return self.answer(packet, ingress, found);
                 }
+                if !self.core.pit.has_room(ingress.account, name.len()) {
+                    return self.full(packet, ingress, PitFull::Account);
+                }
                 match self.core.pit.insert(name, prefixes, parsed.selectors, siblings) {
                     Ok(slot) => (slot, false),
                     Err(full) => return self.full(packet, ingress, full),
@@ -67,6 +70,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             face: packet.face,
             nonce,
             token: packet.annotations.pit_token,
+            account: ingress.account,
         };
         let came_before = was_pending && self.core.pit.downstreams(slot).any(|old| old.face == packet.face);
         if was_pending && !came_before {
@@ -145,7 +149,11 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 
     /// There is no room to wait in.
     #[cold]
-    fn full(&mut self, packet: Packet, ingress: FaceView, _full: PitFull) {
+    fn full(&mut self, packet: Packet, ingress: FaceView, full: PitFull) {
+        if full == PitFull::Account {
+            // Not even told: an answer to each would make the flood our own work.
+            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFacePitFull);
+        }
         self.return_nack(packet, ingress, NackReason::Congestion, DropReason::NdnPitFull);
     }
 
@@ -369,8 +377,10 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         mut annotations: Annotations,
     ) {
         let record = OutRecord { sent: self.now, face, nonce, nack: None };
-        if self.core.pit.ask(slot, &record).is_err() {
-            return self.sink.drop(from, frame, DropReason::NdnPitFull);
+        if let Err(full) = self.core.pit.ask(slot, &record) {
+            let is_own = full == PitFull::Account;
+            let reason = if is_own { DropReason::NdnFacePitFull } else { DropReason::NdnPitFull };
+            return self.sink.drop(from, frame, reason);
         }
         if egress.local_fields {
             annotations.incoming_face = Some(from);

@@ -2,6 +2,7 @@
 
 use kaido_engine::{DropReason, Frame};
 
+use crate::face::Account;
 use crate::packet::{Annotations, FaceId, Packet};
 use crate::table::Prefixes;
 
@@ -14,6 +15,8 @@ pub struct FaceView {
     pub is_multi_access: bool,
     /// It has asked to be told where packets came from.
     pub local_fields: bool,
+    /// What its waiting Interests are counted in.
+    pub account: Account,
 }
 
 /// How Data or a Nack has come to a worker, where there are several.

@@ -9,6 +9,7 @@ use kaido_table::Vacancy;
 use super::interest::may_go;
 use super::parse::Parsed;
 use super::{Act, FaceView, Reach, Sink, reach};
+use crate::face::Account;
 use crate::packet::{Annotations, FaceId, Packet};
 use crate::table::{Hops, InRecord, OutRecord, Prefixes, Selectors, Sought};
 
@@ -17,6 +18,8 @@ struct Way {
     face: FaceId,
     egress: FaceView,
     vacancy: Vacancy,
+    /// Of who asks.
+    account: Account,
 }
 
 impl<'g, S: Sink> Act<'_, 'g, S> {
@@ -32,7 +35,8 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         prefixes: &Prefixes,
         sought: Sought<'g, Hops>,
     ) -> Result<(), Packet> {
-        let Some(Way { face, egress, vacancy }) = self.usual_way(&packet, parsed, prefixes, sought) else {
+        let Some(Way { face, egress, vacancy, account }) = self.usual_way(&packet, parsed, prefixes, sought)
+        else {
             return Err(packet);
         };
         let octets = packet.frame.data_mut();
@@ -41,6 +45,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             face: packet.face,
             nonce: parsed.nonce.unwrap_or(0),
             token: packet.annotations.pit_token,
+            account,
         };
         let asked = OutRecord { sent: self.now, face, nonce: waits.nonce, nack: None };
         let must_be_fresh = parsed.selectors.must_be_fresh;
@@ -99,7 +104,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         };
         let egress = self.sink.face(face)?;
         let is_usual = reach(name) == Reach::Any && may_go(Reach::Any, parsed, ingress, egress);
-        is_usual.then_some(Way { face, egress, vacancy })
+        is_usual.then_some(Way { face, egress, vacancy, account: ingress.account })
     }
 
     /// Forwards Data by its token to the one that waits, and keeps it if it is to be kept. Without a cache it is a function of its
@@ -117,7 +122,10 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         let name = &packet.frame.data()[parsed.name()];
         let Some(sole) = self.core.pit.sole(&packet.annotations.pit_token, name) else { return Err(packet) };
         let waits = &sole.waits;
-        let is_usual = waits.expires > self.now && waits.face != packet.face && reach(name) != Reach::Host;
+        let is_usual = waits.expires > self.now
+            && waits.face != packet.face
+            && sole.asked == packet.face
+            && reach(name) != Reach::Host;
         let Some(egress) = self.sink.face(waits.face).filter(|_| is_usual) else { return Err(packet) };
         if self.sink.face(packet.face).is_none() {
             return Err(packet);

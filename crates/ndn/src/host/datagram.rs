@@ -21,8 +21,6 @@ const SLICES_MAX: usize = 8;
 #[derive(Debug)]
 struct Peer {
     face: Arc<Face>,
-    /// Whether it was made because it sent.
-    is_on_demand: bool,
     /// When it was heard of last.
     heard: Instant,
 }
@@ -76,16 +74,14 @@ impl Datagrams {
     /// Takes a face for the datagrams of `remote`.
     pub(super) fn add(&mut self, remote: SocketAddr, face: Arc<Face>, now: Instant) {
         if let Peers::Each(peers) = &mut self.peers {
-            let is_on_demand = face.persistency() == Persistency::OnDemand;
-            peers.insert(remote, Peer { face, is_on_demand, heard: now });
+            peers.insert(remote, Peer { face, heard: now });
         }
     }
 
-    /// Forgets the face of a sender; whether it was made on demand.
-    pub(super) fn remove(&mut self, remote: SocketAddr) -> bool {
-        match &mut self.peers {
-            Peers::Each(peers) => peers.remove(&remote).is_some_and(|peer| peer.is_on_demand),
-            Peers::Group { .. } => false,
+    /// Forgets the face of a sender.
+    pub(super) fn remove(&mut self, remote: SocketAddr) {
+        if let Peers::Each(peers) = &mut self.peers {
+            peers.remove(&remote);
         }
     }
 

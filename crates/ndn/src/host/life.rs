@@ -141,7 +141,6 @@ impl HostPort {
     pub(super) fn accept(&mut self, number: usize) {
         for _ in 0..ACCEPT_MAX {
             match self.listeners[number].accept() {
-                Ok(_) if self.on_demand >= self.settings.on_demand_max => self.lost.full(),
                 Ok(newcomer) => self.welcome(newcomer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -167,15 +166,15 @@ impl HostPort {
         let Newcomer { socket, remote, local, scope } = newcomer;
         // A client's end of a Unix socket has no name; it gets the number of our descriptor.
         let remote = remote.unwrap_or_else(|| FaceUri::Descriptor(descriptor(&socket)));
-        let Ok(face) = self.faces.create(self.face_settings(remote, local, scope)) else {
-            return self.lost.full();
+        let face = match self.faces.create(self.face_settings(remote, local, scope)) {
+            Ok(face) => face,
+            Err(error) => return self.refused(error),
         };
         let id = face.id();
         if self.poller.watch(&socket, Source::Face(id), false).is_err() {
             self.faces.destroy(id);
             return;
         }
-        self.on_demand += 1;
         let mut connection = Connection::new(face, Some(socket), Stage::Open);
         connection.is_accepted = true;
         self.put(Way::Stream(Box::new(connection)));
@@ -192,16 +191,25 @@ impl HostPort {
             mtu: self.settings.udp_mtu,
             ..self.face_settings(FaceUri::Udp(remote), FaceUri::Udp(local), Scope::NonLocal)
         };
-        let is_full = self.on_demand >= self.settings.on_demand_max;
-        let Some(face) = (!is_full).then(|| self.faces.create(settings).ok()).flatten() else {
-            self.lost.full();
-            return None;
+        let face = match self.faces.create(settings) {
+            Ok(face) => face,
+            Err(error) => {
+                self.refused(error);
+                return None;
+            }
         };
         let id = face.id();
-        self.on_demand += 1;
         self.put(Way::Datagrams { face: id, socket: number, remote });
         self.datagrams[number].add(remote, face, self.now);
         Some(id)
+    }
+
+    /// Counts one who got no face.
+    fn refused(&mut self, error: FaceError) {
+        match error {
+            FaceError::Host => self.lost.host_full(),
+            FaceError::Full | FaceError::OnDemand | FaceError::Applications => self.lost.full(),
+        }
     }
 
     /// Lets go of a connection that has failed: it is tried again if the face is permanent and was connected by us.
@@ -231,11 +239,9 @@ impl HostPort {
             Way::Stream(connection) => {
                 self.lost.failed(connection.outbox.packets());
                 self.queued -= connection.outbox.packets();
-                self.on_demand -= usize::from(connection.is_accepted);
             }
             Way::Datagrams { socket, remote, .. } => {
-                let was_on_demand = self.datagrams[socket].remove(remote);
-                self.on_demand -= usize::from(was_on_demand);
+                self.datagrams[socket].remove(remote);
             }
         }
     }

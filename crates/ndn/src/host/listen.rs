@@ -1,8 +1,10 @@
 //! Sockets that take connections and datagrams, opened.
 
+use std::fs::{self, Permissions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -13,14 +15,19 @@ use rustix::net::sockopt::{
     set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_reuseaddr,
     set_socket_send_buffer_size, set_socket_send_buffer_size_force,
 };
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, ipproto, listen, socket_with,
+};
 
 use super::connection::Socket;
-use super::{HostError, MULTICAST_GROUP, MULTICAST_GROUP_V6, MulticastOn};
+use super::{HostError, MULTICAST_GROUP, MULTICAST_GROUP_V6, MulticastOn, UnixAccess};
 use crate::face::{FaceUri, Scope};
 
 /// Octets of datagrams that the kernel keeps for us, with what it adds to each.
 const UDP_BUFFER: usize = 8 << 20;
+
+/// Connections that wait to be taken.
+const BACKLOG: i32 = 128;
 
 /// A socket that takes connections.
 #[derive(Debug)]
@@ -41,15 +48,14 @@ pub(super) struct Newcomer {
 
 impl Listener {
     /// A listener on a Unix socket. What is left of one that nobody listens on is removed.
-    pub(super) fn unix(path: &Path) -> Result<Self, HostError> {
+    pub(super) fn unix(path: &Path, access: UnixAccess) -> Result<Self, HostError> {
         let error = || HostError::at(path.display());
         if path.exists()
             && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
         {
-            std::fs::remove_file(path).map_err(error())?;
+            fs::remove_file(path).map_err(error())?;
         }
-        let socket = UnixListener::bind(path).map_err(error())?;
-        socket.set_nonblocking(true).map_err(error())?;
+        let socket = open_unix(path, access).map_err(error())?;
         Ok(Self::Unix { socket, path: path.to_owned() })
     }
 
@@ -91,6 +97,21 @@ impl Listener {
     }
 }
 
+/// A listener on a path whose rights are as they are to be before anyone can connect.
+fn open_unix(path: &Path, access: UnixAccess) -> io::Result<UnixListener> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let opened = chown(path, None, access.group)
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(access.mode)))
+        .and_then(|()| Ok(listen(&socket, BACKLOG)?));
+    if let Err(error) = opened {
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(UnixListener::from(socket))
+}
+
 /// A TCP connection within the host is one with an application.
 pub(super) fn scope_of(local: IpAddr, remote: IpAddr) -> Scope {
     if local.is_loopback() && remote.is_loopback() { Scope::Local } else { Scope::NonLocal }
@@ -109,7 +130,7 @@ impl Drop for Listener {
     /// Removes the name of a Unix socket, so that nobody waits for an answer there.
     fn drop(&mut self) {
         if let Self::Unix { path, .. } = self {
-            let _ = std::fs::remove_file(path);
+            let _ = fs::remove_file(path);
         }
     }
 }

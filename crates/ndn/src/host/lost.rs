@@ -8,6 +8,7 @@ pub(super) struct Lost {
     slow: u64,
     malformed: u64,
     full: u64,
+    host_full: u64,
     unknown: u64,
     failed: u64,
     no_frame: u64,
@@ -29,6 +30,11 @@ impl Lost {
         self.full += 1;
     }
 
+    /// From a host that has as many faces as it may.
+    pub(super) fn host_full(&mut self) {
+        self.host_full += 1;
+    }
+
     /// To a face that is no more.
     pub(super) fn unknown(&mut self) {
         self.unknown += 1;
@@ -46,11 +52,12 @@ impl Lost {
 
     /// Tells and forgets.
     pub(super) fn report(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
-        let Self { slow, malformed, full, unknown, failed, no_frame } = std::mem::take(self);
+        let Self { slow, malformed, full, host_full, unknown, failed, no_frame } = std::mem::take(self);
         for (reason, count) in [
             (DropReason::NdnFaceSlow, slow),
             (DropReason::NdnLinkMalformed, malformed),
             (DropReason::NdnFacesFull, full),
+            (DropReason::NdnHostFacesFull, host_full),
             (DropReason::NdnFaceUnknown, unknown),
             (DropReason::TxError, failed),
             (DropReason::NoFrame, no_frame),

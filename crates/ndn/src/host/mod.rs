@@ -65,6 +65,22 @@ impl MulticastOn {
     }
 }
 
+/// Who may connect to a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnixAccess {
+    /// Permission bits of the socket.
+    pub mode: u32,
+    /// The number of its group, if it is another than the process's.
+    pub group: Option<u32>,
+}
+
+impl Default for UnixAccess {
+    /// The user of the process and its group.
+    fn default() -> Self {
+        Self { mode: 0o660, group: None }
+    }
+}
+
 /// What the host port listens on and what it bounds.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
@@ -72,6 +88,8 @@ pub struct HostSettings {
     pub port: PortId,
     /// The Unix socket on which applications connect. A socket that nobody listens on is replaced.
     pub unix: Option<PathBuf>,
+    /// Who may connect to it: its mode, and its group where that is not the process's.
+    pub unix_access: UnixAccess,
     /// Addresses for TCP.
     pub tcp: Vec<SocketAddr>,
     /// Addresses for UDP.
@@ -80,8 +98,6 @@ pub struct HostSettings {
     pub multicast: Vec<MulticastOn>,
     /// Octets of a UDP payload, at most.
     pub udp_mtu: u16,
-    /// Faces that are made for whoever connects or sends, at most.
-    pub on_demand_max: usize,
     /// After how long without a packet a face goes that was made for a sender of UDP.
     pub idle: Duration,
     /// Octets that wait for a face, at most.
@@ -93,11 +109,11 @@ impl Default for HostSettings {
         Self {
             port: PortId(0),
             unix: None,
+            unix_access: UnixAccess::default(),
             tcp: Vec::new(),
             udp: Vec::new(),
             multicast: Vec::new(),
             udp_mtu: HOST_MTU,
-            on_demand_max: 1024,
             idle: Duration::from_secs(600),
             queue_octets_max: 1 << 20,
         }

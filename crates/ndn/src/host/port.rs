@@ -76,7 +76,6 @@ pub struct HostPort {
     pub(super) queued: usize,
     /// Faces whose connections are lost.
     pub(super) waiting: Vec<FaceId>,
-    pub(super) on_demand: usize,
     pub(super) now: Instant,
     pub(super) checked: Instant,
     /// The system had no descriptor left: listeners are not watched until the next check.
@@ -93,7 +92,7 @@ impl HostPort {
         let poller = Poller::new().map_err(HostError::at("epoll"))?;
         let mut listeners = Vec::new();
         if let Some(path) = &settings.unix {
-            listeners.push(Listener::unix(path)?);
+            listeners.push(Listener::unix(path, settings.unix_access)?);
         }
         for address in &settings.tcp {
             listeners.push(Listener::tcp(*address)?);
@@ -128,7 +127,6 @@ impl HostPort {
             dirty: Vec::with_capacity(64),
             queued: 0,
             waiting: Vec::new(),
-            on_demand: 0,
             now,
             checked: now,
             is_deaf: false,

@@ -18,7 +18,7 @@ use super::PortKind;
 use super::datagram::Piece;
 use super::udp_headers::{put_headers, put_link};
 use crate::FaceId;
-use crate::face::{FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
+use crate::face::{FaceError, FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
 
 /// How often it is looked whether a next hop is known by now, and whether pieces are too old.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -40,8 +40,6 @@ pub struct UdpSettings {
     /// Octets of a UDP payload that is sent, at most, unless a face says otherwise. What does not fit into one packet of IP is
     /// cut into fragments of it.
     pub mtu: u16,
-    /// Faces that are made for who sends, at most.
-    pub on_demand_max: usize,
     /// What is kept of datagrams whose rest is missing.
     pub fragments: Limits,
     /// Ports whose device is no wire, so that datagrams of the same host may come from it with checksums that their sender
@@ -173,11 +171,13 @@ impl Udp {
             return Err(DropReason::NdnFaceUnknown);
         };
         let settings = face_settings(*listen, remote, Persistency::OnDemand, self.settings.mtu);
-        let is_alike = |face: &FaceSettings| matches!(face.transport, Transport::Udp { .. });
-        let made = faces.table().find_or_create_within(settings, self.settings.on_demand_max, is_alike);
-        let Ok(face) = made else {
-            self.full_at = Some(self.seen);
-            return Err(DropReason::NdnFacesFull);
+        let face = match faces.table().find_or_create(settings) {
+            Ok(face) => face,
+            Err(FaceError::Host) => return Err(DropReason::NdnHostFacesFull),
+            Err(_) => {
+                self.full_at = Some(self.seen);
+                return Err(DropReason::NdnFacesFull);
+            }
         };
         faces.refresh();
         self.refresh(faces);

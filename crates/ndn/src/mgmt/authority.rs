@@ -11,8 +11,12 @@ use kaido_wire::ndn::{Component, Interest, Name, SignatureInfo, SignatureType, s
 
 use super::keys::TrustedKey;
 
-/// How far the time of a key's first command may be from ours.
+/// How old a command of a key may be.
 const GRACE: Duration = Duration::from_secs(120);
+
+/// How far the time of a command may be ahead of ours, as clocks differ. For so long after its start a node obeys no key:
+/// whatever a former process of it has obeyed has a time before that.
+const AHEAD: Duration = Duration::from_secs(2);
 
 /// Components that the older form of a command adds: time stamp, nonce, SignatureInfo, SignatureValue.
 const OLD_FORM: usize = 4;
@@ -53,6 +57,17 @@ impl Module {
     }
 }
 
+/// From where a command came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The socket of this host's applications, whose mode says who may connect.
+    Socket,
+    /// A TCP connection within the host: anyone here, or who comes by a proxy of this host.
+    Loopback,
+    /// Another host.
+    Elsewhere,
+}
+
 /// A key and what it may command.
 #[derive(Debug)]
 pub struct Grant {
@@ -77,9 +92,25 @@ pub enum Refusal {
     /// The key is known and may not.
     #[error("the key may not command this module")]
     Privilege,
-    /// It was seen before, or its time is too far from ours.
-    #[error("the command is a repetition or its time is wrong")]
+    /// It came over TCP, which says nothing of who sends.
+    #[error(
+        "over TCP a command needs a key: connect to the router's Unix socket, or allow the module in ndn.management.local_tcp"
+    )]
+    Loopback,
+    /// A later one of its key was obeyed, or it is from before the node's start: it may be a repetition.
+    #[error(
+        "the command may be a repetition: its time is not after that of its key's last one, or not after the router's start"
+    )]
     Repeated,
+    /// It has no time.
+    #[error("the command has no time")]
+    Timeless,
+    /// It is too old, or its signer's clock is behind.
+    #[error("the command's time is {} s behind the router's clock: more than {}", .0.as_secs(), GRACE.as_secs())]
+    Old(Duration),
+    /// Its signer's clock is ahead.
+    #[error("the command's time is {} s ahead of the router's clock: more than {}", .0.as_secs(), AHEAD.as_secs())]
+    Early(Duration),
 }
 
 /// What is trusted.
@@ -88,6 +119,10 @@ pub struct Authority {
     grants: Vec<(Grant, Option<u64>)>,
     /// The modules that applications of this host command with a digest alone.
     local: Vec<Module>,
+    /// Those that whoever comes over TCP from this host does.
+    loopback: Vec<Module>,
+    /// Commands of keys are newer than this.
+    floor_ms: u64,
 }
 
 /// The signature of a command and what it covers.
@@ -99,12 +134,20 @@ struct Signed<'p> {
 }
 
 impl Authority {
-    /// An authority that obeys these keys, and applications of this host for the modules `local`.
-    pub fn new(grants: Vec<Grant>, local: Vec<Module>) -> Self {
-        Self { grants: grants.into_iter().map(|grant| (grant, None)).collect(), local }
+    /// An authority that obeys these keys from `start` on, and applications of this host for the modules `local`.
+    pub fn new(grants: Vec<Grant>, local: Vec<Module>, start: SystemTime) -> Self {
+        let grants = grants.into_iter().map(|grant| (grant, None)).collect();
+        Self { grants, local, loopback: Vec::new(), floor_ms: milliseconds(start + AHEAD) }
     }
 
-    /// Whether a command is obeyed: an Interest that lies in `packet`, for a module, from a face of this host or another.
+    /// The authority that obeys for these modules whoever comes over TCP from this host, too: it has no users and groups, so
+    /// that this is for hosts whose every user may command.
+    #[must_use]
+    pub fn with_loopback(self, loopback: Vec<Module>) -> Self {
+        Self { loopback, ..self }
+    }
+
+    /// Whether a command is obeyed: an Interest that lies in `packet`, for a module.
     ///
     /// # Errors
     /// Why not.
@@ -113,7 +156,7 @@ impl Authority {
         packet: &[u8],
         interest: &Interest<'_>,
         module: Module,
-        is_local: bool,
+        origin: Origin,
         now: SystemTime,
     ) -> Result<(), Refusal> {
         if interest.parameters.is_some() && !interest.is_digest_right([packet]) {
@@ -121,9 +164,15 @@ impl Authority {
         }
         let signed = signed(interest).ok_or(Refusal::Unsigned)?;
         if signed.info.kind == SignatureType::DIGEST_SHA256 {
+            let may = match origin {
+                Origin::Socket => self.local.contains(&module),
+                Origin::Loopback => self.loopback.contains(&module),
+                Origin::Elsewhere => false,
+            };
             return match sha256([&signed.octets[..]])[..] == *signed.value {
                 false => Err(Refusal::Signature),
-                true if is_local && self.local.contains(&module) => Ok(()),
+                true if may => Ok(()),
+                true if origin == Origin::Loopback => Err(Refusal::Loopback),
                 true => Err(Refusal::Privilege),
             };
         }
@@ -137,12 +186,9 @@ impl Authority {
         if !grant.modules.contains(&module) {
             return Err(Refusal::Privilege);
         }
-        let time_ms = signed.time_ms.ok_or(Refusal::Repeated)?;
-        let is_new = match *last_ms {
-            Some(last) => time_ms > last,
-            None => is_near(time_ms, now),
-        };
-        if !is_new {
+        let time_ms = signed.time_ms.ok_or(Refusal::Timeless)?;
+        is_near(time_ms, milliseconds(now))?;
+        if time_ms <= last_ms.unwrap_or(self.floor_ms) {
             return Err(Refusal::Repeated);
         }
         *last_ms = Some(time_ms);
@@ -150,10 +196,19 @@ impl Authority {
     }
 }
 
-fn is_near(time_ms: u64, now: SystemTime) -> bool {
-    let then = SystemTime::UNIX_EPOCH + Duration::from_millis(time_ms.min(u64::MAX / 4096));
-    let apart = now.duration_since(then).unwrap_or_else(|earlier| earlier.duration());
-    apart <= GRACE
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether a time is as near to ours as it must be.
+fn is_near(time_ms: u64, now_ms: u64) -> Result<(), Refusal> {
+    let behind = Duration::from_millis(now_ms.saturating_sub(time_ms));
+    let ahead = Duration::from_millis(time_ms.saturating_sub(now_ms));
+    if behind > GRACE {
+        return Err(Refusal::Old(behind));
+    }
+    if ahead > AHEAD { Err(Refusal::Early(ahead)) } else { Ok(()) }
 }
 
 /// The signature of a command in either form.
@@ -243,15 +298,16 @@ mod tests {
     fn judge(
         authority: &mut Authority,
         packet: &[u8],
-        is_local: bool,
+        origin: Origin,
         now: SystemTime,
     ) -> Result<(), Refusal> {
         let interest = Interest::parse(packet, packet.len()).unwrap();
-        authority.judge(packet, &interest, Module::Rib, is_local, now)
+        authority.judge(packet, &interest, Module::Rib, origin, now)
     }
 
     fn authority(key: Option<TrustedKey>, modules: &[Module]) -> Authority {
-        Authority::new(key.map(|key| Grant { key, modules: modules.to_vec() }).into_iter().collect(), vec![])
+        let grants = key.map(|key| Grant { key, modules: modules.to_vec() });
+        Authority::new(grants.into_iter().collect(), vec![], SystemTime::UNIX_EPOCH)
     }
 
     /// Conformance: NDN management ControlCommand | Signed with RSA, ECDSA, Ed25519, HMAC, in both forms
@@ -261,7 +317,12 @@ mod tests {
         for command in commands().into_iter().filter(|command| command.key.is_some()) {
             let mut authority = authority(command.key, &[Module::Rib]);
             let now = at(command.time_ms + 60_000);
-            assert_eq!(judge(&mut authority, &command.packet, false, now), Ok(()), "{}", command.name);
+            assert_eq!(
+                judge(&mut authority, &command.packet, Origin::Elsewhere, now),
+                Ok(()),
+                "{}",
+                command.name
+            );
             kinds += 1;
         }
         assert_eq!(kinds, 15);
@@ -279,7 +340,7 @@ mod tests {
                 let mut packet = command.packet.clone();
                 packet[bit / 8] ^= 1 << (bit % 8);
                 let Ok(interest) = Interest::parse(&packet, packet.len()) else { continue };
-                let judged = authority.judge(&packet, &interest, Module::Rib, true, now);
+                let judged = authority.judge(&packet, &interest, Module::Rib, Origin::Socket, now);
                 assert!(judged.is_err(), "{}: bit {bit}", command.name);
             }
         }
@@ -294,15 +355,43 @@ mod tests {
             let (first, later) = (find(name), find(&format!("{name}, a second later")));
             let mut authority = authority(first.key, &[Module::Rib]);
             let now = at(first.time_ms);
-            for far in [now - GRACE - Duration::from_secs(1), now + GRACE + Duration::from_secs(1)] {
-                assert_eq!(judge(&mut authority, &first.packet, true, far), Err(Refusal::Repeated));
-            }
-            assert_eq!(judge(&mut authority, &first.packet, true, now), Ok(()));
-            assert_eq!(judge(&mut authority, &first.packet, true, now), Err(Refusal::Repeated));
-            assert_eq!(judge(&mut authority, &later.packet, true, now), Ok(()));
-            assert_eq!(judge(&mut authority, &first.packet, true, now), Err(Refusal::Repeated));
+            let second = Duration::from_secs(1);
+            let judged = judge(&mut authority, &first.packet, Origin::Socket, now + GRACE + second);
+            assert_eq!(judged, Err(Refusal::Old(GRACE + second)));
+            let judged = judge(&mut authority, &first.packet, Origin::Socket, now - AHEAD - second);
+            assert_eq!(judged, Err(Refusal::Early(AHEAD + second)));
+            assert_eq!(judge(&mut authority, &first.packet, Origin::Socket, now), Ok(()));
+            assert_eq!(judge(&mut authority, &first.packet, Origin::Socket, now), Err(Refusal::Repeated));
+            let judged = judge(&mut authority, &later.packet, Origin::Socket, now + GRACE + second + second);
+            assert_eq!(judged, Err(Refusal::Old(GRACE + second)), "newer than the last is not enough");
+            assert_eq!(judge(&mut authority, &later.packet, Origin::Socket, now), Ok(()));
+            assert_eq!(judge(&mut authority, &first.packet, Origin::Socket, now), Err(Refusal::Repeated));
         }
         assert_eq!(all.len(), 17);
+    }
+
+    /// What a process has obeyed the next one does not, however soon it is back and whatever the signer's clock says.
+    #[test]
+    fn a_restart_does_not_let_commands_be_repeated() {
+        let find = || commands().into_iter().find(|command| command.name == "Ed25519").unwrap();
+        let of = |start| {
+            let grant = Grant { key: find().key.unwrap(), modules: vec![Module::Rib] };
+            Authority::new(vec![grant], vec![], start)
+        };
+        let Command { packet, time_ms, .. } = find();
+        let judge = |authority: &mut Authority, now| judge(authority, &packet, Origin::Elsewhere, now);
+        // Signers whose clocks are right, behind, and ahead by as much as may be.
+        for obeyed in [at(time_ms), at(time_ms + 100_000), at(time_ms) - AHEAD] {
+            assert_eq!(judge(&mut of(SystemTime::UNIX_EPOCH), obeyed), Ok(()));
+            let start = obeyed + Duration::from_millis(1);
+            let mut restarted = of(start);
+            for passed in [0, 500, 1999, 2000, 3000, 19_000] {
+                let judged = judge(&mut restarted, start + Duration::from_millis(passed));
+                assert!(matches!(judged, Err(Refusal::Repeated | Refusal::Early(_))), "{passed}: {judged:?}");
+            }
+        }
+        let start = at(time_ms) - AHEAD - Duration::from_millis(1);
+        assert_eq!(judge(&mut of(start), at(time_ms)), Ok(()), "a new one is obeyed soon after the start");
     }
 
     #[test]
@@ -310,23 +399,27 @@ mod tests {
         for command in commands().into_iter().filter(|command| command.key.is_some()) {
             let mut authority = authority(command.key, &[Module::Faces, Module::Cs]);
             let now = at(command.time_ms);
-            assert_eq!(judge(&mut authority, &command.packet, true, now), Err(Refusal::Privilege));
+            assert_eq!(judge(&mut authority, &command.packet, Origin::Socket, now), Err(Refusal::Privilege));
         }
         let command = commands().remove(0);
-        let judged = judge(&mut authority(None, &[]), &command.packet, true, at(command.time_ms));
+        let judged = judge(&mut authority(None, &[]), &command.packet, Origin::Socket, at(command.time_ms));
         assert_eq!(judged, Err(Refusal::Signature), "a key that is not known");
     }
 
-    /// Conformance: NDN management ControlCommand | A digest suffices for applications of this host only
+    /// Conformance: NDN management ControlCommand | A digest suffices for who may connect to the applications' socket only
     #[test]
-    fn a_digest_suffices_here_only() {
+    fn a_digest_suffices_at_the_socket_only() {
         for command in commands().into_iter().filter(|command| command.key.is_none()) {
-            let mut some = Authority::new(vec![], vec![Module::Rib]);
+            let mut some = Authority::new(vec![], vec![Module::Rib], SystemTime::UNIX_EPOCH);
             let now = at(command.time_ms);
-            assert_eq!(judge(&mut some, &command.packet, true, now), Ok(()), "{}", command.name);
-            assert_eq!(judge(&mut some, &command.packet, false, now), Err(Refusal::Privilege));
-            let mut none = Authority::new(vec![], vec![Module::Faces]);
-            assert_eq!(judge(&mut none, &command.packet, true, now), Err(Refusal::Privilege));
+            assert_eq!(judge(&mut some, &command.packet, Origin::Socket, now), Ok(()), "{}", command.name);
+            assert_eq!(judge(&mut some, &command.packet, Origin::Elsewhere, now), Err(Refusal::Privilege));
+            assert_eq!(judge(&mut some, &command.packet, Origin::Loopback, now), Err(Refusal::Loopback));
+            let mut some = some.with_loopback(vec![Module::Rib]);
+            assert_eq!(judge(&mut some, &command.packet, Origin::Loopback, now), Ok(()));
+            assert_eq!(judge(&mut some, &command.packet, Origin::Elsewhere, now), Err(Refusal::Privilege));
+            let mut none = Authority::new(vec![], vec![Module::Faces], SystemTime::UNIX_EPOCH);
+            assert_eq!(judge(&mut none, &command.packet, Origin::Socket, now), Err(Refusal::Privilege));
         }
     }
 

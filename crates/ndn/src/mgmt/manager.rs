@@ -14,15 +14,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_wire::ndn::{DataRepr, Interest, Name, types};
 
-use super::authority::{Authority, Module, Refusal, is_signed, unsigned_name};
+use super::authority::{Authority, Module, Origin, Refusal, is_signed, unsigned_name};
 use super::datasets::{self, FaceFilter};
 use super::node::{CsWish, Node};
 use super::parameters::{ControlParameters, ControlResponse};
 use super::rib::Rib;
+use super::sparing::Sparing;
 use super::{faces, routes};
 use crate::FaceId;
 use crate::client::{Connection, Publication, append_answer, with_number};
-use crate::face::{FaceEventKind, Scope};
+use crate::face::{Face, FaceEventKind, FaceUri, Scope};
 
 /// `/localhost/nfd`.
 const LOCAL: &[u8] = b"\x08\x09localhost\x08\x03nfd";
@@ -59,6 +60,8 @@ pub struct Manager<N> {
     notifications: VecDeque<Vec<u8>>,
     /// The number of the next notification.
     sequence: u64,
+    /// Of lines about commands that are refused.
+    sparing: Sparing,
 }
 
 /// A version of a dataset.
@@ -82,6 +85,7 @@ impl<N: Node> Manager<N> {
             commands: 0,
             notifications: VecDeque::new(),
             sequence: 0,
+            sparing: Sparing::default(),
         }
     }
 
@@ -166,9 +170,13 @@ impl<N: Node> Manager<N> {
             return None;
         }
         // By either name: an application that has come over TCP does not know that its router is on its host.
-        let is_local = self.node.faces().get(from).is_some_and(|face| face.scope() == Scope::Local);
-        if let Err(refusal) = self.authority.judge(packet, interest, module, is_local, wall) {
-            tracing::warn!(%name, face = from.0, %refusal, "a command is refused");
+        let face = self.node.faces().get(from);
+        let origin = face.as_ref().map_or(Origin::Elsewhere, |face| origin_of(face));
+        if let Err(refusal) = self.authority.judge(packet, interest, module, origin, wall) {
+            if let Some(left_out) = self.sparing.may_tell(now) {
+                let who = face.map(|face| face.remote().to_string()).unwrap_or_default();
+                tracing::warn!(%name, face = from.0, who, %refusal, left_out, "a command is refused");
+            }
             return Some(ControlResponse::refusal(403, refusal.to_string()));
         }
         self.commands += 1;
@@ -286,6 +294,15 @@ impl<N: Node> Manager<N> {
             }
         }
         Ok(())
+    }
+}
+
+/// From where the commands of a face come.
+fn origin_of(face: &Face) -> Origin {
+    match (face.scope(), face.remote()) {
+        (Scope::NonLocal, _) => Origin::Elsewhere,
+        (Scope::Local, FaceUri::Tcp(_)) => Origin::Loopback,
+        (Scope::Local, _) => Origin::Socket,
     }
 }
 

@@ -9,8 +9,9 @@ mod node;
 mod parameters;
 mod rib;
 mod routes;
+mod sparing;
 
-pub use authority::{Authority, Grant, Module, Refusal};
+pub use authority::{Authority, Grant, Module, Origin, Refusal};
 pub use keys::{CertificateError, TrustedKey};
 pub use manager::Manager;
 pub use node::{

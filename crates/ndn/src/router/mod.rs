@@ -131,6 +131,7 @@ impl Sink for Ways<'_, '_> {
             is_local: face.scope() == Scope::Local,
             is_multi_access: face.link_type() == LinkType::MultiAccess,
             local_fields: face.flags() & FLAG_LOCAL_FIELDS != 0,
+            account: face.account(),
         })
     }
 

@@ -15,7 +15,7 @@ use super::desk::{Desk, Order, WorkerReport};
 use super::sweep::Sweeping;
 use crate::FaceId;
 use crate::balance::{Balance, HotName};
-use crate::face::{Face, FaceError, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
+use crate::face::{Face, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use crate::forward::{Shared, StrategyChoice};
 use crate::host::{ConnectError, HostControl};
 use crate::link::{UdpListen, udp_face};
@@ -157,7 +157,7 @@ impl RouterNode {
             flags: 0,
             transport,
         };
-        let face = self.parts.faces.create(settings).map_err(|FaceError::Full| CreateError::Full)?;
+        let face = self.parts.faces.create(settings).map_err(|_| CreateError::Full)?;
         if let Some(mtu) = wish.mtu {
             face.set_mtu(mtu);
         }
@@ -195,7 +195,7 @@ impl RouterNode {
         if let Some(face) = faces.into_iter().find(|face| *face.transport() == settings.transport) {
             return Err(CreateError::Exists(face));
         }
-        let face = self.parts.faces.create(settings).map_err(|FaceError::Full| CreateError::Full)?;
+        let face = self.parts.faces.create(settings).map_err(|_| CreateError::Full)?;
         if let Some(mtu) = wish.mtu {
             face.set_mtu(mtu);
         }
@@ -239,7 +239,7 @@ impl Node for RouterNode {
                         ConnectError::Kind(_) => {
                             CreateError::Unsupported("faces are made to tcp4, tcp6, udp4, udp6 and ether")
                         }
-                        ConnectError::Face(FaceError::Full) => CreateError::Full,
+                        ConnectError::Face(_) => CreateError::Full,
                         ConnectError::NoSocket(_) | ConnectError::Busy => {
                             CreateError::Failed(error.to_string())
                         }

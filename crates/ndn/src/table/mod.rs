@@ -13,6 +13,7 @@ mod name_table;
 mod names;
 mod payloads;
 mod pit;
+mod pit_accounts;
 mod pit_entry;
 mod pit_match;
 mod pit_records;

@@ -13,7 +13,9 @@ use kaido_table::{HashIndex, RegionError, Slots, Vacancy, Wheel, prefetch};
 
 use super::chains::Chains;
 use super::names::{DEPTH_MAX, Prefixes};
+use super::pit_accounts::Accounts;
 use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, Selectors, flag};
+use crate::face::Account;
 use crate::moment::Moment;
 use crate::packet::PitToken;
 
@@ -49,12 +51,25 @@ pub struct PitSettings {
     pub name_chunks: u32,
     /// The number of the worker, for its tokens.
     pub worker: u8,
+    /// What one host or one application may have of it, in entries: a record beyond the first and a piece of a long name cost
+    /// as many as there are entries for one of them.
+    pub of_account: u32,
+    /// What all other hosts together may have: the rest is for applications of this one.
+    pub of_hosts: u32,
 }
 
 impl PitSettings {
-    /// For so many entries: one in two with another downstream or upstream, one in sixteen with a long name.
+    /// For so many entries: one in two with another downstream or upstream, one in sixteen with a long name. Nobody has a
+    /// bound but these.
     pub fn for_entries(entries: u32, worker: u8) -> Self {
-        Self { entries, records: entries / 2 + 256, name_chunks: entries / 16 + 256, worker }
+        Self {
+            entries,
+            records: entries / 2 + 256,
+            name_chunks: entries / 16 + 256,
+            worker,
+            of_account: u32::MAX,
+            of_hosts: u32::MAX,
+        }
     }
 }
 
@@ -78,6 +93,9 @@ pub enum PitFull {
     /// The entry has as many records as it may, or all have together.
     #[error("no room for another record")]
     Records,
+    /// Its host or application, or all hosts together, have as many waiting as they may.
+    #[error("as many Interests wait as may")]
+    Account,
 }
 
 /// What a token of ours says of the entry.
@@ -110,6 +128,7 @@ pub struct Pit {
     /// Bit n: there are some of n components.
     pub(super) depths: u64,
     worker: u8,
+    pub(super) accounts: Accounts,
 }
 
 impl Pit {
@@ -130,6 +149,7 @@ impl Pit {
             prefixes: [0; BEYOND + 1],
             depths: 0,
             worker: settings.worker,
+            accounts: Accounts::new(settings),
         })
     }
 
@@ -228,6 +248,20 @@ impl Pit {
         Err(Siblings(siblings))
     }
 
+    /// Whether an account may have another entry with a name of so many octets.
+    #[inline]
+    pub fn has_room(&self, account: Account, name_len: usize) -> bool {
+        self.accounts.has_room(account, self.cost(name_len))
+    }
+
+    /// What an entry costs whose name has so many octets.
+    #[inline]
+    pub(super) fn cost(&self, name_len: usize) -> u32 {
+        let pieces = name_len.saturating_sub(NAME_INLINE).div_ceil(NAME_CHUNK);
+        // A name has fewer octets than 65536.
+        1 + self.accounts.chunk * u32::try_from(pieces).unwrap_or(u32::MAX)
+    }
+
     /// Makes an entry for a name and its selectors, of which [`Pit::seek`] has just said that there is none.
     ///
     /// # Errors
@@ -293,6 +327,10 @@ impl Pit {
                 self.depths &= !(1 << depth);
             }
         }
+        if entry.ins > 0 {
+            self.settle(slot);
+        }
+        let entry = &mut self.entries[slot as usize];
         if entry.has_rest() {
             let rest = entry.rest_mut();
             self.ins.free(&mut rest.ins_more);
@@ -301,6 +339,20 @@ impl Pit {
         }
         self.index.remove(self.entries[slot as usize].hash, slot);
         self.free_entry(slot);
+    }
+
+    /// Gives back what an entry that somebody waits for costs.
+    #[inline]
+    fn settle(&mut self, slot: u32) {
+        let entry = &self.entries[slot as usize];
+        let cost = self.cost(entry.name_len.into());
+        let outs = u32::from(entry.outs.saturating_sub(1));
+        self.accounts.refund(entry.account, cost + outs * self.accounts.record);
+        if entry.ins > 1 {
+            for record in self.ins.iter(entry.rest().ins_more) {
+                self.accounts.refund(record.account, self.accounts.record);
+            }
+        }
     }
 
     /// Frees an entry that is in the index no more and has nothing that few have.
@@ -457,7 +509,7 @@ pub(super) mod tests {
     pub(in super::super) const PREFIX: Selectors = Selectors { can_be_prefix: true, must_be_fresh: false };
 
     pub(in super::super) fn pit(entries: u32) -> Pit {
-        let settings = PitSettings { entries, records: 4, name_chunks: 8, worker: 3 };
+        let settings = PitSettings { records: 4, name_chunks: 8, ..PitSettings::for_entries(entries, 3) };
         Pit::new(&settings, Moment::default()).unwrap()
     }
 
@@ -478,7 +530,7 @@ pub(super) mod tests {
 
     pub(in super::super) fn downstream(face: u32, nonce: u32, expires_ms: u64) -> InRecord {
         let expires = Moment::default() + Duration::from_millis(expires_ms);
-        InRecord { expires, face: FaceId(face), nonce, token: PitToken::NONE }
+        InRecord { expires, face: FaceId(face), nonce, token: PitToken::NONE, account: Account::default() }
     }
 
     /// Conformance: NDNLPv2 PitToken | A token of ours finds its entry and no other, and not after it is gone

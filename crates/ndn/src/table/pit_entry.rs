@@ -6,6 +6,7 @@
 //!   line 3      what few have: a longer token, more records, a longer name, a strategy's word
 //! ```
 
+use crate::face::Account;
 use crate::moment::Moment;
 use crate::packet::{FaceId, NackReason, PitToken};
 
@@ -34,6 +35,8 @@ pub struct InRecord {
     pub nonce: u32,
     /// The token that the Data must carry.
     pub token: PitToken,
+    /// What it is counted in.
+    pub account: Account,
 }
 
 /// Why an Interest came back, the least severe first: of several upstreams, the downstream is told the least severe.
@@ -131,8 +134,8 @@ pub(super) struct Entry {
     pub(super) flags: u8,
     in_token_len: u8,
     out_nack: Option<NackSeverity>,
-    /// So that the name begins a line.
-    fill: [u8; 2],
+    /// Of the first downstream, which is who made the entry.
+    pub(super) account: Account,
     pub(super) name: [u8; NAME_INLINE],
     /// Is in use if [`flag::REST`] says so.
     rest: Rest,
@@ -183,7 +186,7 @@ impl Entry {
         flags: 0,
         in_token_len: 0,
         out_nack: None,
-        fill: [0; 2],
+        account: Account::of_host(0),
         name: [0; NAME_INLINE],
         rest: Rest::NONE,
     };
@@ -221,6 +224,7 @@ impl Entry {
             face: self.in_face,
             nonce: self.in_nonce,
             token: self.in_token(),
+            account: self.account,
         })
     }
 
@@ -246,7 +250,7 @@ impl Entry {
     /// [`Entry::expires`] is the caller's.
     #[inline(always)]
     pub(super) fn set_input(&mut self, record: &InRecord) {
-        (self.in_face, self.in_nonce) = (record.face, record.nonce);
+        (self.in_face, self.in_nonce, self.account) = (record.face, record.nonce, record.account);
         let (octets, len) = record.token.padded();
         let (short, long) = octets.split_at(TOKEN_INLINE);
         self.in_token.copy_from_slice(short);
@@ -270,6 +274,7 @@ impl Entry {
     #[inline(always)]
     pub(super) fn set_first(&mut self, waits: &InRecord, asked: &OutRecord) {
         (self.in_face, self.in_nonce, self.expires) = (waits.face, waits.nonce, waits.expires);
+        self.account = waits.account;
         let (octets, len) = waits.token.padded();
         self.in_token.copy_from_slice(&octets[..TOKEN_INLINE]);
         self.in_token_len = len;

@@ -40,16 +40,28 @@ impl Pit {
         entry.out().into_iter().chain(self.outs.iter(entry.rest().outs_more).copied())
     }
 
-    /// Notes that a downstream waits, whether or not it did before; the entry lasts as long as any does.
+    /// Whether a face was asked.
+    #[inline]
+    pub fn was_asked(&self, slot: Slot, face: FaceId) -> bool {
+        self.upstreams(slot).any(|record| record.face == face)
+    }
+
+    /// Notes that a downstream waits, whether or not it did before; the entry lasts as long as any does. For the first one,
+    /// whether there [is room](Pit::has_room) is to be asked before.
     ///
     /// # Errors
-    /// [`PitFull::Records`].
+    /// [`PitFull::Records`], [`PitFull::Account`].
     #[inline]
     pub fn wait(&mut self, Slot(slot): Slot, record: &InRecord) -> Result<(), PitFull> {
         let entry = &mut self.entries[slot as usize];
         if entry.ins == 0 || entry.ins == 1 && entry.is_input(record.face) {
+            let is_first = entry.ins == 0;
             entry.set_input(record);
             entry.expires = record.expires;
+            if is_first {
+                let cost = self.cost(self.entries[slot as usize].name_len.into());
+                self.accounts.charge(record.account, cost);
+            }
             self.arm(slot);
             return Ok(());
         }
@@ -64,8 +76,11 @@ impl Pit {
             entry.set_input(record);
         } else if let Some(old) = self.ins.find_mut(entry.rest().ins_more, |old| old.face == record.face) {
             before = Some(std::mem::replace(old, *record));
+        } else if !self.accounts.has_room(record.account, self.accounts.record) {
+            return Err(PitFull::Account);
         } else if entry.ins < DOWNSTREAMS_MAX && self.ins.push(&mut entry.rest_mut().ins_more, *record) {
             entry.add_input();
+            self.accounts.charge(record.account, self.accounts.record);
         } else {
             return Err(PitFull::Records);
         }
@@ -90,8 +105,11 @@ impl Pit {
             entry.set_out(record);
         } else if let Some(old) = self.outs.find_mut(entry.rest().outs_more, |old| old.face == record.face) {
             *old = *record;
+        } else if !self.accounts.has_room(entry.account, self.accounts.record) {
+            return Err(PitFull::Account);
         } else if entry.outs < UPSTREAMS_MAX && self.outs.push(&mut entry.rest_mut().outs_more, *record) {
             entry.outs += 1;
+            self.accounts.charge(entry.account, self.accounts.record);
         } else {
             return Err(PitFull::Records);
         }

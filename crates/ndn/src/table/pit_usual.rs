@@ -6,7 +6,7 @@ use kaido_table::{Occupied, Vacancy};
 use super::names::Prefixes;
 use super::pit::{BEYOND, Pit, Slot};
 use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, flag};
-use crate::packet::PitToken;
+use crate::packet::{FaceId, PitToken};
 
 /// A usual pending Interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Sole {
     pub hash: u64,
     /// Who waits.
     pub waits: InRecord,
+    /// Who was asked.
+    pub asked: FaceId,
     /// The nonce that it was sent with.
     pub nonce: u32,
 }
@@ -37,9 +39,14 @@ impl Pit {
         asked: &OutRecord,
     ) -> Option<PitToken> {
         let (hash, slot) = (prefixes.whole(), *self.free.last()?);
-        if name.len() > NAME_INLINE || !Entry::is_short(&waits.token) || !self.index.occupy(vacancy, slot) {
+        if name.len() > NAME_INLINE
+            || !Entry::is_short(&waits.token)
+            || !self.accounts.has_room(waits.account, 1)
+            || !self.index.occupy(vacancy, slot)
+        {
             return None;
         }
+        self.accounts.charge(waits.account, 1);
         self.free.pop();
         let entry = &mut self.entries[slot as usize];
         entry.hash = hash;
@@ -73,7 +80,7 @@ impl Pit {
         }
         let place = self.index.only(entry.hash, slot)?;
         let (waits, asked) = (entry.input()?, entry.out()?);
-        Some(Sole { slot, place, hash: entry.hash, waits, nonce: asked.nonce })
+        Some(Sole { slot, place, hash: entry.hash, waits, asked: asked.face, nonce: asked.nonce })
     }
 
     /// Whether stale Data from a cache does not satisfy an entry.
@@ -86,6 +93,7 @@ impl Pit {
     #[inline(always)]
     pub fn end(&mut self, sole: &Sole) {
         self.index.vacate(sole.place);
+        self.accounts.refund(sole.waits.account, 1);
         self.free_entry(sole.slot);
     }
 }
@@ -97,7 +105,6 @@ mod tests {
     use super::super::pit_entry::Selectors;
     use super::*;
     use crate::moment::Moment;
-    use crate::packet::FaceId;
 
     #[test]
     fn data_is_for_one_alone_by_its_token_and_name() {
@@ -112,7 +119,7 @@ mod tests {
         };
         ready(&mut pit, slot);
         let sole = pit.sole(&token, &name("a/b")).unwrap();
-        assert_eq!((sole.waits, sole.nonce), (downstream(1, 7, 100), 7));
+        assert_eq!((sole.waits, sole.asked, sole.nonce), (downstream(1, 7, 100), FaceId(2), 7));
         assert_eq!(sole.hash, hashed(&name("a/b")).whole());
         assert_eq!(pit.sole(&token, &name("a/c")), None);
         assert_eq!(pit.sole(&PitToken::NONE, &name("a/b")), None);

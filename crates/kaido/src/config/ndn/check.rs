@@ -51,7 +51,12 @@ pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
         self::disk(config, disk, findings);
     }
     findings.range(&ndn.listen.udp_mtu, "ndn.listen.udp_mtu", 512, 8800);
+    if let Some(share) = &ndn.pending_per_host {
+        findings.range(share, "ndn.pending_per_host", 16, *ndn.pending_max.get_ref());
+    }
     findings.range(&ndn.listen.on_demand_max, "ndn.listen.on_demand_max", 0, 1 << 20);
+    findings.range(&ndn.listen.on_demand_per_host, "ndn.listen.on_demand_per_host", 1, 1 << 20);
+    findings.range(&ndn.listen.applications_max, "ndn.listen.applications_max", 1, 1 << 20);
     findings.range(&ndn.listen.idle_s, "ndn.listen.idle_s", 1, 86_400);
     findings.range(&ndn.listen.queue_kib, "ndn.listen.queue_kib", 16, 1 << 20);
     listen(config, findings);
@@ -307,6 +312,12 @@ mod tests {
                 "ndn.cs.packets: what goes to the disk is what memory gives up",
             ),
             ("[ndn.listen]\nunix = \"\"\n", "ndn.listen: nothing is listened to"),
+            ("[ndn.listen]\nunix_mode = \"abc\"\n", "\"abc\" is no mode: give octal digits"),
+            ("[ndn.listen]\non_demand_per_host = 0\n", "ndn.listen.on_demand_per_host: 0 is out of range"),
+            (
+                "[ndn]\npending_max = 100\npending_per_host = 101\n",
+                "ndn.pending_per_host: 101 is out of range",
+            ),
             ("[ndn.listen]\nudp_mtu = 100\n", "ndn.listen.udp_mtu"),
             ("[ndn.listen]\nmulticast = 7\n", "the name of an interface or its IPv4 address"),
             (

@@ -1,5 +1,6 @@
 //! The file of an NDN router: `function = "ndn"`.
 
+mod access;
 mod check;
 mod multicast;
 mod name;
@@ -18,6 +19,7 @@ use toml::Spanned;
 use super::base::socket_path;
 use super::{Base, unplaced};
 
+pub(crate) use self::access::{ModeField, group_number};
 pub(super) use self::check::check;
 pub(crate) use self::multicast::MulticastField;
 pub(crate) use self::name::NameField;
@@ -43,6 +45,8 @@ pub(crate) struct NdnTable {
     pub(crate) routes_max: Spanned<u32>,
     /// Pending Interests, of each worker.
     pub(crate) pending_max: Spanned<u32>,
+    /// Of these, those of one host or one application; a quarter if it is not said.
+    pub(crate) pending_per_host: Option<Spanned<u32>>,
     /// Faces.
     pub(crate) faces_max: Spanned<u32>,
     /// Nonces that are remembered, of each worker.
@@ -76,6 +80,7 @@ impl Default for NdnTable {
             prefixes_max: unplaced(1_000_000),
             routes_max: unplaced(1_000_000),
             pending_max: unplaced(65_536),
+            pending_per_host: None,
             faces_max: unplaced(4096),
             dead_nonces: unplaced(1 << 20),
             unsolicited: UnsolicitedName::default(),
@@ -188,6 +193,10 @@ pub(crate) struct ListenConfig {
     /// The Unix socket of applications; an empty path is none.
     #[serde(deserialize_with = "socket_path")]
     pub(crate) unix: PathBuf,
+    /// Its permission bits.
+    pub(crate) unix_mode: ModeField,
+    /// Its group, by name or number, if it is another than the process's.
+    pub(crate) unix_group: Option<String>,
     /// Addresses for TCP.
     pub(crate) tcp: Vec<SocketAddr>,
     /// Addresses for UDP.
@@ -198,8 +207,12 @@ pub(crate) struct ListenConfig {
     pub(crate) multicast: Spanned<MulticastField>,
     /// Octets of a UDP payload, at most.
     pub(crate) udp_mtu: Spanned<u16>,
-    /// Faces that are made for whoever comes, at most.
+    /// Faces that are made for other hosts that come, at most.
     pub(crate) on_demand_max: Spanned<u32>,
+    /// Of these, those of one host.
+    pub(crate) on_demand_per_host: Spanned<u32>,
+    /// Applications of this host that are connected, at most.
+    pub(crate) applications_max: Spanned<u32>,
     /// After how many seconds without a packet a face of a sender of UDP goes.
     pub(crate) idle_s: Spanned<u32>,
     /// KiB that wait for a face, at most.
@@ -210,12 +223,16 @@ impl Default for ListenConfig {
     fn default() -> Self {
         Self {
             unix: PathBuf::from("/run/nfd/nfd.sock"),
+            unix_mode: ModeField(0o660),
+            unix_group: None,
             tcp: Vec::new(),
             udp: Vec::new(),
             udp_on_ports: Vec::new(),
             multicast: unplaced(MulticastField::default()),
             udp_mtu: unplaced(8800),
             on_demand_max: unplaced(1024),
+            on_demand_per_host: unplaced(64),
+            applications_max: unplaced(1024),
             idle_s: unplaced(600),
             queue_kib: unplaced(1024),
         }
@@ -226,8 +243,10 @@ impl Default for ListenConfig {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ManagementConfig {
-    /// What applications of this host may command without a key.
+    /// What applications at the Unix socket may command without a key.
     pub(crate) local: Vec<ModuleName>,
+    /// What those that come over TCP from this host may.
+    pub(crate) local_tcp: Vec<ModuleName>,
     /// Keys that may command.
     #[serde(rename = "key")]
     pub(crate) keys: Vec<Spanned<KeyConfig>>,
@@ -235,7 +254,7 @@ pub(crate) struct ManagementConfig {
 
 impl Default for ManagementConfig {
     fn default() -> Self {
-        Self { local: ModuleName::ALL.to_vec(), keys: Vec::new() }
+        Self { local: ModuleName::ALL.to_vec(), local_tcp: Vec::new(), keys: Vec::new() }
     }
 }
 

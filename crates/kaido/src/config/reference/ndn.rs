@@ -13,6 +13,14 @@ pub(super) const FIELDS: &[Field] = &[
         "65536",
         "Interests that wait for Data, of each worker: as many as arrive in a round trip, and more.",
     ),
+    (
+        "ndn",
+        "pending_per_host",
+        "16 to `pending_max`",
+        "a quarter of `pending_max`",
+        "Interests that wait of one other host, or of one application, of each worker. A quarter of `pending_max` is for \
+         applications alone.",
+    ),
     ("ndn", "faces_max", "2 to 1048576", "4096", "Faces, whoever made them."),
     (
         "ndn",
@@ -124,6 +132,20 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     (
         "ndn.listen",
+        "unix_mode",
+        "octal digits",
+        "\"0660\"",
+        "Permission bits of that socket. Who may connect may command what `ndn.management.local` says.",
+    ),
+    (
+        "ndn.listen",
+        "unix_group",
+        "name or number of a group",
+        "that of the process",
+        "Group of that socket: its users are those who may connect.",
+    ),
+    (
+        "ndn.listen",
         "tcp",
         "list of addresses with ports",
         "[]",
@@ -156,7 +178,22 @@ pub(super) const FIELDS: &[Field] = &[
         "on_demand_max",
         "0 to 1048576",
         "1024",
-        "Faces that are made for whoever connects or sends, at most.",
+        "Faces that are made for other hosts that connect or send, at most; half of `ndn.faces_max` at most.",
+    ),
+    (
+        "ndn.listen",
+        "on_demand_per_host",
+        "1 to 1048576",
+        "64",
+        "Of these, those of one host, over TCP and UDP together: an address of IPv4, or a /64 of IPv6.",
+    ),
+    (
+        "ndn.listen",
+        "applications_max",
+        "1 to 1048576",
+        "1024",
+        "Applications of this host that are connected, at most; a quarter of `ndn.faces_max` at most. Other hosts do not use \
+         up their places.",
     ),
     (
         "ndn.listen",
@@ -177,7 +214,14 @@ pub(super) const FIELDS: &[Field] = &[
         "local",
         "list of \"faces\", \"fib\", \"rib\", \"cs\", \"strategy-choice\"",
         "all five",
-        "What applications of this host may command with a digest alone, as most of them sign. `[]` leaves it to keys.",
+        "What applications at the Unix socket may command with a digest alone, as most of them sign. `[]` leaves it to keys.",
+    ),
+    (
+        "ndn.management",
+        "local_tcp",
+        "list as of `local`",
+        "[]",
+        "What whoever comes over TCP from this host may: TCP knows no users and groups, and a proxy's clients look the same.",
     ),
     (
         "[ndn.management.key]",

@@ -1,13 +1,14 @@
 //! Keys that may command, from the files of their certificates.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kaido_ndn::mgmt::{Authority, Grant, TrustedKey};
 use miette::miette;
 
-use crate::config::{KeyConfig, NdnConfig};
+use crate::config::{KeyConfig, ModuleName, NdnConfig};
 
 /// Whose commands are obeyed.
 ///
@@ -23,7 +24,9 @@ pub(super) fn authority(config: &NdnConfig) -> miette::Result<Authority> {
         })
     };
     let grants = management.keys.iter().map(grant).collect::<miette::Result<_>>()?;
-    Ok(Authority::new(grants, management.local.iter().map(|module| (*module).into()).collect()))
+    let modules = |names: &[ModuleName]| names.iter().map(|module| (*module).into()).collect();
+    let authority = Authority::new(grants, modules(&management.local), SystemTime::now());
+    Ok(authority.with_loopback(modules(&management.local_tcp)))
 }
 
 fn read(path: &Path) -> miette::Result<TrustedKey> {

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::PortId;
-use kaido_ndn::face::{FaceUri, Faces};
+use kaido_ndn::face::{FaceBounds, FaceUri, Faces};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
-use kaido_ndn::host::{HostControl, HostPort, HostSettings};
+use kaido_ndn::host::{HostControl, HostPort, HostSettings, UnixAccess};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
 use kaido_ndn::router::{Ndn, NodeParts, RouterNode};
 use kaido_ndn::table::{Admit, CsSettings, NameHash, PitSettings};
@@ -31,7 +31,10 @@ use super::board::{Health, Heartbeat, ShownPort};
 use super::control::Control;
 use super::metrics::Figures;
 use super::{Crew, Ground, export, notify};
-use crate::config::{AdmitName, NdnConfig, UnsolicitedName};
+use crate::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName, group_number};
+
+/// Where this host has its groups.
+const GROUPS: &str = "/etc/group";
 
 /// How the host port is shown.
 const HOST_PORT: &str = "host";
@@ -44,7 +47,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     let Ground { stop, server, scraped, pool } = ground;
     let authority = keys::authority(config)?;
     let mut ports = Ports::open(config, pool)?;
-    let faces = Faces::new(*config.ndn.faces_max.get_ref() as usize);
+    let faces = faces(config);
     let (host, host_control) = open_host(config, ports.opened.devices.len(), &faces)?;
     let (team, queues) = Workers::arrange(config, &mut ports, host)?;
     let mut kinds = ports.kinds();
@@ -148,16 +151,41 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     ended
 }
 
+/// The table of faces. Those who come cannot take the places of faces that are asked for.
+fn faces(config: &NdnConfig) -> Faces {
+    let (listen, all) = (&config.ndn.listen, *config.ndn.faces_max.get_ref() as usize);
+    let bounds = FaceBounds {
+        on_demand: (*listen.on_demand_max.get_ref() as usize).min(all / 2),
+        per_host: *listen.on_demand_per_host.get_ref() as usize,
+        applications: (*listen.applications_max.get_ref() as usize).min((all / 4).max(1)),
+    };
+    Faces::bounded(all, bounds)
+}
+
+/// Who may connect to the socket of applications.
+fn unix_access(listen: &ListenConfig) -> miette::Result<UnixAccess> {
+    let group = listen.unix_group.as_ref().map(|name| {
+        let file = std::fs::read_to_string(GROUPS).unwrap_or_default();
+        group_number(name, &file).ok_or_else(|| {
+            miette!(
+                help = "give the name of a group as in {GROUPS}, or its number",
+                "ndn.listen.unix_group: there is no group {name:?}"
+            )
+        })
+    });
+    Ok(UnixAccess { mode: listen.unix_mode.0, group: group.transpose()? })
+}
+
 fn open_host(config: &NdnConfig, at: usize, faces: &Faces) -> miette::Result<(HostPort, HostControl)> {
     let listen = &config.ndn.listen;
     let settings = HostSettings {
         port: PortId(u8::try_from(at).unwrap_or(u8::MAX)),
         unix: Some(listen.unix.clone()).filter(|path| !path.as_os_str().is_empty()),
+        unix_access: unix_access(&config.ndn.listen)?,
         tcp: listen.tcp.clone(),
         udp: listen.udp.clone(),
         multicast: multicast::groups(&listen.multicast.get_ref().0)?,
         udp_mtu: *listen.udp_mtu.get_ref(),
-        on_demand_max: *listen.on_demand_max.get_ref() as usize,
         idle: Duration::from_secs((*listen.idle_s.get_ref()).into()),
         queue_octets_max: *listen.queue_kib.get_ref() as usize * 1024,
     };
@@ -177,7 +205,11 @@ fn forwarder(config: &NdnConfig) -> ForwarderSettings {
     let ndn = &config.ndn;
     let pending = *ndn.pending_max.get_ref();
     ForwarderSettings {
-        pit: PitSettings::for_entries(pending, 0),
+        pit: PitSettings {
+            of_account: ndn.pending_per_host.as_ref().map_or(pending / 4, |share| *share.get_ref()),
+            of_hosts: pending - pending / 4,
+            ..PitSettings::for_entries(pending, 0)
+        },
         cs: CsSettings {
             packets: *ndn.cs.packets.get_ref(),
             octets: u64::from(*ndn.cs.memory_mib.get_ref()) << 20,

@@ -99,7 +99,6 @@ impl Ports {
         (!self.udp.is_empty()).then(|| UdpSettings {
             listens: self.udp.clone(),
             mtu: *listen.udp_mtu.get_ref(),
-            on_demand_max: *listen.on_demand_max.get_ref() as usize,
             fragments: Limits { packets: if reassembly.enabled { limits.packets } else { 0 }, ..limits },
             unfinished: unfinished.map(|(number, _)| PortId(number)).collect(),
         })

@@ -1,0 +1,51 @@
+//! Who may connect to the socket of applications.
+
+use serde::Deserialize;
+
+/// Permission bits, in octal digits as `chmod` takes them.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(crate) struct ModeField(pub(crate) u32);
+
+impl TryFrom<String> for ModeField {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let is_octal =
+            (3..=4).contains(&text.len()) && text.bytes().all(|digit| (b'0'..b'8').contains(&digit));
+        let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+        mode.map(Self).ok_or_else(|| format!("{text:?} is no mode: give octal digits such as \"0660\""))
+    }
+}
+
+/// The number of a group of this host, by its name in the text of a group file or by its number.
+pub(crate) fn group_number(name: &str, file: &str) -> Option<u32> {
+    let named = file.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+    });
+    named.or_else(|| name.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_octal() {
+        let read = |text: &str| ModeField::try_from(text.to_owned()).map(|mode| mode.0);
+        assert_eq!((read("0660"), read("666")), (Ok(0o660), Ok(0o666)));
+        for wrong in ["", "8", "0888", "1777", "66", "+660", "rw-rw----"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn groups_have_names_and_numbers() {
+        let file = "root:x:0:\nndn:x:104:a,b\nbroken\nndnx:x:105:\n";
+        assert_eq!(
+            (group_number("ndn", file), group_number("104", file), group_number("nd", file)),
+            (Some(104), Some(104), None)
+        );
+    }
+}
