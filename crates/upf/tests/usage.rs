@@ -11,7 +11,7 @@ use kaido_engine::DropReason;
 use kaido_upf::rules::{
     ApplyAction, Change, Establishment, Far, FarId, MeasurementInformation, MeasurementMethod, Modification,
     MonitoringTime, Part, Pdr, PdrId, ReportingTriggers, RuleId, Seid, SessionEvent, SessionService,
-    TimeQuotaMechanism, UpdateUrr, Urr, UrrId, UsageReport, UsageReportTrigger, VolumeThreshold,
+    TimeQuotaMechanism, UpdateUrr, Urr, UrrId, UsageReport, UsageReportTrigger, Volume, VolumeThreshold,
 };
 
 /// A session of one UE, and a clock that the test moves.
@@ -244,7 +244,7 @@ fn a_time_quota_stops_the_traffic() {
     assert_eq!(bench.up(1), 0);
 }
 
-/// Conformance: TS 29.244 5.2.2.2 | Start and stop of traffic are reported, without measurements
+/// Conformance: TS 29.244 5.2.2.2 | Start and stop of traffic are reported, with a volume of zero where volume is measured
 #[test]
 fn start_and_stop_of_traffic_are_notices() {
     let triggers = [ReportingTriggers::START, ReportingTriggers::STOPT];
@@ -252,7 +252,10 @@ fn start_and_stop_of_traffic_are_notices() {
     let mut bench = Bench::new(rule);
     bench.up(3);
     let start = only(bench.due());
-    assert_eq!((start.trigger, start.volume, start.ur_seqn), (UsageReportTrigger::START, None, 0));
+    assert_eq!(
+        (start.trigger, start.volume, start.ur_seqn),
+        (UsageReportTrigger::START, Some(Volume::default()), 0)
+    );
     bench.down(1);
     assert!(bench.due().is_empty(), "it has started");
     let stop = one((bench.wait(60), 25));

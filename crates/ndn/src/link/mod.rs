@@ -151,7 +151,7 @@ impl Link {
         self.faces.refresh();
         for face in self.faces.iter() {
             let is_on_port = matches!(*face.transport(), Transport::Ethernet { port: of, .. } if of == port);
-            if is_on_port && (face.mtu() > now.into() || face.mtu() == before.into()) {
+            if is_on_port && (face.mtu() > usize::from(now) || face.mtu() == usize::from(before)) {
                 face.set_mtu(now);
             }
         }

@@ -25,7 +25,7 @@ use self::returned::{Measured, Returned, duration};
 use super::millis;
 use crate::rules::{
     ApplicationDetection, MonitoringTime, Part, ReportingTriggers, UpdateUrr, Urr, UsageReport,
-    UsageReportTrigger, VolumeThreshold,
+    UsageReportTrigger, Volume, VolumeThreshold,
 };
 use crate::usage::{Limits, UNLIMITED, UsageCounters, UsageSlot};
 
@@ -436,7 +436,12 @@ impl Meter {
 
     /// A report that something has happened, without measurements: they go on.
     pub(crate) fn notice(&mut self, urr: &Urr, trigger: UsageReportTrigger, now: SystemTime) -> UsageReport {
-        let report = UsageReport::new(urr.id, self.ur_seqn, trigger, now, now);
+        let report = UsageReport {
+            // Nothing is measured at this moment, and SMFs that get no volume where one is measured stumble (free5GC 1.3).
+            volume: urr.method.volume.then(Volume::default),
+            with_packets: urr.information.count_packets,
+            ..UsageReport::new(urr.id, self.ur_seqn, trigger, now, now)
+        };
         self.ur_seqn = self.ur_seqn.wrapping_add(1);
         self.sent = self.sent.saturating_add(1);
         report
