@@ -46,7 +46,8 @@ def test_a_plan_is_the_product_of_its_axes_less_what_is_skipped() -> None:
 
 def test_the_sweeps_of_the_repository_are_good() -> None:
     """The file of `make bench` among them."""
-    files = sorted((ROOT / "bench").glob("*.toml"))
+    # A file with ports is one stream's, for `kaido bench run`.
+    files = [file for file in sorted((ROOT / "bench").glob("*.toml")) if "[[port]]" not in file.read_text()]
     assert ROOT / "bench" / "upf.toml" in files
     for file in files:
         assert read_plan(file).points
