@@ -12,6 +12,8 @@ import pytest
 
 SESSIONS = [1, 1000]
 DIRECTIONS = ["uplink", "downlink"]
+# The plain shape at every number of sessions, then each other shape at the largest.
+NODES = [("plain", 1), ("plain", 1000), ("free5gc", 1000), ("open5gs", 1000)]
 SOAK = 50_000
 
 
@@ -28,10 +30,11 @@ def report(binary: Path) -> dict[str, Any]:
 
 
 def test_every_case_of_the_path_is_there(report: dict[str, Any]) -> None:
-    """Both directions at every number of sessions, each beside its floor."""
-    cases = [(result["direction"], result["sessions"], result["frame_bytes"]) for result in report["results"]]
-    assert cases == [(direction, sessions, 128) for direction in DIRECTIONS for sessions in SESSIONS]
+    """Both directions of every shape and number of sessions, each beside its floor."""
+    cases = [(case["direction"], case["shape"], case["sessions"]) for case in report["results"]]
+    assert cases == [(direction, *node) for direction in DIRECTIONS for node in NODES]
     for result in report["results"]:
+        assert result["frame_bytes"] == 128
         assert result["ns_per_packet"] > 0
         assert result["held_ns_per_packet"] > 0
         assert result["ns_spread"] == 0, "one round has no spread"
@@ -44,7 +47,7 @@ def test_every_case_of_the_path_is_there(report: dict[str, Any]) -> None:
 
 def test_sessions_and_tables_are_counted(report: dict[str, Any]) -> None:
     """Rates are there, and no lookup missed a key that was being replaced."""
-    assert [entry["sessions"] for entry in report["sessions"]] == SESSIONS
+    assert [(entry["shape"], entry["sessions"]) for entry in report["sessions"]] == NODES
     for entry in report["sessions"]:
         assert entry["sample"] == entry["sessions"]
         assert all(entry[f"{what}_per_second"] > 0 for what in ("establish", "modify", "delete"))
