@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, and let programs in namespaces find the rig."""
+    """Declare the marker, let programs in namespaces find the rig, and nodes hear SIGHUP under `nohup`."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ["PYTHONPATH"] = str(ROOT / "tests")
     config.addinivalue_line("markers", "needs(*what): root, or programs, that the test cannot do without")
 

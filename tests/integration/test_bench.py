@@ -42,7 +42,8 @@ def test_every_case_of_the_path_is_there(report: dict[str, Any]) -> None:
         assert result["cold_lines"] == len(result["cold_line_names"]) >= 3
         assert result["packet_lines"] == 2
         assert result["working_set_bytes"] == result["sessions"] * result["cold_lines"] * 64
-        assert result["met"] == (result["ns_per_packet"] <= result["goal_ns"])
+        # One round says nothing of noise, and only the plain shape has a goal.
+        assert (result["met"] == "met") <= (result["ns_per_packet"] <= result["goal_ns"])
 
 
 def test_sessions_and_tables_are_counted(report: dict[str, Any]) -> None:
