@@ -236,6 +236,11 @@ def hop_less(packet: Packet) -> Packet:
     return packet
 
 
+def traffic_class(packet: Packet) -> int:
+    """The ToS or Traffic Class octet of a packet."""
+    return int(packet.tc if packet.name == "IPv6" else packet.tos)
+
+
 # --- frames ---
 
 
@@ -278,10 +283,11 @@ def to_gnb(
     sport: int = GTPU_PORT,
     dport: int = GTPU_PORT,
     dscp: int | None = None,
+    ecn: int = 0,
     peer: str = GNB_V4,
 ) -> bytes:
     """A frame from N3 to the gNB, with the outer headers this node sends."""
-    tos = (dscp or 0) << 2
+    tos = (dscp or 0) << 2 | ecn
     if outer == 4:
         header = IP(src=N3_V4, dst=peer, id=0, flags="DF", ttl=64, tos=tos)
         datagram = UDP(sport=sport, dport=dport, chksum=0)
@@ -311,7 +317,7 @@ def tunnelled(of: Json, packet: Packet, sport: int = GTPU_PORT) -> bytes:
     marking = None if qfi is None else (0x85, container(qfi, uplink=False))
     message = gtpu(tunnel["teid"], packet, marking)
     outer = 6 if ":" in peer else 4
-    return to_gnb(message, outer, sport=sport, dscp=tunnel["dscp"], peer=peer)
+    return to_gnb(message, outer, sport=sport, dscp=tunnel["dscp"], ecn=traffic_class(packet) & 3, peer=peer)
 
 
 def entropy_port(packet: Packet) -> int:
@@ -453,6 +459,50 @@ def qos() -> File:
             tunnel = of["downlink"]
             name = f"{packet.name} downlink with QFI {tunnel['qfi']} and DSCP {tunnel['dscp']}"
             file.step(name, "n6", from_dn(packet), [("n3", tunnelled(of, hop_less(packet)))])
+    return file
+
+
+def ecn() -> File:
+    """Congestion marks: RFC 6040 figure 4 out of tunnels, normal mode into them."""
+    names = ["Not-ECT", "ECT(1)", "ECT(0)", "CE"]
+    # What a packet has inside and outside, and has afterwards. The pair that is missing is dropped.
+    after = {(own, outer): own for own in range(4) for outer in range(4)}
+    after |= {(own, 3): 3 for own in (1, 2)}
+    after[2, 1] = 1
+    del after[0, 3]
+    over4, over6, marked = session(7), session(8, outer=6), session(9, qfi_out=9, dscp=46)
+    file = File(
+        "ecn",
+        "Congestion marks go over from tunnels and into them; DSCP stays with the packet.",
+        [over4, over6, marked],
+    )
+
+    def inner(family: int, number: int, mark: int, up: bool) -> Packet:
+        if family == 4:
+            ue, fields = f"10.60.0.{number}", {"tos": 0xB8 | mark}
+            return ip4(*((ue, WEB_V4) if up else (WEB_V4, ue)), udp(), **fields)
+        ue, fields = f"2001:db8:60:{number}::1", {"tc": 0xB8 | mark}
+        return ip6(*((ue, WEB_V6) if up else (WEB_V6, ue)), udp(), **fields)
+
+    for of, outer, number in ((over4, 4, 7), (over6, 6, 8)):
+        for family in (4, 6):
+            for own in range(4):
+                for mark in range(4):
+                    packet = inner(family, number, own, up=True)
+                    field = {"tos" if outer == 4 else "tc": 0x48 | mark}
+                    frame = from_gnb(gtpu(teid(of, "uplink"), packet), outer, **field)
+                    name = f"uplink IPv{family} {names[own]} in IPv{outer} {names[mark]}"
+                    if (own, mark) in after:
+                        left = hop_less(inner(family, number, after[own, mark], up=True))
+                        file.step(name, "n3", frame, [("n6", to_dn(left))])
+                    else:
+                        file.step(name, "n3", frame, [], "congestion_mark")
+    for of, number in ((over4, 7), (over6, 8), (marked, 9)):
+        for family in (4, 6):
+            for own in range(4):
+                packet = inner(family, number, own, up=False)
+                name = f"downlink IPv{family} {names[own]} to UE {number}"
+                file.step(name, "n6", from_dn(packet), [("n3", tunnelled(of, hop_less(packet)))])
     return file
 
 
@@ -654,7 +704,7 @@ def inner_malformed(up: Callable[[str, bytes, str], None], octets: bytes) -> Non
         up(name, from_gnb(gtpu(1007, packet)), "inner_malformed")
 
 
-FILES: tuple[Callable[[], File], ...] = (uplink, downlink, qos, entropy, ttl, path, drops)
+FILES: tuple[Callable[[], File], ...] = (uplink, downlink, qos, ecn, entropy, ttl, path, drops)
 
 
 def folders() -> dict[Path, dict[str, str]]:

@@ -14,7 +14,7 @@ use kaido_engine::Doorbell;
 use kaido_table::{Domain, Lines, RegionError, Table};
 
 pub use self::settings::{
-    EndpointScope, ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyWay, PortRole,
+    EndpointScope, ForwardingPolicy, Instance, Marking, NodeSettings, OuterSourcePort, PolicyWay, PortRole,
     UdpChecksums,
 };
 

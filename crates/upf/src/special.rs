@@ -51,6 +51,8 @@ pub struct PlainHeader {
     pub port: Option<u16>,
     /// ToS or Traffic Class octet.
     pub tos: u8,
+    /// The bits of that octet, none of them set in it, that each packet's own octet gives.
+    pub copied: u8,
 }
 
 impl PlainHeader {

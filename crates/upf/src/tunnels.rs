@@ -51,6 +51,8 @@ pub struct TunnelShape {
     pub container_uplink: bool,
     /// ToS or Traffic Class octet of the outer header.
     pub tos: u8,
+    /// The bits of that octet, none of them set in it, that each packet's own octet gives.
+    pub copied: u8,
 }
 
 impl TunnelShape {
@@ -64,6 +66,7 @@ impl TunnelShape {
             paging_policy: None,
             container_uplink: false,
             tos: 0,
+            copied: 0,
         }
     }
 

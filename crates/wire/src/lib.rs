@@ -20,6 +20,7 @@ mod error;
 
 pub mod arp;
 pub mod checksum;
+pub mod ecn;
 pub mod ethernet;
 pub mod gre;
 pub mod gtpu;

@@ -107,7 +107,7 @@ fn rebuilt(frame: &[u8]) -> Vec<u8> {
 #[test]
 fn tunnel_frames_are_rebuilt_octet_by_octet() {
     let mut count = 0;
-    for file in ["downlink.json", "entropy.json", "qos.json", "path.json", "ttl.json"] {
+    for file in ["downlink.json", "ecn.json", "entropy.json", "qos.json", "path.json", "ttl.json"] {
         for step in steps(file) {
             let from_n3 = |frame: &&Vec<u8>| frame[6..12] == [2, 0, 0, 0, 3, 1];
             for frame in step.sent.iter().filter(from_n3) {

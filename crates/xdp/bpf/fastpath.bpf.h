@@ -35,6 +35,8 @@ struct fast_packet {
 	__u8 hops;
 	__u8 qfi;
 	__u8 has_qfi;
+	__u8 class;     /* ToS or Traffic Class octet, as it is to be */
+	__u8 is_marked; /* it is not that yet */
 };
 
 /* Reads the UE's packet of at most `room` octets; false when it is not a plain one. */
@@ -51,6 +53,7 @@ static __always_inline int fast_read_ip(struct fast_packet *packet, const void *
 		packet->is_v6 = 0;
 		packet->total = bpf_ntohs(ip->total_length);
 		packet->hops = ip->ttl;
+		packet->class = ip->tos;
 		return packet->total >= sizeof(*ip) && packet->total <= room && is_checksum_right(ip);
 	}
 	if (ip->version_ihl >> 4 != 6 || (const void *)(ip6 + 1) > end || !ip6->payload_length)
@@ -59,6 +62,7 @@ static __always_inline int fast_read_ip(struct fast_packet *packet, const void *
 	packet->is_v6 = 1;
 	packet->total = sizeof(*ip6) + bpf_ntohs(ip6->payload_length);
 	packet->hops = ip6->hop_limit;
+	packet->class = bpf_ntohl(ip6->version_class_flow) >> 20;
 	/* Extension headers are walked by the engine. */
 	return packet->total <= room && next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_FRAGMENT &&
 	       next != IPPROTO_AH && next != IPPROTO_DSTOPTS;
@@ -111,11 +115,22 @@ __noinline __u32 fast_walk(struct xdp_md *ctx, __u32 offset, __u32 length, __u32
 	return next ? 0 : taken | flow << WALK_SHIFT;
 }
 
+/* Gives the packet the marks of its outer header; false when it cannot carry them. */
+static __always_inline int fast_take_marks(struct fast_packet *packet, __u8 outer)
+{
+	int marks = ecn_of(outer, packet->class);
+
+	packet->is_marked = marks != (packet->class & ECN);
+	packet->class = (packet->class & ~ECN) | (marks & ECN);
+	return marks >= 0;
+}
+
 /* Reads a G-PDU behind an outer IPv4 header at `offset`, already checked; a reason, or -1 when all is well. */
 static __always_inline int fast_read_tunnel(struct xdp_md *ctx, struct fast_packet *packet, const void *data,
-					    const void *end, __u32 offset)
+					    const void *end, __u32 offset, __u32 globals)
 {
 	const struct ipv4 *ip = packet->ip;
+	__u8 outer = globals & FAST_ECN ? ip->tos & ECN : 0;
 	const struct udp *udp = (const void *)(ip + 1);
 	const struct gtpu *gtpu = (const void *)(udp + 1);
 	__u32 room, length;
@@ -146,7 +161,9 @@ static __always_inline int fast_read_tunnel(struct xdp_md *ctx, struct fast_pack
 		packet->qfi = walked >> WALK_SHIFT & 0x3f;
 	}
 	packet->offset = offset;
-	return fast_read_ip(packet, data + offset, end, length) ? -1 : FAST_HAND_INNER;
+	if (!fast_read_ip(packet, data + offset, end, length))
+		return FAST_HAND_INNER;
+	return !outer || fast_take_marks(packet, outer) ? -1 : FAST_HAND_INNER;
 }
 
 /* Whether an address, its words in network byte order, may be one of the node's own. */
@@ -274,6 +291,21 @@ static __always_inline void fast_take_hop(void *at, int is_v6)
 	ip->ttl--;
 }
 
+/* Writes the UE's packet's ToS or Traffic Class octet; its first 20 octets are there. */
+static __always_inline void fast_set_class(void *at, const struct fast_packet *packet)
+{
+	struct ipv4 *ip = at;
+	__u8 *octets = at;
+
+	if (packet->is_v6) {
+		octets[0] = 0x60 | packet->class >> 4;
+		octets[1] = (octets[1] & 0x0f) | packet->class << 4;
+		return;
+	}
+	ip->checksum = updated(ip->checksum, bpf_htons(0x4500 | ip->tos), bpf_htons(0x4500 | packet->class));
+	ip->tos = packet->class;
+}
+
 /* What goes before the UE's packet in a tunnel, in words; the last two only with a PDU session container. */
 struct fast_outer {
 	__be32 ip[5];
@@ -285,13 +317,16 @@ struct fast_outer {
 _Static_assert(sizeof(struct fast_outer) == TUNNEL_OVERHEAD + CONTAINER_LEN, "tunnel headers");
 
 static __always_inline void fast_write_outer(struct fast_outer *outer, const struct fast_record *record,
-					     const struct fast_template *template, __u32 total, __u32 port)
+					     const struct fast_template *template, const struct fast_packet *packet,
+					     __u32 port)
 {
 	__u32 container = record->flags & FAST_QFI_MARK ? CONTAINER_LEN : 0;
+	__u32 total = packet->total;
 	__u32 length = total + container + TUNNEL_OVERHEAD;
-	__u16 checksum = ~fold_sum((__u64)template->sum + bpf_htons(length));
+	__u32 copied = packet->class & template->copied;
+	__u16 checksum = ~fold_sum((__u64)template->sum + bpf_htons(length) + bpf_htons(copied));
 
-	outer->ip[0] = bpf_htonl(0x45u << 24 | template->tos << 16 | length);
+	outer->ip[0] = bpf_htonl(0x45u << 24 | (template->tos | copied) << 16 | length);
 	outer->ip[1] = bpf_htonl(0x4000); /* identification 0, DF */
 	outer->ip[2] = bpf_htonl(OUTER_TTL << 24 | IPPROTO_UDP << 16 | bpf_ntohs(checksum));
 	outer->ip[3] = template->source;
@@ -348,12 +383,14 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 
 		if ((void *)(outer + 1) > end)
 			return 0;
-		fast_write_outer(outer, record, template, packet->total, port);
+		fast_write_outer(outer, record, template, packet, port);
 		at += TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
 	}
 	if (at + sizeof(struct ipv4) > end)
 		return 0;
 	fast_take_hop(at, packet->is_v6);
+	if (packet->is_marked)
+		fast_set_class(at, packet);
 	if (surplus)
 		bpf_xdp_adjust_tail(ctx, -(int)surplus);
 	return 1;
@@ -361,7 +398,7 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 
 /* Finds the UE's packet and its key; a reason, or -1 when all is well. */
 static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *packet, const void *data, const void *end,
-				     const struct steer_config *cfg)
+				     const struct steer_config *cfg, __u32 globals)
 {
 	const struct ethernet *eth = data;
 	struct fast_vlan vlan = {};
@@ -411,7 +448,7 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 								       [13] = ip->destination[1],
 								       [14] = ip->destination[2],
 								       [15] = ip->destination[3]}})))
-			return fast_read_tunnel(ctx, packet, data, end, offset);
+			return fast_read_tunnel(ctx, packet, data, end, offset, globals);
 	}
 	if (instance == FAST_NO_INSTANCE)
 		return FAST_HAND_NOT_CANDIDATE;
@@ -523,7 +560,7 @@ static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
 		counters->handed[FAST_HAND_SEGMENTS]++;
 		return -1;
 	}
-	reason = fast_read(ctx, &packet, data, end, cfg);
+	reason = fast_read(ctx, &packet, data, end, cfg, globals->flags);
 	if (reason < 0) {
 		reason = FAST_HAND_UNKNOWN;
 		fast_turn(reader);

@@ -55,6 +55,7 @@
 
 /* fast_globals.flags. */
 #define FAST_PORT_FIXED 1u /* the outer source port is 2152, else the flow's entropy */
+#define FAST_ECN 2u        /* congestion marks of outer headers go over to the packet inside */
 
 /* One cache line, never changed while its scope is that of a key but for `counted`. */
 struct fast_record {
@@ -92,7 +93,8 @@ struct fast_template {
 	__u32 sum;         /* ones' complement sum of the header without its length, as it lies in memory */
 	__u32 hop;
 	__u32 tos;
-	__u64 spare;
+	__u32 copied; /* bits of that octet, none of them set in it, that the packet's own gives */
+	__u32 spare;
 };
 _Static_assert(sizeof(struct fast_template) == 32, "fast_template");
 

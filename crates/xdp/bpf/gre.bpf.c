@@ -15,10 +15,6 @@
 
 #define IPPROTO_GRE 47
 #define ETH_P_TEB 0x6558
-#define ECN 3
-#define ECN_CAPABLE_1 1
-#define ECN_CAPABLE_0 2
-#define ECN_CONGESTED 3
 #define LINK_MAX (14 + 4 * VLAN_TAGS_MAX)
 #define IP_MAX 60
 /* Farthest that a rule's packet begins in its frame: Ethernet, IPv4 or IPv6, GRE with all options. */
@@ -249,30 +245,6 @@ static __always_inline int leads_to_gre(struct xdp_md *ctx, __u32 offset, __u8 n
 		next = header[0];
 	}
 	return next == IPPROTO_GRE;
-}
-
-/* RFC 6040, 4.2: what becomes of both; negative when the packet cannot carry the mark. */
-static __always_inline int ecn_of(__u8 outer, __u8 inner)
-{
-	outer &= ECN;
-	inner &= ECN;
-	if (!inner)
-		return outer == ECN_CONGESTED ? -1 : 0;
-	if (outer == ECN_CONGESTED)
-		return ECN_CONGESTED;
-	if (inner == ECN_CAPABLE_0 && outer == ECN_CAPABLE_1)
-		return ECN_CAPABLE_1;
-	return inner;
-}
-
-/* The checksum of a header of which one word changed (RFC 1624). */
-static __always_inline __be16 updated(__be16 checksum, __be16 old, __be16 new)
-{
-	__u32 sum = (__u16)~checksum + (__u16)~old + (__u32)new;
-
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum += sum >> 16;
-	return ~(__u16)sum;
 }
 
 /* What goes over from the outer header to the packet in it; what is wrong with that packet, else negative. */

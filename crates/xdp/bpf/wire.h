@@ -49,6 +49,12 @@ struct ethernet {
 	__be16 type;
 } __attribute__((packed));
 
+/* The field of RFC 3168, low in the ToS or Traffic Class octet. */
+#define ECN 3
+#define ECN_CAPABLE_1 1
+#define ECN_CAPABLE_0 2
+#define ECN_CONGESTED 3
+
 struct vlan_tag {
 	__be16 tci;
 	__be16 type;
@@ -125,6 +131,30 @@ static __always_inline int is_checksum_right(const struct ipv4 *ip)
 	const __u32 *words = (const void *)ip;
 
 	return fold_sum((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
+}
+
+/* RFC 6040, 4.2: what becomes of both; negative when the packet cannot carry the mark. */
+static __always_inline int ecn_of(__u8 outer, __u8 inner)
+{
+	outer &= ECN;
+	inner &= ECN;
+	if (!inner)
+		return outer == ECN_CONGESTED ? -1 : 0;
+	if (outer == ECN_CONGESTED)
+		return ECN_CONGESTED;
+	if (inner == ECN_CAPABLE_0 && outer == ECN_CAPABLE_1)
+		return ECN_CAPABLE_1;
+	return inner;
+}
+
+/* The checksum of a header of which one word changed (RFC 1624). */
+static __always_inline __be16 updated(__be16 checksum, __be16 old, __be16 new)
+{
+	__u32 sum = (__u16)~checksum + (__u16)~old + (__u32)new;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum += sum >> 16;
+	return ~(__u16)sum;
 }
 
 #endif

@@ -54,12 +54,13 @@ pub fn filled(sessions: u32) -> Result<FastPath, FastPathError> {
         templates_max: 1,
         hops_max: 2,
         fixed_source_port: false,
+        ecn: true,
         seed: [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93],
     })?;
     // Test runs come in by the loopback interface: what leaves by it leaves by where it came in.
     let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], port: 0, tag: None };
     path.set_hop(0, Some(&hop))?;
-    path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, hop: 0 }))?;
+    path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, copied: 3, hop: 0 }))?;
     for session in 0..sessions {
         for (key, record) in records(session) {
             path.insert_or_replace(key, &record)?;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_wire::{checksum, gtpu, ipv4, ipv6, udp};
+use kaido_wire::{checksum, ecn, gtpu, ipv4, ipv6, udp};
 use kaido_xdp::fastpath::{
     FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hand, Hop, Template,
     ThresholdEvent, UsageCell, Vlan,
@@ -120,7 +120,8 @@ impl Node {
         for n6 in [N6, N6_V6] {
             path.set_hop(n6, Some(&hop("kb-n6", None))).unwrap();
         }
-        path.set_template(3, Some(&Template { local: LOCAL, peer: PEER, tos: 0xb8, hop: N3 })).unwrap();
+        path.set_template(3, Some(&Template { local: LOCAL, peer: PEER, tos: 0xb8, copied: 3, hop: N3 }))
+            .unwrap();
         path.insert_or_replace(TUNNEL_KEY, &record(FastDirection::Uplink)).unwrap();
         path.insert_or_replace(UE_KEY, &record(FastDirection::Downlink)).unwrap();
         let key = FastKey::Ipv6 { instance: 0, address: UE6 };
@@ -329,7 +330,10 @@ fn reference(frame: &[u8]) -> Option<Vec<u8>> {
         let kind = if inner.first()? >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
         let inner = whole(&kind, inner)?;
         let (from, _) = ends(inner)?;
-        let sent = [&NEXT[..], &OURS, &kind, &one_hop_less(inner)?].concat();
+        let mut left = one_hop_less(inner)?;
+        let class = ecn::class(inner);
+        ecn::set_class(&mut left, class & !ecn::MASK | ecn::decapsulated(class, ecn::class(packet))?);
+        let sent = [&NEXT[..], &OURS, &kind, &left].concat();
         return (from == UE || from == "::ffff:0:7".parse::<Ipv6Addr>().unwrap()).then_some(sent);
     }
     (to == UE || to == "::ffff:0:7".parse::<Ipv6Addr>().unwrap()).then_some(())?;
@@ -340,7 +344,7 @@ fn reference(frame: &[u8]) -> Option<Vec<u8>> {
     message.extend([0, 0, 0, 0x85, 1, 0, QFI, 0]);
     message.extend(inner);
     let mut outer = v4(LOCAL, PEER, &rig::frame::udp(2152, &message));
-    outer[1] = 0xb8;
+    outer[1] = 0xb8 | ecn::class(packet) & ecn::MASK;
     outer[6] = 0x40;
     outer[20..22].copy_from_slice(&2152u16.to_be_bytes());
     outer[10..12].copy_from_slice(&[0, 0]);

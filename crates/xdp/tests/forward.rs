@@ -41,7 +41,8 @@ fn path(pair: &Pair) -> FastPath {
     };
     path.set_hop(fast::N6, Some(&hop("kb-a0", "kb-b0"))).unwrap();
     path.set_hop(fast::N3, Some(&hop("kb-a1", "kb-b1"))).unwrap();
-    path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, hop: fast::N3 })).unwrap();
+    path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, copied: 3, hop: fast::N3 }))
+        .unwrap();
     let uplink = FastRecord {
         session: 1,
         direction: FastDirection::Uplink,

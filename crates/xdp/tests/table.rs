@@ -45,6 +45,7 @@ fn keys_that_move_about_are_each_there_once() {
             templates_max: 1,
             hops_max: 2,
             fixed_source_port: false,
+            ecn: true,
             seed: [3, 5, 7, 9].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed << 32 | 1),
         })
         .unwrap();

@@ -136,7 +136,7 @@ fn establish(path: &mut FastPath, vector: &Vector) {
         }
         if let (IpAddr::V4(peer), IpAddr::V4(local)) = (session.downlink.peer, n3.addresses[0]) {
             let tos = session.downlink.dscp.unwrap_or(0) << 2;
-            let template = Template { local, peer, tos, hop: N3 };
+            let template = Template { local, peer, tos, copied: 3, hop: N3 };
             path.set_template(number, Some(&template)).unwrap();
             let Downlink { teid, qfi, .. } = session.downlink;
             let destination =
@@ -168,9 +168,8 @@ fn programs(path: &FastPath, vector: &Vector) -> BTreeMap<String, Steering> {
     BTreeMap::from([program(n3, gtpu), program(n6, routed)])
 }
 
-/// What stays with the engine of what it forwards: the outer family is IPv6, or a header is not a plain one.
-const ENGINES: [&str; 8] = [
-    "over IPv6",
+/// What stays with the engine of what it forwards beside tunnels over IPv6: a header is not a plain one.
+const ENGINES: [&str; 7] = [
     "router alert option",
     "hop-by-hop options",
     "chain of extension headers",
@@ -184,8 +183,9 @@ const ENGINES: [&str; 8] = [
 fn is_plain(step: &Step, vector: &Vector) -> bool {
     let (n3, _) = ports(vector);
     let sent = step.out.first().map(|sent| hex(&sent.hex)).unwrap_or_default();
-    // Downlink over IPv6 is not in every name.
-    let outer_ipv6 = step.port == "n6" && sent.get(12..14) == Some(&[0x86, 0xdd]);
+    let input = hex(&step.input);
+    let tunnelled = if step.port == "n6" { &sent } else { &input };
+    let outer_ipv6 = tunnelled.get(12..14) == Some(&[0x86, 0xdd]);
     let answered = sent.starts_with(&mac(&n3.mac)) || step.drop.is_some();
     step.out.len() == 1
         && !answered

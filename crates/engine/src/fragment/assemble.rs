@@ -1,15 +1,42 @@
 //! Makes one packet of its fragments.
 
-use kaido_wire::{IpProtocol, checksum, ipv4, ipv6};
+use kaido_wire::{IpProtocol, checksum, ecn, ipv4, ipv6};
 
 use super::FRAGMENT_HEADER_LEN;
+use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 
 /// Copies the pieces of a packet, which are all there and front to back, into frames that are as full as they can be, so
 /// that all its headers are in the first. `part` gives a piece's frame, whose IP header is at the front, and the octets
-/// before the fragment's data. `None` when there are too few free frames, or the packet is longer than an IP packet may
-/// be.
+/// before the fragment's data.
+///
+/// # Errors
+///
+/// Why the packet is dropped: `no_frame` when there are too few free frames, or it is longer than an IP packet may be;
+/// `congestion_mark` when one piece has CE and another cannot carry it (RFC 3168 5.3).
 pub fn assemble<P>(
+    pieces: &[P],
+    part: impl Fn(&P) -> (&Frame, usize),
+    allocate: impl FnMut() -> Option<Frame>,
+) -> Result<Frame, DropReason> {
+    let marks = pieces.iter().map(|piece| ecn::class(part(piece).0.data()) & ecn::MASK);
+    let (mut congested, mut deaf) = (false, false);
+    for mark in marks {
+        congested |= mark == ecn::CE;
+        deaf |= mark == ecn::NOT_ECT;
+    }
+    if congested && deaf {
+        return Err(DropReason::CongestionMark);
+    }
+    let mut whole = join(pieces, part, allocate).ok_or(DropReason::NoFrame)?;
+    if congested {
+        let class = ecn::class(whole.data()) | ecn::CE;
+        ecn::set_class(whole.data_mut(), class);
+    }
+    Ok(whole)
+}
+
+fn join<P>(
     pieces: &[P],
     part: impl Fn(&P) -> (&Frame, usize),
     mut allocate: impl FnMut() -> Option<Frame>,

@@ -2,18 +2,11 @@
 
 use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_wire::checksum::update_u16;
-use kaido_wire::{EtherType, ethernet, gre};
+use kaido_wire::{EtherType, ecn, ethernet, gre};
 
 use super::Gre;
 use crate::parse::Tunnelled;
 use crate::rules::{Propagation, Way};
-
-/// The two bits of ECN, and three of their values (RFC 3168 5).
-const ECN: u8 = 3;
-const NOT_CAPABLE: u8 = 0;
-const CAPABLE_1: u8 = 1;
-const CAPABLE_0: u8 = 2;
-const CONGESTED: u8 = 3;
 
 impl Gre {
     pub(super) fn decapsulate(
@@ -34,8 +27,8 @@ impl Gre {
         }
         let change = Change {
             hops: (ttl == Propagation::Uniform).then_some(outer.hops),
-            dscp: (dscp == Propagation::Uniform).then_some(outer.tos & !ECN),
-            ecn: outer.tos & ECN,
+            dscp: (dscp == Propagation::Uniform).then_some(outer.tos & !ecn::MASK),
+            ecn: outer.tos & ecn::MASK,
         };
         let offset = outer.link_len + outer.outer_len;
         let changed = frame.data_mut().get_mut(offset..).ok_or(DropReason::InnerMalformed);
@@ -140,13 +133,7 @@ impl Change {
 
     /// The packet's own DSCP and ECN as they become (RFC 6040 4.2: a packet that cannot carry the mark is dropped).
     fn tos(&self, inner: u8) -> Result<u8, DropReason> {
-        let ecn = match (inner & ECN, self.ecn) {
-            (NOT_CAPABLE, CONGESTED) => return Err(DropReason::CongestionMark),
-            (NOT_CAPABLE, _) => NOT_CAPABLE,
-            (_, CONGESTED) => CONGESTED,
-            (CAPABLE_0, CAPABLE_1) => CAPABLE_1,
-            (inner, _) => inner,
-        };
-        Ok(self.dscp.unwrap_or(inner & !ECN) | ecn)
+        let marks = ecn::decapsulated(inner, self.ecn).ok_or(DropReason::CongestionMark)?;
+        Ok(self.dscp.unwrap_or(inner & !ecn::MASK) | marks)
     }
 }

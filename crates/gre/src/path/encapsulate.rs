@@ -4,13 +4,12 @@ use std::net::IpAddr;
 
 use kaido_engine::fragment::split_v4_allowed;
 use kaido_engine::{Complaint, DropReason, Frame, Output, PortId};
-use kaido_wire::{Error, EtherType, GreRepr, IpProtocol, Ipv4Repr, Ipv6Repr, gre, ipv4, ipv6, vlan};
+use kaido_wire::{Error, EtherType, GreRepr, IpProtocol, Ipv4Repr, Ipv6Repr, ecn, gre, ipv4, ipv6, vlan};
 
 use super::Gre;
 use super::route::{Head, take_hop};
 use crate::rules::{DontFragment, Encapsulation, Propagation, Way};
 
-const ECN: u8 = 3;
 /// Octets of Ethernet with the most tags.
 const LINK_MAX: usize = 14 + 16;
 
@@ -171,8 +170,8 @@ impl Gre {
         }
         let inner = load.head.as_ref();
         let hops = inner.filter(|_| way.ttl == Propagation::Uniform).map_or(way.hops, |head| head.hops);
-        let dscp = inner.filter(|_| way.dscp == Propagation::Uniform).map_or(0, |head| head.tos & !ECN);
-        let tos = dscp | inner.map_or(0, |head| head.tos & ECN);
+        let dscp = inner.filter(|_| way.dscp == Propagation::Uniform).map_or(0, |head| head.tos & !ecn::MASK);
+        let tos = dscp | inner.map_or(0, |head| head.tos & ecn::MASK);
         let payload_len = u16::try_from(frame.packet_len()).map_err(|_| Error::Range)?;
         match (way.local, way.remote) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {

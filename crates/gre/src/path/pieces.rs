@@ -59,8 +59,10 @@ impl Gre {
         let whole = assemble(&pieces, |piece| (&piece.frame, piece.header_len), || out.allocate());
         let front = pieces.first().map(|first| (first.link, first.link_len));
         pieces.into_iter().for_each(|piece| out.release(piece.frame));
-        let (Some(mut whole), Some((link, link_len))) = (whole, front) else {
-            return out.count_drop(port, DropReason::NoFrame);
+        let (mut whole, (link, link_len)) = match (whole, front) {
+            (Ok(whole), Some(front)) => (whole, front),
+            (Err(reason), _) => return out.count_drop(port, reason),
+            (Ok(whole), None) => return out.release(whole),
         };
         match parse_packet(whole.data(), whole.packet_len()) {
             Parsed::Tunnel(outer) => match whole.prepend(link_len) {

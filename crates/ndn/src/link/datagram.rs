@@ -116,10 +116,10 @@ impl Udp {
             Outcome::Ready(pieces) => {
                 let whole = assemble(&pieces, |piece| (&piece.frame, piece.header_len), || out.allocate());
                 pieces.into_iter().for_each(|piece| out.release(piece.frame));
-                if whole.is_none() {
-                    out.count_drop(port, DropReason::NoFrame);
-                }
-                Ok(whole)
+                whole.map(Some).or_else(|reason| {
+                    out.count_drop(port, reason);
+                    Ok(None)
+                })
             }
         }
     }

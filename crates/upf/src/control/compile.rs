@@ -424,14 +424,17 @@ fn destination(rules: &RuleSet, node: &Node, far: &Far, qers: &[&Qer]) -> Result
             "its peer has no address of a family in which this node has a GTP-U address",
         );
     };
+    let qfi = marked_qfi(rules, qers);
+    let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, qfi);
     let shape = TunnelShape {
         peer,
         local,
-        qfi: marked_qfi(rules, qers),
+        qfi,
         reflective: qers.iter().any(|qer| qer.reflective),
         paging_policy: qers.iter().find_map(|qer| qer.paging_policy),
         container_uplink: forwarding.destination_interface != Interface::Access,
-        tos: forwarding.transport_level_marking.unwrap_or(0),
+        tos,
+        copied,
     };
     Ok(Destination::Tunnel(node.tunnels.tunnel(shape, creation.teid)))
 }

@@ -143,8 +143,8 @@ fn egress(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<E
             let detail = "the node has no address of the header's family there";
             refuse(far, Cause::RuleCreationOrModificationFailure, ie::OUTER_HEADER_CREATION, detail)
         })?;
-        let tos = forwarding.transport_level_marking.unwrap_or(0);
-        Ok(PlainHeader { own, peer: header.peer, port: header.port, tos })
+        let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, None);
+        Ok(PlainHeader { own, peer: header.peer, port: header.port, tos, copied })
     });
     let egress = Egress { header: header.transpose()?, exit };
     Ok((egress.header.is_some() || egress.exit != Exit::Routes).then_some(egress))

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use kaido_engine::PortId;
+use kaido_wire::ecn;
 
 use crate::echo::EchoSettings;
 use crate::ethernet::EthernetSettings;
@@ -12,7 +13,7 @@ use crate::lan::Lans;
 use crate::path::MssClamp;
 use crate::qos::WINDOW_DEFAULT;
 use crate::record::{EndpointId, InstanceId, UeToUe};
-use crate::rules::{Interface, NetworkInstance, PredefinedRule};
+use crate::rules::{Interface, NetworkInstance, PredefinedRule, Qfi};
 
 /// A network instance: a UE address space behind one or more ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,35 @@ pub struct EndpointScope {
     pub instance: Option<String>,
     /// The port's subnet: address and prefix length.
     pub subnet: Option<(IpAddr, u8)>,
+}
+
+/// How the ToS or Traffic Class octet of packets into tunnels is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marking {
+    /// Congestion marks go over, into tunnels and out of them (RFC 6040 normal mode). Without it outer headers are Not-ECT, and
+    /// marks on them count for nothing.
+    pub ecn: bool,
+    /// Outer headers take the packet's own DSCP, where neither a FAR nor the QFI says another (RFC 2983).
+    pub copies_dscp: bool,
+    /// DSCP by QFI, 0 to 63 each.
+    pub dscp_of_qfi: [Option<u8>; 64],
+}
+
+impl Default for Marking {
+    fn default() -> Self {
+        Self { ecn: true, copies_dscp: false, dscp_of_qfi: [None; 64] }
+    }
+}
+
+impl Marking {
+    /// The outer octet, and the bits of the packet's own that go over into it, of a FAR's Transport Level Marking and a QFI.
+    pub(crate) fn outer(&self, marking: Option<u8>, qfi: Option<Qfi>) -> (u8, u8) {
+        let of_qfi = |qfi: Qfi| self.dscp_of_qfi.get(usize::from(qfi.0)).copied().flatten();
+        let dscp = marking.or_else(|| qfi.and_then(of_qfi).map(|dscp| dscp << 2));
+        let copied_dscp = if self.copies_dscp && dscp.is_none() { !ecn::MASK } else { 0 };
+        let copied = copied_dscp | if self.ecn { ecn::MASK } else { 0 };
+        (dscp.unwrap_or(0) & !ecn::MASK, copied)
+    }
 }
 
 /// How the outer UDP source port is chosen (TS 29.281 4.4.2.0 leaves it to the sender).
@@ -136,6 +166,8 @@ pub struct NodeSettings {
     pub predefined: Vec<PredefinedRule>,
     /// Choice of the outer source port.
     pub outer_source_port: OuterSourcePort,
+    /// How the ToS or Traffic Class octet of outer headers is made, and what becomes of it.
+    pub marking: Marking,
     /// Whether outer UDP checksums are computed or zero.
     pub udp_checksums: UdpChecksums,
     /// Packets of one session may be handled by several workers at a time; where not, counting is cheaper.
@@ -184,6 +216,7 @@ impl Default for NodeSettings {
             ports: Vec::new(),
             predefined: Vec::new(),
             outer_source_port: OuterSourcePort::default(),
+            marking: Marking::default(),
             udp_checksums: UdpChecksums::default(),
             workers_share_sessions: true,
             ue_to_ue: UeToUe::default(),

@@ -3,16 +3,17 @@
 use kaido_engine::{DropReason, Frame, Output, PortId};
 
 use super::Worker;
+use super::emit::FlowFields;
 use crate::record::Tunnel;
 
 impl Worker {
-    /// Sends a copy of a user packet into each of the tunnels, by the source port that follows its flow. A copy for which there is no room is counted as a drop
+    /// Sends a copy of a user packet into each of the tunnels. A copy for which there is no room is counted as a drop
     /// of its own.
     #[cold]
     pub(super) fn duplicate(
         &mut self,
         tunnels: &[Tunnel],
-        of_flow: fn(&[u8]) -> u16,
+        of_flow: fn(&[u8]) -> FlowFields,
         from: PortId,
         frame: &Frame,
         out: &mut Output<'_>,

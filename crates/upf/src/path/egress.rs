@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use kaido_engine::{Complaint, DropReason, Frame, Output, PortId};
 use kaido_table::Guard;
-use kaido_wire::{Error, IpProtocol};
+use kaido_wire::{Error, IpProtocol, ecn};
 
 use super::Worker;
 use super::emit::{self, Ends};
@@ -117,16 +117,17 @@ impl Worker {
 /// Puts an IP header, and UDP behind it where there is a port, before a packet.
 fn put_before(header: &PlainHeader, settings: &NodeSettings, frame: &mut Frame) -> Result<(), Error> {
     let ends = Ends { src: header.own, dst: header.peer };
+    let tos = header.tos | ecn::class(frame.data()) & header.copied;
     match header.port {
-        Some(port) => emit::datagram(settings, ends, (port, port), header.tos, frame),
+        Some(port) => emit::datagram(settings, ends, (port, port), tos, frame),
         None => {
             let inner = match frame.data().first().map(|octet| octet >> 4) {
                 Some(6) => INNER_IPV6,
                 _ => INNER_IPV4,
             };
             match (ends.src, ends.dst) {
-                (IpAddr::V4(src), IpAddr::V4(dst)) => emit::prepend_ipv4(src, dst, inner, header.tos, frame),
-                (IpAddr::V6(src), IpAddr::V6(dst)) => emit::prepend_ipv6(src, dst, inner, header.tos, frame),
+                (IpAddr::V4(src), IpAddr::V4(dst)) => emit::prepend_ipv4(src, dst, inner, tos, frame),
+                (IpAddr::V6(src), IpAddr::V6(dst)) => emit::prepend_ipv6(src, dst, inner, tos, frame),
                 _ => Err(Error::Version),
             }
         }

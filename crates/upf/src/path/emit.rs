@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_engine::Frame;
 use kaido_wire::{
-    Error, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, checksum, ethernet, ipv4, ipv6,
-    udp,
+    Error, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, checksum, ecn, ethernet, ipv4,
+    ipv6, udp,
 };
 
 use crate::node::NodeSettings;
@@ -106,25 +106,56 @@ pub(super) fn prepend_ipv6(
     Ok(())
 }
 
-/// The outer source port of a flow: equal for all packets of a flow, spread over flows. Plain enough to
-/// be worked out by hand: `vectors/README.md` says how.
-#[inline]
-pub(super) fn entropy_port(packet: &[u8]) -> u16 {
-    match packet.first().map(|octet| octet >> 4) {
-        Some(4) => entropy_port_v4(packet),
-        _ => entropy_port_v6(packet),
+/// What the outer header of a packet takes from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FlowFields {
+    /// UDP source port, where that follows the flow: equal for all packets of a flow, spread over flows. Plain enough to be
+    /// worked out by hand: `vectors/README.md` says how.
+    pub(super) src_port: u16,
+    /// ToS or Traffic Class octet, of which a tunnel takes some bits or none.
+    pub(super) class: u8,
+}
+
+impl FlowFields {
+    /// Of an IP packet.
+    #[inline]
+    pub(super) fn of(packet: &[u8]) -> Self {
+        let src_port = match packet.first().map(|octet| octet >> 4) {
+            Some(4) => entropy_port_v4(packet),
+            _ => entropy_port_v6(packet),
+        };
+        Self { src_port, class: ecn::class(packet) }
+    }
+
+    /// Of an Ethernet frame with an IP packet in it. Its marks stay where they are: those of an outer header would not come
+    /// back to it.
+    pub(super) fn of_ip_in_frame(packet: &[u8]) -> Self {
+        Self { class: 0, ..Self::of(packet) }
+    }
+
+    /// Of frames of a kind between two addresses, which are not IP.
+    pub(super) fn of_frame(addresses: &[u8], kind: u16) -> Self {
+        let pairs = addresses.as_chunks::<2>().0.iter();
+        let folded = pairs.fold(kind, |folded, &pair| folded ^ u16::from_be_bytes(pair));
+        Self { src_port: ENTROPY_PORT_BASE + (folded & 0x3fff), class: 0 }
+    }
+
+    /// Of an IPv4 packet without options.
+    #[inline(always)]
+    pub(super) fn of_usual_v4(packet: &[u8]) -> Self {
+        Self { src_port: entropy_port_usual_v4(packet), class: packet.get(1).copied().unwrap_or(0) }
+    }
+
+    /// Of an IPv6 packet.
+    #[inline(always)]
+    pub(super) fn of_v6(packet: &[u8]) -> Self {
+        Self { src_port: entropy_port_v6(packet), class: ecn::class(packet) }
     }
 }
 
-/// The outer source port of frames of a kind between two addresses, which are not IP.
-pub(super) fn entropy_port_of(addresses: &[u8], kind: u16) -> u16 {
-    let pairs = addresses.as_chunks::<2>().0.iter();
-    ENTROPY_PORT_BASE + (pairs.fold(kind, |folded, &pair| folded ^ u16::from_be_bytes(pair)) & 0x3fff)
-}
-
-/// As [`entropy_port`], of an IPv4 packet.
+/// [`FlowFields::src_port`] of an IPv4 packet.
 #[inline(always)]
-pub(super) fn entropy_port_v4(packet: &[u8]) -> u16 {
+fn entropy_port_v4(packet: &[u8]) -> u16 {
     let Some(header) = packet.first_chunk::<{ ipv4::HEADER_LEN }>() else { return ENTROPY_PORT_BASE };
     let protocol = IpProtocol(header[9]);
     let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
@@ -132,9 +163,9 @@ pub(super) fn entropy_port_v4(packet: &[u8]) -> u16 {
     source_port(fold_words(&header[12..20]), protocol, upper)
 }
 
-/// As [`entropy_port`], of an IPv4 packet without options.
+/// As [`entropy_port_v4`], without options.
 #[inline(always)]
-pub(super) fn entropy_port_usual_v4(packet: &[u8]) -> u16 {
+fn entropy_port_usual_v4(packet: &[u8]) -> u16 {
     // The header, and the ports behind it.
     let Some(head) = packet.first_chunk::<24>() else { return entropy_port_v4(packet) };
     let word = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -150,9 +181,9 @@ pub(super) fn entropy_port_usual_v4(packet: &[u8]) -> u16 {
 /// Offset and MF of an IPv4 header, in the machine's byte order.
 const IS_FRAGMENT: u16 = 0x3fff_u16.to_be();
 
-/// As [`entropy_port`], of an IPv6 packet.
+/// [`FlowFields::src_port`] of an IPv6 packet.
 #[inline(always)]
-pub(super) fn entropy_port_v6(packet: &[u8]) -> u16 {
+fn entropy_port_v6(packet: &[u8]) -> u16 {
     let Some(header) = packet.first_chunk::<{ ipv6::HEADER_LEN }>() else { return ENTROPY_PORT_BASE };
     let addresses = fold_words(&header[8..40]);
     let plain = IpProtocol(header[6]);

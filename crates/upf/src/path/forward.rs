@@ -9,7 +9,7 @@ use kaido_wire::IpProtocol;
 
 use super::Worker;
 use super::detect::matching;
-use super::emit;
+use super::emit::FlowFields;
 use super::hold::Buffered;
 use super::lan::lan_of;
 use super::mss;
@@ -178,7 +178,7 @@ impl Worker {
         if let Some(special) =
             special.filter(|special| !special.copies.is_empty() && buffered_since.is_none())
         {
-            self.duplicate(&special.copies, emit::entropy_port, arrival.port, &frame, out);
+            self.duplicate(&special.copies, FlowFields::of, arrival.port, &frame, out);
         }
         if !action.gate_open || action.apply.drop {
             if action.apply.drop {

@@ -61,8 +61,8 @@ impl Worker {
                 let whole = assemble(&pieces, |piece| (&piece.frame, piece.header_len), || out.allocate());
                 pieces.into_iter().for_each(|piece| out.release(piece.frame));
                 match whole {
-                    Some(whole) => self.reassembled(guard, endpoint, port, whole, out),
-                    None => out.count_drop(port, DropReason::NoFrame),
+                    Ok(whole) => self.reassembled(guard, endpoint, port, whole, out),
+                    Err(reason) => out.count_drop(port, reason),
                 }
             }
         }

@@ -9,7 +9,7 @@ use kaido_wire::EtherType;
 
 use super::Worker;
 use super::detect::{flow, sdf_matches};
-use super::emit;
+use super::emit::FlowFields;
 use super::forward::Arrival;
 use super::monitor::stamp_sent;
 use super::oversize::NarrowWay;
@@ -112,7 +112,7 @@ impl Worker {
         };
         self.note_match(action);
         if let Some(special) = special.filter(|special| !special.copies.is_empty() && since.is_none()) {
-            self.duplicate(&special.copies, source_port, arrival.port, &frame, out);
+            self.duplicate(&special.copies, flow_fields, arrival.port, &frame, out);
         }
         if !action.gate_open || action.apply.drop {
             if action.apply.drop {
@@ -205,12 +205,12 @@ impl Worker {
         };
         let put = match extensions {
             Some(extensions) => {
-                let of_flow = source_port(frame.data());
+                let of_flow = flow_fields(frame.data());
                 extensions.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_ok()
             }
             None => {
                 let outer = self.outer(tunnel);
-                outer.is_some_and(|outer| outer.put_before_by(tunnel.teid, &mut frame, source_port))
+                outer.is_some_and(|outer| outer.put_before_by(tunnel.teid, &mut frame, flow_fields))
             }
         };
         if !put {
@@ -272,13 +272,13 @@ fn packet_in(seen: &EthernetFrame, data: &[u8]) -> Option<Packet> {
     (packet.dst.is_ipv4() == is_ipv4).then_some(packet)
 }
 
-/// The outer source port of a frame's flow: that of the IP packet in it, or else of its addresses.
-fn source_port(data: &[u8]) -> u16 {
-    let Ok(seen) = EthernetFrame::read(data, data.len()) else { return emit::entropy_port(&[]) };
+/// What an outer header takes from a frame: by the IP packet in it, or else by its addresses.
+fn flow_fields(data: &[u8]) -> FlowFields {
+    let Ok(seen) = EthernetFrame::read(data, data.len()) else { return FlowFields::of(&[]) };
     match seen.ethertype {
         EtherType::IPV4 | EtherType::IPV6 => {
-            emit::entropy_port(data.get(seen.payload_at..).unwrap_or_default())
+            FlowFields::of_ip_in_frame(data.get(seen.payload_at..).unwrap_or_default())
         }
-        _ => emit::entropy_port_of(data.get(..ADDRESSES).unwrap_or_default(), seen.ethertype.0),
+        _ => FlowFields::of_frame(data.get(..ADDRESSES).unwrap_or_default(), seen.ethertype.0),
     }
 }

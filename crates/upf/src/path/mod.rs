@@ -48,6 +48,7 @@ use kaido_engine::{
     PortLink, RateLimit,
 };
 use kaido_table::{Guard, Reader, Seed, TooManyReaders};
+use kaido_wire::ecn;
 
 use self::applications::Flows;
 use self::bridge::Flood;
@@ -397,9 +398,16 @@ impl Worker {
         if record.is_ethernet() {
             return self.tunnelled_frame(guard, record, arrival, frame, out);
         }
-        let Ok(packet) = Packet::read(frame.data(), frame.packet_len()) else {
+        let Ok(mut packet) = Packet::read(frame.data(), frame.packet_len()) else {
             return out.drop(arrival.port, frame, DropReason::InnerMalformed);
         };
+        if self.settings.marking.ecn && outer.tos & ecn::MASK != 0 {
+            let Some(marks) = ecn::decapsulated(packet.tos, outer.tos) else {
+                return out.drop(arrival.port, frame, DropReason::CongestionMark);
+            };
+            packet.tos = packet.tos & !ecn::MASK | marks;
+            ecn::set_class(frame.data_mut(), packet.tos);
+        }
         frame.truncate(packet.total_len);
         self.handle(guard, record, arrival, &packet, frame, out);
     }

@@ -4,7 +4,7 @@ use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
 use kaido_wire::gtpu::{self, DownlinkInformation, Extensions, UplinkInformation, extension_type};
 
 use super::Worker;
-use super::emit;
+use super::emit::{self, FlowFields};
 use super::parse::{Outer, Packet};
 use super::relay::Stored;
 use crate::node::WorkerEvent;
@@ -84,7 +84,7 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         emit::take_hop(frame.data_mut());
-        let of_flow = emit::entropy_port(frame.data());
+        let of_flow = FlowFields::of(frame.data());
         if stamped.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
             return out.drop(from, frame, DropReason::NoHeadroom);
         }

@@ -14,7 +14,7 @@ use kaido_wire::{
     ethernet, gtpu, ipv4, ipv6, udp,
 };
 
-use super::emit::{Ends, HOPS, entropy_port, fill_checksum};
+use super::emit::{Ends, FlowFields, HOPS, fill_checksum};
 use crate::node::{NodeSettings, OuterSourcePort, PortRole};
 use crate::record::{ShapeId, TunnelShape};
 use crate::rules::Teid;
@@ -46,7 +46,9 @@ pub(super) struct OuterTemplate {
     is_ipv4: bool,
     /// Over IPv4 with a PDU session container and no checksum.
     is_usual: bool,
-    /// One's-complement sum of the IPv4 header without length and checksum.
+    /// Bits of the class that a packet's own gives; zero in `bytes`.
+    copied: u8,
+    /// One's-complement sum of the IPv4 header without length, those bits and checksum.
     sum: u16,
 }
 
@@ -67,6 +69,7 @@ impl OuterTemplate {
             checksum: settings.udp_checksums.computed(shape.peer),
             is_ipv4: shape.peer.is_ipv4(),
             is_usual: false,
+            copied: shape.copied,
             sum: 0,
         };
         let gtpu = GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(0, 0) };
@@ -129,11 +132,16 @@ impl OuterTemplate {
     /// Puts the headers before the packet that the frame holds, all but Ethernet; `false` when they do not
     /// fit.
     pub(super) fn put_before(&self, teid: Teid, frame: &mut Frame) -> bool {
-        self.put_before_by(teid, frame, entropy_port)
+        self.put_before_by(teid, frame, FlowFields::of)
     }
 
-    /// As [`OuterTemplate::put_before`], for what `of_flow` makes a source port of.
-    pub(super) fn put_before_by(&self, teid: Teid, frame: &mut Frame, of_flow: fn(&[u8]) -> u16) -> bool {
+    /// As [`OuterTemplate::put_before`], of a packet of which `of_flow` gives what the headers take from it.
+    pub(super) fn put_before_by(
+        &self,
+        teid: Teid,
+        frame: &mut Frame,
+        of_flow: fn(&[u8]) -> FlowFields,
+    ) -> bool {
         let keep = frame.packet_len();
         self.write(teid, frame, 0, keep, |packet| of_flow(packet)).is_some()
             && frame.strip(ethernet::HEADER_LEN)
@@ -148,7 +156,7 @@ impl OuterTemplate {
 
     /// Leaves of a frame `keep` octets behind the first `front`, which are a user packet, and puts the
     /// headers before them, Ethernet and all. `finish` does what is left to do to the packet itself, before
-    /// anything is computed over it, and makes the source port where that follows the flow.
+    /// anything is computed over it, and gives what the headers take from it.
     ///
     /// `None`, with the frame unchanged, when the packet is too long for the length fields, the frame has no
     /// headroom, or a chain would have to be cut.
@@ -159,7 +167,7 @@ impl OuterTemplate {
         frame: &mut Frame,
         front: usize,
         keep: usize,
-        finish: impl Fn(&mut [u8]) -> u16,
+        finish: impl Fn(&mut [u8]) -> FlowFields,
     ) -> Option<()> {
         match (self.is_ipv4, usize::from(self.gtpu_len)) {
             (true, GTPU_CONTAINER) => {
@@ -186,7 +194,7 @@ impl OuterTemplate {
         frame: &mut Frame,
         front: usize,
         keep: usize,
-        finish: impl Fn(&mut [u8]) -> u16,
+        finish: impl Fn(&mut [u8]) -> FlowFields,
     ) -> Option<()> {
         if !self.is_usual {
             return None;
@@ -203,7 +211,7 @@ impl OuterTemplate {
         frame: &mut Frame,
         front: usize,
         keep: usize,
-        finish: impl Fn(&mut [u8]) -> u16,
+        finish: impl Fn(&mut [u8]) -> FlowFields,
     ) -> Option<()> {
         match self.is_ipv4 {
             true => self.write_as::<V4_WITH_PPI, GTPU_WITH_PPI>(teid, frame, front, keep, finish),
@@ -219,22 +227,26 @@ impl OuterTemplate {
         frame: &mut Frame,
         front: usize,
         keep: usize,
-        finish: impl Fn(&mut [u8]) -> u16,
+        finish: impl Fn(&mut [u8]) -> FlowFields,
     ) -> Option<()> {
         const { assert!(LEN <= BYTES && LEN > GTPU + udp::HEADER_LEN) };
         let total = u16::try_from(keep + LEN - ethernet::HEADER_LEN).ok()?;
         let (headers, packet) = frame.exchange_front::<LEN>(front, keep)?;
-        let of_flow = finish(packet);
-        let src_port = if self.entropy { of_flow } else { gtpu::UDP_PORT };
+        let FlowFields { src_port, class } = finish(packet);
+        let src_port = if self.entropy { src_port } else { gtpu::UDP_PORT };
+        let class = class & self.copied;
         headers.copy_from_slice(&self.bytes[BYTES - LEN..]);
         let udp_at = LEN - GTPU - udp::HEADER_LEN;
         #[allow(clippy::cast_possible_truncation)] // 20 or 40.
         let ip_len = (udp_at - ethernet::HEADER_LEN) as u16;
         if usize::from(ip_len) == ipv4::HEADER_LEN {
             headers[IP_AT + 2..IP_AT + 4].copy_from_slice(&total.to_be_bytes());
-            let checksum = !checksum::add(self.sum, total);
+            headers[IP_AT + 1] |= class;
+            let checksum = !checksum::add(checksum::add(self.sum, total), class.into());
             headers[IP_AT + 10..IP_AT + 12].copy_from_slice(&checksum.to_be_bytes());
         } else {
+            headers[IP_AT] |= class >> 4;
+            headers[IP_AT + 1] |= class << 4;
             headers[IP_AT + 4..IP_AT + 6].copy_from_slice(&(total - ip_len).to_be_bytes());
         }
         let udp_len = total - ip_len;

@@ -110,6 +110,8 @@ impl From<Error> for PacketFault {
 pub(super) struct Outer {
     pub(super) src: IpAddr,
     pub(super) src_port: u16,
+    /// ToS or Traffic Class octet.
+    pub(super) tos: u8,
     pub(super) endpoint: EndpointId,
     pub(super) header: GtpuHeader,
     /// Octets from the start of the frame to the GTP-U header.
@@ -206,6 +208,7 @@ pub(super) fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], off
     let outer = Outer {
         src: packet.src,
         src_port: udp.src_port,
+        tos: packet.tos,
         endpoint,
         header,
         gtpu_offset: offset + packet.upper_offset + udp::HEADER_LEN,

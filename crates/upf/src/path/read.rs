@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_engine::{Frame, PortId};
 use kaido_wire::checksum::is_sound_ipv4;
-use kaido_wire::{EtherType, IpProtocol, ethernet, gtpu, ipv4, ipv6};
+use kaido_wire::{EtherType, IpProtocol, ecn, ethernet, gtpu, ipv4, ipv6};
 
 use self::head::{
     CONTAINER, CONTAINER_FOLLOWS, GTPU_AT, GTPU_AT_V6, Head, HeadOf16, PACKET_AT, PACKET_AT_V6, UDP_AT,
@@ -34,6 +34,8 @@ pub(super) struct Arrived {
     /// Which way it goes if its record lets every packet go; none when the frame is not of the usual shape.
     pub(super) way: StraightWay,
     pub(super) kind: Kind,
+    /// ECN field of the outer header; 0 of what came in no tunnel.
+    pub(super) ecn: u8,
 }
 
 /// What becomes of a frame.
@@ -56,6 +58,8 @@ pub(super) struct Ports {
     /// Place n of the first: packets to IPv4 addresses that begin with octet n may not be forwarded; of the second: an
     /// own IPv4 address has that [`place`]. Spares nearly every packet a closer look.
     looked_at: [[bool; 256]; 2],
+    /// The bits of outer headers' ECN fields that count: all or none.
+    ecn: u8,
 }
 
 /// What the straight way knows of a port.
@@ -113,13 +117,20 @@ impl Ports {
                 looked_at[1][place(addr.to_bits())] = true;
             }
         }
-        Self { ports: facts.collect(), looked_at, own }
+        let ecn = if settings.marking.ecn { ecn::MASK } else { 0 };
+        Self { ports: facts.collect(), looked_at, own, ecn }
     }
 
     /// What is known of a port.
     #[inline(always)]
     pub(super) fn facts(&self, port: PortId) -> &PortFacts {
         &self.ports[port.index()]
+    }
+
+    /// Whether an outer header has a mark that concerns the packet inside.
+    #[inline(always)]
+    pub(super) fn is_marked(&self, arrived: &Arrived) -> bool {
+        arrived.ecn & self.ecn != 0
     }
 
     /// Whether a packet to an IPv4 address is to be forwarded.
@@ -220,6 +231,7 @@ impl PortFacts {
         arrived.key = SessionKey::tunnel(*endpoint, Teid(be32(message, 4)));
         arrived.offset = octets(PACKET_AT_V6) + consumed;
         arrived.available = length - consumed;
+        arrived.ecn = head[IP_AT + 1] >> 4 & ecn::MASK;
         arrived.way = StraightWay::UP;
         arrived.kind = Kind::Usual;
         Some(StraightWay::UP)
@@ -251,6 +263,7 @@ impl PortFacts {
             arrived.available = total;
         }
         arrived.offset = octets(IP_AT);
+        arrived.ecn = 0;
         arrived.way = StraightWay::DOWN;
         arrived.kind = Kind::Usual;
         Some(StraightWay::DOWN)
@@ -292,6 +305,7 @@ fn read_tunnelled(
     arrived.key = SessionKey::tunnel(endpoint, Teid(be32(head, GTPU_AT + 4)));
     arrived.offset = octets(PACKET_AT) + consumed;
     arrived.available = length - consumed;
+    arrived.ecn = head[IP_AT + 1] & ecn::MASK;
     arrived.way = StraightWay::UP;
     arrived.kind = Kind::Usual;
     Some(StraightWay::UP)

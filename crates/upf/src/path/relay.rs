@@ -12,7 +12,7 @@ use kaido_wire::gtpu::{
 };
 use kaido_wire::{Error, ipv4, ipv6, udp};
 
-use super::emit::{self, Ends};
+use super::emit::{self, Ends, FlowFields};
 use crate::node::{NodeSettings, OuterSourcePort};
 use crate::record::{Direction, Tunnel, TunnelShape};
 
@@ -120,7 +120,7 @@ impl Stored {
         ip + udp::HEADER_LEN + gtpu::HEADER_LEN + optional
     }
 
-    /// Puts GTP-U with the chain, UDP and IP before a packet; `of_flow` is the source port where that follows the flow.
+    /// Puts GTP-U with the chain, UDP and IP before a packet.
     ///
     /// # Errors
     /// [`Error::Range`] when the packet is too long, [`Error::Truncated`] when the frame has no headroom.
@@ -128,11 +128,11 @@ impl Stored {
         &self,
         settings: &NodeSettings,
         tunnel: &Tunnel,
-        of_flow: u16,
+        of_flow: FlowFields,
         frame: &mut Frame,
     ) -> Result<(), Error> {
         let src_port = match settings.outer_source_port {
-            OuterSourcePort::Entropy => of_flow,
+            OuterSourcePort::Entropy => of_flow.src_port,
             OuterSourcePort::Fixed => gtpu::UDP_PORT,
         };
         let mut flags = 0x30;
@@ -150,7 +150,8 @@ impl Stored {
         front[4..8].copy_from_slice(&tunnel.teid.0.to_be_bytes());
         let shape = &tunnel.shape;
         let ends = Ends { src: settings.endpoints[usize::from(shape.local.0)], dst: shape.peer };
-        emit::datagram(settings, ends, (src_port, gtpu::UDP_PORT), shape.tos, frame)
+        let tos = shape.tos | of_flow.class & shape.copied;
+        emit::datagram(settings, ends, (src_port, gtpu::UDP_PORT), tos, frame)
     }
 }
 

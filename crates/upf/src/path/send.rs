@@ -7,7 +7,7 @@ use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution};
 use kaido_wire::{IpProtocol, gtpu};
 
 use super::Worker;
-use super::emit;
+use super::emit::{self, FlowFields};
 use super::outer::OuterTemplate;
 use super::oversize::NarrowWay;
 use super::parse::Packet;
@@ -134,7 +134,7 @@ impl Worker {
         {
             return Some((Complaint::TooBig(mtu.saturating_sub(overhead)), frame));
         }
-        let of_flow = emit::entropy_port(frame.data());
+        let of_flow = FlowFields::of(frame.data());
         if extensions.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;

@@ -7,10 +7,10 @@
 //! straight way's pieces put together with nothing between them.
 
 use kaido_engine::{Frame, NextHop, NextHops, PortId};
-use kaido_wire::{EtherType, IpProtocol, gtpu, ipv4, ipv6, udp};
+use kaido_wire::{EtherType, IpProtocol, ecn, gtpu, ipv4, ipv6, udp};
 
 use super::Worker;
-use super::emit;
+use super::emit::{self, FlowFields};
 use super::mss::may_be_syn;
 use super::read::{Arrived, IP_AT, be32, be64, be128, usual_ipv4, usual_ipv6};
 use crate::node::{Node, WorkerEvent};
@@ -50,6 +50,9 @@ impl Worker {
         if record.folded_qfi().is_some_and(|qfi| qfi_of(arrived, frame) != Some(qfi)) {
             return None;
         }
+        if self.ports.is_marked(arrived) && !take_marks(arrived, frame) {
+            return None;
+        }
         let packet = frame.data().get(usize::from(arrived.offset)..)?;
         if self.clamps_mss && may_be_syn(packet) {
             return None;
@@ -87,7 +90,7 @@ impl Worker {
         arrived: &Arrived,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        if !record.is_plain(PlainWay::UP) {
+        if !record.is_plain(PlainWay::UP) || (self.ports.is_marked(arrived) && !take_marks(arrived, frame)) {
             return None;
         }
         let header = frame.window(arrived.offset)?;
@@ -115,7 +118,7 @@ impl Worker {
         }
         prepared.template.write_usual(teid, frame, arrived.offset.into(), total.into(), |packet| {
             V4::take_hop(packet);
-            V4::entropy(packet)
+            V4::flow(packet)
         })?;
         let to = prepared.port;
         self.count_plain(node, record, Direction::Downlink, total);
@@ -165,7 +168,7 @@ impl Worker {
                 if !is_relayed {
                     F::take_hop(packet);
                 }
-                F::entropy(packet)
+                F::flow(packet)
             })?;
             prepared.port
         } else {
@@ -263,6 +266,17 @@ impl Worker {
     }
 }
 
+/// Gives a packet the congestion marks of its outer header; what leaves the straight way after it is given the same again.
+/// `false`, with the packet unchanged, when it cannot carry them.
+#[cold]
+fn take_marks(arrived: &Arrived, frame: &mut Frame) -> bool {
+    let Some(packet) = frame.data_mut().get_mut(usize::from(arrived.offset)..) else { return false };
+    let class = ecn::class(packet);
+    let Some(marks) = ecn::decapsulated(class, arrived.ecn) else { return false };
+    ecn::set_class(packet, class & !ecn::MASK | marks);
+    true
+}
+
 /// Whether a user packet may be for a GTP-U entity: UDP to port 2152.
 #[cold]
 fn may_be_to_gtpu(arrived: &Arrived, frame: &Frame) -> bool {
@@ -291,7 +305,7 @@ trait Family {
     const ETHERTYPE: EtherType;
 
     fn known(next_hops: &NextHops, dst: Self::Address) -> Option<&NextHop>;
-    fn entropy(packet: &[u8]) -> u16;
+    fn flow(packet: &[u8]) -> FlowFields;
     fn take_hop(packet: &mut [u8]);
 }
 
@@ -308,8 +322,8 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn entropy(packet: &[u8]) -> u16 {
-        emit::entropy_port_usual_v4(packet)
+    fn flow(packet: &[u8]) -> FlowFields {
+        FlowFields::of_usual_v4(packet)
     }
 
     #[inline(always)]
@@ -328,8 +342,8 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn entropy(packet: &[u8]) -> u16 {
-        emit::entropy_port_v6(packet)
+    fn flow(packet: &[u8]) -> FlowFields {
+        FlowFields::of_v6(packet)
     }
 
     #[inline(always)]

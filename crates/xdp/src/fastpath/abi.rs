@@ -48,6 +48,7 @@ pub(crate) const DEVICES_MAX: u32 = 256;
 pub(crate) const EVENTS_BYTES: u32 = 1_048_576;
 pub(crate) const NO_INSTANCE: u32 = u32::MAX;
 pub(crate) const PORT_FIXED: u32 = 1;
+pub(crate) const ECN: u32 = 2;
 
 /// `struct fast_record`, as it is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,7 +90,8 @@ pub(crate) struct RawTemplate {
     pub(crate) sum: u32,
     pub(crate) hop: u32,
     pub(crate) tos: u32,
-    pub(crate) spare: [u32; 2],
+    pub(crate) copied: u32,
+    pub(crate) spare: u32,
 }
 
 /// `struct fast_hop`, but for `valid`.
@@ -385,6 +387,7 @@ mod tests {
             ("FAST_EVENTS_BYTES", u64::from(EVENTS_BYTES)),
             ("FAST_NO_INSTANCE", u64::from(NO_INSTANCE)),
             ("FAST_PORT_FIXED", u64::from(PORT_FIXED)),
+            ("FAST_ECN", u64::from(ECN)),
             ("FAST_HANDS", Hand::ALL.len() as u64),
             ("FAST_DROPS", FastDrop::ALL.len() as u64),
         ] {

@@ -61,6 +61,8 @@ pub struct FastPathConfig {
     pub hops_max: u32,
     /// The outer source port is always 2152; else it carries the flow's entropy (TS 29.281 4.4.2.0).
     pub fixed_source_port: bool,
+    /// Congestion marks of outer headers go over to the packet inside.
+    pub ecn: bool,
     /// Secret of the keyed hash: random, and odd words.
     pub seed: [u64; 4],
 }
@@ -136,12 +138,14 @@ impl FastPath {
             events: Events::create()?,
             grace: Grace::create()?,
         };
+        let port_fixed = if config.fixed_source_port { abi::PORT_FIXED } else { 0 };
+        let flags = port_fixed | if config.ecn { abi::ECN } else { 0 };
         // SAFETY: no program has the map yet.
         unsafe {
             let globals = fast.globals.at(0).as_ptr();
             (&raw mut (*globals).seed).write(config.seed);
             (&raw mut (*globals).buckets).write(fast.table.buckets().len());
-            (&raw mut (*globals).flags).write(if config.fixed_source_port { abi::PORT_FIXED } else { 0 });
+            (&raw mut (*globals).flags).write(flags);
         }
         Ok(fast)
     }

@@ -104,6 +104,8 @@ pub struct Template {
     pub peer: Ipv4Addr,
     /// ToS octet.
     pub tos: u8,
+    /// The bits of that octet, none of them set in it, that the packet's own octet gives.
+    pub copied: u8,
     /// The next hop towards the peer.
     pub hop: u32,
 }
@@ -216,7 +218,8 @@ impl Template {
             sum: words.into_iter().map(|word| u32::from(u16::from_ne_bytes(word))).sum(),
             hop: self.hop,
             tos: self.tos.into(),
-            spare: [0; 2],
+            copied: self.copied.into(),
+            spare: 0,
         })
     }
 }

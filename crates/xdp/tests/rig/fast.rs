@@ -16,6 +16,7 @@ pub fn config(records_max: u32, fixed_source_port: bool) -> FastPathConfig {
         templates_max: 64,
         hops_max: 8,
         fixed_source_port,
+        ecn: true,
         seed: [
             0x1234_5678_9abc_def1,
             0x0fed_cba9_8765_4321,

@@ -191,3 +191,37 @@ proptest! {
         let _ = split(&frame(&bytes), mtu, 1, || pool().allocate());
     }
 }
+
+/// Conformance: RFC 3168 5.3 | A packet is marked when one of its fragments is, and dropped when another cannot carry the mark
+#[test]
+fn marks_of_fragments_are_not_lost() {
+    for packet in [v4(&[7; 200], &[], false), v6(&[7; 200])] {
+        for (marks, expected) in [
+            ([ecn::ECT_0, ecn::ECT_0], Ok(ecn::ECT_0)),
+            ([ecn::ECT_0, ecn::CE], Ok(ecn::CE)),
+            ([ecn::CE, ecn::ECT_1], Ok(ecn::CE)),
+            ([ecn::CE, ecn::CE], Ok(ecn::CE)),
+            ([ecn::NOT_ECT, ecn::ECT_0], Ok(ecn::NOT_ECT)),
+            ([ecn::NOT_ECT, ecn::CE], Err(DropReason::CongestionMark)),
+            ([ecn::CE, ecn::NOT_ECT], Err(DropReason::CongestionMark)),
+        ] {
+            let mut fragments = cut(&packet, 200, 1);
+            for (fragment, mark) in fragments.iter_mut().zip(marks) {
+                let class = ecn::class(fragment) & !ecn::MASK | mark;
+                ecn::set_class(fragment, class);
+            }
+            let pieces: Vec<Piece> = fragments.iter().map(|bytes| piece(bytes).1).collect();
+            assert_eq!(pieces.len(), 2);
+            let whole = assemble(&pieces, |piece| (&piece.0, piece.1), || pool().allocate());
+            let whole = whole.map(|whole| whole.to_vec());
+            assert_eq!(
+                whole.as_ref().map(|whole| ecn::class(whole) & ecn::MASK).map_err(|&reason| reason),
+                expected,
+                "{marks:?}"
+            );
+            if let (Ok(whole), 4) = (whole, packet[0] >> 4) {
+                assert!(ipv4::checksum_ok(&whole, 20));
+            }
+        }
+    }
+}

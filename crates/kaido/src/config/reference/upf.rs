@@ -123,6 +123,27 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     (
         "gtpu",
+        "ecn",
+        "true or false",
+        "true",
+        "Congestion marks (ECN) go over into tunnels and out of them, as RFC 6040 says and TS 29.281 asks. A packet that cannot carry the mark of its tunnel is dropped (`congestion_mark`). With `false` outer headers are Not-ECT, and marks on them count for nothing.",
+    ),
+    (
+        "gtpu",
+        "dscp",
+        "\"zero\" or \"copy\"",
+        "\"zero\"",
+        "DSCP of packets into tunnels: zero, or the packet's own. A FAR's Transport Level Marking comes first, then `qfi_dscp`. A packet out of a tunnel keeps its own DSCP.",
+    ),
+    (
+        "gtpu",
+        "qfi_dscp",
+        "table",
+        "none",
+        "DSCP of packets into tunnels by QFI, such as `qfi_dscp = { 1 = \"EF\", 5 = 40 }`: 0 to 63, or the name of a class.",
+    ),
+    (
+        "gtpu",
         "oversize",
         "\"icmp\", \"fragment-inner\" or \"fragment-outer\"",
         "\"fragment-inner\"",

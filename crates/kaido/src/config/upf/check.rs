@@ -32,6 +32,7 @@ pub(in crate::config) fn check(config: &UpfConfig, findings: &mut Findings) {
             "536 to 65535 are allowed, true for what the ports take, false for none",
         );
     }
+    super::gtpu::check_marking(&config.gtpu, findings);
     queues(node, findings);
     config.base.ports.iter().for_each(|port| self::port(port, findings));
     sides(config, findings);

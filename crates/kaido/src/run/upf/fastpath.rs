@@ -42,6 +42,7 @@ pub(super) fn load(config: &UpfConfig) -> Result<Option<FastPath>, kaido_xdp::Er
         templates_max: TEMPLATES_MAX,
         hops_max: UPLINK_V6 + 1,
         fixed_source_port: config.gtpu.source_port == SourcePort::Fixed,
+        ecn: config.gtpu.ecn,
         // The hash must be odd in every word, and known to nobody: the standard library's keys are random.
         seed: std::array::from_fn(|_| RandomState::new().build_hasher().finish() | 1),
     })
@@ -185,7 +186,7 @@ impl InKernel {
         }
         let local = self.around.endpoints.get(usize::from(shape.local.0))?;
         let (IpAddr::V4(local), IpAddr::V4(peer)) = (*local, shape.peer) else { return None };
-        let template = Template { local, peer, tos: shape.tos, hop: id };
+        let template = Template { local, peer, tos: shape.tos, copied: shape.copied, hop: id };
         self.fast.with(|fast| fast.set_template(id, Some(&template))).ok()?;
         self.peers.insert(id, shape.peer);
         let hop = self.around.hop(self.next_hops.resolve(shape.peer));

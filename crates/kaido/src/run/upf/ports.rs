@@ -212,6 +212,7 @@ impl Ports {
                 SourcePort::Entropy => OuterSourcePort::Entropy,
                 SourcePort::Fixed => OuterSourcePort::Fixed,
             },
+            marking: config.gtpu.marking(),
             udp_checksums: UdpChecksums {
                 ipv4: config.gtpu.udp_checksum_ipv4,
                 ipv6: !config.gtpu.udp_zero_checksum_ipv6,
