@@ -295,6 +295,30 @@ fn the_qfi_is_that_of_the_flow() {
     }
 }
 
+/// Conformance: TS 29.244 5.4.3 | A session without QERs is marked with the one QFI that its uplink matches (OAI)
+#[test]
+fn without_qers_the_qfi_is_that_of_the_uplink() {
+    let marked = |qfis: &[u8], in_qer: Option<u8>| {
+        let mut rig = Rig::new();
+        let mut request = SessionPlan::ipv4(7).establishment();
+        request.qers =
+            in_qer.map(|qfi| Qer { qfi: Some(Qfi(qfi)), ..Qer::open(QerId(1)) }).into_iter().collect();
+        for pdr in &mut request.pdrs {
+            pdr.qer_ids = request.qers.iter().map(|qer| qer.id).collect();
+        }
+        request.pdrs[0].pdi.qfis = qfis.iter().copied().map(Qfi).collect();
+        rig.upf.establish(&request, now()).unwrap();
+        let out = to_ue(&mut rig, 7);
+        // Ethernet, IPv4, UDP; then the flags: E says that an extension header follows.
+        let flags = out[0].1[14 + 20 + 8];
+        (flags & 4 != 0).then(|| out[0].1[14 + 20 + 8 + 12 + 2] & 0x3f)
+    };
+    assert_eq!(marked(&[5], None), Some(5));
+    assert_eq!(marked(&[], None), None, "LTE");
+    assert_eq!(marked(&[5, 6], None), None, "it cannot be told which");
+    assert_eq!(marked(&[5], Some(9)), Some(9));
+}
+
 /// Conformance: TS 29.244 5.21 | A UE keeps its address where an update leaves it to be chosen again (SD-Core)
 #[test]
 fn an_update_that_repeats_the_choice_keeps_the_address() {
