@@ -10,6 +10,9 @@ from pathlib import Path
 
 from rig.net import Namespace, NetError, run, wait_until
 
+#: Where a node listens to PFCP.
+LISTEN = ("10.100.4.1", "fd00:4::1")
+
 CONFIG = """\
 [node]
 sessions_max = {sessions_max}
@@ -52,7 +55,9 @@ class Node:
     driver: str = "af_xdp"
     sessions_max: int = 4096
     workers: int = 1
+    n3: str | None = None
     n6: str | None = None
+    listen: tuple[str, ...] = LISTEN
     more: str = ""
     pfcp: str = ""
     node: str = ""
@@ -62,9 +67,11 @@ class Node:
     def config(self) -> str:
         """The configuration: the usual one, with what was asked for."""
         text = CONFIG.format(socket=self.socket, sessions_max=self.sessions_max, workers=self.workers)
+        n3 = self.n3 or port("n3", self.driver)
         n6 = self.n6 or port("n6", self.driver, 'network_instance = "internet"')
         text = text.replace("[node]\n", f"[node]\n{self.node}\n")
-        return text.replace("[pfcp]\n", f"[pfcp]\n{self.pfcp}\n") + port("n3", self.driver) + n6 + self.more
+        text = text.replace(json.dumps(LISTEN), json.dumps(self.listen))
+        return text.replace("[pfcp]\n", f"[pfcp]\n{self.pfcp}\n") + n3 + n6 + self.more
 
     @property
     def socket(self) -> Path:
