@@ -13,19 +13,15 @@ from pathlib import Path
 
 import pytest
 from conftest import GoPeer
-from rig.bearer import ECHO, Bearer
-from rig.core5g import ARP, VOLUME_THRESHOLD, Core, Session, ambr, policy
+from rig.bearer import ECHO, Bearer, datagram, uplink
+from rig.core5g import ARP, IPV4V6, IPV6, VOLUME_THRESHOLD, Core, Refused, ambr, policy
+from rig.gnb5g import GNB, NEXT_GNB, TEIDS, attach, bearer, numbered, send_down
 from rig.gtpu import Access
 from rig.net import Topology, wait_until
 from rig.node import Node, port
 from rig.peers import captured, warnings
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "tcpdump", "tshark")
-
-GNB, NEXT_GNB = "10.100.3.2", "10.100.3.3"
-
-#: The first TEID that the gNB gives; a UE's is this and its number.
-TEIDS = 0x100
 
 RATE = ambr("1 Gbps", "1 Gbps")
 
@@ -77,34 +73,6 @@ def sessions(node: Node) -> int:
     status = node.ask("status")
     assert status is not None
     return int(str(status["sessions"]))
-
-
-def bearer(session: Session, gnb: Access, teid: int) -> Bearer:
-    """The UE's end of a session."""
-    assert session.upf == "10.100.3.1"
-    return Bearer(gnb, session.ue, session.teid, teid, session.qfis[0])
-
-
-def attach(core: Core, gnb: Access, ue: int = 1) -> tuple[Session, Bearer]:
-    """Set up a UE's session, whose data then go both ways."""
-    (session,) = core.create(ue)
-    core.activate(session, TEIDS + ue)
-    end = bearer(session, gnb, TEIDS + ue)
-    end.wait()
-    return session, end
-
-
-def send_down(net: Topology, end: Bearer, payloads: list[bytes]) -> None:
-    """Send datagrams from the data network to a UE."""
-    with net.dn.socket("10.100.6.2", 0) as server:
-        for payload in payloads:
-            server.sendto(payload, (end.ue, end.port))
-            time.sleep(0.002)
-
-
-def numbered(count: int, octets: int = 400) -> list[bytes]:
-    """Datagrams that can be told apart."""
-    return [f"number {number:06}".encode().ljust(octets, b".") for number in range(count)]
 
 
 def test_a_session_of_a_free5gc_smf_carries_data(start: Start, node: Node, gnb: Access) -> None:
@@ -342,6 +310,61 @@ def test_a_path_switch_moves_the_downlink(start: Start, node: Node, net: Topolog
         assert end.receive(0.3) is None
     finally:
         next_gnb.close()
+
+
+def test_an_n2_handover_forwards_what_is_left(start: Start, node: Node, net: Topology, gnb: Access) -> None:
+    """Prepared with indirect forwarding, then completed: the packets that are left reach the new gNB, too.
+
+    Conformance: TS 29.244 6.3.3 | An N2 handover with indirect data forwarding (free5GC)
+    """
+    core = start()
+    session, end = attach(core, gnb)
+    net.ran.ip("address", "add", f"{NEXT_GNB}/24", "dev", "gnb0")
+    next_gnb = Access(net.ran, NEXT_GNB)
+    try:
+        ends = {
+            "gnb": {"address": NEXT_GNB, "teid": 0x777},
+            "forwarding": {"address": NEXT_GNB, "teid": 0x778},
+        }
+        to = core.order("handover", session, **ends)["forwarding"]
+        assert to["address"] == session.upf
+        # What comes meanwhile goes to the old gNB, which sends it back for the new one.
+        send_down(net, end, numbered(5))
+        came = [end.receive() for _ in range(5)]
+        assert [found and found[0] for found in came] == numbered(5)
+        forwarded = bearer(session, next_gnb, 0x778)
+        packet = datagram(ECHO, (end.ue, end.port), b"left over")
+        wait_until(lambda: sent_back(gnb, to["teid"], packet, forwarded), "the packets that are left come")
+        core.order("complete", session)
+        moved = bearer(session, next_gnb, 0x777)
+        moved.wait()
+        gnb.drain()
+        for payload in numbered(20):
+            assert moved.echoes(payload)
+        assert end.receive(0.3) is None
+    finally:
+        next_gnb.close()
+
+
+def sent_back(gnb: Access, teid: int, packet: bytes, forwarded: Bearer) -> bool:
+    """Whether a packet that the old gNB sends into the forwarding tunnel comes to the new one."""
+    gnb.send(uplink(teid, 1, packet))
+    came = forwarded.receive(0.5)
+    return came is not None and came[0] == b"left over"
+
+
+def test_sessions_are_ipv4(start: Start, node: Node, gnb: Access) -> None:
+    """This SMF has addresses of IPv4 alone: IPv4v6 becomes IPv4, and IPv6 is refused with its cause 50.
+
+    Conformance: TS 29.244 6.3.2 | A UE that asks for IPv4v6 gets IPv4 (free5GC)
+    """
+    core = start()
+    (session,) = core.create(1, kind=IPV4V6)
+    core.activate(session, TEIDS + 1)
+    bearer(session, gnb, TEIDS + 1).wait()
+    with pytest.raises(Refused, match="N1_SM_ERROR"):
+        core.create(2, kind=IPV6)
+    assert sessions(node) == 1
 
 
 def test_an_smf_that_restarts_begins_anew(start: Start, node: Node, gnb: Access) -> None:

@@ -25,7 +25,7 @@ ANSWER_S = 60
 SLICES = {"internet": {"sst": 1, "sd": "010203"}, "factory": {"sst": 2, "sd": "112233"}}
 
 #: Types of PDU session (TS 24.501 9.11.4.11).
-IPV4 = 1
+IPV4, IPV6, IPV4V6 = 1, 2, 3
 
 #: A default flow that may be pre-empted by anything (TS 29.571 5.5.2).
 ARP = {"priorityLevel": 8, "preemptCap": "NOT_PREEMPT", "preemptVuln": "NOT_PREEMPTABLE"}
@@ -33,6 +33,27 @@ DEFAULT_QOS = {"5qi": 9, "arp": ARP, "priorityLevel": 8}
 
 #: After how many octets in a direction the SMF wants to hear of usage.
 VOLUME_THRESHOLD = 50_000
+
+#: One user plane between the gNB and both data networks.
+ONE_UPF = """\
+  userplaneInformation:
+    upNodes:
+      gNB1: {type: AN}
+      UPF:
+        type: UPF
+        nodeID: 10.100.4.1
+        addr: 10.100.4.1
+        sNssaiUpfInfos:
+          - sNssai: {sst: 1, sd: "010203"}
+            dnnUpfInfoList:
+              - {dnn: internet, pools: [{cidr: 10.60.0.0/18}]}
+          - sNssai: {sst: 2, sd: "112233"}
+            dnnUpfInfoList:
+              - {dnn: factory, pools: [{cidr: 10.60.64.0/18}]}
+        interfaces:
+          - {interfaceType: N3, endpoints: [10.100.3.1], networkInstances: [internet, factory]}
+    links: [{A: gNB1, B: UPF}]
+"""
 
 FREE5GC = f"""\
 info: {{version: 1.0.7, description: tests}}
@@ -54,24 +75,7 @@ configuration:
     assocFailAlertInterval: 10s
     assocFailRetryInterval: 1s
     heartbeatInterval: 1s
-  userplaneInformation:
-    upNodes:
-      gNB1: {{type: AN}}
-      UPF:
-        type: UPF
-        nodeID: 10.100.4.1
-        addr: 10.100.4.1
-        sNssaiUpfInfos:
-          - sNssai: {{sst: 1, sd: "010203"}}
-            dnnUpfInfoList:
-              - {{dnn: internet, pools: [{{cidr: 10.60.0.0/18}}]}}
-          - sNssai: {{sst: 2, sd: "112233"}}
-            dnnUpfInfoList:
-              - {{dnn: factory, pools: [{{cidr: 10.60.64.0/18}}]}}
-        interfaces:
-          - {{interfaceType: N3, endpoints: [10.100.3.1], networkInstances: [internet, factory]}}
-    links: [{{A: gNB1, B: UPF}}]
-  t3591: {{enable: true, expireTime: 16s, maxRetryTimes: 3}}
+{{PLANE}}  t3591: {{enable: true, expireTime: 16s, maxRetryTimes: 3}}
   t3592: {{enable: true, expireTime: 16s, maxRetryTimes: 3}}
   nrfUri: http://127.0.0.10:8000
   urrPeriod: 1
@@ -82,7 +86,7 @@ logger: {{enable: true, level: debug, reportCaller: false}}
 
 ROUTES = """\
 info: {version: 1.0.7, description: tests}
-ueRoutingInfo: {}
+ueRoutingInfo:
 """
 
 
@@ -131,6 +135,9 @@ class Core:
     neighbours: Path
     smf: Path
     folder: Path
+    #: The user planes, and the UEs that have paths of their own, as free5GC's SMF is told of them.
+    plane: str = ONE_UPF
+    routes: str = " {}\n"
     process: subprocess.Popen[str] | None = None
     around: subprocess.Popen[str] | None = None
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -157,7 +164,11 @@ class Core:
     def start_smf(self) -> Core:
         """Start the SMF, and wait until it has an association."""
         before = self.associations()
-        for name, text in (("smfcfg.yaml", FREE5GC), ("uerouting.yaml", ROUTES)):
+        told = (
+            ("smfcfg.yaml", FREE5GC.replace("{PLANE}", self.plane)),
+            ("uerouting.yaml", ROUTES + self.routes),
+        )
+        for name, text in told:
             (self.folder / name).write_text(text)
         command = [str(self.smf), "-c", str(self.folder / "smfcfg.yaml")]
         command += ["-u", str(self.folder / "uerouting.yaml")]
@@ -166,7 +177,8 @@ class Core:
         with self.log.open("a") as log:
             self.process = self.space.start(*command, cwd=self.folder, env=release, stdout=log, stderr=log)
         self.event("registered")
-        wait_until(lambda: self.associations() > before, "the SMF has an association")
+        user_planes = self.plane.count("type: UPF")
+        wait_until(lambda: self.associations() >= before + user_planes, "the SMF has its associations")
         return self
 
     def associations(self) -> int:
@@ -244,9 +256,9 @@ class Core:
                 self.events.append(said)
                 self.arrived.notify_all()
 
-    def create(self, *ues: int, dnn: str = "internet", number: int = 1) -> list[Session]:
+    def create(self, *ues: int, dnn: str = "internet", number: int = 1, kind: int = IPV4) -> list[Session]:
         """Set up a session for each UE, all at once; the gNB's end is not known yet."""
-        asked = [self._create(supi(ue), number, dnn) for ue in ues]
+        asked = [self._create(supi(ue), number, dnn, kind) for ue in ues]
         found = []
         for ue, command in zip(ues, asked, strict=True):
             told = self.take(command)["told"]
@@ -254,8 +266,8 @@ class Core:
             found.append(Session(supi(ue), number, told["ue"], upf["address"], upf["teid"], told["qfis"]))
         return found
 
-    def _create(self, name: str, number: int, dnn: str) -> int:
-        return self.send("create", supi=name, session=number, dnn=dnn, slice=SLICES[dnn], type=IPV4)
+    def _create(self, name: str, number: int, dnn: str, kind: int) -> int:
+        return self.send("create", supi=name, session=number, dnn=dnn, slice=SLICES[dnn], type=kind)
 
     def order(self, do: str, session: Session, **more: object) -> dict[str, Any]:
         """Do something with a session."""

@@ -10,24 +10,31 @@ from pathlib import Path
 
 from rig.net import Namespace, NetError, run, wait_until
 
-CONFIG = """\
+#: Where a node listens to PFCP.
+LISTEN = ("10.100.4.1", "fd00:4::1")
+
+#: The addresses that a node gives out itself.
+POOL = """\
+[[ue_pool]]
+network_instance = "internet"
+ipv4 = "10.60.128.0/17"
+ipv6 = "2001:db8:60:8000::/49"
+
+"""
+
+CONFIG = f"""\
 [node]
-sessions_max = {sessions_max}
+sessions_max = {{sessions_max}}
 frames = 16384
-workers = {workers}
+workers = {{workers}}
 
 [pfcp]
 listen = ["10.100.4.1", "fd00:4::1"]
 heartbeat_interval_s = 2
 t1_ms = 1500
 
-[[ue_pool]]
-network_instance = "internet"
-ipv4 = "10.60.128.0/17"
-ipv6 = "2001:db8:60:8000::/49"
-
-[control]
-socket = "{socket}"
+{POOL}[control]
+socket = "{{socket}}"
 """
 
 
@@ -52,7 +59,10 @@ class Node:
     driver: str = "af_xdp"
     sessions_max: int = 4096
     workers: int = 1
+    n3: str | None = None
     n6: str | None = None
+    listen: tuple[str, ...] = LISTEN
+    pool: str = POOL
     more: str = ""
     pfcp: str = ""
     node: str = ""
@@ -62,9 +72,11 @@ class Node:
     def config(self) -> str:
         """The configuration: the usual one, with what was asked for."""
         text = CONFIG.format(socket=self.socket, sessions_max=self.sessions_max, workers=self.workers)
+        n3 = self.n3 or port("n3", self.driver)
         n6 = self.n6 or port("n6", self.driver, 'network_instance = "internet"')
         text = text.replace("[node]\n", f"[node]\n{self.node}\n")
-        return text.replace("[pfcp]\n", f"[pfcp]\n{self.pfcp}\n") + port("n3", self.driver) + n6 + self.more
+        text = text.replace(json.dumps(LISTEN), json.dumps(self.listen)).replace(POOL, self.pool)
+        return text.replace("[pfcp]\n", f"[pfcp]\n{self.pfcp}\n") + n3 + n6 + self.more
 
     @property
     def socket(self) -> Path:

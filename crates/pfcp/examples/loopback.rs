@@ -86,6 +86,7 @@ fn main() {
         recovery: now.wall,
         retransmission: Retransmission::default(),
         outstanding: BATCH + 1,
+        dialect: kaido_pfcp::Dialect::Plain,
     });
     let mut out = Vec::new();
     if smf.associate(now, UPF, &mut out).is_err() {

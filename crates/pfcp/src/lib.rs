@@ -28,7 +28,9 @@ mod transaction;
 mod udp;
 mod walk;
 
-pub use client::{SessionTemplate, Smf, SmfConfig, SmfError, SmfEvent};
+pub use client::{
+    Accounting, DedicatedFlow, Dialect, PduSession, SessionTemplate, Smf, SmfConfig, SmfError, SmfEvent,
+};
 pub use counters::{Counters, Discard, Sample, cause_name};
 pub use decode::Features;
 pub use endpoint::{Config, Endpoint, Limits, PFCP_PORT, Peer, PeerPort, Untold};

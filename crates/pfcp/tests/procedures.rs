@@ -552,6 +552,7 @@ fn ipv6_endpoints() {
         recovery: now.wall,
         retransmission: Default::default(),
         outstanding: 10,
+        dialect: kaido_pfcp::Dialect::Plain,
     });
     let mut wire = Vec::new();
     smf.associate(now, upf_address, &mut wire).unwrap();

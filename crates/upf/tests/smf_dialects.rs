@@ -11,9 +11,9 @@ use kaido_engine::{DropReason, PortId};
 use kaido_upf::fastpath::{KernelDestination, KernelRecord};
 use kaido_upf::record::{EndpointId, SessionKey};
 use kaido_upf::rules::{
-    BarId, BitRate, BufferingRule, Cause, ChooseOr, CreatedPdr, FarId, Interface, LocalFTeid, Modification,
-    OuterHeaderRemoval, PdrId, Qer, QerId, Qfi, RuleId, SdfFilter, Seid, SessionService, Teid, UeIpAddress,
-    UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr,
+    BarId, BitRate, BufferingRule, Cause, ChooseOr, CreatedPdr, FTeid, Far, FarId, Interface, LocalFTeid,
+    Modification, OuterHeaderRemoval, PdrId, Qer, QerId, Qfi, RuleId, SdfFilter, Seid, SessionService, Teid,
+    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr,
 };
 use kaido_wire::IpProtocol;
 
@@ -293,6 +293,60 @@ fn the_qfi_is_that_of_the_flow() {
         let out = rig.pass(N6, &downlink(&udp(src, "10.60.0.7", 40)));
         assert_eq!(out[0].1[14 + 20 + 8 + 12 + 2] & 0x3f, qfi, "{src}");
     }
+}
+
+/// Conformance: TS 23.502 4.9.1.3 | What a gNB has left after a handover goes through the UPF to the next gNB (free5GC, Open5GS)
+#[test]
+fn data_is_forwarded_between_gnbs() {
+    let mut rig = Rig::new();
+    let plan = SessionPlan::ipv4(7);
+    let seid = rig.upf.establish(&plan.establishment(), now()).unwrap().seid;
+    let mut pdr = plan.uplink_pdr();
+    (pdr.id, pdr.precedence, pdr.far_id) = (PdrId(3), 0, Some(FarId(3)));
+    pdr.pdi.local_fteid = Some(LocalFTeid::Given(FTeid {
+        teid: Teid(2007),
+        ..match pdr.pdi.local_fteid {
+            Some(LocalFTeid::Given(given)) => given,
+            _ => panic!("given"),
+        }
+    }));
+    pdr.pdi.ue_ip.clear();
+    (pdr.qer_ids, pdr.urr_ids) = (Vec::new(), Vec::new());
+    let far = Far { id: FarId(3), ..plan.downlink_far() };
+    let change = Modification { create_pdrs: vec![pdr], create_fars: vec![far], ..Modification::default() };
+    rig.upf.modify(seid, &change, now()).unwrap();
+    let left = udp("8.8.8.8", "10.60.0.7", 40);
+    let out = rig.pass(N3, &uplink(2007, &left));
+    assert_eq!((out.len(), out[0].0), (1, N3));
+    assert!(out[0].1.ends_with(&left), "as it was");
+    // It is for the UE alone, and through its own tunnel nothing comes that it has not sent.
+    assert!(rig.pass(N3, &uplink(2007, &udp("8.8.8.8", "10.60.0.9", 40))).is_empty());
+    assert!(rig.pass(N3, &uplink(1007, &left)).is_empty());
+    assert_eq!(rig.drops(N3, DropReason::UeSpoofed), 2);
+}
+
+/// Conformance: TS 29.244 5.4.3 | A session without QERs is marked with the one QFI that its uplink matches (OAI)
+#[test]
+fn without_qers_the_qfi_is_that_of_the_uplink() {
+    let marked = |qfis: &[u8], in_qer: Option<u8>| {
+        let mut rig = Rig::new();
+        let mut request = SessionPlan::ipv4(7).establishment();
+        request.qers =
+            in_qer.map(|qfi| Qer { qfi: Some(Qfi(qfi)), ..Qer::open(QerId(1)) }).into_iter().collect();
+        for pdr in &mut request.pdrs {
+            pdr.qer_ids = request.qers.iter().map(|qer| qer.id).collect();
+        }
+        request.pdrs[0].pdi.qfis = qfis.iter().copied().map(Qfi).collect();
+        rig.upf.establish(&request, now()).unwrap();
+        let out = to_ue(&mut rig, 7);
+        // Ethernet, IPv4, UDP; then the flags: E says that an extension header follows.
+        let flags = out[0].1[14 + 20 + 8];
+        (flags & 4 != 0).then(|| out[0].1[14 + 20 + 8 + 12 + 2] & 0x3f)
+    };
+    assert_eq!(marked(&[5], None), Some(5));
+    assert_eq!(marked(&[], None), None, "LTE");
+    assert_eq!(marked(&[5, 6], None), None, "it cannot be told which");
+    assert_eq!(marked(&[5], Some(9)), Some(9));
 }
 
 /// Conformance: TS 29.244 5.21 | A UE keeps its address where an update leaves it to be chosen again (SD-Core)

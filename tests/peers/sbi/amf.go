@@ -24,8 +24,10 @@ type command struct {
 	DNN   string         `json:"dnn"`
 	Slice map[string]any `json:"slice"`
 	Type  byte           `json:"type"`
-	// For `activate`, `serve` and `switch`: the gNB's end of the tunnel.
+	// For `activate`, `serve`, `switch` and `handover`: the gNB's end of the tunnel.
 	GNB tunnel `json:"gnb"`
+	// For `handover`: the new gNB's end of the tunnel for packets that the old one has left.
+	Forwarding tunnel `json:"forwarding"`
 	// For `policy` and `subscribe`.
 	Decision map[string]any `json:"decision"`
 	Network  map[string]any `json:"network"`
@@ -76,6 +78,11 @@ func (c *core) carryOut(order command) (map[string]any, error) {
 			return nil, err
 		}
 		_, err = c.modify(held, map[string]any{"n2SmInfoType": "PATH_SWITCH_REQ"}, n2)
+		return nil, err
+	case "handover":
+		return c.handOver(held, order.GNB, order.Forwarding)
+	case "complete":
+		_, err := c.modify(held, map[string]any{"hoState": "COMPLETED"}, nil)
 		return nil, err
 	case "decide":
 		_, err := c.post(held.notify+"/update", parts{json: map[string]any{
@@ -163,6 +170,29 @@ func (c *core) serve(held *session, gnb tunnel) (map[string]any, error) {
 		return nil, err
 	}
 	return map[string]any{"told": told}, c.answerSetup(held, gnb)
+}
+
+// handOver prepares an N2 handover (TS 23.502 4.9.1.3.2): where the old gNB sends what it has left is told.
+func (c *core) handOver(held *session, gnb, forwarding tunnel) (map[string]any, error) {
+	required, err := handoverRequired()
+	if err != nil {
+		return nil, err
+	}
+	state := map[string]any{"hoState": "PREPARING", "n2SmInfoType": "HANDOVER_REQUIRED"}
+	if _, err = c.modify(held, state, required); err != nil {
+		return nil, err
+	}
+	acknowledged, err := handoverAcknowledge(gnb, forwarding, held.flows)
+	if err != nil {
+		return nil, err
+	}
+	state = map[string]any{"hoState": "PREPARED", "n2SmInfoType": "HANDOVER_REQ_ACK"}
+	answer, err := c.modify(held, state, acknowledged)
+	if err != nil {
+		return nil, err
+	}
+	to, err := forwardingTunnel(answer.n2)
+	return map[string]any{"forwarding": to}, err
 }
 
 func (c *core) modify(held *session, change map[string]any, n2 []byte) (parts, error) {

@@ -128,3 +128,39 @@ func pathSwitch(gnb tunnel, flows []int64) ([]byte, error) {
 	}
 	return aper.MarshalWithParams(request, "valueExt")
 }
+
+// handoverRequired is a Handover Required Transfer: there is no path between the gNBs (9.3.4.14).
+func handoverRequired() ([]byte, error) {
+	return aper.MarshalWithParams(ngapType.HandoverRequiredTransfer{}, "valueExt")
+}
+
+// handoverAcknowledge is a Handover Request Acknowledge Transfer: the new gNB's ends of both tunnels (9.3.4.11).
+func handoverAcknowledge(gnb, forwarding tunnel, flows []int64) ([]byte, error) {
+	left := forwarding.layer()
+	transfer := ngapType.HandoverRequestAcknowledgeTransfer{
+		DLNGUUPTNLInformation: gnb.layer(), DLForwardingUPTNLInformation: &left,
+	}
+	for _, flow := range flows {
+		transfer.QosFlowSetupResponseList.List = append(
+			transfer.QosFlowSetupResponseList.List,
+			ngapType.QosFlowItemWithDataForwarding{QosFlowIdentifier: ngapType.QosFlowIdentifier{Value: flow}},
+		)
+	}
+	return aper.MarshalWithParams(transfer, "valueExt")
+}
+
+// forwardingTunnel reads a Handover Command Transfer: where the old gNB sends what it has left (9.3.4.10).
+func forwardingTunnel(octets []byte) (*tunnel, error) {
+	var command ngapType.HandoverCommandTransfer
+	if err := aper.UnmarshalWithParams(octets, &command, "valueExt"); err != nil {
+		return nil, err
+	}
+	if command.DLForwardingUPTNLInformation == nil || command.DLForwardingUPTNLInformation.GTPTunnel == nil {
+		return nil, nil
+	}
+	given := command.DLForwardingUPTNLInformation.GTPTunnel
+	return &tunnel{
+		Address: net.IP(given.TransportLayerAddress.Value.Bytes).String(),
+		TEID:    binary.BigEndian.Uint32(given.GTPTEID.Value),
+	}, nil
+}

@@ -102,6 +102,7 @@ impl Requests {
             recovery: SystemTime::now(),
             retransmission: Retransmission::default(),
             outstanding: 16,
+            dialect: kaido_pfcp::Dialect::Plain,
         });
         let (now, mut sent) = (Moment::now(), Vec::new());
         let failed = |error: kaido_pfcp::SmfError| BenchError::Control(error.to_string());

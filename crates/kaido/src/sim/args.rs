@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
-use kaido_pfcp::PFCP_PORT;
+use kaido_pfcp::{Dialect, PFCP_PORT};
 use kaido_upf::rules::{Ipv6Prefix, NetworkInstance, Qfi, VolumeThreshold};
 
 use super::fault::SimFault;
@@ -45,6 +45,10 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "FAMILY", num_args = 0..=1, default_missing_value = "v4", require_equals = true,
         conflicts_with_all = ["ue_ipv4", "ue_ipv6"])]
     ue_from_upf: Option<PoolFamily>,
+    /// Write sessions as the SMF of this core does: free5gc, open5gs, oai or sd-core. free5GC gives F-TEIDs out
+    /// itself (--upf-gtpu), the others leave them to the UPF (--choose)
+    #[arg(long, value_name = "CORE", default_value = "plain", conflicts_with_all = ["no_qfi", "ue_from_upf", "offline"])]
+    dialect: Dialect,
     /// QoS flow in the PDU session container of uplink packets
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u8).range(1..=63))]
     qfi: u8,
@@ -115,6 +119,7 @@ impl SimArgs {
         if let Some(upf) = self.upf_gtpu {
             same_family("--upf-gtpu", upf, "--gnb", gnb)?;
         }
+        self.fits_dialect()?;
         let sessions = self.sessions(self.upf_gtpu, gnb)?;
         if let Some(traffic) = &self.traffic {
             traffic.fits(sessions.addressing)?;
@@ -138,6 +143,21 @@ impl SimArgs {
             ready_file: self.ready_file.clone(),
             quiet: self.quiet,
         })
+    }
+
+    /// Whether F-TEIDs are given out by whom the dialect's SMF would have it.
+    fn fits_dialect(&self) -> Result<(), SimFault> {
+        match self.dialect.chooses_f_teids() {
+            Some(true) if !self.choose => Err(SimFault::args(
+                format!("--dialect {}: this SMF leaves F-TEIDs to the UPF", self.dialect.name()),
+                "give --choose in place of --upf-gtpu",
+            )),
+            Some(false) if self.choose => Err(SimFault::args(
+                format!("--dialect {}: this SMF gives F-TEIDs out itself", self.dialect.name()),
+                "give --upf-gtpu in place of --choose",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The run with UEs that come and go, if it is to be one.
@@ -183,6 +203,7 @@ impl SimArgs {
                 .map(|total| VolumeThreshold { total: Some(total), ..VolumeThreshold::default() }),
             first_teid: self.first_teid,
             window: self.window.into(),
+            dialect: self.dialect,
         })
     }
 
@@ -297,6 +318,19 @@ mod tests {
     }
 
     #[test]
+    fn dialects_say_who_gives_f_teids_out() {
+        let sessions = |text| plan(text).unwrap().sessions;
+        assert_eq!(sessions("").dialect, Dialect::Plain);
+        assert_eq!(sessions("--dialect free5gc").dialect, Dialect::Free5gc);
+        let chosen = "--upf-pfcp 10.100.4.1 --smf 10.100.4.2 --choose --gnb 10.100.3.2 --dialect";
+        let choosing =
+            |name: &str| parse(&format!("{chosen} {name}"))?.plan().map_err(|fault| fault.to_string());
+        assert_eq!(choosing("sd-core").unwrap().sessions.dialect, Dialect::SdCore);
+        assert!(choosing("free5gc").unwrap_err().contains("gives F-TEIDs out itself"));
+        assert!(choosing("magma").unwrap_err().contains("plain, free5gc, open5gs, oai, sd-core"));
+    }
+
+    #[test]
     fn contradictions_are_named() {
         for (text, part) in [
             ("--upf-pfcp 1.2.3.4 --smf 1.2.3.5 --gnb 1.2.3.5", "--upf-gtpu"),
@@ -310,6 +344,8 @@ mod tests {
             ("--qfi 64", "1..=63"),
             ("--qfi 5 --no-qfi", "cannot be used with"),
             ("--ues 0", "1..=1000000"),
+            ("--dialect open5gs", "leaves F-TEIDs to the UPF"),
+            ("--dialect free5gc --no-qfi", "cannot be used with"),
             ("--offline /tmp", "cannot be used with"),
             ("--churn 10", "--traffic"),
             ("--ue-from-upf --ue-ipv4 10.0.0.1", "cannot be used with"),

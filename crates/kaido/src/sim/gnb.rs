@@ -177,7 +177,7 @@ impl Uplink<'_> {
     /// Sends the `len` octets written into the space through the tunnel of `ue`.
     pub(super) fn push(&mut self, ue: &Ue, len: usize) {
         let (Some(upf), Ok(payload_len)) = (ue.upf, u16::try_from(len)) else { return };
-        let repr = header(self.gnb.qfi, ue.uplink_teid, payload_len);
+        let repr = header(ue.qfi.or(self.gnb.qfi), ue.uplink_teid, payload_len);
         if repr.emit(&mut self.slots[self.filled.len()]).is_err() {
             return;
         }

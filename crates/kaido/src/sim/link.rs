@@ -4,7 +4,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_pfcp::{DATAGRAM_MAX, Moment, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit};
+use kaido_pfcp::{
+    DATAGRAM_MAX, Dialect, Moment, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit,
+};
 use kaido_upf::rules::{Establishment, Modification, Seid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
@@ -33,7 +35,12 @@ pub(super) struct Link {
 
 impl Link {
     /// An SMF at `local` that speaks to `upf`, with at most `window` requests outstanding.
-    pub(super) fn open(local: SocketAddr, upf: SocketAddr, window: usize) -> Result<Self, SimFault> {
+    pub(super) fn open(
+        local: SocketAddr,
+        upf: SocketAddr,
+        window: usize,
+        dialect: Dialect,
+    ) -> Result<Self, SimFault> {
         let bind = |error| SimFault::bind("PFCP socket", local, error);
         let socket = UdpSocket::bind(local).map_err(bind)?;
         socket.set_nonblocking(true).map_err(bind)?;
@@ -53,6 +60,7 @@ impl Link {
             retransmission: RETRANSMISSION,
             // Association requests beside a full window of sessions.
             outstanding: window + 8,
+            dialect,
         });
         let datagram = vec![0; DATAGRAM_MAX];
         Ok(Self { smf, socket, upf, out: Vec::new(), datagram, send_error: None })

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use kaido_pfcp::Dialect;
 use kaido_upf::rules::{Ipv6Prefix, NetworkInstance, Qfi, VolumeThreshold};
 use kaido_wire::gtpu;
 
@@ -59,6 +60,8 @@ pub(super) struct SessionPlan {
     pub(super) first_teid: u32,
     /// Requests without an answer at once.
     pub(super) window: usize,
+    /// Whose SMF the sessions are written like.
+    pub(super) dialect: Dialect,
 }
 
 /// TUN devices.

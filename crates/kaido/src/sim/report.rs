@@ -35,9 +35,13 @@ pub(super) struct Usage {
     pub(super) uplink_packets: u64,
     /// Volumes.
     pub(super) downlink_packets: u64,
+    /// The next UR-SEQN of each URR, by its name's low bits.
     #[serde(skip)]
-    next_seqn: u32,
+    next_seqn: [u32; URRS_MAX],
 }
+
+/// URRs of one session at most: they are numbered from 1.
+const URRS_MAX: usize = 4;
 
 impl Usage {
     /// Adds a report.
@@ -45,8 +49,10 @@ impl Usage {
         self.reports += 1;
         self.threshold_reports += u64::from(report.trigger.contains(UsageReportTrigger::VOLTH));
         self.final_reports += u64::from(report.trigger.contains(UsageReportTrigger::TERMR));
-        self.out_of_sequence += u64::from(report.ur_seqn != self.next_seqn);
-        self.next_seqn = report.ur_seqn.wrapping_add(1);
+        if let Some(next) = self.next_seqn.get_mut(report.urr_id.0 as usize % URRS_MAX) {
+            self.out_of_sequence += u64::from(report.ur_seqn != *next);
+            *next = report.ur_seqn.wrapping_add(1);
+        }
         if let Some(volume) = report.volume {
             self.uplink_bytes += volume.uplink_bytes;
             self.downlink_bytes += volume.downlink_bytes;

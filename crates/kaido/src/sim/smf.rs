@@ -1,15 +1,15 @@
 //! The SMF: associates, attaches UEs within a window, listens to reports, detaches.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_pfcp::{MsgType, SessionTemplate, SmfEvent};
+use kaido_pfcp::{Dialect, MsgType, PduSession, SessionTemplate, SmfEvent};
 use kaido_upf::rules::{
     BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, MeasurementInformation,
-    MeasurementMethod, OuterHeaderCreation, OuterHeaderRemoval, Qfi, ReportingTriggers, Seid, Teid,
-    UeIpAddress, UeIpRole, Urr, UrrId, UsageReport, VolumeThreshold,
+    MeasurementMethod, Modification, OuterHeaderCreation, OuterHeaderRemoval, Qfi, ReportingTriggers, Seid,
+    Teid, UeIpAddress, UeIpRole, Urr, UrrId, UsageReport, VolumeThreshold,
 };
 
 use super::fault::SimFault;
@@ -20,7 +20,14 @@ use super::talk::Talk;
 use super::ue::Ue;
 
 /// Maximum of the session and of its flow: none, so that nothing is cut, and nothing is left to the workers alone.
-pub(super) const RATE: BitRate = BitRate { uplink_kbps: 0, downlink_kbps: 0 };
+const RATE: BitRate = BitRate { uplink_kbps: 0, downlink_kbps: 0 };
+/// The same where a core's SMF is played: it says a rate, which is far from reached.
+const DIALECT_RATE: BitRate = BitRate { uplink_kbps: 10_000_000, downlink_kbps: 10_000_000 };
+
+/// The maximum rate of sessions and flows.
+pub(super) fn rate(dialect: Dialect) -> BitRate {
+    if dialect == Dialect::Plain { RATE } else { DIALECT_RATE }
+}
 
 /// How often the flags of signals are looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
@@ -57,6 +64,8 @@ pub(super) struct ControlPlane {
     plan: SessionPlan,
     ues: Vec<Ue>,
     sessions: HashMap<Seid, u32>,
+    /// Requests that follow an establishment before its session carries data, as the dialect has it.
+    activating: HashMap<Seid, VecDeque<Modification>>,
     /// Sessions that stand, in the order in which they were answered.
     attached: Vec<Seid>,
     usage: Vec<Usage>,
@@ -71,7 +80,7 @@ pub(super) struct ControlPlane {
 impl ControlPlane {
     /// A control plane at `local` for the UPF at `upf`.
     pub(super) fn open(local: SocketAddr, upf: SocketAddr, plan: SessionPlan) -> Result<Self, SimFault> {
-        let link = Link::open(local, upf, plan.window)?;
+        let link = Link::open(local, upf, plan.window, plan.dialect)?;
         let ues = (0..plan.ues).map(|n| plan.addressing.of(n)).map(|(v4, v6)| Ue::new(v4, v6)).collect();
         Ok(Self {
             link,
@@ -79,6 +88,7 @@ impl ControlPlane {
             plan,
             ues,
             sessions: HashMap::new(),
+            activating: HashMap::new(),
             attached: Vec::new(),
             reported: Reported::default(),
             associated: false,
@@ -198,7 +208,10 @@ impl ControlPlane {
                 self.deleted += 1;
             }
             SmfEvent::Usage { seid, reports } => self.count(seid, &reports),
-            SmfEvent::Modified { seid, usage_reports, .. } => self.count(seid, &usage_reports),
+            SmfEvent::Modified { seid, usage_reports, .. } => {
+                self.count(seid, &usage_reports);
+                return self.activate(seid);
+            }
             SmfEvent::DownlinkData { .. } => self.reported.downlink_data += 1,
             SmfEvent::ErrorIndication { .. } => self.reported.error_indications += 1,
             SmfEvent::Alive { .. } | SmfEvent::Inactive { .. } => {}
@@ -226,13 +239,17 @@ impl ControlPlane {
     fn count(&mut self, seid: Seid, reports: &[UsageReport]) {
         let usage = self.sessions.get(&seid).and_then(|&ue| self.usage.get_mut(ue as usize));
         if let Some(usage) = usage {
-            reports.iter().for_each(|report| usage.add(report));
+            let counted = reports.iter().filter(|report| self.plan.dialect.counts(report.urr_id));
+            counted.for_each(|report| usage.add(report));
         }
     }
 
     fn established(&mut self, seid: Seid, created: &[CreatedPdr]) -> Result<(), SimFault> {
         let Some(&n) = self.sessions.get(&seid) else { return Ok(()) };
-        self.attached.push(seid);
+        let mut session = self.session(n);
+        let chosen = session.established(created);
+        let requests = session.activate(self.tunnel(n));
+        self.activating.insert(seid, requests.into());
         let Some(ue) = self.ues.get_mut(n as usize) else { return Ok(()) };
         match self.plan.upf_gtpu {
             Some(upf) => {
@@ -240,7 +257,8 @@ impl ControlPlane {
                 ue.uplink_teid = self.plan.first_teid + n;
             }
             None => {
-                let (upf, teid) = chosen_fteid(created, self.plan.gnb)
+                let (upf, teid) = chosen
+                    .and_then(|chosen| of_family(chosen, self.plan.gnb))
                     .ok_or_else(|| not_chosen(n, "F-TEID", "leave out --choose and give --upf-gtpu"))?;
                 ue.upf = Some(gtpu_endpoint(upf));
                 ue.uplink_teid = teid.0;
@@ -252,11 +270,28 @@ impl ControlPlane {
             ue.ipv4 = given.ipv4.and_then(known);
             ue.ipv6 = given.ipv6.and_then(known);
         }
+        self.activate(seid)
+    }
+
+    /// Sends the next request that has to be answered before a session carries data. After the last it is attached.
+    fn activate(&mut self, seid: Seid) -> Result<(), SimFault> {
+        let Some(requests) = self.activating.get_mut(&seid) else { return Ok(()) };
+        if let Some(request) = requests.pop_front() {
+            return self.link.modify(seid, &request).map_err(busy);
+        }
+        self.activating.remove(&seid);
+        self.attached.push(seid);
         Ok(())
     }
 
-    /// The request for the `n`th UE.
-    fn establishment(&self, n: u32) -> Establishment {
+    /// The gNB's end of the `n`th tunnel.
+    fn tunnel(&self, n: u32) -> OuterHeaderCreation {
+        let (ipv4, ipv6) = split(self.plan.gnb);
+        OuterHeaderCreation { teid: Teid(self.plan.first_teid + n), ipv4, ipv6 }
+    }
+
+    /// The session of the `n`th UE.
+    fn session(&self, n: u32) -> PduSession {
         let plan = &self.plan;
         let teid = Teid(plan.first_teid + n);
         let (ue_ipv4, ue_ipv6) = plan.addressing.of(n);
@@ -277,11 +312,17 @@ impl ControlPlane {
             access: None,
             core: plan.network_instance.clone(),
             qfi: plan.qfi.unwrap_or(Qfi(0)),
-            session_rate: Some(RATE),
-            flow_rate: plan.qfi.map(|_| RATE),
+            session_rate: Some(rate(plan.dialect)),
+            flow_rate: plan.qfi.map(|_| rate(plan.dialect)),
             urrs: vec![volume_urr(plan.threshold)],
         };
-        let mut request = template.establishment();
+        PduSession::new(plan.dialect, template)
+    }
+
+    /// The request for the `n`th UE.
+    fn establishment(&self, n: u32) -> Establishment {
+        let plan = &self.plan;
+        let mut request = self.session(n).establishment();
         for pdr in &mut request.pdrs {
             if plan.qfi.is_none() {
                 pdr.pdi.qfis.clear();
@@ -333,9 +374,8 @@ fn known<T>(value: ChooseOr<T>) -> Option<T> {
     }
 }
 
-/// The F-TEID that the UPF chose, with its address of the gNB's family.
-pub(super) fn chosen_fteid(created: &[CreatedPdr], gnb: IpAddr) -> Option<(IpAddr, Teid)> {
-    let fteid = created.iter().find_map(|pdr| pdr.local_fteid)?;
+/// An F-TEID with its address of the gNB's family.
+pub(super) fn of_family(fteid: FTeid, gnb: IpAddr) -> Option<(IpAddr, Teid)> {
     let addr = match gnb {
         IpAddr::V4(_) => fteid.ipv4.map(IpAddr::V4),
         IpAddr::V6(_) => fteid.ipv6.map(IpAddr::V6),
@@ -369,6 +409,7 @@ mod tests {
             threshold: None,
             first_teid: 100,
             window: 8,
+            dialect: Dialect::Plain,
         }
     }
 
@@ -402,6 +443,14 @@ mod tests {
     }
 
     #[test]
+    fn a_dialect_writes_its_own_rules() {
+        let choosing = SessionPlan { upf_gtpu: None, dialect: Dialect::Open5gs, ..plan() };
+        let request = request(choosing);
+        assert_eq!((request.pdrs.len(), request.bars.len()), (4, 1));
+        assert_eq!(request.qers[0].mbr, Some(DIALECT_RATE));
+    }
+
+    #[test]
     fn what_the_upf_chooses_is_asked_for_once() {
         let gnb = Ipv6Addr::LOCALHOST.into();
         let addressing = Addressing::Pool(PoolFamily::V4v6);
@@ -416,8 +465,7 @@ mod tests {
     fn the_f_teid_is_taken_in_the_gnbs_family() {
         let v6 = Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, 1);
         let fteid = FTeid { teid: Teid(7), ipv4: None, ipv6: Some(v6) };
-        let pdr = CreatedPdr { id: SessionTemplate::UPLINK_PDR, local_fteid: Some(fteid), ue_ip: None };
-        assert_eq!(chosen_fteid(std::slice::from_ref(&pdr), v6.into()), Some((v6.into(), Teid(7))));
-        assert_eq!(chosen_fteid(&[pdr], Ipv4Addr::LOCALHOST.into()), None);
+        assert_eq!(of_family(fteid, v6.into()), Some((v6.into(), Teid(7))));
+        assert_eq!(of_family(fteid, Ipv4Addr::LOCALHOST.into()), None);
     }
 }

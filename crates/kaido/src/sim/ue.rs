@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kaido_upf::rules::Ipv6Prefix;
+use kaido_upf::rules::{Ipv6Prefix, Qfi};
 
 /// The host part of a UE's address in its /64.
 const INTERFACE_ID: u128 = 1;
@@ -58,6 +58,8 @@ pub(super) struct Ue {
     pub(super) upf: Option<SocketAddr>,
     /// The UPF's end of its tunnel: TEID.
     pub(super) uplink_teid: u32,
+    /// The QoS flow of its uplink packets, if it is not the gNB's usual one.
+    pub(super) qfi: Option<Qfi>,
     /// What it sent and received.
     pub(super) counters: UeCounters,
 }
@@ -65,7 +67,7 @@ pub(super) struct Ue {
 impl Ue {
     /// A UE that is not attached.
     pub(super) fn new(ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Prefix>) -> Self {
-        Self { ipv4, ipv6, upf: None, uplink_teid: 0, counters: UeCounters::default() }
+        Self { ipv4, ipv6, upf: None, uplink_teid: 0, qfi: None, counters: UeCounters::default() }
     }
 
     /// Its address within its prefix.

@@ -3,9 +3,11 @@
 //! Without sockets or clocks like the [`Endpoint`](crate::Endpoint), and with the same transactions. It keeps
 //! of a session only its two SEIDs, so that a million of them cost little.
 
+mod dialect;
 mod read;
 mod template;
 
+pub use dialect::{Accounting, DedicatedFlow, Dialect, PduSession};
 pub use template::SessionTemplate;
 
 use std::collections::{HashMap, VecDeque};
@@ -39,6 +41,8 @@ pub struct SmfConfig {
     pub retransmission: Retransmission,
     /// Requests without an answer at once.
     pub outstanding: usize,
+    /// Whose SMF its requests are written like, as far as they are more than rules.
+    pub dialect: Dialect,
 }
 
 /// Why a request was not sent.
@@ -269,7 +273,10 @@ impl Smf {
     ) -> Result<Seid, SmfError> {
         let seid = Seid(self.next_seid);
         request.cp_fseid = FSeid { seid, ipv4: self.config.ipv4, ipv6: self.config.ipv6 };
-        let build = |smf: &Self, _, sequence| encode::establishment(&smf.config.node_id, &request, sequence);
+        let build = |smf: &Self, _, sequence| {
+            let message = encode::establishment(&smf.config.node_id, &request, sequence);
+            dialect::add(message, &smf.config.dialect.in_establishment(&request))
+        };
         self.ask(now, upf, MsgType::SessionEstablishmentRequest, Purpose::Session(seid), build, out)?;
         self.next_seid += 1;
         self.sessions.insert(seid, Session { upf, up: None });
@@ -288,7 +295,17 @@ impl Smf {
         out: &mut Vec<Transmit>,
     ) -> Result<(), SmfError> {
         let (upf, up) = self.established(seid)?;
-        let build = |_: &Self, _, sequence| encode::modification(up, request, sequence);
+        let build = |smf: &Self, _, sequence| {
+            let dialect = smf.config.dialect;
+            let message = if dialect.repeats_f_seid() {
+                let ours = FSeid { seid, ipv4: smf.config.ipv4, ipv6: smf.config.ipv6 };
+                let request = Modification { cp_fseid: Some(ours), ..request.clone() };
+                encode::modification(up, &request, sequence)
+            } else {
+                encode::modification(up, request, sequence)
+            };
+            dialect::add(message, &dialect.in_groups())
+        };
         self.ask(now, upf, MsgType::SessionModificationRequest, Purpose::Session(seid), build, out)
     }
 

@@ -40,6 +40,25 @@ pub struct SessionTemplate {
     pub urrs: Vec<Urr>,
 }
 
+impl Default for SessionTemplate {
+    /// A session without addresses, of which all is left to the user plane.
+    fn default() -> Self {
+        Self {
+            ue_ipv4: None,
+            ue_ipv6: None,
+            n3: LocalFTeid::Choose { ipv4: false, ipv6: false, choose_id: None },
+            outer_header_removal: OuterHeaderRemoval::GtpUUdpIp,
+            gnb: None,
+            access: None,
+            core: None,
+            qfi: Qfi(0),
+            session_rate: None,
+            flow_rate: None,
+            urrs: Vec::new(),
+        }
+    }
+}
+
 const FORWARD: ApplyAction = ApplyAction::FORWARD;
 const DROP: ApplyAction = ApplyAction::DROP;
 const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;
@@ -66,7 +85,7 @@ impl SessionTemplate {
         }
     }
 
-    fn uplink_pdr(&self) -> Pdr {
+    pub(super) fn uplink_pdr(&self) -> Pdr {
         let pdi = Pdi {
             source_interface: Interface::Access,
             local_fteid: Some(self.n3),
@@ -79,7 +98,7 @@ impl SessionTemplate {
         self.pdr(Self::UPLINK_PDR, pdi, removal, Self::UPLINK_FAR)
     }
 
-    fn downlink_pdr(&self) -> Pdr {
+    pub(super) fn downlink_pdr(&self) -> Pdr {
         let pdi = Pdi {
             source_interface: Interface::Core,
             network_instance: self.core.clone(),

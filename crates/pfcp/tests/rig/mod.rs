@@ -303,6 +303,7 @@ pub fn smf() -> Smf {
         recovery: SystemTime::now(),
         retransmission: Retransmission::default(),
         outstanding: 1000,
+        dialect: kaido_pfcp::Dialect::Plain,
     })
 }
 

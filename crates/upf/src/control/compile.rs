@@ -399,6 +399,16 @@ fn marked_qfi(rules: &RuleSet, qers: &[&Qer]) -> Option<Qfi> {
     qers.iter().filter(|qer| qer.qfi.is_some()).min_by_key(|qer| naming(qer))?.qfi
 }
 
+/// The one QFI that a session without any in a QER matches in its uplink: OAI's SMF sends no QERs, and a gNB takes no packet
+/// without a QFI.
+fn uplink_qfi(rules: &RuleSet) -> Option<Qfi> {
+    let uplink = rules.pdrs.values().filter(|pdr| pdr.pdi.source_interface == Interface::Access);
+    let mut matched = uplink.flat_map(|pdr| &pdr.pdi.qfis);
+    let first = *matched.next()?;
+    let is_only = matched.all(|qfi| *qfi == first) && rules.qers.values().all(|qer| qer.qfi.is_none());
+    is_only.then_some(first)
+}
+
 fn destination(rules: &RuleSet, node: &Node, far: &Far, qers: &[&Qer]) -> Result<Destination, Rejection> {
     let fail = |cause, ie, detail: &str| {
         Err(Rejection::new(cause, format!("FAR {}: {detail}", far.id)).ie(ie).rule(RuleId::Far(far.id)))
@@ -424,7 +434,8 @@ fn destination(rules: &RuleSet, node: &Node, far: &Far, qers: &[&Qer]) -> Result
             "its peer has no address of a family in which this node has a GTP-U address",
         );
     };
-    let qfi = marked_qfi(rules, qers);
+    let to_access = forwarding.destination_interface == Interface::Access;
+    let qfi = marked_qfi(rules, qers).or_else(|| to_access.then(|| uplink_qfi(rules)).flatten());
     let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, qfi);
     let shape = TunnelShape {
         peer,
@@ -432,7 +443,7 @@ fn destination(rules: &RuleSet, node: &Node, far: &Far, qers: &[&Qer]) -> Result
         qfi,
         reflective: qers.iter().any(|qer| qer.reflective),
         paging_policy: qers.iter().find_map(|qer| qer.paging_policy),
-        container_uplink: forwarding.destination_interface != Interface::Access,
+        container_uplink: !to_access,
         tos,
         copied,
     };

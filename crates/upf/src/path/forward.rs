@@ -51,8 +51,22 @@ impl Arrival {
         self.key.is_tunnel() && matches!(action.destination, Destination::Tunnel(_))
     }
 
+    /// Whether a packet goes on to a gNB: what another gNB has left after a handover (indirect data forwarding,
+    /// TS 23.502 4.9.1.3).
+    fn is_forwarded_data(&self, action: &Action) -> bool {
+        let to_access =
+            matches!(&action.destination, Destination::Tunnel(tunnel) if !tunnel.shape.container_uplink);
+        self.key.is_tunnel() && to_access
+    }
+
     /// Why a packet may not go where its rule sends it.
-    fn forbidden(&self, action: &Action, special: Option<&Special>, packet: &Packet) -> Option<DropReason> {
+    fn forbidden(
+        &self,
+        record: &Record,
+        action: &Action,
+        special: Option<&Special>,
+        packet: &Packet,
+    ) -> Option<DropReason> {
         let reason = self.suspicion?;
         let to_control_plane = special.is_some_and(|special| special.to_control_plane);
         let permitted = match reason {
@@ -62,8 +76,11 @@ impl Arrival {
             DropReason::TunnelToSelf => special.is_some_and(|special| {
                 special.egress.is_some_and(|egress| matches!(egress.exit, Exit::Lan(_)))
             }),
-            // An address is yet to be had.
-            DropReason::UeSpoofed => to_control_plane && packet.src.is_unspecified(),
+            // An address is yet to be had, or the packet is one to the UE.
+            DropReason::UeSpoofed => {
+                to_control_plane && packet.src.is_unspecified()
+                    || self.is_forwarded_data(action) && record.admits(packet.dst)
+            }
             _ => false,
         };
         (!permitted).then_some(reason)
@@ -95,7 +112,9 @@ impl Worker {
             };
         }
         if self.must_follow(record, packet) {
-            if let Some(reason) = arrival.suspicion {
+            if let Some(reason) = arrival.suspicion
+                && !(reason == DropReason::UeSpoofed && record.admits(packet.dst))
+            {
                 return out.drop(arrival.port, frame, reason);
             }
             return self.follow(guard, record, arrival, packet, frame, out);
@@ -168,7 +187,7 @@ impl Worker {
         }
         let action = &action;
         self.note_match(action);
-        if let Some(reason) = arrival.forbidden(action, special, packet) {
+        if let Some(reason) = arrival.forbidden(record, action, special, packet) {
             out.drop(arrival.port, frame, reason);
             return None;
         }

@@ -3,13 +3,16 @@
 //! ```text
 //!  Detached ─▶ Attaching ─▶ Active ◀─▶ Moving        handover: new tunnel, End Marker in the old
 //!     ▲                      │  ▲  ◀─▶ Querying      usage at once
+//!     │                      │  │  ◀─▶ Flowing       a QoS flow is added, where the dialect adds any
 //!     │                      ▼  └───── Waking ◀── Idle ◀── Idling
 //!  Closing ◀─ Detaching ◀─ Draining      (paged, or of its own)
 //! ```
 //!
+//! A procedure is as many requests as the dialect writes; the next is sent once the one before is answered.
 //! One thread: PFCP, the tunnels and the pace in turn. What went through each session's tunnels is known here to the
 //! octet, and compared with what the UPF reports of it once it is deleted.
 
+mod procedures;
 mod session;
 mod tally;
 
@@ -17,11 +20,8 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use kaido_pfcp::{SessionTemplate, SmfEvent};
-use kaido_upf::rules::{
-    CreatedPdr, FTeid, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Qfi, ReportingTriggers, Seid,
-    Teid, Urr, UsageReport,
-};
+use kaido_pfcp::{Dialect, SmfEvent};
+use kaido_upf::rules::{Seid, UsageReport};
 use kaido_wire::MessageType;
 
 use self::session::{Phase, Session};
@@ -30,8 +30,8 @@ use super::fault::SimFault;
 use super::gnb::{self, Gnb};
 use super::link::{Link, RETRANSMISSION};
 use super::numbered::{self, Payload};
-use super::plan::{ChurnPlan, gtpu_endpoint};
-use super::smf::{RATE, busy, chosen_fteid, not_chosen, split, volume_urr};
+use super::plan::ChurnPlan;
+use super::smf::busy;
 use super::talk::Talk;
 use super::traffic::SOURCE_PORT;
 use super::ue::Ue;
@@ -42,8 +42,6 @@ const TURN: Duration = Duration::from_millis(1);
 const DRAIN: Duration = Duration::from_secs(5);
 /// How long after its deletion packets of a session may still come.
 const CLOSING: Duration = Duration::from_millis(500);
-/// Interval of periodic usage reports.
-const PERIOD: Duration = Duration::from_secs(10);
 /// Shortest sleep of a UE before it is deleted asleep: its last packet is in the UPF by then.
 const ASLEEP: Duration = Duration::from_secs(1);
 /// Of so many UEs that are paged, one does not answer.
@@ -103,6 +101,8 @@ struct Churn<'p> {
     by_seid: HashMap<Seid, usize>,
     /// Downlink tunnels by TEID: the place of their session.
     tunnels: HashMap<u32, usize>,
+    /// Tunnels that had their End Marker, or will have none, and since when they are left.
+    ended: VecDeque<(u32, Instant)>,
     draining: VecDeque<usize>,
     closing: VecDeque<usize>,
     /// Sessions of UEs that answer a page.
@@ -123,11 +123,12 @@ impl<'p> Churn<'p> {
         let of = &plan.plan.sessions;
         let ues = (0..of.ues).map(|n| of.addressing.of(n)).map(|(v4, v6)| Ue::new(v4, v6));
         Ok(Self {
-            link: Link::open(plan.plan.smf, plan.plan.upf_pfcp, of.window)?,
+            link: Link::open(plan.plan.smf, plan.plan.upf_pfcp, of.window, of.dialect)?,
             gnb: Gnb::open(of.gnb, of.qfi, of.first_teid)?,
             sessions: ues.map(Session::new).collect(),
             by_seid: HashMap::new(),
             tunnels: HashMap::new(),
+            ended: VecDeque::new(),
             draining: VecDeque::new(),
             closing: VecDeque::new(),
             paged: VecDeque::new(),
@@ -174,6 +175,10 @@ impl<'p> Churn<'p> {
         Ok(())
     }
 
+    fn dialect(&self) -> Dialect {
+        self.plan.plan.sessions.dialect
+    }
+
     fn has_room(&self) -> bool {
         self.link.smf().outstanding() < self.plan.plan.sessions.window
     }
@@ -190,13 +195,14 @@ impl<'p> Churn<'p> {
                 (Phase::Detached, _) => self.attach(place)?,
                 (Phase::Active, 0..=2) => self.idle(place)?,
                 (Phase::Active, 3 | 4) => self.hand_over(place)?,
-                (Phase::Active, 5) => self.query(place)?,
+                (Phase::Active, 5) => self.query_or_add_flow(place)?,
                 (Phase::Active, _) => self.start_draining(place),
                 (Phase::Idle, 0) => self.wake(place)?,
                 (Phase::Idle, 1) if self.sessions[place].since.elapsed() > ASLEEP => {
                     self.detach_asleep(place)?;
                 }
-                (Phase::Idle, _) => self.send_from(place),
+                (Phase::Idle, _) if self.dialect().buffers() => self.send_from(place),
+                (Phase::Idle, _) => self.wake(place)?,
                 _ => {}
             }
         }
@@ -206,11 +212,14 @@ impl<'p> Churn<'p> {
     /// Sends the packets that are due, of active UEs in turn.
     fn send(&mut self, elapsed: Duration) {
         let due = due(self.plan.traffic.pps, elapsed);
+        let keeps_rules = self.dialect().buffers();
         let count = due.saturating_sub(self.number).min(BURST);
         for _ in 0..count {
             let all = self.sessions.len();
             let found = (0..all).map(|step| (self.sender + step) % all);
-            let Some(place) = { found }.find(|&place| self.sessions[place].phase.sends()) else { break };
+            let Some(place) = { found }.find(|&place| self.sessions[place].phase.sends(keeps_rules)) else {
+                break;
+            };
             self.sender = place + 1;
             self.send_from(place);
         }
@@ -249,22 +258,28 @@ impl<'p> Churn<'p> {
                         Some(session) => {
                             self.tally.received(payload.len());
                             self.tally.flaws += u64::from(!took(session, payload));
+                            self.tally.wrong_qfi += u64::from(!session.has_qfi(header.qfi));
                         }
                         None => self.tally.strays += 1,
                     }
                 }
-                MessageType::END_MARKER => {
-                    gnb::count(&self.gnb.counters.end_markers);
-                    let place = self.tunnels.get(&header.teid).copied();
-                    // Only a tunnel that was left ends, or is being left.
-                    if place.is_some_and(|place| self.sessions[place].next_teid != header.teid) {
-                        self.tunnels.remove(&header.teid);
-                    } else {
-                        self.tally.strays += 1;
-                    }
-                }
+                MessageType::END_MARKER => self.end_marker(header.teid),
                 other => self.gnb.signalling(other, datagram, from),
             }
+        }
+    }
+
+    /// Only a tunnel that was left ends, or is being left. One whose FARs are several may end as often.
+    fn end_marker(&mut self, teid: u32) {
+        let place = self.tunnels.get(&teid).copied();
+        if place.is_some_and(|place| self.sessions[place].next_teid != teid) {
+            gnb::count(&self.gnb.counters.end_markers);
+            self.tunnels.remove(&teid);
+            self.ended.push_back((teid, Instant::now()));
+        } else if self.ended.iter().any(|&(ended, _)| ended == teid) {
+            self.tally.end_markers_again += 1;
+        } else {
+            self.tally.strays += 1;
         }
     }
 
@@ -275,7 +290,7 @@ impl<'p> Churn<'p> {
             SmfEvent::Established { seid, created_pdrs, .. } => self.established(seid, &created_pdrs)?,
             SmfEvent::Modified { seid, usage_reports, .. } => {
                 self.count(seid, &usage_reports);
-                self.modified(seid);
+                self.proceed(seid)?;
             }
             SmfEvent::Deleted { seid, usage_reports } => {
                 self.count(seid, &usage_reports);
@@ -306,138 +321,10 @@ impl<'p> Churn<'p> {
     }
 
     fn count(&mut self, seid: Seid, reports: &[UsageReport]) {
+        let dialect = self.dialect();
         if let Some(&place) = self.by_seid.get(&seid) {
-            reports.iter().for_each(|report| self.sessions[place].usage.add(report));
-        }
-    }
-
-    fn new_tunnel(&mut self, place: usize) -> OuterHeaderCreation {
-        // A TEID comes again after four billion others.
-        let teid = self.next_teid;
-        self.next_teid = self.next_teid.checked_add(1).unwrap_or(1);
-        self.tunnels.insert(teid, place);
-        let (ipv4, ipv6) = split(self.plan.plan.sessions.gnb);
-        OuterHeaderCreation { teid: Teid(teid), ipv4, ipv6 }
-    }
-
-    fn attach(&mut self, place: usize) -> Result<(), SimFault> {
-        let plan = &self.plan.plan.sessions;
-        let tunnel = self.new_tunnel(place);
-        let n3 = match plan.upf_gtpu.map(split) {
-            // The place is unique among those attached.
-            Some((ipv4, ipv6)) => {
-                let n = u32::try_from(place).unwrap_or(u32::MAX);
-                LocalFTeid::Given(FTeid { teid: Teid(plan.first_teid.saturating_add(n)), ipv4, ipv6 })
-            }
-            None => LocalFTeid::Choose {
-                ipv4: tunnel.ipv4.is_some(),
-                ipv6: tunnel.ipv6.is_some(),
-                choose_id: None,
-            },
-        };
-        let session = &mut self.sessions[place];
-        let mut template = SessionTemplate {
-            ue_ipv4: session.ue.ipv4,
-            ue_ipv6: session.ue.ipv6,
-            n3,
-            outer_header_removal: OuterHeaderRemoval::GtpUUdpIp,
-            gnb: Some(tunnel),
-            access: None,
-            core: plan.network_instance.clone(),
-            qfi: plan.qfi.unwrap_or(Qfi(0)),
-            session_rate: Some(RATE),
-            flow_rate: plan.qfi.map(|_| RATE),
-            urrs: Vec::new(),
-        };
-        let urr = volume_urr(plan.threshold);
-        let triggers = urr.triggers.union(ReportingTriggers::PERIO);
-        template.urrs = vec![Urr { triggers, measurement_period: Some(PERIOD), ..urr }];
-        if let LocalFTeid::Given(fteid) = n3 {
-            session.ue.upf = plan.upf_gtpu.map(gtpu_endpoint);
-            session.ue.uplink_teid = fteid.teid.0;
-        }
-        session.begin(tunnel.teid.0);
-        let mut request = template.establishment();
-        if plan.qfi.is_none() {
-            request.pdrs.iter_mut().for_each(|pdr| pdr.pdi.qfis.clear());
-        }
-        let seid = self.link.establish(request).map_err(busy)?;
-        self.by_seid.insert(seid, place);
-        self.sessions[place].seid = seid;
-        self.tally.attaches += 1;
-        Ok(())
-    }
-
-    fn established(&mut self, seid: Seid, created: &[CreatedPdr]) -> Result<(), SimFault> {
-        let Some(&place) = self.by_seid.get(&seid) else { return Ok(()) };
-        let session = &mut self.sessions[place];
-        if self.plan.plan.sessions.upf_gtpu.is_none() {
-            let n = u32::try_from(place).unwrap_or(u32::MAX);
-            let (upf, teid) = chosen_fteid(created, self.plan.plan.sessions.gnb)
-                .ok_or_else(|| not_chosen(n, "F-TEID", "leave out --choose and give --upf-gtpu"))?;
-            session.ue.upf = Some(gtpu_endpoint(upf));
-            session.ue.uplink_teid = teid.0;
-        }
-        session.enter(Phase::Active);
-        self.attached += 1;
-        Ok(())
-    }
-
-    fn idle(&mut self, place: usize) -> Result<(), SimFault> {
-        // The replies to these find the UE asleep.
-        self.send_from(place);
-        self.sessions[place].enter(Phase::Idling);
-        self.tally.idles += 1;
-        self.link.modify(self.sessions[place].seid, &SessionTemplate::buffer()).map_err(busy)
-    }
-
-    fn hand_over(&mut self, place: usize) -> Result<(), SimFault> {
-        let tunnel = self.new_tunnel(place);
-        self.sessions[place].next_teid = tunnel.teid.0;
-        self.sessions[place].enter(Phase::Moving);
-        self.tally.handovers += 1;
-        self.link.modify(self.sessions[place].seid, &SessionTemplate::forward(tunnel, true)).map_err(busy)
-    }
-
-    fn query(&mut self, place: usize) -> Result<(), SimFault> {
-        self.sessions[place].enter(Phase::Querying);
-        self.tally.queries += 1;
-        self.link.modify(self.sessions[place].seid, &SessionTemplate::query(&[])).map_err(busy)
-    }
-
-    /// Releases what is buffered of an idle UE into its tunnel.
-    fn wake(&mut self, place: usize) -> Result<(), SimFault> {
-        let (ipv4, ipv6) = split(self.plan.plan.sessions.gnb);
-        let session = &mut self.sessions[place];
-        let tunnel = OuterHeaderCreation { teid: Teid(session.teid), ipv4, ipv6 };
-        session.enter(Phase::Waking);
-        self.tally.wakes += 1;
-        self.link.modify(session.seid, &SessionTemplate::forward(tunnel, false)).map_err(busy)
-    }
-
-    /// Wakes UEs that were paged and are idle still.
-    fn answer_pages(&mut self) -> Result<(), SimFault> {
-        while self.has_room()
-            && let Some(seid) = self.paged.pop_front()
-        {
-            match self.by_seid.get(&seid) {
-                Some(&place) if self.sessions[place].phase == Phase::Idle => self.wake(place)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn modified(&mut self, seid: Seid) {
-        let Some(&place) = self.by_seid.get(&seid) else { return };
-        let session = &mut self.sessions[place];
-        match session.phase {
-            Phase::Idling => session.enter(Phase::Idle),
-            Phase::Moving => {
-                session.teid = session.next_teid;
-                session.enter(Phase::Active);
-            }
-            _ => session.enter(Phase::Active),
+            let counted = reports.iter().filter(|report| dialect.counts(report.urr_id));
+            counted.for_each(|report| self.sessions[place].usage.add(report));
         }
     }
 
@@ -461,24 +348,17 @@ impl<'p> Churn<'p> {
         Ok(())
     }
 
-    /// Deletes an idle UE's session with all that is buffered for it.
-    fn detach_asleep(&mut self, place: usize) -> Result<(), SimFault> {
-        self.tally.detached_asleep += 1;
-        self.delete(place)
-    }
-
-    fn delete(&mut self, place: usize) -> Result<(), SimFault> {
-        self.sessions[place].enter(Phase::Detaching);
-        self.tally.detaches += 1;
-        self.attached -= 1;
-        self.link.delete(self.sessions[place].seid).map_err(busy)
-    }
-
-    fn deleted(&mut self, seid: Seid) {
-        if let Some(place) = self.by_seid.remove(&seid) {
-            self.sessions[place].enter(Phase::Closing);
-            self.closing.push_back(place);
+    /// Wakes UEs that were paged and are idle still.
+    fn answer_pages(&mut self) -> Result<(), SimFault> {
+        while self.has_room()
+            && let Some(seid) = self.paged.pop_front()
+        {
+            match self.by_seid.get(&seid) {
+                Some(&place) if self.sessions[place].phase == Phase::Idle => self.wake(place)?,
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// Compares traffic and usage of sessions of which no packet can come any more.
@@ -491,6 +371,12 @@ impl<'p> Churn<'p> {
             self.tunnels.remove(&session.teid);
             self.tally.close(place, session);
             session.enter(Phase::Detached);
+        }
+        while let Some(&(teid, since)) = self.ended.front()
+            && since.elapsed() > CLOSING
+        {
+            self.ended.pop_front();
+            self.tunnels.remove(&teid);
         }
     }
 

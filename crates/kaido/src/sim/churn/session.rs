@@ -1,8 +1,10 @@
 //! One UE's session: where in its life it is, and what went through its tunnels.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
-use kaido_upf::rules::Seid;
+use kaido_pfcp::PduSession;
+use kaido_upf::rules::{Modification, Qfi, Seid};
 use serde::Serialize;
 
 use crate::sim::report::Usage;
@@ -19,6 +21,8 @@ pub(super) enum Phase {
     Active,
     /// Its usage was asked for.
     Querying,
+    /// A QoS flow is on the way.
+    Flowing,
     /// A new tunnel is on the way.
     Moving,
     /// Its FAR is being told to buffer.
@@ -36,9 +40,10 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether its UE sends packets in this phase.
-    pub(super) fn sends(self) -> bool {
-        matches!(self, Self::Active | Self::Querying | Self::Moving | Self::Waking)
+    /// Whether its UE sends packets in this phase. While it wakes it has rules only where idle sessions keep theirs.
+    pub(super) fn sends(self, keeps_rules: bool) -> bool {
+        matches!(self, Self::Active | Self::Querying | Self::Flowing | Self::Moving)
+            || (self == Self::Waking && keeps_rules)
     }
 }
 
@@ -65,6 +70,10 @@ pub(super) struct Session {
     /// Since when it is in its phase.
     pub(super) since: Instant,
     pub(super) seid: Seid,
+    /// What the SMF knows of it.
+    pub(super) pdu: PduSession,
+    /// Requests of its procedure that were not sent yet.
+    pub(super) requests: VecDeque<Modification>,
     /// The downlink tunnel.
     pub(super) teid: u32,
     /// The one that it moves to.
@@ -84,6 +93,8 @@ impl Session {
             phase: Phase::Detached,
             since: Instant::now(),
             seid: Seid(0),
+            pdu: PduSession::default(),
+            requests: VecDeque::new(),
             teid: 0,
             next_teid: 0,
             waiting: Vec::new(),
@@ -94,8 +105,10 @@ impl Session {
     }
 
     /// A new session with that downlink tunnel.
-    pub(super) fn begin(&mut self, teid: u32) {
+    pub(super) fn begin(&mut self, teid: u32, pdu: PduSession) {
         (self.teid, self.next_teid) = (teid, teid);
+        (self.pdu, self.ue.qfi) = (pdu, None);
+        self.requests.clear();
         self.waiting.clear();
         self.sent = Amount::default();
         self.received = Amount::default();
@@ -124,12 +137,28 @@ impl Session {
         })
     }
 
-    /// Whether the UPF reported just what went through.
+    /// Whether a packet out of its tunnel has the QFI of its flow.
+    pub(super) fn has_qfi(&self, qfi: Option<u8>) -> bool {
+        let (now, before) = (self.pdu.qfi(), self.pdu.default_qfi());
+        match qfi.map(Qfi) {
+            // LTE.
+            None => now == Qfi(0),
+            Some(found) => found == now || (self.phase == Phase::Flowing && found == before),
+        }
+    }
+
+    /// Whether the UPF reported just what went through, as far as it was asked to.
     pub(super) fn agrees(&self) -> bool {
-        let usage = &self.usage;
+        let (usage, asked) = (&self.usage, self.pdu.accounting());
+        let expected = |through: Amount, wanted: bool| Amount {
+            packets: if wanted && asked.packets { through.packets } else { 0 },
+            bytes: if wanted { through.bytes } else { 0 },
+        };
         let up = Amount { packets: usage.uplink_packets, bytes: usage.uplink_bytes };
         let down = Amount { packets: usage.downlink_packets, bytes: usage.downlink_bytes };
-        (self.sent, self.received) == (up, down) && usage.out_of_sequence == 0 && usage.final_reports == 1
+        (expected(self.sent, asked.uplink), expected(self.received, asked.downlink)) == (up, down)
+            && usage.out_of_sequence == 0
+            && usage.final_reports == self.pdu.counting_urrs()
     }
 }
 
@@ -140,7 +169,7 @@ mod tests {
     #[test]
     fn traffic_and_usage_agree_only_to_the_octet() {
         let mut session = Session::new(Ue::new(None, None));
-        session.begin(7);
+        session.begin(7, PduSession::default());
         session.sent(1, 100);
         assert!(!session.answered(2) && session.answered(1) && !session.answered(1));
         session.received.add(90);

@@ -38,6 +38,8 @@ pub(super) struct Tally {
     pub(super) pages: u64,
     pub(super) wakes: u64,
     pub(super) queries: u64,
+    /// QoS flows added.
+    pub(super) flows: u64,
     /// Into the tunnels, and out of them.
     uplink: Amount,
     downlink: Amount,
@@ -53,6 +55,10 @@ pub(super) struct Tally {
     pub(super) strays: u64,
     /// Packets that were changed, came again, or are not their tunnel's.
     pub(super) flaws: u64,
+    /// Packets with the QFI of another QoS flow.
+    pub(super) wrong_qfi: u64,
+    /// End Markers of tunnels that had one.
+    pub(super) end_markers_again: u64,
     end_markers: u64,
     /// Tunnels that were left and had no End Marker.
     unended: usize,

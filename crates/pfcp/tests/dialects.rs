@@ -1,0 +1,246 @@
+//! Sessions as the SMFs of open cores write them: whole lives against a user plane, and the elements that captures have.
+#![allow(clippy::unwrap_used)]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::SystemTime;
+
+use kaido_pfcp::{
+    Config, DedicatedFlow, Dialect, Endpoint, Features, Moment, PduSession, Retransmission, SessionTemplate,
+    Smf, SmfConfig, SmfEvent, Transmit,
+};
+use kaido_upf::control::Upf;
+use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
+use kaido_upf::record::InstanceId;
+use kaido_upf::rules::{
+    BitRate, CreatedPdr, FTeid, LocalFTeid, Modification, NetworkInstance, OuterHeaderCreation, Qfi,
+    SdfFilter, Seid, Teid,
+};
+
+const N3: Ipv4Addr = Ipv4Addr::new(10, 100, 3, 10);
+const GNB: Ipv4Addr = Ipv4Addr::new(10, 100, 3, 2);
+const SMF: Ipv4Addr = Ipv4Addr::new(10, 100, 4, 1);
+
+fn at(address: Ipv4Addr) -> SocketAddr {
+    (address, 8805).into()
+}
+
+fn upf() -> Endpoint<Upf> {
+    let port = |gtpu, instance| PortRole {
+        mac: [2, 0, 0, 0, 0, 1],
+        mtu: 1600,
+        addresses: Vec::new(),
+        gtpu,
+        instance,
+    };
+    let settings = NodeSettings {
+        endpoints: vec![IpAddr::V4(N3)],
+        instances: vec![Instance { name: Some("internet".to_owned()) }],
+        ports: vec![port(true, None), port(false, Some(InstanceId(0)))],
+        ..NodeSettings::default()
+    };
+    let (node, events) = Node::new(settings).unwrap();
+    let upf = Upf::new(node, events, Vec::new()).unwrap();
+    let features = Features { allocates_f_teids: true, sends_end_markers: true, ..Features::default() };
+    Endpoint::new(Config { features, ..Config::at(N3.into()) }, upf, Moment::now())
+}
+
+fn tunnel(teid: u32) -> OuterHeaderCreation {
+    OuterHeaderCreation { teid: Teid(teid), ipv4: Some(GNB), ipv6: None }
+}
+
+fn session(dialect: Dialect) -> PduSession {
+    let rate = Some(BitRate { uplink_kbps: 1_000_000, downlink_kbps: 1_000_000 });
+    let n3 = match dialect.chooses_f_teids() {
+        Some(true) => LocalFTeid::Choose { ipv4: true, ipv6: false, choose_id: None },
+        _ => LocalFTeid::Given(FTeid { teid: Teid(2), ipv4: Some(N3), ipv6: None }),
+    };
+    let template = SessionTemplate {
+        ue_ipv4: Some(Ipv4Addr::new(10, 60, 0, 1)),
+        n3,
+        gnb: Some(tunnel(1)),
+        // OAI's instances are its own.
+        core: (dialect != Dialect::Oai).then(|| NetworkInstance("internet".into())),
+        qfi: Qfi(1),
+        session_rate: rate,
+        flow_rate: rate,
+        ..SessionTemplate::default()
+    };
+    PduSession::new(dialect, template)
+}
+
+fn flow() -> DedicatedFlow {
+    DedicatedFlow { qfi: Qfi(2), filter: SdfFilter::parse("permit out 17 from 9.9.9.9 to assigned").unwrap() }
+}
+
+/// An SMF and a user plane, and the requests that passed.
+struct Pair {
+    smf: Smf,
+    upf: Endpoint<Upf>,
+    sent: Vec<Vec<u8>>,
+}
+
+impl Pair {
+    fn new(dialect: Dialect) -> Self {
+        let smf = Smf::new(SmfConfig {
+            node_id: IpAddr::V4(SMF).into(),
+            ipv4: Some(SMF),
+            ipv6: None,
+            recovery: SystemTime::now(),
+            retransmission: Retransmission::default(),
+            outstanding: 8,
+            dialect,
+        });
+        let mut pair = Self { smf, upf: upf(), sent: Vec::new() };
+        let mut out = Vec::new();
+        pair.smf.associate(Moment::now(), at(N3), &mut out).unwrap();
+        assert!(matches!(pair.answered(out), SmfEvent::Associated { .. }));
+        pair
+    }
+
+    /// What comes of requests.
+    fn answered(&mut self, requests: Vec<Transmit>) -> SmfEvent {
+        let now = Moment::now();
+        let mut answers = Vec::new();
+        for request in requests {
+            self.upf.handle(now, at(SMF), &request.bytes, &mut answers);
+            self.sent.push(request.bytes.to_vec());
+        }
+        let mut out = Vec::new();
+        answers.iter().for_each(|answer| self.smf.handle(now, at(N3), &answer.bytes, &mut out));
+        std::iter::from_fn(|| self.smf.next_event()).last().unwrap()
+    }
+
+    fn establish(&mut self, session: &mut PduSession) -> Seid {
+        let mut out = Vec::new();
+        self.smf.establish(Moment::now(), at(N3), session.establishment(), &mut out).unwrap();
+        match self.answered(out) {
+            SmfEvent::Established { seid, created_pdrs, .. } => {
+                session.established(&created_pdrs);
+                seid
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn modify(&mut self, seid: Seid, requests: &[Modification]) {
+        for request in requests {
+            let mut out = Vec::new();
+            self.smf.modify(Moment::now(), seid, request, &mut out).unwrap();
+            let event = self.answered(out);
+            assert!(matches!(event, SmfEvent::Modified { .. }), "{request:?}: {event:?}");
+        }
+    }
+}
+
+/// Conformance: TS 29.244 6.3 | Set-up, AN release, service request, path switch, a further QoS flow and release are accepted as four cores write them
+#[test]
+fn a_session_lives_in_every_dialect() {
+    for dialect in Dialect::ALL {
+        let (mut pair, mut session) = (Pair::new(dialect), session(dialect));
+        let seid = pair.establish(&mut session);
+        pair.modify(seid, &session.activate(tunnel(1)));
+        for round in 0..2 {
+            pair.modify(seid, &session.release_access());
+            pair.modify(seid, &session.request_service(tunnel(10 + round)));
+            pair.modify(seid, &session.switch_path(tunnel(20 + round)));
+            if round == 0 {
+                pair.modify(seid, &session.add_flow(flow()));
+                let qfi = if dialect.adds_flows() { Qfi(2) } else { Qfi(1) };
+                assert_eq!((session.qfi(), session.has_flow()), (qfi, dialect.adds_flows()));
+            }
+        }
+        let mut out = Vec::new();
+        pair.smf.delete(Moment::now(), seid, &mut out).unwrap();
+        let SmfEvent::Deleted { usage_reports, .. } = pair.answered(out) else { panic!("{dialect:?}") };
+        // The plain template has no URR of its own.
+        if dialect != Dialect::Plain {
+            let counting = usage_reports.iter().filter(|report| dialect.counts(report.urr_id)).count();
+            assert_eq!(counting as u64, session.counting_urrs(), "{dialect:?}");
+        }
+    }
+}
+
+/// The F-TEID that the gNB is told of is that of the uplink PDR, and OAI's SMF gives it back with its rules.
+#[test]
+fn the_uplink_f_teid_is_taken() {
+    let fteid = |teid| Some(FTeid { teid: Teid(teid), ipv4: Some(N3), ipv6: None });
+    let created =
+        |id, teid| CreatedPdr { id: kaido_upf::rules::PdrId(id), local_fteid: fteid(teid), ue_ip: None };
+    let mut open5gs = session(Dialect::Open5gs);
+    assert_eq!(open5gs.established(&[created(3, 7), created(2, 8), created(4, 8)]), fteid(8));
+    let mut oai = session(Dialect::Oai);
+    oai.established(&[created(1, 9)]);
+    let back = &oai.request_service(tunnel(1))[0].create_pdrs[0];
+    assert_eq!(back.pdi.local_fteid, fteid(9).map(LocalFTeid::Given));
+}
+
+#[test]
+fn dialects_have_names() {
+    for dialect in Dialect::ALL {
+        assert_eq!(dialect.name().parse(), Ok(dialect));
+    }
+    assert!("magma".parse::<Dialect>().unwrap_err().contains("plain, free5gc, open5gs, oai, sd-core"));
+}
+
+const GROUPS: [u16; 12] = [1, 2, 3, 4, 6, 7, 9, 10, 11, 14, 15, 85];
+
+/// Types of elements, in order, with what lies in groups in brackets.
+fn types(mut octets: &[u8]) -> String {
+    let mut found = Vec::new();
+    while let [a, b, c, d, tail @ ..] = octets {
+        let (kind, len) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]).into());
+        let inner = if GROUPS.contains(&kind) { format!("[{}]", types(&tail[..len])) } else { String::new() };
+        found.push(format!("{kind}{inner}"));
+        octets = &tail[len..];
+    }
+    found.join(" ")
+}
+
+/// What free5GC's SMF 1.4.4 sent, as types.
+fn captured(kind: u8) -> Vec<String> {
+    let capture =
+        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures/n4-free5gc.pcap")).unwrap();
+    let mut rest = &capture[24..];
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let len = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        // Ethernet, IPv4 without options, UDP.
+        let message = &rest[16..16 + len][14 + 20 + 8..];
+        let end = 4 + usize::from(u16::from_be_bytes([message[2], message[3]]));
+        if message[1] == kind {
+            found.push(types(&message[16..end]));
+        }
+        rest = &rest[16 + len..];
+    }
+    found
+}
+
+/// Element for element and in their order, free5GC's dialect is what was captured.
+#[test]
+fn free5gc_is_written_as_it_was_captured() {
+    let (mut pair, mut session) = (Pair::new(Dialect::Free5gc), session(Dialect::Free5gc));
+    let seid = pair.establish(&mut session);
+    pair.modify(seid, &session.activate(tunnel(1)));
+    pair.modify(seid, &session.release_access());
+    let sent: Vec<_> = pair.sent[1..].iter().map(|message| (message[1], types(&message[16..]))).collect();
+    for (kind, types) in sent {
+        assert!(captured(kind).contains(&types), "message {kind}: {types}");
+    }
+}
+
+/// What is beside rules: a slice, a name and a subscriber from Open5GS, kinds of interfaces from it and OAI.
+#[test]
+fn what_is_beside_rules_is_sent() {
+    let first = |dialect| {
+        let mut pair = Pair::new(dialect);
+        pair.establish(&mut session(dialect));
+        types(&pair.sent[1][16..])
+    };
+    let open5gs = first(Dialect::Open5gs);
+    assert!(open5gs.ends_with("113 141 159 257"), "{open5gs}");
+    assert_eq!(open5gs.matches("160").count(), 4, "three PDRs and a FAR: {open5gs}");
+    let oai = first(Dialect::Oai);
+    assert_eq!((oai.matches("160").count(), oai.contains("113")), (1, false), "{oai}");
+    assert!(first(Dialect::SdCore).ends_with(" 113"));
+    assert!(!first(Dialect::Plain).contains("113"));
+}
