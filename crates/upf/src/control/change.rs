@@ -271,7 +271,8 @@ impl Upf {
         }
         drop(guard);
         let usage = &self.node.usage;
-        let near = |record: &Record| record.folded_usage().first().and_then(|&slot| usage.line(slot));
+        let near =
+            |record: &Record| record.folded_usage().first().and_then(|&slot| usage.line(UsageSlot(slot)));
         // New keys first: they alone can fail, and are taken out again then.
         let mut added = Vec::new();
         for (key, record) in records.iter().filter(|(key, _)| !old.contains(key)) {

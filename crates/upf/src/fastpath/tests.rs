@@ -178,25 +178,51 @@ fn rates_and_rare_containers_are_the_workers_to_enforce() {
 }
 
 #[test]
-fn a_policer_folds_beside_two_counters() {
+fn counters_and_policers_fold_as_far_as_there_is_room() {
     let node = node();
-    let qos = Enforcement::of(PolicerSlot(u32::MAX));
-    let rule = Rule { qos, ..Rule::downlink(&node, "10.3.0.2", 1) };
-    let record = rule.record();
-    assert_eq!(record.folded_policer(), Some(PolicerSlot(u32::MAX)));
-    let Rules::One(action) = record.rules(&node.tunnels) else { panic!("it does not fold") };
-    assert_eq!((action.qos, action.usage), (qos, rule.usage));
-    // With three counters there is no place left, and two policers have none anyway.
-    let mut usage = rule.usage;
-    assert!(usage.push(UsageSlot(6), false, false));
-    let mut two = qos;
-    assert!(two.push(PolicerSlot(2)));
-    for wide in [Rule { usage, ..rule }, Rule { qos: two, ..rule }] {
-        let record = wide.record();
-        assert_eq!(record.folded_policer(), None);
-        let Rules::Filtered([rule]) = record.rules(&node.tunnels) else { panic!("it folds") };
-        assert_eq!((rule.action.qos, rule.action.usage), (wide.qos, wide.usage));
+    let rule = Rule::downlink(&node, "10.3.0.2", 1);
+    let usage = |counters: u32| {
+        let mut usage = UsageSlots::default();
+        (0..counters).for_each(|n| assert!(usage.push(UsageSlot(n), n % 2 == 0, false)));
+        usage
+    };
+    let qos = |policers: u32| {
+        let mut qos = Enforcement::default();
+        (0..policers).for_each(|n| assert!(qos.push(PolicerSlot(u32::MAX - n))));
+        qos
+    };
+    let ipv4 = SessionFacts { ue: UE, ..SessionFacts::default() };
+    let prefix = Ipv6Prefix::of("2001:db8:0:7::".parse().unwrap(), 64);
+    let dual = SessionFacts { ue: UeAddresses { ipv6: Some(prefix), ..UE }, ..ipv4 };
+    for (facts, room) in [(dual, 3), (ipv4, 5)] {
+        for counters in 0..=6 {
+            for policers in 0..=3 {
+                let rule = Rule { qos: qos(policers), usage: usage(counters), ..rule };
+                let record = Record::new(SessionIndex(4), Direction::Downlink, facts, vec![rule.filtered()]);
+                assert_eq!(record.ue(), facts.ue);
+                // The fifth counter of these counts before QoS enforcement, which is said of four.
+                let fits = counters + policers <= room && policers <= 2 && counters < 5;
+                match record.rules(&node.tunnels) {
+                    Rules::One(action) => {
+                        assert!(fits, "{counters} counters and {policers} policers");
+                        assert_eq!((action.qos, action.usage), (rule.qos, rule.usage));
+                    }
+                    Rules::Filtered(_) => assert!(!fits, "{counters} counters and {policers} policers"),
+                }
+            }
+        }
     }
+}
+
+#[test]
+fn a_quota_folds() {
+    let node = node();
+    let mut usage = UsageSlots::default();
+    assert!(usage.push(UsageSlot(3), false, true) && usage.push(UsageSlot(9), true, true));
+    let record = Rule { usage, ..Rule::downlink(&node, "10.3.0.2", 1) }.record();
+    assert!(record.has_folded_quotas());
+    let Rules::One(action) = record.rules(&node.tunnels) else { panic!("it does not fold") };
+    assert_eq!(action.usage, usage);
 }
 
 #[test]

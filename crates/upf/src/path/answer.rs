@@ -210,7 +210,7 @@ impl Worker {
         let packet = Packet::read(frame.data(), frame.packet_len());
         let (Some(record), Ok(packet)) = (found, packet) else { return out.release(frame) };
         let tunnel = match record.rules(&node.tunnels) {
-            Rules::One(action) => action.open_tunnel(),
+            Rules::One(action) => action.open_tunnel().filter(|_| record.folded_qfi().is_none()),
             Rules::Filtered(rules) => super::detect::matching(
                 rules,
                 record,

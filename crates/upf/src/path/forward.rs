@@ -168,7 +168,13 @@ impl Worker {
         let apps = self.applications_of(record, arrival.qfi, packet, frame.data());
         let verdict = self.flows.verdict(apps);
         let (mut action, on_quota, mut special, app) = match record.rules(&self.node.tunnels) {
-            Rules::One(action) => (action, &[][..], None, None),
+            Rules::One(action) if record.folded_qfi().is_none_or(|qfi| arrival.qfi == Some(qfi)) => {
+                (action, &[][..], None, None)
+            }
+            Rules::One(_) => {
+                out.drop(arrival.port, frame, DropReason::NoPdr);
+                return None;
+            }
             Rules::Filtered(rules) => {
                 match matching(rules, record, arrival.qfi, packet, frame.data(), &verdict) {
                     Some(rule) => (rule.action, &rule.on_quota[..], rule.special.as_deref(), rule.app),

@@ -8,7 +8,9 @@ use super::Worker;
 use super::parse::{Parsed, parse};
 use super::read::{Arrived, Kind};
 use crate::node::Node;
+use crate::qos::PolicerSlot;
 use crate::record::{CommonWay, Record, SessionKey, StraightWay};
+use crate::usage::UsageSlot;
 
 /// Packets that go through the stages together: enough for the misses of one stage to overlap, those of the TLB too, and
 /// few enough for what they bring to be still in the cache at the next.
@@ -100,11 +102,12 @@ impl<'g> Group<'g> {
         for ((record, probe), arrived) in self.records.iter_mut().zip(&self.probes).zip(&self.arrivals) {
             if arrived.kind != Kind::Unusual {
                 *record = stages.resolve(*probe, &arrived.key);
-                if let Some(&slot) = record.and_then(|record: &Record| record.folded_usage().first()) {
-                    node.usage.prefetch(slot);
-                }
-                if let Some(slot) = record.and_then(Record::folded_policer) {
-                    node.policers.prefetch(slot);
+                if let Some(record) = record {
+                    record.folded_usage().iter().for_each(|&slot| node.usage.prefetch(UsageSlot(slot)));
+                    record
+                        .folded_policers()
+                        .iter()
+                        .for_each(|&slot| node.policers.prefetch(PolicerSlot(slot)));
                 }
             }
         }

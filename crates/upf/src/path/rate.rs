@@ -15,23 +15,23 @@ impl Worker {
         self.node.policers.ticks(self.now)
     }
 
-    /// As [`Worker::straight_at_any_rate`], for a record with a rate. What that refuses, the careful way drops.
+    /// As [`Worker::straight_at_any_rate`], for a record with rates. What one of them refuses, the careful way drops.
     #[inline(never)]
     pub(super) fn straight_within_rate(
         &mut self,
-        slot: PolicerSlot,
         record: &Record,
         arrived: &Arrived,
         frame: &mut Frame,
     ) -> Option<PortId> {
         let (direction, now) = (record.direction(), self.ticks());
-        if !self.node.policers.admits(slot, direction, now) {
+        let policers = || record.folded_policers().iter().map(|&slot| PolicerSlot(slot));
+        if !policers().all(|slot| self.node.policers.admits(slot, direction, now)) {
             return None;
         }
         let octets = user_packet_len(frame.data().get(usize::from(arrived.offset)..)?)?;
         let to = self.straight_at_any_rate(record, arrived, frame)?;
         let shared = self.node.settings.workers_share_sessions;
-        self.node.policers.take(slot, direction, now, octets.into(), shared);
+        policers().for_each(|slot| self.node.policers.take(slot, direction, now, octets.into(), shared));
         Some(to)
     }
 

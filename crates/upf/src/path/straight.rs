@@ -31,10 +31,10 @@ impl Worker {
         arrived: &Arrived,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        let Some(slot) = record.folded_policer() else {
+        if record.folded_policers().is_empty() {
             return self.straight_at_any_rate(record, arrived, frame);
-        };
-        self.straight_within_rate(slot, record, arrived, frame)
+        }
+        self.straight_within_rate(record, arrived, frame)
     }
 
     #[inline(always)]
@@ -215,8 +215,8 @@ impl Worker {
     fn count_folded(&mut self, record: &Record, direction: Direction, total: u16) {
         let shared = self.node.settings.workers_share_sessions;
         if let [first, others @ ..] = record.folded_usage() {
-            if self.node.usage.count(*first, direction, total.into(), shared) {
-                self.threshold(record, *first);
+            if self.node.usage.count(UsageSlot(*first), direction, total.into(), shared) {
+                self.threshold(record, UsageSlot(*first));
             }
             if !others.is_empty() {
                 self.count_others(record, others, direction, total);
@@ -226,14 +226,14 @@ impl Worker {
 
     /// Whether a quota of the record is used up. A counter without one is never marked.
     fn is_used_up(&self, record: &Record) -> bool {
-        record.folded_usage().iter().any(|&slot| self.node.usage.is_exhausted(slot))
+        record.folded_usage().iter().any(|&slot| self.node.usage.is_exhausted(UsageSlot(slot)))
     }
 
     /// The counters behind the first.
     #[inline(never)]
-    fn count_others(&mut self, record: &Record, others: &[UsageSlot], direction: Direction, total: u16) {
+    fn count_others(&mut self, record: &Record, others: &[u32], direction: Direction, total: u16) {
         let shared = self.node.settings.workers_share_sessions;
-        for &slot in others {
+        for slot in others.iter().map(|&slot| UsageSlot(slot)) {
             if self.node.usage.count(slot, direction, total.into(), shared) {
                 self.threshold(record, slot);
             }

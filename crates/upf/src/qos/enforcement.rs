@@ -66,10 +66,9 @@ impl Enforcement {
         self.policers[..usize::from(self.len)].iter().map(|&slot| PolicerSlot(slot))
     }
 
-    /// The one policer of an enforcement that asks for nothing else.
-    pub fn only_policer(&self) -> Option<PolicerSlot> {
-        (self.len == 1 && self.guarantee.is_none() && self.packets.is_none())
-            .then_some(PolicerSlot(self.policers[0]))
+    /// The policers of an enforcement that asks for nothing else.
+    pub fn only_policers(&self) -> Option<impl Iterator<Item = PolicerSlot> + '_> {
+        (self.guarantee.is_none() && self.packets.is_none()).then(|| self.policers())
     }
 
     /// Whether every policer lets a packet pass; takes nothing.
@@ -105,11 +104,10 @@ mod tests {
     #[test]
     fn a_policer_is_named_once_and_there_are_four() {
         let mut asked = Enforcement::default();
-        assert!(asked.is_none() && asked.only_policer().is_none());
+        assert!(asked.is_none());
         assert!(asked.push(PolicerSlot(7)) && asked.push(PolicerSlot(7)));
-        assert_eq!(asked.only_policer(), Some(PolicerSlot(7)));
+        assert_eq!(asked.only_policers().map(Iterator::count), Some(1));
         assert!((1..4).all(|n| asked.push(PolicerSlot(n))));
-        assert_eq!(asked.only_policer(), None);
         assert!(!asked.push(PolicerSlot(9)));
         assert!(asked.push(PolicerSlot(3)), "it is there already");
         assert_eq!(asked.policers().map(|slot| slot.0).collect::<Vec<_>>(), [7, 1, 2, 3]);

@@ -31,7 +31,7 @@ use crate::usage::UsageSlot;
 /// The rules of a record, as [`Record::rules`] shows them.
 #[derive(Clone, Copy, Debug)]
 pub enum Rules<'r> {
-    /// One that matches every packet.
+    /// One that matches every packet, or those of the record's QoS flow.
     One(Action),
     /// Several, or with filters, in the order of precedence.
     Filtered(&'r [FilteredRule]),
@@ -78,30 +78,33 @@ impl Wide {
     }
 }
 
-/// Usage counters that fold into a record: as many as control planes in the field ask for.
-const FOLDED_USAGE_MAX: usize = 3;
+/// Usage counters and policers that fold into a record together: free5GC's SMF asks for three counters and two rates.
+const CELLS_MAX: usize = 5;
+/// Those beside the /64 of a UE that has one.
+const CELLS_BESIDE_IPV6: usize = 3;
+/// Rates that fold into a record: the session's and the QoS flow's.
+const POLICERS_MAX: usize = 2;
 
 /// The record of a key: 48 octets, which with its key fill one cache line.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Record {
     session: SessionIndex,
-    pdr: PdrId,
-    flags: Flags,
-    /// Upper half of the UE's /64.
-    ue_ipv6: u64,
+    /// Numbers of usage counters, and behind them of policers. The last two are the upper half of the UE's /64 where it has one.
+    cells: [u32; CELLS_MAX],
     wide: Option<Box<Wide>>,
-    usage: [UsageSlot; FOLDED_USAGE_MAX],
     ue_ipv4: u32,
     /// The peer's TEID; of what is routed, the number of the network instance that it leaves by, plus one, or zero.
     teid: Teid,
+    pdr: PdrId,
+    flags: Flags,
     shape: ShapeId,
     /// Packets that a BAR suggests to keep; with [`Flags::QFI_MATCH`] the QoS flow that matches, as what is simply forwarded is
     /// never kept.
     buffer_suggested: u8,
-    /// Bits 0 and 1: how many counters; bits 2 to 4: which of them count before QoS enforcement;
-    /// bits 5 to 7: which of them have a quota.
-    usage_bits: u8,
+    /// Bits 0 to 2: how many counters; bit 3: two policers, where [`Flags::POLICED`] says that there is any; bits 4 to 7: which
+    /// of the first four counters count before QoS enforcement.
+    cell_bits: u8,
 }
 
 const _: () = assert!(size_of::<Record>() == 48 && size_of::<SessionKey>() == 16);
@@ -165,7 +168,7 @@ impl Record {
                 folded.flags = folded.flags.with(Flags::QFI_MATCH, true).without(Flags::PLAIN);
                 folded.flags = folded.flags.without(Flags::BUFFER_SUGGESTED);
                 folded.buffer_suggested = u8::try_from(qfis.trailing_zeros()).unwrap_or(u8::MAX);
-                (Some(folded), false)
+                (Some(folded), rules.len() == 1)
             }
         }
     }
@@ -186,40 +189,27 @@ impl Record {
     /// Whether packets notice no difference between two records, as far as the records themselves tell: of rules that did not
     /// fold into one nothing is known.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let Self {
-            session,
-            pdr,
-            flags,
-            ue_ipv6,
-            wide,
-            usage,
-            ue_ipv4,
-            teid,
-            shape,
-            buffer_suggested,
-            usage_bits,
-        } = self;
+        let Self { session, cells, wide, ue_ipv4, teid, pdr, flags, shape, buffer_suggested, cell_bits } =
+            self;
         wide.is_none()
             && other.wide.is_none()
-            && (session, pdr, flags, ue_ipv6, usage)
-                == (&other.session, &other.pdr, &other.flags, &other.ue_ipv6, &other.usage)
+            && (session, pdr, flags, cells) == (&other.session, &other.pdr, &other.flags, &other.cells)
             && (ue_ipv4, teid, shape) == (&other.ue_ipv4, &other.teid, &other.shape)
-            && (buffer_suggested, usage_bits) == (&other.buffer_suggested, &other.usage_bits)
+            && (buffer_suggested, cell_bits) == (&other.buffer_suggested, &other.cell_bits)
     }
 
     const fn empty(session: SessionIndex, flags: Flags) -> Self {
         Self {
             session,
-            pdr: PdrId(0),
-            flags,
-            ue_ipv6: 0,
+            cells: [0; CELLS_MAX],
             wide: None,
-            usage: [UsageSlot(0); FOLDED_USAGE_MAX],
             ue_ipv4: 0,
             teid: Teid(0),
+            pdr: PdrId(0),
+            flags,
             shape: ShapeId::NONE,
             buffer_suggested: 0,
-            usage_bits: 0,
+            cell_bits: 0,
         }
     }
 
@@ -249,7 +239,7 @@ impl Record {
             if prefix.len != 64 {
                 return None;
             }
-            record.ue_ipv6 = upper_half(prefix.addr);
+            record.put_upper_half(upper_half(prefix.addr));
         }
         if let Destination::Tunnel(tunnel) = action.destination {
             record.flags = record.flags.with(Flags::TUNNEL, true);
@@ -257,34 +247,45 @@ impl Record {
         } else if let Some(InstanceId(exit)) = action.exit {
             record.teid = Teid(u32::from(exit) + 1);
         }
-        for (at, (slot, before_qos)) in action.usage.iter().enumerate() {
-            *record.usage.get_mut(at)? = slot;
-            record.usage_bits += 1;
-            record.usage_bits |=
-                u8::from(before_qos) << (2 + at) | (action.usage.quotas >> at & 1) << (5 + at);
-        }
+        record.put_cells(&action.usage, &action.qos)?;
         if action.buffer.time_ms.is_some() || apply.report_buffered || apply.report_discarded {
             return None;
         }
         record.buffer_suggested = u8::try_from(action.buffer.packets.unwrap_or(0)).ok()?;
-        if !action.qos.is_none() {
-            record.put_policer(action.qos.only_policer()?)?;
-        }
-        let counts_once = record.usage_bits & 3 == 1 && !record.has_folded_quotas();
+        let counts_once = record.folded_usage().len() == 1 && !record.has_folded_quotas();
         let is_plain = straight && counts_once && !record.flags.has(Flags::POLICED);
         record.flags = record.flags.with(Flags::PLAIN, is_plain);
         Some(record)
     }
 
-    /// Keeps a policer in the last place of the counters; `None` when that is taken.
-    fn put_policer(&mut self, slot: PolicerSlot) -> Option<()> {
-        let (last, before) = self.usage.split_last_mut()?;
-        if usize::from(self.usage_bits & 3) > before.len() {
+    /// Names counters and policers in the record; `None` when it has no room for all.
+    fn put_cells(&mut self, usage: &UsageSlots, qos: &Enforcement) -> Option<()> {
+        let policers = qos.only_policers()?.count();
+        let places = if self.flags.has(Flags::UE_IPV6) { CELLS_BESIDE_IPV6 } else { CELLS_MAX };
+        if policers > POLICERS_MAX || usage.len() + policers > places {
             return None;
         }
-        *last = UsageSlot(slot.0);
-        self.flags = self.flags.with(Flags::POLICED, true);
+        let numbers = usage.iter().map(|(slot, _)| slot.0).chain(qos.only_policers()?.map(|slot| slot.0));
+        self.cells.iter_mut().zip(numbers).for_each(|(cell, number)| *cell = number);
+        self.cell_bits = u8::try_from(usage.len()).ok()? | u8::from(policers == POLICERS_MAX) << 3;
+        for (at, _) in usage.iter().enumerate().filter(|(_, (_, before_qos))| *before_qos) {
+            self.cell_bits |= (at < 4).then_some(0x10 << at)?;
+        }
+        self.flags = self.flags.with(Flags::POLICED, policers > 0).with(Flags::QUOTAS, usage.has_quotas());
         Some(())
+    }
+
+    fn put_upper_half(&mut self, upper: u64) {
+        #[allow(clippy::cast_possible_truncation)] // The lower half is kept apart.
+        let halves = [(upper >> 32) as u32, upper as u32];
+        self.cells[CELLS_BESIDE_IPV6..].copy_from_slice(&halves);
+    }
+
+    /// The upper half of the UE's /64, where it has one.
+    #[inline(always)]
+    fn upper_half(&self) -> u64 {
+        let [.., high, low] = self.cells;
+        u64::from(high) << 32 | u64::from(low)
     }
 
     /// The session.
@@ -314,7 +315,7 @@ impl Record {
     /// The one counter of a plain record.
     #[inline(always)]
     pub(crate) fn plain_usage(&self) -> UsageSlot {
-        self.usage[0]
+        UsageSlot(self.cells[0])
     }
 
     /// Whether routed packets of a record that holds its action itself may leave by a port of that network instance; a port that
@@ -333,27 +334,30 @@ impl Record {
     /// The counters of a record that holds its action itself; which of them count before QoS
     /// enforcement matters only where something is dropped.
     #[inline]
-    pub(crate) fn folded_usage(&self) -> &[UsageSlot] {
-        &self.usage[..usize::from(self.usage_bits & 3).min(FOLDED_USAGE_MAX)]
+    pub(crate) fn folded_usage(&self) -> &[u32] {
+        &self.cells[..usize::from(self.cell_bits & 7).min(CELLS_MAX)]
+    }
+
+    /// The policers of a record that holds its action itself.
+    #[inline(always)]
+    pub(crate) fn folded_policers(&self) -> &[u32] {
+        if !self.flags.has(Flags::POLICED) {
+            return &[];
+        }
+        let first = usize::from(self.cell_bits & 7);
+        self.cells.get(first..first + 1 + usize::from(self.cell_bits >> 3 & 1)).unwrap_or_default()
     }
 
     /// Whether a counter of a record that holds its action itself has a quota.
     #[inline(always)]
     pub(crate) fn has_folded_quotas(&self) -> bool {
-        self.usage_bits >> 5 != 0
+        self.flags.has(Flags::QUOTAS)
     }
 
     /// Whether ports decide which of its rules a packet matches.
     #[inline]
     pub(crate) fn needs_ports(&self) -> bool {
         self.wide.as_ref().is_some_and(|wide| wide.needs_ports)
-    }
-
-    /// The policer of a record that holds its action itself, if it has one.
-    #[inline(always)]
-    pub(crate) fn folded_policer(&self) -> Option<PolicerSlot> {
-        let UsageSlot(slot) = self.usage[FOLDED_USAGE_MAX - 1];
-        self.flags.has(Flags::POLICED).then_some(PolicerSlot(slot))
     }
 
     /// Whether an address is the UE's, see [`UeAddresses::admits`], or of a network behind it. A session with several
@@ -397,7 +401,7 @@ impl Record {
     /// link-local; `upper` is the upper half of the address.
     #[inline]
     pub(crate) fn admits_ipv6(&self, upper: u64) -> bool {
-        (self.flags.has(Flags::UE_IPV6) && self.ue_ipv6 == upper) || self.is_relay()
+        (self.flags.has(Flags::UE_IPV6) && self.upper_half() == upper) || self.is_relay()
     }
 
     /// Whether packets go from tunnel to tunnel in a session that names no UE address: there is nothing to hold sources
@@ -416,7 +420,7 @@ impl Record {
                 ipv6: self
                     .flags
                     .has(Flags::UE_IPV6)
-                    .then(|| Ipv6Prefix::of(Ipv6Addr::from_bits(u128::from(self.ue_ipv6) << 64), 64)),
+                    .then(|| Ipv6Prefix::of(Ipv6Addr::from_bits(u128::from(self.upper_half()) << 64), 64)),
             },
         }
     }
@@ -438,9 +442,15 @@ impl Record {
     fn action(&self, tunnels: &Tunnels) -> Action {
         let mut usage = UsageSlots::default();
         for (at, &slot) in self.folded_usage().iter().enumerate() {
-            // A record folds fewer counters than there is room for.
-            let before_qos = self.usage_bits >> (2 + at) & 1 != 0;
-            let _ = usage.push(slot, before_qos, self.usage_bits >> (5 + at) & 1 != 0);
+            let before_qos = at < 4 && self.cell_bits >> (4 + at) & 1 != 0;
+            // A record folds fewer counters than there is room for. That one of them has a quota is said of all: one
+            // without is never used up.
+            let _ = usage.push(UsageSlot(slot), before_qos, self.has_folded_quotas());
+        }
+        let mut qos = Enforcement::default();
+        for &slot in self.folded_policers() {
+            // As above.
+            let _ = qos.push(PolicerSlot(slot));
         }
         let tunnel = self.folded_tunnel().and_then(|(id, teid)| {
             Some(Destination::Tunnel(Tunnel { shape: *tunnels.shape(id)?, id: Some(id), teid }))
@@ -459,7 +469,7 @@ impl Record {
                 ..ApplyAction::default()
             },
             gate_open: self.flags.has(Flags::GATE_OPEN),
-            qos: self.folded_policer().map_or_else(Enforcement::default, Enforcement::of),
+            qos,
             destination: tunnel.unwrap_or(without),
             exit,
             usage,

@@ -17,7 +17,7 @@ impl Flags {
     pub(super) const BUFFER_SUGGESTED: u16 = 1 << 9;
     /// Every packet is forwarded: no filter, no closed gate, nothing else to look at.
     pub(super) const STRAIGHT: u16 = 1 << 10;
-    /// The last place of the counters names a policer.
+    /// The record names a policer behind its counters.
     pub(super) const POLICED: u16 = 1 << 11;
     /// As [`Flags::STRAIGHT`], with one counter that has no quota, and no rate.
     pub(super) const PLAIN: u16 = 1 << 12;
@@ -25,6 +25,8 @@ impl Flags {
     pub(super) const NO_TUNNEL: u16 = 1 << 13;
     /// Packets of one QoS flow match, and no others.
     pub(super) const QFI_MATCH: u16 = 1 << 14;
+    /// One of the counters has a quota.
+    pub(super) const QUOTAS: u16 = 1 << 15;
 
     pub(super) const fn with(self, bits: u16, set: bool) -> Self {
         Self(if set { self.0 | bits } else { self.0 })
