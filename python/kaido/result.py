@@ -84,6 +84,7 @@ class Result:
                 "received",
                 "received_bytes",
                 "control",
+                "earlier",
                 "unrecognised",
             )
         }
@@ -96,6 +97,7 @@ class Result:
                 "received": port["received"]["packets"],
                 "received_bytes": port["received"]["bytes"],
                 "control": port["control"],
+                "earlier": port.get("earlier", 0),
                 "unrecognised": port["unrecognised"],
             }
             for port in self.data["ports"]

@@ -43,7 +43,7 @@ def test_every_case_of_the_path_is_there(report: dict[str, Any]) -> None:
         assert result["packet_lines"] == 2
         assert result["working_set_bytes"] == result["sessions"] * result["cold_lines"] * 64
         # One round says nothing of noise, and only the plain shape has a goal.
-        assert (result["met"] == "met") <= (result["ns_per_packet"] <= result["goal_ns"])
+        assert result["met"] != "met" or result["ns_per_packet"] <= result["goal_ns"]
 
 
 def test_sessions_and_tables_are_counted(report: dict[str, Any]) -> None:

@@ -25,12 +25,17 @@ pub struct Problem {
     pub message: String,
 }
 
+/// Runs before this one whose packets are known: what a busy machine holds back is no older.
+const EARLIER_RUNS: usize = 4;
+
 /// Compiled traffic. Workers and receivers share one.
 #[derive(Debug)]
 pub struct Compiled {
     pub(crate) streams: Vec<CompiledStream>,
     pub(crate) ports: Vec<String>,
     pub(crate) key: TrailerKey,
+    /// Keys of the runs before, where a bench runs again with the next key.
+    pub(crate) earlier: [TrailerKey; EARLIER_RUNS],
 }
 
 #[derive(Debug)]
@@ -124,7 +129,8 @@ impl Compiled {
             return Err(problems);
         }
         let ports = traffic.ports.iter().map(|port| port.name.clone()).collect();
-        Ok(Self { streams, ports, key: TrailerKey::new(traffic.key) })
+        let earlier = std::array::from_fn(|n| TrailerKey::new(traffic.key.wrapping_sub(n as u64 + 1)));
+        Ok(Self { streams, ports, key: TrailerKey::new(traffic.key), earlier })
     }
 
     /// Names of the ports, in the order in which everything numbers them.

@@ -222,6 +222,7 @@ impl Receiver {
                 }
             }
             None if is_control(frame) => self.ports[port].control += 1,
+            None if self.is_earlier(frame, end) => self.ports[port].earlier += 1,
             None => self.unknown(port, frame, end, now_ns),
         }
     }
@@ -234,6 +235,12 @@ impl Receiver {
         // A capture may be one of such packets; they are known otherwise.
         let stream = self.compiled.streams.get(usize::from(trailer.stream));
         stream.is_some_and(|stream| stream.trailer).then_some(trailer)
+    }
+
+    /// Whether the trailer is one of an earlier run.
+    fn is_earlier(&self, frame: &[u8], end: Option<usize>) -> bool {
+        let packet = end.and_then(|end| frame.get(..end)).unwrap_or(frame);
+        self.compiled.earlier.iter().any(|key| key.read(packet).or_else(|| key.read(frame)).is_some())
     }
 
     /// A frame whose trailer is not there, or not right.

@@ -6,6 +6,11 @@ use crate::stream::{
 };
 
 fn compiled() -> Arc<Compiled> {
+    compiled_with(9)
+}
+
+/// As of the run with that key.
+fn compiled_with(key: u64) -> Arc<Compiled> {
     let bytes = parse_hex(
         "020000000301 020000000302 0800 450000000000400040110000 0a000001 08080808 9c4001bb 0000 ffff 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
     );
@@ -29,7 +34,7 @@ fn compiled() -> Arc<Compiled> {
         trailer: true,
     };
     let traffic =
-        Traffic { seed: 1, key: 1, total: None, ports: vec![port("a"), port("b")], streams: vec![stream] };
+        Traffic { seed: 1, key, total: None, ports: vec![port("a"), port("b")], streams: vec![stream] };
     Arc::new(Compiled::new(&traffic).unwrap())
 }
 
@@ -99,6 +104,19 @@ fn what_is_not_ours_is_told_apart() {
     assert_eq!((result.ports[0].control, result.ports[0].unrecognised), (3, 2));
     let kinds: Vec<_> = result.findings.kept.iter().map(|finding| finding.kind.name()).collect();
     assert_eq!(kinds, ["unrecognised", "corrupted", "truncated"]);
+}
+
+/// A busy machine delivers the last packets of a run when the next has begun: `corrupted`, it said, and ended the bench.
+#[test]
+fn packets_of_an_earlier_run_are_told_apart_from_damaged_ones() {
+    let compiled = compiled();
+    let mut receiver = receiver(&compiled, &[]);
+    for key in 1..=8 {
+        receiver.arrive(0, &compiled_with(key).packet(0, 0, 0).unwrap(), 1);
+    }
+    let (result, _) = receiver.finish(&[], 1000, ClockCosts::default());
+    assert_eq!((result.ports[0].earlier, result.streams[0].corrupted), (4, 4));
+    assert_eq!(result.streams[0].received.packets, 0);
 }
 
 #[test]

@@ -146,7 +146,10 @@ pub struct PortResult {
     pub received: Volume,
     /// Of what came: ARP, neighbour discovery, GTP-U echo and the like, which belong to no stream.
     pub control: u64,
-    /// Of what came: neither control nor with a trailer of this run.
+    /// Of what came: packets of one of the runs before, which have lower keys, that were still on their way.
+    #[serde(default)]
+    pub earlier: u64,
+    /// Of what came: none of these, and without a trailer of this run.
     pub unrecognised: u64,
 }
 

@@ -182,12 +182,13 @@ impl fmt::Display for Shown {
         for port in &result.ports {
             writeln!(
                 f,
-                "port {}: {} sent, {} failed, {} received, of these {} control and {} unrecognised",
+                "port {}: {} sent, {} failed, {} received, of these {} control, {} of an earlier run and {} unrecognised",
                 port.name,
                 port.sent.packets,
                 port.failed,
                 port.received.packets,
                 port.control,
+                port.earlier,
                 port.unrecognised
             )?;
             if port.held_up > 0 {
