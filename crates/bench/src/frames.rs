@@ -173,6 +173,18 @@ impl Template {
         }
     }
 
+    /// Computes the checksum of the UE's datagram, as a UE and its server do: a user plane may rely on it.
+    fn fill_checksum(&self, packet: &mut [u8]) {
+        let at = Self::inner(self.family, self.direction);
+        let [addresses, _] = self.family.address_offsets();
+        let (header, datagram) = packet[at..].split_at_mut(self.family.header_len());
+        datagram[6..8].fill(0);
+        let pseudo = [&[0, 17], &field(datagram.len())[..]].concat();
+        let sums = [checksum::sum(&header[addresses..]), checksum::sum(&pseudo), checksum::sum(datagram)];
+        let sum = checksum::udp_sent(!checksum::combine(&sums));
+        datagram[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+
     /// Makes a frame a session's packet; payload stays what the memory holds. `false` when it is too long.
     #[must_use]
     pub(crate) fn write(&self, session: u32, frame: &mut Frame) -> bool {
@@ -180,6 +192,7 @@ impl Template {
             return false;
         }
         self.address(session, frame.data_mut());
+        self.fill_checksum(frame.data_mut());
         true
     }
 
@@ -188,6 +201,7 @@ impl Template {
         let mut packet = self.headers.clone();
         self.address(session, &mut packet);
         packet.resize(self.len, 0);
+        self.fill_checksum(&mut packet);
         packet
     }
 
@@ -198,17 +212,31 @@ impl Template {
         headers
     }
 
-    /// Gives a packet a number, where the inner datagram has its checksum: no user plane looks at that.
+    /// Where a number may stand in the header of the UE's packet, which no checksum of its payload covers: the identification
+    /// of IPv4, and the lower half of IPv6's flow label.
+    const fn number_offset(&self) -> usize {
+        match self.family {
+            Family::V4 => 4,
+            Family::V6 => 2,
+        }
+    }
+
+    /// Gives a packet a number.
     pub(crate) fn number(&self, number: u16, packet: &mut [u8]) {
-        let at = Self::inner(self.family, self.direction) + self.family.header_len() + 6;
-        if let Some(field) = packet.get_mut(at..at + 2) {
-            field.copy_from_slice(&number.to_be_bytes());
+        let at = Self::inner(self.family, self.direction);
+        let place = at + self.number_offset();
+        let Some(field) = packet.get_mut(place..place + 2) else { return };
+        let old = u16::from_be_bytes([field[0], field[1]]);
+        field.copy_from_slice(&number.to_be_bytes());
+        if self.family == Family::V4 {
+            let sum = u16::from_be_bytes([packet[at + 10], packet[at + 11]]);
+            packet[at + 10..at + 12].copy_from_slice(&checksum::update_u16(sum, old, number).to_be_bytes());
         }
     }
 
     /// The number of a packet that came out.
     pub(crate) fn number_of(&self, out: &[u8]) -> u16 {
-        let at = self.inner_out() + self.family.header_len() + 6;
+        let at = self.inner_out() + self.number_offset();
         let field = out.get(at..).and_then(|rest| rest.first_chunk::<2>());
         field.map_or(0, |field| u16::from_be_bytes(*field))
     }

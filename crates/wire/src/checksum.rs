@@ -87,6 +87,71 @@ pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, length: u32
     combine(&[sum(&src.octets()), sum(&dst.octets()), fold(u64::from(length) + u64::from(protocol.0))])
 }
 
+/// One's-complement sum of a whole IP packet of `len` octets, told by its headers alone: TCP's, UDP's and ICMP's checksums are
+/// the complement of everything else that they cover, so its sum is that of their pseudo-header, complemented. `packet` has
+/// at least the headers. `None` where that does not hold: of fragments, other protocols, UDP without a checksum or with
+/// octets behind it, and IPv6 extension headers.
+///
+/// Of a packet whose own checksum is wrong it is the sum that the packet should have: who checks a tunnel's checksum
+/// drops what its receiver would drop.
+#[inline]
+pub fn sum_of_ip(packet: &[u8], len: usize) -> Option<u16> {
+    match packet.first()? >> 4 {
+        4 => {
+            let header_len = usize::from(packet[0] & 15) * 4;
+            let header = packet.get(..header_len)?.first_chunk::<20>()?;
+            let upper_len = u16::try_from(len.checked_sub(header_len)?).ok()?;
+            let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+            if total != len || u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0 {
+                return None;
+            }
+            let protocol = IpProtocol(header[9]);
+            let before_addresses = words(header.first_chunk::<12>()?);
+            let options = if header_len == header.len() { 0 } else { sum(packet.get(20..header_len)?) };
+            if protocol == IpProtocol::ICMP {
+                let addresses = words(header.last_chunk::<8>()?);
+                return Some(fold(before_addresses + addresses + u64::from(options)));
+            }
+            // The addresses are in the header and in the pseudo-header.
+            let pseudo = add(u16::from(protocol.0), upper_len);
+            covers(protocol, packet.get(header_len..)?, upper_len)
+                .then(|| fold(before_addresses + u64::from(options) + u64::from(!pseudo)))
+        }
+        6 => {
+            let header = packet.first_chunk::<40>()?;
+            let upper_len = u16::from_be_bytes([header[4], header[5]]);
+            let protocol = IpProtocol(header[6]);
+            let is_whole = usize::from(upper_len) + header.len() == len;
+            if !is_whole || !(protocol == IpProtocol::ICMPV6 || covers(protocol, &packet[40..], upper_len)) {
+                return None;
+            }
+            // Addresses and length are in the header and in the pseudo-header.
+            let hops = u16::from_be_bytes([header[6], header[7]]);
+            Some(fold(words(&header[..4]) + u64::from(hops) + u64::from(!u16::from(protocol.0))))
+        }
+        _ => None,
+    }
+}
+
+/// Sum of a few words of 32 bits, to be folded.
+#[inline(always)]
+fn words(octets: &[u8]) -> u64 {
+    octets.as_chunks::<4>().0.iter().map(|&word| u64::from(u32::from_be_bytes(word))).sum()
+}
+
+/// Whether a segment of TCP or a UDP datagram has a checksum over all `len` octets and a pseudo-header.
+#[inline]
+fn covers(protocol: IpProtocol, upper: &[u8], len: u16) -> bool {
+    match (protocol, upper) {
+        (IpProtocol::TCP, _) => true,
+        (IpProtocol::UDP, [_, _, _, _, high, low, checksum @ ..]) => {
+            u16::from_be_bytes([*high, *low]) == len
+                && checksum.first_chunk::<2>().is_some_and(|sum| *sum != [0; 2])
+        }
+        _ => false,
+    }
+}
+
 /// RFC 1624 equation 3 over already folded old and new values: HC' = ~(~HC + ~m + m').
 #[inline]
 const fn update(checksum: u16, old: u16, new: u16) -> u16 {
@@ -180,7 +245,114 @@ mod tests {
         assert_eq!(fold(u64::MAX), 0xffff);
     }
 
+    /// An IP packet of that protocol whose checksums are right, and where its upper layer begins.
+    fn whole(is_ipv4: bool, protocol: IpProtocol, upper: &[u8], options: usize) -> (Vec<u8>, usize) {
+        let (src, dst) = (Ipv4Addr::new(10, 60, 0, 1), Ipv4Addr::new(8, 8, 8, 8));
+        let (src6, dst6) =
+            (Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 5), Ipv6Addr::new(0xfd00, 0, 0, 0, 7, 0, 0, 1));
+        let (mut packet, pseudo) = if is_ipv4 {
+            let options = vec![1; options];
+            let header = crate::Ipv4Repr {
+                options: &options,
+                payload_len: u16::try_from(upper.len()).unwrap(),
+                ..crate::Ipv4Repr::whole([src, dst], protocol, 9)
+            };
+            let mut packet = vec![0; header.len()];
+            header.emit(&mut packet).unwrap();
+            (packet, pseudo_v4(src, dst, protocol, u16::try_from(upper.len()).unwrap()))
+        } else {
+            let header = crate::Ipv6Repr {
+                src: src6,
+                dst: dst6,
+                next_header: protocol,
+                hop_limit: 9,
+                traffic_class: 0xb9,
+                flow_label: 0x54321,
+                payload_len: u16::try_from(upper.len()).unwrap(),
+            };
+            let mut packet = vec![0; header.len()];
+            header.emit(&mut packet).unwrap();
+            (packet, pseudo_v6(src6, dst6, protocol, u32::try_from(upper.len()).unwrap()))
+        };
+        let at = packet.len();
+        packet.extend_from_slice(upper);
+        let field = match protocol {
+            IpProtocol::TCP => 16,
+            IpProtocol::UDP => {
+                packet[at + 4..at + 6].copy_from_slice(&u16::try_from(upper.len()).unwrap().to_be_bytes());
+                6
+            }
+            _ => 2,
+        };
+        packet[at + field..at + field + 2].fill(0);
+        let pseudo = if protocol == IpProtocol::ICMP { 0 } else { pseudo };
+        let sent = udp_sent(!combine(&[pseudo, sum(&packet[at..])]));
+        packet[at + field..at + field + 2].copy_from_slice(&sent.to_be_bytes());
+        (packet, at)
+    }
+
+    const COVERED: [(bool, IpProtocol); 6] = [
+        (true, IpProtocol::TCP),
+        (true, IpProtocol::UDP),
+        (true, IpProtocol::ICMP),
+        (false, IpProtocol::TCP),
+        (false, IpProtocol::UDP),
+        (false, IpProtocol::ICMPV6),
+    ];
+
+    #[test]
+    fn what_its_own_checksum_does_not_cover_must_be_read() {
+        for (is_ipv4, protocol) in COVERED {
+            let (packet, at) = whole(is_ipv4, protocol, &[7; 64], 0);
+            assert_eq!(
+                sum_of_ip(&packet[..at + 8], packet.len()),
+                Some(sum(&packet)),
+                "its headers are enough"
+            );
+            assert_eq!(sum_of_ip(&packet, packet.len() + 1), None, "octets behind it");
+            assert_eq!(sum_of_ip(&packet[..at - 1], packet.len()), None);
+            if is_ipv4 {
+                for fragment in [[0x20, 0], [0, 1], [0x1f, 0xff]] {
+                    let mut fragment_of = packet.clone();
+                    fragment_of[6..8].copy_from_slice(&fragment);
+                    assert_eq!(sum_of_ip(&fragment_of, packet.len()), None);
+                }
+            }
+            if protocol == IpProtocol::UDP {
+                let mut unchecked = packet.clone();
+                unchecked[at + 6..at + 8].fill(0);
+                assert_eq!(sum_of_ip(&unchecked, packet.len()), None, "none");
+                let mut longer = packet.clone();
+                longer[at + 5] -= 1;
+                assert_eq!(sum_of_ip(&longer, packet.len()), None, "an octet behind the datagram");
+            }
+            for other in [IpProtocol::ESP, IpProtocol::FRAGMENT, IpProtocol(132)] {
+                let mut packet = packet.clone();
+                packet[if is_ipv4 { 9 } else { 6 }] = other.0;
+                assert_eq!(sum_of_ip(&packet, packet.len()), None, "{other:?}");
+            }
+        }
+        for nothing in [&[][..], &[0x45], &[0x60; 39], &[0x05; 60]] {
+            assert_eq!(sum_of_ip(nothing, nothing.len()), None);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn headers_tell_the_sum_of_a_packet_with_a_checksum(
+            upper in prop::collection::vec(any::<u8>(), 20..200),
+            (is_ipv4, protocol) in prop::sample::select(&COVERED[..]),
+            options in 0..=10usize,
+        ) {
+            let (packet, _) = whole(is_ipv4, protocol, &upper, options * 4);
+            prop_assert_eq!(sum_of_ip(&packet, packet.len()), Some(sum(&packet)));
+        }
+
+        #[test]
+        fn any_octets_have_a_sum_or_none(packet in prop::collection::vec(any::<u8>(), 0..90), len in 0..100usize) {
+            let _ = sum_of_ip(&packet, len);
+        }
+
         #[test]
         fn a_header_is_judged_as_by_adding_up(
             mut header: [u8; 20],

@@ -277,7 +277,7 @@ fn ends<T>(direction: Direction, [n3, n6]: &[T; 2]) -> (&T, &T) {
     }
 }
 
-/// Judges one packet that came out. What was put in the place of its inner checksum comes out as it was.
+/// Judges one packet that came out.
 pub(super) fn judge_one(
     plan: &PointPlan,
     template: &Template,

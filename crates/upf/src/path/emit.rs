@@ -114,6 +114,8 @@ pub(super) struct FlowFields {
     pub(super) src_port: u16,
     /// ToS or Traffic Class octet, of which a tunnel takes some bits or none.
     pub(super) class: u8,
+    /// It is an IP packet, whose headers tell its sum.
+    pub(super) is_ip: bool,
 }
 
 impl FlowFields {
@@ -124,32 +126,33 @@ impl FlowFields {
             Some(4) => entropy_port_v4(packet),
             _ => entropy_port_v6(packet),
         };
-        Self { src_port, class: ecn::class(packet) }
+        Self { src_port, class: ecn::class(packet), is_ip: true }
     }
 
     /// Of an Ethernet frame with an IP packet in it. Its marks stay where they are: those of an outer header would not come
     /// back to it.
     pub(super) fn of_ip_in_frame(packet: &[u8]) -> Self {
-        Self { class: 0, ..Self::of(packet) }
+        Self { class: 0, is_ip: false, ..Self::of(packet) }
     }
 
     /// Of frames of a kind between two addresses, which are not IP.
     pub(super) fn of_frame(addresses: &[u8], kind: u16) -> Self {
         let pairs = addresses.as_chunks::<2>().0.iter();
         let folded = pairs.fold(kind, |folded, &pair| folded ^ u16::from_be_bytes(pair));
-        Self { src_port: ENTROPY_PORT_BASE + (folded & 0x3fff), class: 0 }
+        Self { src_port: ENTROPY_PORT_BASE + (folded & 0x3fff), class: 0, is_ip: false }
     }
 
     /// Of an IPv4 packet without options.
     #[inline(always)]
     pub(super) fn of_usual_v4(packet: &[u8]) -> Self {
-        Self { src_port: entropy_port_usual_v4(packet), class: packet.get(1).copied().unwrap_or(0) }
+        let class = packet.get(1).copied().unwrap_or(0);
+        Self { src_port: entropy_port_usual_v4(packet), class, is_ip: true }
     }
 
     /// Of an IPv6 packet.
     #[inline(always)]
     pub(super) fn of_v6(packet: &[u8]) -> Self {
-        Self { src_port: entropy_port_v6(packet), class: ecn::class(packet) }
+        Self { src_port: entropy_port_v6(packet), class: ecn::class(packet), is_ip: true }
     }
 }
 

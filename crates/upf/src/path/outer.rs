@@ -44,12 +44,14 @@ pub(super) struct OuterTemplate {
     entropy: bool,
     checksum: bool,
     is_ipv4: bool,
-    /// Over IPv4 with a PDU session container and no checksum.
+    /// Over IPv4 with a PDU session container.
     is_usual: bool,
     /// Bits of the class that a packet's own gives; zero in `bytes`.
     copied: u8,
     /// One's-complement sum of the IPv4 header without length, those bits and checksum.
     sum: u16,
+    /// That of the pseudo-header, of UDP and of GTP-U, without lengths, source port and TEID.
+    udp_sum: u16,
 }
 
 impl OuterTemplate {
@@ -71,12 +73,14 @@ impl OuterTemplate {
             is_usual: false,
             copied: shape.copied,
             sum: 0,
+            udp_sum: 0,
         };
         let gtpu = GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(0, 0) };
         let gtpu_len = gtpu.len();
         template.push(gtpu_len, |space| gtpu.emit(space))?;
         let ports = UdpRepr { src_port: gtpu::UDP_PORT, dst_port: gtpu::UDP_PORT, payload_len: 0 };
         template.push(udp::HEADER_LEN, |space| ports.emit(space))?;
+        template.udp_sum = template.fixed_sum();
         match (ends.src, ends.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 let header =
@@ -104,9 +108,26 @@ impl OuterTemplate {
         #[allow(clippy::cast_possible_truncation)] // 8, 16 or 20.
         let gtpu_len = gtpu_len as u8;
         template.gtpu_len = gtpu_len;
-        template.is_usual = template.is_ipv4 && !template.checksum && usize::from(gtpu_len) == GTPU_CONTAINER;
+        template.is_usual = template.is_ipv4 && usize::from(gtpu_len) == GTPU_CONTAINER;
         template.push(ethernet::HEADER_LEN, |_| Ok(ethernet::HEADER_LEN))?;
         Ok(template)
+    }
+
+    /// Sum of what UDP's checksum covers of the headers, and is the same in all packets.
+    fn fixed_sum(&self) -> u16 {
+        let pseudo = match (self.ends.src, self.ends.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => checksum::pseudo_v4(src, dst, IpProtocol::UDP, 0),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => checksum::pseudo_v6(src, dst, IpProtocol::UDP, 0),
+            _ => 0,
+        };
+        let mut headers = [0; BYTES];
+        let headers = &mut headers[BYTES - usize::from(self.len)..];
+        headers.copy_from_slice(&self.bytes[BYTES - usize::from(self.len)..]);
+        // Source port, length, checksum; length of GTP-U.
+        for varies in [0..2, 4..8, 10..12] {
+            headers[varies].fill(0);
+        }
+        checksum::combine(&[pseudo, checksum::sum(headers)])
     }
 
     /// Writes a header in front of those that are there.
@@ -179,14 +200,10 @@ impl OuterTemplate {
             }
             (false, GTPU_PLAIN) => self.write_as::<V6_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
             _ => self.write_with_ppi(teid, frame, front, keep, finish),
-        }?;
-        if self.checksum {
-            self.fill_checksum(frame);
         }
-        Some(())
     }
 
-    /// As [`OuterTemplate::write`], of headers over IPv4 with a PDU session container and no checksum; `None` for all others.
+    /// As [`OuterTemplate::write`], of headers over IPv4 with a PDU session container; `None` for all others.
     #[inline(always)]
     pub(super) fn write_usual(
         &self,
@@ -232,7 +249,7 @@ impl OuterTemplate {
         const { assert!(LEN <= BYTES && LEN > GTPU + udp::HEADER_LEN) };
         let total = u16::try_from(keep + LEN - ethernet::HEADER_LEN).ok()?;
         let (headers, packet) = frame.exchange_front::<LEN>(front, keep)?;
-        let FlowFields { src_port, class } = finish(packet);
+        let FlowFields { src_port, class, is_ip } = finish(packet);
         let src_port = if self.entropy { src_port } else { gtpu::UDP_PORT };
         let class = class & self.copied;
         headers.copy_from_slice(&self.bytes[BYTES - LEN..]);
@@ -255,14 +272,34 @@ impl OuterTemplate {
         let gtpu_at = LEN - GTPU;
         headers[gtpu_at + 2..gtpu_at + 4].copy_from_slice(&(udp_len - 16).to_be_bytes());
         headers[gtpu_at + 4..gtpu_at + 8].copy_from_slice(&teid.0.to_be_bytes());
+        if self.checksum {
+            let packet = is_ip.then_some(&*packet);
+            match packet.and_then(|packet| self.sum_around(packet, keep, src_port, udp_len, teid)) {
+                Some(sum) => {
+                    let sent = checksum::udp_sent(!sum).to_be_bytes();
+                    headers[udp_at + 6..udp_at + 8].copy_from_slice(&sent);
+                }
+                None => fill_checksum(frame, udp_at, self.ends),
+            }
+        }
         Some(())
     }
 
-    #[cold]
-    fn fill_checksum(&self, frame: &mut Frame) {
-        let udp_at = usize::from(self.len) - usize::from(self.gtpu_len) - udp::HEADER_LEN;
-        fill_checksum(frame, udp_at, self.ends);
+    /// Sum of the tunnel's datagram around a packet of `len` octets, whose own checksum tells the sum of its payload; `None`
+    /// where it has none.
+    #[inline(never)]
+    fn sum_around(&self, packet: &[u8], len: usize, src_port: u16, udp_len: u16, teid: Teid) -> Option<u16> {
+        let sum = checksum::sum_of_ip(packet, len)?;
+        let [high, low] = halves(teid.0);
+        // The length of UDP is in the pseudo-header too.
+        Some(checksum::combine(&[self.udp_sum, sum, src_port, udp_len, udp_len, udp_len - 16, high, low]))
     }
+}
+
+/// The words of 16 bits of a number.
+#[allow(clippy::cast_possible_truncation)] // The halves.
+const fn halves(number: u32) -> [u16; 2] {
+    [(number >> 16) as u16, number as u16]
 }
 
 /// A template with its way out, as a worker keeps it.
