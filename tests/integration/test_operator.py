@@ -14,6 +14,7 @@ import pytest
 from conftest import Attach
 from rig.net import Topology, run, wait_until
 from rig.node import Node
+from rig.pfcp import ControlPlane, downlink, ie, to_access, to_core, uplink
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
 
@@ -112,6 +113,31 @@ def test_sessions_are_found_by_ue_teid_and_seid_and_shown_with_their_rules(
     assert len(detail["rules"]["pdrs"]) == one["pdrs"]  # type: ignore[index]
     missing = run(str(binary), "session", "0x17", "--socket", str(node.socket), check=False)
     assert missing.returncode != 0 and "there is no session 0x0000000000000017" in missing.stderr
+
+
+def test_sessions_are_found_by_imsi(node: Node, binary: Path, net: Topology) -> None:
+    """Where the SMF sends a User ID; one that cannot be read is no reason to refuse a session.
+
+    Conformance: TS 29.244 8.2.101 | A session is found by the IMSI of its User ID
+    """
+    smf = ControlPlane(net.ran, "10.100.4.2")
+    smf.set_up()
+    user_ids = (
+        bytes.fromhex("0108 00010100000000f1"),
+        bytes.fromhex("0108 62020100000000f1"),
+        b"\x01\x09",
+        b"",
+    )
+    for number, user_id in enumerate(user_ids):
+        ue = f"10.60.0.{number}"
+        answer = smf.establish(uplink(), downlink(ue), to_core(), to_access(number + 1), ie(141, user_id))
+        assert answer.cause == 1
+    for imsi, ue in (("001010000000001", ["10.60.0.0"]), ("imsi-262010000000001", ["10.60.0.1"]), ("26", [])):
+        found = node.ask("sessions", "--imsi", imsi)
+        assert found is not None
+        assert [session["ue"][0] for session in found["sessions"]] == ue, imsi  # type: ignore[attr-defined]
+    wrong = run(str(binary), "sessions", "--imsi", "26a", "--socket", str(node.socket), check=False)
+    assert wrong.returncode != 0 and "`26a` is no IMSI" in wrong.stderr
 
 
 def test_a_capture_goes_through_a_pipe(node: Node, binary: Path, net: Topology, attach: Attach) -> None:

@@ -5,6 +5,7 @@ mod trace;
 
 use std::net::IpAddr;
 
+use kaido_upf::rules::Imsi;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::trace::{
@@ -50,6 +51,8 @@ pub(crate) struct SessionsOf {
     pub(crate) teid: Option<u32>,
     /// With that SEID of ours.
     pub(crate) seid: Option<u64>,
+    /// Of that subscriber.
+    pub(crate) imsi: Option<Imsi>,
 }
 
 /// An answer.
@@ -247,6 +250,7 @@ pub(crate) struct Count {
 pub(crate) struct Session {
     pub(crate) seid: String,
     pub(crate) cp_seid: String,
+    pub(crate) imsi: Option<String>,
     pub(crate) ue: Vec<String>,
     pub(crate) local: Vec<String>,
     pub(crate) remote: Vec<String>,

@@ -494,9 +494,9 @@ fn establishment() -> impl Strategy<Value = Establishment> {
         qer(1),
         urr(u32::MAX),
         bar,
-        (timer, traffic_endpoint(9), srr(255), any::<bool>()),
+        (timer, traffic_endpoint(9), srr(255), any::<bool>(), of("[0-9]{1,15}")),
     )
-        .prop_map(|(a, b, c, d, e, f, g, (timer, h, i, ethernet))| {
+        .prop_map(|(a, b, c, d, e, f, g, (timer, h, i, ethernet, imsi))| {
             let cp_fseid = FSeid { seid: Seid(1), ipv4: Some(Ipv4Addr::new(10, 0, 0, 1)), ipv6: None };
             Establishment {
                 cp_fseid,
@@ -509,6 +509,7 @@ fn establishment() -> impl Strategy<Value = Establishment> {
                 traffic_endpoints: vec![h],
                 srrs: vec![i],
                 ethernet,
+                imsi: imsi.map(|digits| digits.parse().unwrap()),
             }
         })
 }

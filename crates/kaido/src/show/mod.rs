@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use kaido_upf::rules::Imsi;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 pub(crate) use self::gre::gre;
@@ -33,12 +34,15 @@ pub(crate) struct SessionsArgs {
     /// Only the session with that SEID of this node.
     #[arg(long, value_parser = trace::seid)]
     seid: Option<u64>,
+    /// Only the sessions of a subscriber, where the control plane tells (User ID).
+    #[arg(long)]
+    imsi: Option<Imsi>,
 }
 
 impl SessionsArgs {
     /// As the node is asked.
     pub(crate) fn wanted(&self) -> SessionsOf {
-        SessionsOf { ue: self.ue, teid: self.teid, seid: self.seid }
+        SessionsOf { ue: self.ue, teid: self.teid, seid: self.seid, imsi: self.imsi }
     }
 }
 

@@ -16,8 +16,10 @@ pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()
     }
     let of = &detail.session;
     let bytes = |bytes: u64, packets: u64| format!("{bytes} B in {packets} packets");
+    let imsi = of.imsi.clone().unwrap_or_else(|| "not told".to_owned());
     let rows = [
         ("seid", of.seid.clone()),
+        ("imsi", imsi),
         ("control plane's seid", of.cp_seid.clone()),
         ("ue", of.ue.join(" ")),
         ("local tunnel", of.local.join(" ")),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kaido_upf::rules::{
-    BarId, ChooseOr, Establishment, FarId, Modification, PdrId, QerId, Rejection, RuleId, UrrId,
+    BarId, ChooseOr, Establishment, FarId, Imsi, Modification, PdrId, QerId, Rejection, RuleId, UrrId,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpsm_req_flags::PfcpsmReqFlags;
@@ -53,6 +53,7 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
             endpoint::create(value, features)
         })?,
         srrs: list(group, IeType::CreateSrr, srr::create)?,
+        imsi: group.first(IeType::UserId).and_then(imsi),
     };
     unique(&mut request.pdrs, |rule| RuleId::Pdr(rule.id), IeType::CreatePdr)?;
     unique(&mut request.fars, |rule| RuleId::Far(rule.id), IeType::CreateFar)?;
@@ -61,6 +62,13 @@ pub(crate) fn establishment(group: &Group<'_>, features: Features) -> Result<Est
     unique(&mut request.bars, |rule| RuleId::Bar(rule.id), IeType::CreateBar)?;
     unique(&mut request.srrs, |rule| RuleId::Srr(rule.id), IeType::CreateSrr)?;
     Ok(request)
+}
+
+/// The IMSI of a User ID (8.2.101), for operators to read. One that cannot be read is no reason to refuse a session.
+fn imsi(value: &[u8]) -> Option<Imsi> {
+    let (&flags, fields) = value.split_first()?;
+    let (&len, digits) = fields.split_first().filter(|_| flags & 1 != 0)?;
+    Imsi::from_tbcd(digits.get(..len.into())?)
 }
 
 /// PDN Type (8.2.79): 1 to 3 are IP, 5 is Ethernet; 4 (Non-IP) is not done.

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use kaido_upf::rules::{
-    ApplyAction, BitRate, Establishment, Far, FramedRoute, Gate, Interface, LocalFTeid, Modification,
+    ApplyAction, BitRate, Establishment, Far, FramedRoute, Gate, Imsi, Interface, LocalFTeid, Modification,
     NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketRate, Pdi, Pdr, PredefinedName, Qer,
     SdfFilter, Seid, TimeUnit, TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
 };
@@ -36,6 +36,9 @@ pub(crate) fn establishment(node: &NodeId, request: &Establishment, sequence: u3
     request.srrs.iter().for_each(|rule| draft.push(&create_srr(rule)));
     request.inactivity_timer.iter().for_each(|timer| draft.push(&inactivity_timer(*timer)));
     request.traffic_endpoints.iter().for_each(|rule| draft.push(&create_endpoint(rule)));
+    if let Some(Imsi(digits)) = request.imsi {
+        draft.push(&Ie::new(IeType::UserId, [&[1, 8], &digits[..]].concat()));
+    }
     draft.bytes()
 }
 

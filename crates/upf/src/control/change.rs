@@ -19,7 +19,7 @@ use super::session::{Kept, Session};
 use super::{Upf, millis, store};
 use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnels};
 use crate::rules::{
-    Cause, FSeid, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UrrId, UsageReport,
+    Cause, FSeid, Imsi, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UrrId, UsageReport,
     UsageReportTrigger,
 };
 use crate::usage::UsageSlot;
@@ -29,6 +29,7 @@ impl Upf {
     pub(super) fn create(
         &mut self,
         cp_fseid: FSeid,
+        imsi: Option<Imsi>,
         mut rules: RuleSet,
         inactivity_timer: Option<Duration>,
         leases: Vec<Lease>,
@@ -67,6 +68,7 @@ impl Upf {
         let watches = self.begin_watches(index, &rules, slots.monitors, now);
         let (instances, stations_look) = (Instances::default(), None);
         let kept = Kept {
+            imsi,
             cp_fseid,
             rules,
             meters,

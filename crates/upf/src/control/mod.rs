@@ -205,6 +205,7 @@ impl Upf {
         SessionSummary {
             seid: session.seid,
             cp_fseid: session.kept.cp_fseid,
+            imsi: session.kept.imsi,
             ue,
             local: local.into_iter().collect(),
             remote: far_ends(rules, &self.node.settings).into_iter().collect(),
@@ -343,7 +344,7 @@ impl SessionService for Upf {
                 request.bars.iter().try_for_each(|&rule| rules.add_bar(rule))?;
                 request.srrs.iter().try_for_each(|rule| rules.add_srr(rule.clone()))?;
                 let timer = request.inactivity_timer.or(self.node.settings.inactivity_timer);
-                self.create(request.cp_fseid, rules, timer, chosen.leases.clone(), now)
+                self.create(request.cp_fseid, request.imsi, rules, timer, chosen.leases.clone(), now)
             });
         match planned {
             Ok(seid) => Ok(Established {

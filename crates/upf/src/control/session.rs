@@ -15,7 +15,7 @@ use super::pool::Lease;
 use super::ruleset::RuleSet;
 use crate::record::{SessionIndex, UeAddresses};
 use crate::rules::{
-    FSeid, Mac, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume,
+    FSeid, Imsi, Mac, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
 use crate::usage::{UsageCounters, UsageSlot};
 
@@ -30,6 +30,8 @@ pub(crate) struct Session {
 /// What a session keeps beside its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kept {
+    /// First, where sessions at rest are [searched](super::store::Sessions::of_imsi).
+    pub(crate) imsi: Option<Imsi>,
     pub(crate) cp_fseid: FSeid,
     pub(crate) rules: RuleSet,
     pub(crate) meters: BTreeMap<UrrId, Meter>,
@@ -113,6 +115,8 @@ pub struct SessionSummary {
     pub seid: Seid,
     /// The control plane's end.
     pub cp_fseid: FSeid,
+    /// Whom it is for, where the control plane says so.
+    pub imsi: Option<Imsi>,
     /// The UE's addresses.
     pub ue: UeAddresses,
     /// Our tunnel endpoints.

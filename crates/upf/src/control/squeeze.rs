@@ -5,7 +5,7 @@
 //! ```
 
 /// Octets of a string that one octet of bits stands for.
-const CHUNK: usize = 8;
+pub(super) const CHUNK: usize = 8;
 
 /// Leaves out the zeros.
 pub(super) fn squeeze(octets: &[u8]) -> Box<[u8]> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::keys::all_keys;
 use super::{SessionSummary, Upf};
 use crate::record::{EndpointId, InstanceId, SessionIndex, SessionKey};
-use crate::rules::{FarId, PdrId, QerId, Seid, Teid, UrrId};
+use crate::rules::{FarId, Imsi, PdrId, QerId, Seid, Teid, UrrId};
 use crate::trace::{TraceRecord, WatchId};
 
 /// A reader that does not come back for so long has gone.
@@ -152,6 +152,11 @@ impl Upf {
             .filter_map(|index| self.sessions.get(index))
             .map(|found| self.summary(&found))
             .collect()
+    }
+
+    /// The sessions of a subscriber.
+    pub fn sessions_of_imsi(&self, imsi: Imsi) -> Vec<SessionSummary> {
+        self.sessions.of_imsi(imsi).iter().map(|found| self.summary(found)).collect()
     }
 
     /// The rules of a session as they are installed, field by field.

@@ -11,6 +11,7 @@ mod far;
 mod flow_description;
 mod framed;
 mod id;
+mod imsi;
 mod path;
 mod pdr;
 mod pfd;
@@ -35,6 +36,7 @@ pub use far::{
 pub use flow_description::SdfError;
 pub use framed::FramedRoute;
 pub use id::{BarId, FarId, NetworkInstance, PdrId, QerId, Qfi, RuleId, Seid, SrrId, Teid, UrrId};
+pub use imsi::{Imsi, NoImsi};
 pub use path::{PathChange, PathEvent};
 pub use pdr::{
     ChooseOr, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderRemoval, Pdi, Pdr, UeIpAddress, UeIpRole, UpdatePdr,

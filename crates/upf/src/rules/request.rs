@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BarId, BufferingRule, CreatedTrafficEndpoint, FTeid, Far, FarId, MacList, PathEvent, Pdr, PdrId,
+    BarId, BufferingRule, CreatedTrafficEndpoint, FTeid, Far, FarId, Imsi, MacList, PathEvent, Pdr, PdrId,
     PfdManagement, Qer, QerId, Qfi, RuleId, Seid, SessionReport, Srr, SrrId, Teid, TrafficEndpoint,
     TrafficEndpointId, UeIpAddress, UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateSrr,
     UpdateTrafficEndpoint, UpdateUrr, Urr, UrrId, UsageReport,
@@ -148,6 +148,8 @@ pub struct Establishment {
     pub srrs: Vec<Srr>,
     /// PDN Type (8.2.79) is Ethernet.
     pub ethernet: bool,
+    /// Whom the session is for (User ID, 8.2.101), for operators to find it by.
+    pub imsi: Option<Imsi>,
 }
 
 /// Created PDR (TS 29.244 7.5.3.2): what we chose for a rule.

@@ -429,6 +429,7 @@ fn session(summary: &SessionSummary) -> api::Session {
     api::Session {
         seid: format!("{:#018x}", summary.seid.0),
         cp_seid: format!("{:#018x}", summary.cp_fseid.seid.0),
+        imsi: summary.imsi.map(|imsi| imsi.to_string()),
         ue: v4.into_iter().chain(v6).chain(stations).collect(),
         local: tunnels(&summary.local),
         remote: tunnels(&summary.remote),
@@ -449,6 +450,7 @@ fn wanted(upf: &mut Upf, of: SessionsOf) -> Vec<SessionSummary> {
         SessionsOf { seid: Some(seid), .. } => upf.sessions_of(TraceFilter::Session(Seid(seid))),
         SessionsOf { ue: Some(address), .. } => upf.sessions_of(TraceFilter::Ue(address)),
         SessionsOf { teid: Some(teid), .. } => upf.sessions_of_teid(Teid(teid)),
+        SessionsOf { imsi: Some(imsi), .. } => upf.sessions_of_imsi(imsi),
         SessionsOf { .. } => Vec::new(),
     };
     let has_ue = |summary: &SessionSummary, wanted: IpAddr| {
@@ -458,6 +460,7 @@ fn wanted(upf: &mut Upf, of: SessionsOf) -> Vec<SessionSummary> {
     };
     found.retain(|summary| {
         of.ue.is_none_or(|ue| has_ue(summary, ue))
+            && of.imsi.is_none_or(|imsi| summary.imsi == Some(imsi))
             && of.teid.is_none_or(|teid| summary.local.iter().any(|(own, _)| own.0 == teid))
     });
     found
