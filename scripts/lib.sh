@@ -36,6 +36,14 @@ step() {
 
 skip() { printf 'SKIPPED %s: %s\n' "$1" "$2" | tee -a "$log"; }
 
+# Ends the script where so many GiB are not free: a disk that is full fails late, and anywhere.
+need_room() {
+    local free
+    free=$(df --output=avail --block-size=1G "$root_dir" | tail -n 1 | tr -d ' ')
+    [[ $free -ge $1 ]] || fail "$free GiB are free where $root_dir is; building and testing takes more than $1" \
+        "free some, or clone to a larger disk"
+}
+
 # The pinned toolchain where it is, or can be, installed; else whatever Rust is there, if new enough.
 choose_toolchain() {
     command -v cargo >/dev/null || fail "cargo is not installed" \
