@@ -132,10 +132,15 @@ def test_sessions_are_found_by_imsi(node: Node, binary: Path, net: Topology) -> 
         ue = f"10.60.0.{number}"
         answer = smf.establish(uplink(), downlink(ue), to_core(), to_access(number + 1), ie(141, user_id))
         assert answer.cause == 1
-    for imsi, ue in (("001010000000001", ["10.60.0.0"]), ("imsi-262010000000001", ["10.60.0.1"]), ("26", [])):
+    known: tuple[tuple[str, list[str]], ...] = (
+        ("001010000000001", ["10.60.0.0"]),
+        ("imsi-262010000000001", ["10.60.0.1"]),
+        ("26", []),
+    )
+    for imsi, ues in known:
         found = node.ask("sessions", "--imsi", imsi)
         assert found is not None
-        assert [session["ue"][0] for session in found["sessions"]] == ue, imsi  # type: ignore[attr-defined]
+        assert [session["ue"][0] for session in found["sessions"]] == ues, imsi  # type: ignore[attr-defined]
     wrong = run(str(binary), "sessions", "--imsi", "26a", "--socket", str(node.socket), check=False)
     assert wrong.returncode != 0 and "`26a` is no IMSI" in wrong.stderr
 
