@@ -25,7 +25,7 @@ ipv6 = "2001:db8:60:8000::/49"
 CONFIG = f"""\
 [node]
 sessions_max = {{sessions_max}}
-frames = 16384
+frames = {{frames}}
 workers = {{workers}}
 
 [pfcp]
@@ -59,6 +59,7 @@ class Node:
     driver: str = "af_xdp"
     sessions_max: int = 4096
     workers: int = 1
+    frames: int = 16384
     n3: str | None = None
     n6: str | None = None
     listen: tuple[str, ...] = LISTEN
@@ -71,7 +72,9 @@ class Node:
     @property
     def config(self) -> str:
         """The configuration: the usual one, with what was asked for."""
-        text = CONFIG.format(socket=self.socket, sessions_max=self.sessions_max, workers=self.workers)
+        text = CONFIG.format(
+            socket=self.socket, sessions_max=self.sessions_max, workers=self.workers, frames=self.frames
+        )
         n3 = self.n3 or port("n3", self.driver)
         n6 = self.n6 or port("n6", self.driver, 'network_instance = "internet"')
         text = text.replace("[node]\n", f"[node]\n{self.node}\n")
