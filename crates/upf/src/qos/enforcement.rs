@@ -95,10 +95,9 @@ impl Enforcement {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::qos::WINDOW_DEFAULT;
     use crate::rules::BitRate;
 
     #[test]
@@ -116,10 +115,10 @@ mod tests {
     #[test]
     fn what_one_policer_refuses_is_taken_from_none() {
         let policers = Policers::new(2).unwrap();
-        let now = policers.ticks(Instant::now());
+        let (now, window) = (policers.ticks(Instant::now()), Duration::from_millis(10));
         let (wide, narrow) = (PolicerSlot(0), PolicerSlot(1));
-        policers.set(wide, BitRate { uplink_kbps: 1600, downlink_kbps: 0 }, WINDOW_DEFAULT);
-        policers.set(narrow, BitRate { uplink_kbps: 800, downlink_kbps: 0 }, WINDOW_DEFAULT);
+        policers.set(wide, BitRate { uplink_kbps: 1600, downlink_kbps: 0 }, window);
+        policers.set(narrow, BitRate { uplink_kbps: 800, downlink_kbps: 0 }, window);
         let mut asked = Enforcement::default();
         assert!(asked.push(wide) && asked.push(narrow));
         for passes in [true, true, false, false, false] {

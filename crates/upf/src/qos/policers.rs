@@ -10,10 +10,13 @@ use super::packets::{PacketCounters, PacketsLeft};
 use crate::record::Direction;
 use crate::rules::{BitRate, PacketRate};
 
-/// Depth of a bucket without an averaging window, as a time at its rate: in no second does more than the rate and one
-/// hundredth of it pass, and one packet. Longer than a worker is away from its ports, so that packets which come
-/// together for that reason alone are not dropped.
-pub const WINDOW_DEFAULT: Duration = Duration::from_millis(10);
+/// Depth of a bucket without an averaging window, as a time at its rate: in any two seconds no more passes than the rate
+/// and 15 % of it, and one packet.
+///
+/// A TCP flow with few packets in flight detects a loss by its retransmission timeout: 200 ms at least, and the RTT
+/// (RFC 6298, Linux). The bucket must not overflow meanwhile, so it holds the timeout and an RTT of 100 ms.
+/// `tests/tcp.rs` has a model of it; docs/upf.md has what the kernel's TCP gets.
+pub const WINDOW_DEFAULT: Duration = Duration::from_millis(300);
 /// The shortest averaging window that is kept to; a shorter one is taken for this.
 pub const WINDOW_MIN: Duration = Duration::from_millis(1);
 /// The longest averaging window that is kept to; five times what 5QIs have by default (TS 23.501 5.7.3.6).
@@ -153,13 +156,15 @@ impl Policers {
 mod tests {
     use super::*;
 
+    const SHORT: Duration = Duration::from_millis(10);
+
     #[test]
     fn directions_and_slots_are_apart() {
         let policers = Policers::new(3).unwrap();
         let now = policers.ticks(Instant::now());
         let (slot, other) = (PolicerSlot(2), PolicerSlot(1));
-        policers.set(slot, BitRate { uplink_kbps: 8, downlink_kbps: 0 }, WINDOW_DEFAULT);
-        policers.set(other, BitRate { uplink_kbps: 8, downlink_kbps: 8 }, WINDOW_DEFAULT);
+        policers.set(slot, BitRate { uplink_kbps: 8, downlink_kbps: 0 }, SHORT);
+        policers.set(other, BitRate { uplink_kbps: 8, downlink_kbps: 8 }, SHORT);
         policers.take(slot, Direction::Uplink, now, 1000, true);
         policers.take(slot, Direction::Downlink, now, 1000, true);
         assert!(!policers.admits(slot, Direction::Uplink, now));

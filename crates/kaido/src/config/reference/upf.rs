@@ -376,7 +376,7 @@ pub(super) const FIELDS: &[Field] = &[
         "burst_ms",
         "number",
         "300",
-        "Burst of a QER without averaging window, in milliseconds at its rate, 1 to 10000. TCP needs it: a burst that is short \
-         against its congestion window's growth costs most of the rate.",
+        "Burst of a QER without averaging window, in milliseconds at its rate, 1 to 10000. Below TCP's \
+         retransmission timeout (200 ms and the RTT), TCP does not get low rates; see [TCP under an AMBR](upf.md#tcp-under-an-ambr).",
     ),
 ];

@@ -1,5 +1,6 @@
 //! `[qos]`: rates.
 
+use kaido_upf::qos::WINDOW_DEFAULT;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -15,6 +16,7 @@ pub(crate) struct QosConfig {
 
 impl Default for QosConfig {
     fn default() -> Self {
-        Self { burst_ms: unplaced(300) }
+        let burst_ms = u32::try_from(WINDOW_DEFAULT.as_millis()).unwrap_or(u32::MAX);
+        Self { burst_ms: unplaced(burst_ms) }
     }
 }
