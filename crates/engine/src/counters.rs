@@ -58,8 +58,8 @@ impl PortCounters {
         add(&self.tx_bytes, bytes as u64);
     }
 
-    pub(crate) fn left_to_kernel(&self) {
-        add(&self.to_kernel, 1);
+    pub(crate) fn left_to_kernel(&self, packets: u64) {
+        add(&self.to_kernel, packets);
     }
 
     #[inline]

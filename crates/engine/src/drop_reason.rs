@@ -34,6 +34,8 @@ macro_rules! drop_reasons {
 drop_reasons! {
     /// The frame is too short for an Ethernet header, or its tags run past its end.
     EthernetMalformed = "ethernet_malformed",
+    /// Of a VLAN that no port of the interface has.
+    VlanUnknown = "vlan_unknown",
     /// The IP header contradicts itself or the frame's length.
     IpMalformed = "ip_malformed",
     /// The IPv4 header checksum is wrong.

@@ -226,11 +226,11 @@ impl<'w> Output<'w> {
         }
         match self.ports[port.index()].kernel {
             KernelPath::Shared => {
-                self.counters.port(port).left_to_kernel();
+                self.counters.port(port).left_to_kernel(1);
                 self.pool.release(frame);
             }
             KernelPath::Tap(tap) => {
-                self.counters.port(port).left_to_kernel();
+                self.counters.port(port).left_to_kernel(1);
                 self.transmit(tap, frame);
             }
             KernelPath::None => self.drop(port, frame, DropReason::NotOurs),

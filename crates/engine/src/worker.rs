@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::batch::{BATCH_MAX, Batch};
-use crate::counters::WorkerCounters;
+use crate::counters::{PortCounters, WorkerCounters};
 use crate::doorbell::Doorbell;
 use crate::function::{Attached, Function, Output, PREFERRED_MAX, sum};
 use crate::inbox::{Inbox, PortChange};
@@ -162,7 +162,7 @@ impl Worker {
                     let Some(attached) = self.ports.get_mut(port.index()) else { continue };
                     // What the old queue has dropped is asked for now or never.
                     let counters = self.counters.port(port);
-                    attached.queue.losses(&mut |reason, count| counters.lost(reason, count));
+                    count_losses(&mut *attached.queue, counters);
                     attached.shared = queue.shared();
                     self.inbox.give_back(std::mem::replace(&mut attached.queue, queue));
                 }
@@ -253,7 +253,7 @@ impl Worker {
     fn count_losses(&mut self) {
         for (index, port) in (0u8..).zip(&mut self.ports) {
             let counters = self.counters.port(PortId(index));
-            port.queue.losses(&mut |reason, count| counters.lost(reason, count));
+            count_losses(&mut *port.queue, counters);
             counters.set_backlog(port.queue.backlog());
         }
     }
@@ -364,6 +364,12 @@ impl Worker {
         let thread = std::thread::Builder::new().name(name).spawn(move || self.run(&stop))?;
         Ok(WorkerHandle { thread, counters, inbox })
     }
+}
+
+/// Counts what a queue has dropped, and left to the kernel, by itself.
+fn count_losses(queue: &mut dyn Port, counters: &PortCounters) {
+    queue.losses(&mut |reason, count| counters.lost(reason, count));
+    counters.left_to_kernel(queue.left_to_kernel());
 }
 
 /// A running worker.

@@ -13,6 +13,7 @@ mod pcap;
 mod scatter;
 mod tap;
 mod tun;
+mod vlan;
 #[cfg(not(any(loom, shuttle)))]
 mod xdp;
 
@@ -25,6 +26,7 @@ pub use packet::{PacketDrops, PacketPort, UdpSink, hear_own_groups};
 pub use pcap::{PcapError, PcapFormat, PcapPacket, PcapPort, PcapReader, PcapWriter};
 pub use tap::{TapConfig, TapPort};
 pub use tun::{Layer, Tun};
+pub use vlan::{Strangers, VlanPort, vlan_ports};
 #[cfg(not(any(loom, shuttle)))]
 pub use xdp::{SharedXdp, XdpOptions, XdpPool, XdpPort};
 
@@ -70,6 +72,11 @@ pub trait Port: Send {
 
     /// Says what the device itself has dropped since the last call, by reason.
     fn losses(&mut self, _report: &mut dyn FnMut(DropReason, u64)) {}
+
+    /// Packets of which the kernel has its own copy and that no function is shown, since the last call.
+    fn left_to_kernel(&mut self) -> u64 {
+        0
+    }
 
     /// Packets that wait to be received, where the device says.
     fn backlog(&mut self) -> Option<u32> {
