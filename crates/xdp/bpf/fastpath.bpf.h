@@ -22,6 +22,8 @@
 #define ENTROPY_PORT_BASE 49152
 #define TUNNEL_OVERHEAD (20 + 8 + 8)
 #define CONTAINER_LEN 8 /* optional part and PDU session container */
+#define ICMPV6_SOLICITATION 135
+#define ICMPV6_ADVERTISEMENT 136
 #define FAST_OFFSET_MAX 128 /* of a GTP-U header behind tags and a plain IPv4 header */
 
 /* The UE's packet, and what it is looked up by. */
@@ -35,6 +37,7 @@ struct fast_packet {
 	__u8 hops;
 	__u8 qfi;
 	__u8 has_qfi;
+	__u32 slot;     /* of its port */
 	__u8 class;     /* ToS or Traffic Class octet, as it is to be */
 	__u8 is_marked; /* it is not that yet */
 };
@@ -225,6 +228,18 @@ static __always_inline int fast_is_excepted(const struct fast_globals *globals, 
 	return 0;
 }
 
+/* Whether the packet's destination is on the link of a tenant's LAN, where no gateway leads. */
+static __always_inline int fast_is_near(const struct fast_hop *hop, const struct fast_packet *packet)
+{
+	__u64 to;
+
+	if (packet->is_v6)
+		to = bpf_be64_to_cpu(long_at(((const struct ipv6 *)packet->ip)->destination.bytes));
+	else
+		to = bpf_ntohl(word_at(((const struct ipv4 *)packet->ip)->destination));
+	return (to & hop->near.mask) == hop->near.value;
+}
+
 static __always_inline int fast_is_source_right(const struct fast_record *record, const struct fast_packet *packet)
 {
 	if (!(record->flags & (FAST_UE_IPV4 | FAST_UE_IPV6)))
@@ -349,7 +364,9 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 					const struct fast_hop *hop, __u32 port, __u32 surplus)
 {
 	__u32 flags = record->flags;
-	__u32 headers = sizeof(struct ethernet) + (hop->tag ? sizeof(struct vlan_tag) : 0);
+	__u32 inner = hop->tag ? hop->inner : 0;
+	__u32 headers = sizeof(struct ethernet) + (hop->tag ? sizeof(struct vlan_tag) : 0) +
+			(inner ? sizeof(struct vlan_tag) : 0);
 	__be16 type = bpf_htons(packet->is_v6 ? ETH_P_IPV6 : ETH_P_IP);
 	void *data, *end, *at;
 
@@ -362,7 +379,7 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	at = data + sizeof(struct ethernet);
-	/* Room for a tag and an IPv4 header: less was never parsed. */
+	/* Room for two tags and an IPv4 header's first words: less was never parsed. */
 	if (at + sizeof(struct ipv4) > end)
 		return 0;
 	/* Both addresses are the hop's, in the order of the wire. */
@@ -371,10 +388,16 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 	if (hop->tag) {
 		struct vlan_tag *tag = at;
 
-		((struct ethernet *)data)->type = bpf_htons(ETH_P_8021Q);
+		((struct ethernet *)data)->type = bpf_htons(inner ? ETH_P_8021AD : ETH_P_8021Q);
 		tag->tci = bpf_htons(hop->tag);
-		tag->type = type;
+		tag->type = inner ? bpf_htons(ETH_P_8021Q) : type;
 		at += sizeof(*tag);
+		if (inner) {
+			tag++;
+			tag->tci = bpf_htons(inner);
+			tag->type = type;
+			at += sizeof(*tag);
+		}
 	} else {
 		((struct ethernet *)data)->type = type;
 	}
@@ -403,6 +426,7 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 	const struct ethernet *eth = data;
 	struct fast_vlan vlan = {};
 	__u32 instance = cfg->instance;
+	__u32 is_gtpu = cfg->flags & STEER_ROLE_GTPU, is_lan = 0;
 	__u32 offset = sizeof(*eth);
 	__be16 type;
 	const struct ipv4 *ip;
@@ -412,7 +436,7 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 		return FAST_HAND_NOT_CANDIDATE;
 	type = eth->type;
 	if (type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD)) {
-		const __u32 *found;
+		const struct fast_vlan_role *found;
 
 		for (int i = 0; i < VLAN_TAGS_MAX; i++) {
 			const struct vlan_tag *tag = data + offset;
@@ -429,7 +453,10 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 		found = bpf_map_lookup_elem(&fast_vlans, &vlan);
 		if (!found)
 			return FAST_HAND_NOT_CANDIDATE;
-		instance = *found;
+		instance = found->instance;
+		is_gtpu = found->flags & FAST_VLAN_GTPU;
+		is_lan = found->flags & FAST_VLAN_LAN;
+		packet->slot = found->slot;
 	}
 	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
 		return FAST_HAND_NOT_CANDIDATE;
@@ -438,7 +465,7 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 	    packet->is_v6 != (type == bpf_htons(ETH_P_IPV6)))
 		return FAST_HAND_OUTER;
 	ip = packet->ip;
-	if (cfg->flags & STEER_ROLE_GTPU && !packet->is_v6 && ip->protocol == IPPROTO_UDP) {
+	if (is_gtpu && !packet->is_v6 && ip->protocol == IPPROTO_UDP) {
 		const struct udp *udp = (const void *)(ip + 1);
 
 		/* A packet to a UE may be to that port too: only one to an address of ours is found as a tunnel. */
@@ -452,6 +479,13 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 	}
 	if (instance == FAST_NO_INSTANCE)
 		return FAST_HAND_NOT_CANDIDATE;
+	/* Neighbours confirm a UE's address, which the engine has answered for, by a solicitation to that address. */
+	if (is_lan && packet->is_v6 && ((const struct ipv6 *)packet->ip)->next == IPPROTO_ICMPV6) {
+		const __u8 *kind = packet->ip + sizeof(struct ipv6);
+
+		if ((const void *)(kind + 1) > end || *kind == ICMPV6_SOLICITATION || *kind == ICMPV6_ADVERTISEMENT)
+			return FAST_HAND_NOT_CANDIDATE;
+	}
 	if (packet->is_v6) {
 		packet->key_value = bpf_be64_to_cpu(long_at(((const struct ipv6 *)packet->ip)->destination.bytes));
 		packet->key_scope = FAST_SCOPE_IPV6 | instance;
@@ -495,7 +529,7 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 		return 0;
 	*reason = -1;
 	if (flags & (FAST_GATE_CLOSED | FAST_FAR_DROP)) {
-		fast_count(at_record, packet->total, 1);
+		fast_count(at_record, packet->total, 1, packet->slot);
 		return XDP_DROP;
 	}
 	*reason = FAST_HAND_NEXT_HOP;
@@ -509,14 +543,14 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 		if (!(globals->flags & FAST_PORT_FIXED))
 			port = fast_entropy_port(packet, end);
 	} else {
-		if (fast_is_excepted(globals, packet))
-			return 0;
 		target += packet->is_v6;
 	}
 	hop = bpf_map_lookup_elem(&fast_hops, &target);
 	if (!hop || !*(const volatile __u32 *)&hop->valid)
 		return 0;
 	barrier();
+	if (!template && (hop->flags & FAST_HOP_LAN ? fast_is_near(hop, packet) : fast_is_excepted(globals, packet)))
+		return 0;
 	*reason = FAST_HAND_TOO_BIG;
 	if (packet->total + overhead > hop->mtu)
 		return 0;
@@ -534,7 +568,7 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	sent = counters->sent[hop->port & (FAST_PORTS_MAX - 1)];
 	sent[0]++;
 	sent[1] += (long)ctx->data_end - (long)ctx->data;
-	fast_count(at_record, packet->total, 0);
+	fast_count(at_record, packet->total, 0, packet->slot);
 	return action;
 }
 
@@ -544,7 +578,7 @@ static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
 	const __u32 zero = 0;
 	const struct steer_config *cfg = bpf_map_lookup_elem(&config, &zero);
 	const struct fast_globals *globals = bpf_map_lookup_elem(&fast_globals, &zero);
-	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &zero);
+	struct fast_counters *counters;
 	const void *data = (const void *)(long)ctx->data;
 	const void *end = (const void *)(long)ctx->data_end;
 	struct fast_packet packet = {};
@@ -552,15 +586,19 @@ static __always_inline int fast_path(struct xdp_md *ctx, int is_multi_buffer)
 	struct fast_reader *reader = bpf_map_lookup_elem(&fast_readers, &cpu);
 	__u32 length = end - data;
 	int reason, action = -1;
-	__u32 found;
+	__u32 found, slot;
 
-	if (!reader || !cfg || !globals || !counters)
+	if (!reader || !cfg || !globals)
 		return -1;
-	if (is_multi_buffer && bpf_xdp_get_buff_len(ctx) != (__u64)(end - data)) {
-		counters->handed[FAST_HAND_SEGMENTS]++;
+	if (is_multi_buffer && bpf_xdp_get_buff_len(ctx) != (__u64)(end - data))
+		reason = FAST_HAND_SEGMENTS;
+	else
+		reason = fast_read(ctx, &packet, data, end, cfg, globals->flags);
+	/* A copy: the verifier forgets what it knows of a variable whose address is taken. */
+	slot = packet.slot;
+	counters = bpf_map_lookup_elem(&fast_counters, &slot);
+	if (!counters)
 		return -1;
-	}
-	reason = fast_read(ctx, &packet, data, end, cfg, globals->flags);
 	if (reason < 0) {
 		reason = FAST_HAND_UNKNOWN;
 		fast_turn(reader);

@@ -53,6 +53,13 @@
 #define FAST_EVENTS_BYTES 1048576
 #define FAST_NO_INSTANCE 0xffffffffu
 
+/* fast_vlan_role.flags. */
+#define FAST_VLAN_GTPU 1u /* tunnels to our addresses come in by it */
+#define FAST_VLAN_LAN 2u  /* a tenant's: the engine is its neighbour, and answers neighbour discovery */
+
+/* fast_hop.flags. */
+#define FAST_HOP_LAN 1u /* the gateway of a tenant's LAN: the node's exceptions are not its own, `near` is */
+
 /* fast_globals.flags. */
 #define FAST_PORT_FIXED 1u /* the outer source port is 2152, else the flow's entropy */
 #define FAST_ECN 2u        /* congestion marks of outer headers go over to the packet inside */
@@ -98,23 +105,26 @@ struct fast_template {
 };
 _Static_assert(sizeof(struct fast_template) == 32, "fast_template");
 
-struct fast_hop {
-	__u32 valid;
-	__u32 ifindex;
-	__u32 mtu; /* octets of an IP packet */
-	__u16 tag; /* VLAN tag control information, zero for untagged */
-	__u16 pad;
-	__u8 destination[6];
-	__u8 source[6];
-	__u32 port; /* what is sent by it is counted so */
-};
-_Static_assert(sizeof(struct fast_hop) == 32, "fast_hop");
-
 /* Of an IPv4 address in the lower half, or the upper half of an IPv6 address. */
 struct fast_prefix {
 	__u64 value;
 	__u64 mask;
 };
+
+struct fast_hop {
+	__u32 valid;
+	__u32 ifindex;
+	__u32 mtu; /* octets of an IP packet */
+	__u16 tag;   /* VLAN tag control information, zero for untagged; of two tags the outer (802.1ad) */
+	__u16 inner; /* that of the inner tag, zero for none */
+	__u8 destination[6];
+	__u8 source[6];
+	__u8 port; /* what is sent by it is counted so */
+	__u8 flags;
+	__u16 pad;
+	struct fast_prefix near; /* destinations on the link itself, which it does not lead to */
+};
+_Static_assert(sizeof(struct fast_hop) == 48, "fast_hop");
 
 struct fast_globals {
 	__u64 seed[4];
@@ -140,6 +150,14 @@ struct fast_vlan {
 	__u16 inner;
 };
 _Static_assert(sizeof(struct fast_vlan) == 4, "fast_vlan");
+
+/* Value of vlans: what comes in by a VLAN. */
+struct fast_vlan_role {
+	__u32 instance; /* network instance of packets to UEs, all ones for none */
+	__u16 slot;     /* where its packets are counted */
+	__u16 flags;
+};
+_Static_assert(sizeof(struct fast_vlan_role) == 8, "fast_vlan_role");
 
 /* A counter reached a limit. */
 struct fast_event {
@@ -171,7 +189,7 @@ enum fast_drop {
 	FAST_DROPS = 2,
 };
 
-/* Packets, per CPU. */
+/* Packets, per CPU and slot: of one port of the interface. Slot 0 has what no other has. */
 struct fast_counters {
 	__u64 packets[2]; /* forwarded, uplink and downlink */
 	__u64 bytes[2];   /* of IP, without tunnels */

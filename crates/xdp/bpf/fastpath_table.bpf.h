@@ -82,7 +82,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, struct fast_vlan);
-	__type(value, __u32);
+	__type(value, struct fast_vlan_role);
 	__uint(max_entries, 2 * FAST_VLANS_MAX);
 } fast_vlans SEC(".maps");
 
@@ -90,7 +90,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
 	__type(value, struct fast_counters);
-	__uint(max_entries, 1);
+	__uint(max_entries, 1); /* slots: who loads it says how many */
 } fast_counters SEC(".maps");
 
 /* Begins or ends the reading of the tables. Not torn apart from what is read: an addition whose result is used is a full
@@ -242,11 +242,10 @@ static __noinline int fast_settle(struct fast_record *record, struct fast_counte
 }
 
 /* Counts a packet of a record: one that goes on, or one that does not, in the cells that count before QoS enforcement. */
-__noinline int fast_count(__u32 at_record, __u32 bytes, int is_dropped)
+__noinline int fast_count(__u32 at_record, __u32 bytes, int is_dropped, __u32 slot)
 {
-	const __u32 zero = 0;
 	struct fast_record *record = fast_record_at(at_record);
-	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &zero);
+	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &slot);
 	__u32 flags, count;
 	__u64 counted;
 

@@ -10,6 +10,9 @@
  *   NDN                          frames of type 0x8624 to our MAC, or to a group; an NDN router's. Where the router has a
  *                                UDP port: UDP to it, or any fragment of UDP, to one of gtpu_addrs, too
  *
+ * The roles are those of untagged frames, and of frames in VLANs that nobody has. Frames in a VLAN that is a port of its own
+ * (vlans) are all the user plane's, which has a TAP device for what is the kernel's; but for those to another host's MAC.
+ *
  * Those go to an AF_XDP socket of the receive queue; all else (ARP, ND, ping to ourselves, BGP, ssh, ...) goes to
  * the kernel. A packet that is ours while its queue has no socket is dropped and counted: the kernel would answer
  * GTP-U with ICMP port unreachable, which a peer takes for path failure, and would route a UE's packet past its
@@ -61,6 +64,14 @@ struct {
 	__type(value, __u32);
 	__uint(max_entries, STEER_QUEUES_MAX * STEER_TARGETS_MAX);
 } sockets SEC(".maps");
+
+/* By VLAN identifier: whether it is a port of its own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __u8);
+	__uint(max_entries, STEER_VLANS_MAX);
+} vlans SEC(".maps");
 
 /* Datagrams whose first fragment was the kernel's, and when it came, in nanoseconds. Fragments that come before their
  * first go to the user plane, which waits for the rest. */
@@ -292,6 +303,27 @@ static __always_inline int is_ours(struct packet *packet, __be16 port)
 	return 0;
 }
 
+/* Whether a tag is that of a VLAN of ours. */
+static __always_inline int is_own_vlan(const struct steer_config *cfg, const struct vlan_tag *tag)
+{
+	__u32 vid = bpf_ntohs(tag->tci) & 0xfff;
+	const __u8 *own = cfg->flags & STEER_VLANS ? bpf_map_lookup_elem(&vlans, &vid) : 0;
+
+	return own && *own;
+}
+
+/* A frame in a VLAN of ours: whatever it is, but one to another host. */
+static __always_inline int take_vlan(struct xdp_md *ctx, const struct steer_config *cfg, struct steer_counters *count,
+				     const struct ethernet *eth, const struct packet *packet)
+{
+	if (packet->udp_port == bpf_htons(GTPU_PORT) && !packet->is_fragment &&
+	    bpf_map_lookup_elem(&gtpu_addrs, &packet->destination))
+		return take(ctx, cfg, count, packet, STEER_GTPU);
+	if (!(eth->destination[0] & 1) && __builtin_memcmp(eth->destination, cfg->mac, ETH_ALEN))
+		return pass(count, STEER_PASS_OTHER_MAC);
+	return take(ctx, cfg, count, packet, STEER_VLAN);
+}
+
 /* Global, so that the verifier looks at it once, however many ways of the fast path lead here. */
 __noinline int steer(struct xdp_md *ctx)
 {
@@ -303,11 +335,12 @@ __noinline int steer(struct xdp_md *ctx)
 	const struct steer_config *cfg = bpf_map_lookup_elem(&config, &zero);
 	struct steer_counters *count = bpf_map_lookup_elem(&counters, &zero);
 	struct packet packet = {};
+	int is_own = 0;
 	__be16 type;
 
 	if (!cfg || !count)
 		return XDP_PASS;
-	if (!(cfg->flags & (STEER_ROLE_GTPU | STEER_ROLE_ROUTED | STEER_ROLE_NDN)))
+	if (!(cfg->flags & (STEER_ROLE_GTPU | STEER_ROLE_ROUTED | STEER_ROLE_NDN | STEER_VLANS)))
 		return pass(count, STEER_PASS_NOT_CONFIGURED);
 	if ((const void *)(eth + 1) > end)
 		return pass(count, STEER_PASS_MALFORMED);
@@ -319,17 +352,23 @@ __noinline int steer(struct xdp_md *ctx)
 			break;
 		if ((const void *)(tag + 1) > end)
 			return pass(count, STEER_PASS_MALFORMED);
+		if (!i)
+			is_own = is_own_vlan(cfg, tag);
 		type = tag->type;
 		offset += sizeof(*tag);
 	}
+	if (!is_own && !(cfg->flags & (STEER_ROLE_GTPU | STEER_ROLE_ROUTED | STEER_ROLE_NDN)))
+		return pass(count, STEER_PASS_NOT_CONFIGURED);
 	if (type == bpf_htons(ETH_P_IP))
 		parse_ipv4(&packet, data, offset, end);
 	else if (type == bpf_htons(ETH_P_IPV6))
 		parse_ipv6(&packet, data, offset, end);
-	else if (type == bpf_htons(ETH_P_NDN) && cfg->flags & STEER_ROLE_NDN)
+	else if (type == bpf_htons(ETH_P_NDN) && cfg->flags & STEER_ROLE_NDN && !is_own)
 		return take_ndn(ctx, cfg, count, eth, &packet);
-	else
+	else if (!is_own)
 		return pass(count, STEER_PASS_NOT_IP);
+	if (is_own)
+		return take_vlan(ctx, cfg, count, eth, &packet);
 	if (packet.is_malformed)
 		return pass(count, STEER_PASS_MALFORMED);
 	if (!packet.is_unicast)

@@ -14,10 +14,12 @@
 #define STEER_BY_UE 8u
 #define STEER_BY_TEID 16u
 #define STEER_ROLE_NDN 32u /* frames of NDN to our MAC, or to a group */
+#define STEER_VLANS 64u    /* vlans holds some: frames in them are ours, whatever is in them */
 
 /* Map capacities, in entries. Address maps have twice the room the loader fills: it adds new entries before it
  * deletes old ones. */
 #define STEER_QUEUES_MAX 256
+#define STEER_VLANS_MAX 4096 /* identifiers */
 #define STEER_TARGETS_MAX 16 /* sockets of one queue; a power of two */
 #define STEER_ADDRESSES_MAX 4096
 #define STEER_PREFIXES_MAX 65536
@@ -61,7 +63,8 @@ enum steer_class {
 	STEER_ROUTED_V4 = 2,
 	STEER_ROUTED_V6 = 3,
 	STEER_NDN = 4,           /* a frame of NDN */
-	STEER_CLASSES = 5,
+	STEER_VLAN = 5,          /* a frame in a VLAN of ours, and no G-PDU to one of our addresses */
+	STEER_CLASSES = 6,
 };
 
 /* Why a packet went to the kernel: index of passed[]. */
@@ -71,7 +74,7 @@ enum steer_pass {
 	STEER_PASS_MALFORMED = 2,      /* an Ethernet or IP header cut short or of another version */
 	STEER_PASS_LOCAL = 3,          /* to an address the kernel answers for */
 	STEER_PASS_NOT_UNICAST = 4,    /* multicast, broadcast, link-local, loopback, unspecified */
-	STEER_PASS_OTHER_MAC = 5,      /* ROUTED or NDN, but not sent to our MAC */
+	STEER_PASS_OTHER_MAC = 5,      /* ROUTED, NDN or in a VLAN of ours, but not sent to our MAC */
 	STEER_PASS_NO_PREFIX = 6,      /* ROUTED, but outside ue_prefixes */
 	STEER_PASS_NOT_GTPU = 7,       /* only GTPU here, and it is none of ours */
 	STEER_PASSES = 8,
@@ -83,6 +86,6 @@ struct steer_counters {
 	__u64 no_socket[STEER_CLASSES]; /* ours, but no socket on the queue: dropped */
 	__u64 passed[STEER_PASSES];
 };
-_Static_assert(sizeof(struct steer_counters) == 144, "steer_counters");
+_Static_assert(sizeof(struct steer_counters) == 160, "steer_counters");
 
 #endif

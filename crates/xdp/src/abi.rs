@@ -15,6 +15,9 @@ pub(crate) const PREFIXES: u32 = 4;
 pub(crate) const BY_UE: u32 = 8;
 pub(crate) const BY_TEID: u32 = 16;
 pub(crate) const ROLE_NDN: u32 = 32;
+pub(crate) const VLANS: u32 = 64;
+/// VLAN identifiers.
+pub(crate) const VLAN_IDS: u16 = 4096;
 
 /// `struct steer_config`.
 #[derive(Clone, Copy, Debug)]
@@ -68,11 +71,14 @@ pub enum Class {
     RoutedV6 = 3,
     /// A frame of NDN.
     Ndn = 4,
+    /// A frame in a VLAN that is a port of its own, but for G-PDUs to a GTP-U address.
+    Vlan = 5,
 }
 
 impl Class {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 5] = [Self::Gtpu, Self::GtpuFragment, Self::RoutedV4, Self::RoutedV6, Self::Ndn];
+    pub const ALL: [Self; 6] =
+        [Self::Gtpu, Self::GtpuFragment, Self::RoutedV4, Self::RoutedV6, Self::Ndn, Self::Vlan];
 
     /// The name in metrics.
     pub const fn name(self) -> &'static str {
@@ -82,6 +88,7 @@ impl Class {
             Self::RoutedV4 => "routed_v4",
             Self::RoutedV6 => "routed_v6",
             Self::Ndn => "ndn",
+            Self::Vlan => "vlan",
         }
     }
 }
@@ -100,7 +107,7 @@ pub enum Pass {
     Local = 3,
     /// Multicast, broadcast, link-local, loopback, unspecified.
     NotUnicast = 4,
-    /// Routed role or NDN, but not sent to our MAC.
+    /// Routed role, NDN or in a VLAN that is a port of its own, but not sent to our MAC.
     OtherMac = 5,
     /// Routed role, but outside the UE prefixes.
     NoPrefix = 6,
@@ -145,7 +152,7 @@ pub struct Counters {
     passed: [u64; Pass::ALL.len()],
 }
 
-const _: () = assert!(size_of::<Counters>() == 144);
+const _: () = assert!(size_of::<Counters>() == 160);
 
 impl Counters {
     /// Handed to the AF_XDP socket of their queue.
@@ -209,6 +216,8 @@ pub(crate) mod tests {
             ("STEER_BY_UE", u64::from(BY_UE)),
             ("STEER_BY_TEID", u64::from(BY_TEID)),
             ("STEER_ROLE_NDN", u64::from(ROLE_NDN)),
+            ("STEER_VLANS", u64::from(VLANS)),
+            ("STEER_VLANS_MAX", u64::from(VLAN_IDS)),
             ("STEER_TARGETS_MAX", u64::from(TARGETS_MAX)),
             ("STEER_QUEUES_MAX", u64::from(QUEUES_MAX)),
             ("STEER_ADDRESSES_MAX", ADDRESSES_MAX as u64),
@@ -229,13 +238,13 @@ pub(crate) mod tests {
     #[test]
     fn counters_add_up_over_cpus() {
         let mut counters = Counters::default();
-        let value: Vec<u8> = (1..=18u64).flat_map(u64::to_ne_bytes).collect();
+        let value: Vec<u8> = (1..=20u64).flat_map(u64::to_ne_bytes).collect();
         counters.add(&value);
         counters.add(&value);
         assert_eq!(counters.redirected(Class::Gtpu), 2);
-        assert_eq!(counters.no_socket(Class::Gtpu), 12);
-        assert_eq!(counters.passed(Pass::NotConfigured), 22);
-        assert_eq!(counters.passed(Pass::NotGtpu), 36);
-        assert_eq!(counters.total(), 2 * (1..=18).sum::<u64>());
+        assert_eq!(counters.no_socket(Class::Gtpu), 14);
+        assert_eq!(counters.passed(Pass::NotConfigured), 26);
+        assert_eq!(counters.passed(Pass::NotGtpu), 40);
+        assert_eq!(counters.total(), 2 * (1..=20).sum::<u64>());
     }
 }

@@ -90,6 +90,12 @@ pub enum Error {
         /// How many, or which one.
         targets: u32,
     },
+    /// No VLAN identifier.
+    #[error("{vid} is no VLAN identifier: 1 to 4094 are")]
+    Vlan {
+        /// The number.
+        vid: u16,
+    },
     /// Asked of a program that was loaded without the fast path.
     #[error("the program has no fast path")]
     NoFastPath,

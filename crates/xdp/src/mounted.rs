@@ -62,12 +62,12 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Loads one program of an object, with a fast path's maps or without any; attached to nothing.
+    /// Loads one program of an object, with a fast path's maps and so many slots of counters, or without any; attached to nothing.
     pub(crate) fn load(
         bytes: &'static Aligned<[u8]>,
         name: &'static str,
         multi_buffer: bool,
-        fast: Option<&FastPath>,
+        fast: Option<(&FastPath, u32)>,
     ) -> Result<Self, Error> {
         let object = open(bytes, name, fast)?;
         Ok(Self { link: None, name, multi_buffer, object })

@@ -11,11 +11,11 @@ use crate::fastpath::FastPath;
 #[repr(C, align(8))]
 pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
-/// Loads one program of an object, with a fast path's maps or without any.
+/// Loads one program of an object, with a fast path's maps and so many slots of counters, or without any.
 pub(crate) fn open(
     bytes: &'static Aligned<[u8]>,
     program: &str,
-    fast: Option<&FastPath>,
+    fast: Option<(&FastPath, u32)>,
 ) -> Result<Object, Error> {
     route_prints();
     let mut open = ObjectBuilder::default()
@@ -28,7 +28,10 @@ pub(crate) fn open(
     }
     for mut map in open.maps_mut() {
         match fast {
-            Some(fast) => fast.share(&mut map)?,
+            Some((_, slots)) if map.name() == "fast_counters" => {
+                map.set_max_entries(slots.max(1)).map_err(Error::libbpf("sizing a BPF map"))?;
+            }
+            Some((fast, _)) => fast.share(&mut map)?,
             None if map.name().to_string_lossy().starts_with("fast_") => {
                 map.set_autocreate(false).map_err(Error::libbpf("leaving out a BPF map"))?;
             }

@@ -58,7 +58,7 @@ pub fn filled(sessions: u32) -> Result<FastPath, FastPathError> {
         seed: [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93],
     })?;
     // Test runs come in by the loopback interface: what leaves by it leaves by where it came in.
-    let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], port: 0, tag: None };
+    let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], ..Hop::default() };
     path.set_hop(0, Some(&hop))?;
     path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, copied: 3, hop: 0 }))?;
     for session in 0..sessions {
@@ -113,7 +113,7 @@ impl Speed {
     /// # Errors
     /// As [`Steering::load_fast`](crate::Steering::load_fast).
     pub fn load(path: &FastPath) -> Result<Self, Error> {
-        let object = open(OBJECT, "speed", Some(path))?;
+        let object = open(OBJECT, "speed", Some((path, 1)))?;
         let steering = map(&object, "config")?;
         let gtpu = map(&object, "gtpu_addrs")?;
         let config = Config::new(abi::ROLE_GTPU, MAC, 1, crate::fastpath::NO_INSTANCE);

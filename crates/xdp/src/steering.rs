@@ -8,9 +8,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::Error;
-use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX, TARGETS_MAX};
+use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX, TARGETS_MAX, VLAN_IDS};
 use crate::attach::AttachMode;
-use crate::fastpath::{FastCounters, FastPath, FastPort, NO_INSTANCE, Vlan};
+use crate::fastpath::{FastCounters, FastPath, FastPort, NO_INSTANCE, Vlan, VlanRole};
 use crate::mounted::Mounted;
 use crate::object::Aligned;
 use crate::prefix::{address_key, prefix_key};
@@ -81,6 +81,9 @@ pub struct Steering {
     by: SteerBy,
     /// Port of the UDP that is NDN; 0 for none.
     ndn_udp: u16,
+    vlans: MapHandle,
+    /// VLANs whose frames are all the user plane's.
+    own_vlans: BTreeSet<u16>,
     fast: Option<FastPort>,
 }
 
@@ -111,10 +114,19 @@ impl Steering {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn load_fast(config: SteeringConfig, fast: &FastPath) -> Result<Self, Error> {
-        Self::load_object(config, Some(fast))
+        Self::load_fast_slots(config, fast, 1)
     }
 
-    fn load_object(config: SteeringConfig, fast: Option<&FastPath>) -> Result<Self, Error> {
+    /// As [`load_fast`](Self::load_fast), with so many slots of counters: for an interface with several ports
+    /// ([`VlanRole::slot`]).
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_fast_slots(config: SteeringConfig, fast: &FastPath, slots: u32) -> Result<Self, Error> {
+        Self::load_object(config, Some((fast, slots)))
+    }
+
+    fn load_object(config: SteeringConfig, fast: Option<(&FastPath, u32)>) -> Result<Self, Error> {
         let name = program_name(config, fast.is_some());
         let mounted = Mounted::load(OBJECT, name, config.multi_buffer, fast)?;
         let fast = fast.map(|_| FastPort::of(&mounted)).transpose()?;
@@ -129,6 +141,8 @@ impl Steering {
             prefixes: Table::new(mounted.map("ue_prefixes")?, "UE prefixes", PREFIXES_MAX),
             by: SteerBy::Queue,
             ndn_udp: 0,
+            vlans: mounted.map("vlans")?,
+            own_vlans: BTreeSet::new(),
             fast,
             mounted,
         };
@@ -272,23 +286,51 @@ impl Steering {
         self.write_config()
     }
 
-    /// The network instances of tagged packets to UEs, for the fast path; packets of any other VLAN are left to the
-    /// engine. Those that stay are never missing.
+    /// Has the user plane take all frames in these VLANs but those to other hosts, whatever is in them: each is a port of its
+    /// own, with a way to the kernel of its own. Those that stay are never missing.
+    ///
+    /// # Errors
+    /// [`Error::Vlan`], [`Error::Libbpf`].
+    pub fn set_own_vlans(&mut self, vids: &BTreeSet<u16>) -> Result<(), Error> {
+        if let Some(&vid) = vids.iter().find(|vid| !(1..VLAN_IDS - 1).contains(vid)) {
+            return Err(Error::Vlan { vid });
+        }
+        let put = |vid: u16, own: bool| {
+            self.vlans
+                .update(&u32::from(vid).to_ne_bytes(), &[u8::from(own)], MapFlags::ANY)
+                .map_err(Error::libbpf("setting an entry of a BPF map"))
+        };
+        vids.iter().try_for_each(|&vid| put(vid, true))?;
+        self.own_vlans.difference(vids).try_for_each(|&vid| put(vid, false))?;
+        self.own_vlans.clone_from(vids);
+        self.write_config()
+    }
+
+    /// What comes in by VLANs, for the fast path; packets of any other VLAN are left to the engine. Those that stay are never
+    /// missing.
     ///
     /// # Errors
     /// [`Error::NoFastPath`], [`Error::TooMany`], [`Error::Libbpf`].
-    pub fn set_vlans(&mut self, vlans: &BTreeMap<Vlan, u16>) -> Result<(), Error> {
+    pub fn set_vlans(&mut self, vlans: &BTreeMap<Vlan, VlanRole>) -> Result<(), Error> {
         self.fast.as_mut().ok_or(Error::NoFastPath)?.set_vlans(vlans)
     }
 
-    /// What the fast path did, summed over the CPUs.
+    /// What the fast path did, summed over the CPUs; of an interface with several ports, with packets of the first slot.
     ///
     /// # Errors
     /// [`Error::NoFastPath`], [`Error::Libbpf`].
     pub fn fast_counters(&self) -> Result<FastCounters, Error> {
+        self.fast_counters_of(0)
+    }
+
+    /// As [`fast_counters`](Self::fast_counters), with packets of that slot; all zero for a slot that is not there.
+    ///
+    /// # Errors
+    /// [`Error::NoFastPath`], [`Error::Libbpf`].
+    pub fn fast_counters_of(&self, slot: u32) -> Result<FastCounters, Error> {
         let fast = self.fast.as_ref().ok_or(Error::NoFastPath)?;
         let mut sum = FastCounters::default();
-        for value in per_cpu(&fast.counters)? {
+        for value in per_cpu(&fast.counters, slot)? {
             sum.add(&value);
         }
         Ok(sum)
@@ -300,7 +342,7 @@ impl Steering {
     /// [`Error::Libbpf`].
     pub fn counters(&self) -> Result<Counters, Error> {
         let mut sum = Counters::default();
-        for value in per_cpu(&self.counters)? {
+        for value in per_cpu(&self.counters, 0)? {
             sum.add(&value);
         }
         Ok(sum)
@@ -319,7 +361,8 @@ impl Steering {
             SteerBy::Teid { targets } => (abi::BY_TEID, targets),
         };
         let roles = flag(gtpu, abi::ROLE_GTPU) | flag(routed, abi::ROLE_ROUTED) | flag(ndn, abi::ROLE_NDN);
-        let flags = roles | flag(prefixes, abi::PREFIXES) | by;
+        let vlans = flag(!self.own_vlans.is_empty(), abi::VLANS);
+        let flags = roles | flag(prefixes, abi::PREFIXES) | by | vlans;
         let instance = self.fast.as_ref().and_then(|fast| fast.instance).map_or(NO_INSTANCE, u32::from);
         let value =
             Config::new(flags, self.config.mac, targets, instance).with_ndn_udp(self.ndn_udp).to_bytes();
@@ -362,10 +405,9 @@ fn program_name(config: SteeringConfig, fast: bool) -> &'static str {
     }
 }
 
-/// The values of a per-CPU array's only element.
-fn per_cpu(map: &MapHandle) -> Result<Vec<Vec<u8>>, Error> {
-    let values = map
-        .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-        .map_err(Error::libbpf("reading the counters"))?;
+/// The values of an element of a per-CPU array.
+fn per_cpu(map: &MapHandle, at: u32) -> Result<Vec<Vec<u8>>, Error> {
+    let values =
+        map.lookup_percpu(&at.to_ne_bytes(), MapFlags::ANY).map_err(Error::libbpf("reading the counters"))?;
     Ok(values.unwrap_or_default())
 }

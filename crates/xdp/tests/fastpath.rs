@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use kaido_wire::{checksum, ecn, gtpu, ipv4, ipv6, udp};
 use kaido_xdp::fastpath::{
-    FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hand, Hop, Template,
-    ThresholdEvent, UsageCell, Vlan,
+    FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hand, Hop, HopReach,
+    Template, ThresholdEvent, UsageCell, Vlan, VlanRole,
 };
 use kaido_xdp::{Action, Error, FastPath, FastPathError, Roles, Steering, SteeringConfig, TestRun};
 
@@ -115,6 +115,7 @@ impl Node {
             destination: NEXT,
             port: 6,
             tag,
+            ..Hop::default()
         };
         path.set_hop(N3, Some(&hop("kb-n3", None))).unwrap();
         for n6 in [N6, N6_V6] {
@@ -282,13 +283,14 @@ fn tenants_have_vlans_both_ways() {
         let other = FastKey::Ipv4 { instance: 4, address: UE };
         node.path.insert_or_replace(other, &record(FastDirection::Downlink)).unwrap();
         let single = Vlan { outer: None, inner: 7 };
-        node.steering.set_vlans(&BTreeMap::from([(single, 4)])).unwrap();
+        let lan = |instance| VlanRole { instance: Some(instance), lan: true, ..VlanRole::default() };
+        node.steering.set_vlans(&BTreeMap::from([(single, lan(4))])).unwrap();
         assert_eq!(node.forwards(&tagged), node.forwards(&eth(OURS, 0x0800, &packet)));
         node.hands(&double, Hand::NotCandidate);
-        node.steering.set_vlans(&BTreeMap::from([(Vlan { outer: Some(5), inner: 7 }, 4)])).unwrap();
+        node.steering.set_vlans(&BTreeMap::from([(Vlan { outer: Some(5), inner: 7 }, lan(4))])).unwrap();
         node.hands(&tagged, Hand::NotCandidate);
         node.forwards(&double);
-        node.steering.set_vlans(&BTreeMap::from([(Vlan { outer: Some(5), inner: 7 }, 3)])).unwrap();
+        node.steering.set_vlans(&BTreeMap::from([(Vlan { outer: Some(5), inner: 7 }, lan(3))])).unwrap();
         node.hands(&double, Hand::Unknown);
 
         let untagged = node.forwards(&uplink());
@@ -299,12 +301,109 @@ fn tenants_have_vlans_both_ways() {
             destination: NEXT,
             port: 6,
             tag: Some(0x2064),
+            ..Hop::default()
         };
         node.path.set_hop(N6, Some(&hop)).unwrap();
         let sent = node.forwards(&uplink());
         assert_eq!(sent[..12], untagged[..12]);
         assert_eq!(sent[12..18], [0x81, 0, 0x20, 0x64, 8, 0]);
         assert_eq!(sent[18..], untagged[14..]);
+        node.path.set_hop(N6, Some(&Hop { inner_tag: Some(7), ..hop })).unwrap();
+        let sent = node.forwards(&uplink());
+        assert_eq!(sent[12..22], [0x88, 0xa8, 0x20, 0x64, 0x81, 0, 0, 7, 8, 0]);
+        assert_eq!((&sent[..12], &sent[22..]), (&untagged[..12], &untagged[14..]));
+        // What is on the LAN's own link the gateway is not for; the node's own routes are of no concern there.
+        let beyond = |near: &str, len| HopReach::Beyond(Some((near.parse().unwrap(), len)));
+        node.path.set_exceptions(&[("198.51.100.0".parse().unwrap(), 24), (REMOTE6.into(), 32)]).unwrap();
+        node.hands(&uplink(), Hand::NextHop);
+        for (near, len, leads) in [
+            ("198.51.100.0", 24, false),
+            ("198.51.100.128", 25, true),
+            ("0.0.0.0", 0, false),
+            ("10.0.0.0", 8, true),
+        ] {
+            node.path.set_hop(N6, Some(&Hop { reach: beyond(near, len), ..hop })).unwrap();
+            if leads {
+                node.forwards(&uplink());
+            } else {
+                node.hands(&uplink(), Hand::NextHop);
+            }
+        }
+        let uplink6 = tunnelled(&v6(UE6, REMOTE6, &rig::frame::udp(53, &[])));
+        for (near, len, leads) in
+            [("2001:db8::", 64, false), ("2001:db8:1::", 64, true), ("2001:db8::", 32, false)]
+        {
+            node.path.set_hop(N6_V6, Some(&Hop { reach: beyond(near, len), ..hop })).unwrap();
+            if leads {
+                node.forwards(&uplink6);
+            } else {
+                node.hands(&uplink6, Hand::NextHop);
+            }
+        }
+        node.path.set_hop(N6, Some(&Hop { reach: HopReach::Beyond(None), ..hop })).unwrap();
+        node.forwards(&uplink());
+        // The engine is the UE's neighbour there.
+        let key = FastKey::Ipv6 { instance: 3, address: UE6 };
+        node.path.insert_or_replace(key, &record(FastDirection::Downlink)).unwrap();
+        let icmp = |kind: u8| {
+            let mut packet = v6(REMOTE6, UE6, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+            packet[6] = 58;
+            eth(OURS, 0x88a8, &vlan(5, 0x8100, &vlan(7, 0x86dd, &packet)))
+        };
+        node.forwards(&icmp(128));
+        node.hands(&icmp(135), Hand::NotCandidate);
+        node.hands(&icmp(136), Hand::NotCandidate);
+    });
+}
+
+#[test]
+fn a_vlan_has_roles_and_counters_of_its_own() {
+    with_node("a_vlan_has_roles_and_counters_of_its_own", |mut node| {
+        let roles = Roles { gtpu: false, routed: false, ndn: false };
+        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
+        node.steering = Steering::load_fast_slots(config, &node.path, 3).unwrap();
+        node.steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();
+        let of = |inner| Vlan { outer: None, inner };
+        let n3 = VlanRole { gtpu: true, slot: 1, ..VlanRole::default() };
+        let n6 = VlanRole { instance: Some(0), slot: 2, ..VlanRole::default() };
+        node.steering.set_vlans(&BTreeMap::from([(of(100), n3), (of(200), n6)])).unwrap();
+        let within = |vid: u16, frame: &[u8]| {
+            let [high, low] = vid.to_be_bytes();
+            [&frame[..12], &[0x81, 0, high, low], &frame[12..]].concat()
+        };
+        let counters = |node: &Node, slot| node.steering.fast_counters_of(slot).unwrap();
+        // Untagged, or by the other's VLAN, it is nobody's.
+        node.hands(&uplink(), Hand::NotCandidate);
+        node.hands(&downlink(), Hand::NotCandidate);
+        assert_eq!(counters(&node, 0).total(), 2);
+        let hands = |node: &Node, frame: &[u8], slot, hand: Hand| {
+            let before = counters(node, slot).handed(hand);
+            let run = node.run(frame);
+            assert_eq!((run.frame.as_slice(), run.action == Action::Redirect), (frame, false));
+            assert_eq!(counters(node, slot).handed(hand), before + 1);
+        };
+        hands(&node, &within(100, &downlink()), 1, Hand::NotCandidate);
+        // No tunnel there, and no UE has that address.
+        hands(&node, &within(200, &uplink()), 2, Hand::Unknown);
+        hands(&node, &within(300, &uplink()), 0, Hand::NotCandidate);
+        let sent = [node.run(&within(100, &uplink())), node.run(&within(200, &downlink()))];
+        assert!(sent.iter().all(|run| run.action == Action::Redirect));
+        let (up, down) = (FastDirection::Uplink, FastDirection::Downlink);
+        let seen = |slot| {
+            let found = counters(&node, slot);
+            (found.packets(up), found.packets(down), found.received_bytes())
+        };
+        let octets = |frame: &[u8]| frame.len() as u64 + 4;
+        assert_eq!(
+            [seen(0), seen(1), seen(2)],
+            [(0, 0, 0), (1, 0, octets(&uplink())), (0, 1, octets(&downlink()))]
+        );
+        assert_eq!((counters(&node, 1).sent(6).0, counters(&node, 2).sent(6).0), (1, 1));
+        assert_eq!(counters(&node, 3).total(), 0, "there is no such slot");
+        let closed = FastRecord { gate_open: false, ..record(FastDirection::Uplink) };
+        node.path.insert_or_replace(TUNNEL_KEY, &closed).unwrap();
+        assert_eq!(node.run(&within(100, &uplink())).action, Action::Drop);
+        assert_eq!([0, 1, 2].map(|slot| counters(&node, slot).dropped(FastDrop::GateClosed)), [0, 1, 0]);
     });
 }
 

@@ -37,7 +37,7 @@ fn path(pair: &Pair) -> FastPath {
         source: pair.mac(near),
         destination: pair.far_mac(far),
         port: 6,
-        tag: None,
+        ..Hop::default()
     };
     path.set_hop(fast::N6, Some(&hop("kb-a0", "kb-b0"))).unwrap();
     path.set_hop(fast::N3, Some(&hop("kb-a1", "kb-b1"))).unwrap();

@@ -1,6 +1,7 @@
 //! Every branch of the steering program under `BPF_PROG_TEST_RUN`: a frame in, an action and one counter out.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use kaido_xdp::{Action, Class, Counters, Error, Pass, Roles, Steering, SteeringConfig};
@@ -446,6 +447,78 @@ fn a_registered_socket_gets_the_packet() {
             let refused = steering.register_socket(0, std::os::fd::AsFd::as_fd(&std::io::stdin()));
             assert!(matches!(refused, Err(Error::NotASocket { queue: 0, .. })));
         });
+    });
+}
+
+#[test]
+fn a_vlan_of_our_own_is_taken_whole() {
+    as_root("a_vlan_of_our_own_is_taken_whole", || {
+        let none = Roles { gtpu: false, routed: false, ndn: false };
+        for multi_buffer in [false, true] {
+            let mut steering = load(none, multi_buffer);
+            let gtpu = v4("192.0.2.1", 17, &udp(2152, b"gtpu"));
+            let within =
+                |vid: u16, ethertype, payload: &[u8]| eth(OURS, 0x8100, &vlan(vid, ethertype, payload));
+            check(&steering, "none yet", &within(100, 0x0800, &gtpu), Kernel(Pass::NotConfigured));
+            steering.set_own_vlans(&BTreeSet::from([100, 4094])).unwrap();
+            let arp = eth([255; 6], 0x8100, &vlan(100, 0x0806, &[0; 28]));
+            let group = [0x33, 0x33, 0xff, 0, 0, 1];
+            let discovery = eth(group, 0x8100, &vlan(100, 0x86dd, &v6("ff02::1:ff00:1", 58, &[135; 24])));
+            for (name, frame, class) in [
+                ("GTP-U", within(100, 0x0800, &gtpu), Class::Gtpu),
+                ("priority 5", within(0xa000 | 100, 0x0800, &gtpu), Class::Gtpu),
+                ("the last VLAN", within(4094, 0x0800, &gtpu), Class::Gtpu),
+                ("802.1ad", eth(OURS, 0x88a8, &vlan(100, 0x0800, &gtpu)), Class::Gtpu),
+                ("GTP-U whatever the MAC", eth(OTHER, 0x8100, &vlan(100, 0x0800, &gtpu)), Class::Gtpu),
+                ("two tags", within(100, 0x8100, &vlan(7, 0x0806, &[0; 28])), Class::Vlan),
+                ("PFCP", within(100, 0x0800, &v4("192.0.2.1", 17, &udp(8805, b""))), Class::Vlan),
+                ("to a UE", within(100, 0x0800, &v4("10.45.0.2", 6, &tcp(80))), Class::Vlan),
+                ("ping", within(100, 0x86dd, &v6("2001:db8::1", 58, &[128, 0, 0, 0])), Class::Vlan),
+                (
+                    "a fragment",
+                    within(100, 0x0800, &fragment_v4("192.0.2.1", 17, true, 0, &udp(8805, b"x"))),
+                    Class::Vlan,
+                ),
+                ("cut short", within(100, 0x0800, &gtpu[..12]), Class::Vlan),
+                ("ARP", arp, Class::Vlan),
+                ("ND", discovery, Class::Vlan),
+                ("NDN", within(100, 0x8624, b"ndn"), Class::Vlan),
+            ] {
+                check(&steering, name, &frame, Ours(class));
+            }
+            let other = eth(OTHER, 0x8100, &vlan(100, 0x0800, &v4("10.45.0.2", 6, &tcp(80))));
+            check(&steering, "of another host", &other, Kernel(Pass::OtherMac));
+            for (name, frame) in [
+                ("untagged", eth(OURS, 0x0800, &gtpu)),
+                ("of another VLAN", within(101, 0x0800, &gtpu)),
+                ("priority tag", within(0, 0x0800, &gtpu)),
+                ("the inner tag", within(7, 0x8100, &vlan(100, 0x0800, &gtpu))),
+            ] {
+                check(&steering, name, &frame, Kernel(Pass::NotConfigured));
+            }
+            steering.set_own_vlans(&BTreeSet::from([101])).unwrap();
+            check(&steering, "no more", &within(100, 0x0800, &gtpu), Kernel(Pass::NotConfigured));
+            check(&steering, "now", &within(101, 0x0800, &gtpu), Ours(Class::Gtpu));
+            for vid in [0, 4095, 4096] {
+                let refused = steering.set_own_vlans(&BTreeSet::from([vid]));
+                assert!(matches!(refused, Err(Error::Vlan { vid: found }) if found == vid));
+            }
+        }
+    });
+}
+
+#[test]
+fn untagged_frames_keep_their_roles_beside_vlans() {
+    as_root("untagged_frames_keep_their_roles_beside_vlans", || {
+        let mut steering = load(ROUTED, false);
+        steering.set_own_vlans(&BTreeSet::from([100])).unwrap();
+        let gtpu = v4("192.0.2.1", 17, &udp(2152, b"gtpu"));
+        let routed = v4("10.45.0.2", 6, &tcp(80));
+        check(&steering, "routed", &eth(OURS, 0x0800, &routed), Ours(Class::RoutedV4));
+        check(&steering, "GTP-U, untagged", &eth(OURS, 0x0800, &gtpu), Kernel(Pass::Local));
+        check(&steering, "ARP", &eth([255; 6], 0x0806, &[0; 28]), Kernel(Pass::NotIp));
+        check(&steering, "tenant's", &eth(OURS, 0x8100, &vlan(7, 0x0800, &routed)), Ours(Class::RoutedV4));
+        check(&steering, "in the VLAN", &eth(OURS, 0x8100, &vlan(100, 0x0800, &gtpu)), Ours(Class::Gtpu));
     });
 }
 

@@ -106,7 +106,7 @@ fn establish(path: &mut FastPath, vector: &Vector) {
         source: mac(&near.mac),
         destination: mac(&vector.node.neighbours.iter().find(|n| n.address.to_string() == far).unwrap().mac),
         port: 6,
-        tag: None,
+        ..Hop::default()
     };
     path.set_hop(N3, Some(&hop(n3, "10.100.3.2"))).unwrap();
     for hop_of_family in [N6, N6_V6] {

@@ -47,6 +47,9 @@ pub(crate) const OWN_WORDS: usize = 64;
 pub(crate) const DEVICES_MAX: u32 = 256;
 pub(crate) const EVENTS_BYTES: u32 = 1_048_576;
 pub(crate) const NO_INSTANCE: u32 = u32::MAX;
+pub(crate) const VLAN_GTPU: u16 = 1;
+pub(crate) const VLAN_LAN: u16 = 2;
+pub(crate) const HOP_LAN: u8 = 1;
 pub(crate) const PORT_FIXED: u32 = 1;
 pub(crate) const ECN: u32 = 2;
 
@@ -101,10 +104,14 @@ pub(crate) struct RawHop {
     pub(crate) ifindex: u32,
     pub(crate) mtu: u32,
     pub(crate) tag: u16,
-    pub(crate) pad: u16,
+    pub(crate) inner: u16,
     pub(crate) destination: [u8; 6],
     pub(crate) source: [u8; 6],
-    pub(crate) port: u32,
+    pub(crate) port: u8,
+    pub(crate) flags: u8,
+    pub(crate) pad: u16,
+    /// Value and mask, in words as they lie in memory.
+    pub(crate) near: [[u32; 2]; 2],
 }
 
 /// What may be replaced while the program reads it: fields are written only while `valid` is zero and nobody reads.
@@ -158,7 +165,7 @@ const _: () =
     assert!(std::mem::offset_of!(RawRecord, key_scope) == std::mem::offset_of!(LiveRecord, key_scope));
 const _: () = assert!(std::mem::offset_of!(RawRecord, counted) == std::mem::offset_of!(LiveRecord, counted));
 const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 32);
-const _: () = assert!(size_of::<Guarded<RawHop>>() == 32);
+const _: () = assert!(size_of::<Guarded<RawHop>>() == 48);
 const _: () = assert!(size_of::<Globals>() == 1072);
 const _: () = assert!(size_of::<Reader>() == 64);
 const _: () = assert!(size_of::<Cell>() == 64);
@@ -256,7 +263,8 @@ impl FastDrop {
     }
 }
 
-/// `struct fast_counters`, summed over the CPUs: what one interface's program did since it was loaded.
+/// `struct fast_counters`, summed over the CPUs: what one interface's program did since it was loaded, with the packets of one
+/// [slot](super::VlanRole::slot).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FastCounters {
@@ -386,6 +394,9 @@ mod tests {
             ("FAST_VLANS_MAX", VLANS_MAX as u64),
             ("FAST_EVENTS_BYTES", u64::from(EVENTS_BYTES)),
             ("FAST_NO_INSTANCE", u64::from(NO_INSTANCE)),
+            ("FAST_VLAN_GTPU", u64::from(VLAN_GTPU)),
+            ("FAST_VLAN_LAN", u64::from(VLAN_LAN)),
+            ("FAST_HOP_LAN", u64::from(HOP_LAN)),
             ("FAST_PORT_FIXED", u64::from(PORT_FIXED)),
             ("FAST_ECN", u64::from(ECN)),
             ("FAST_HANDS", Hand::ALL.len() as u64),

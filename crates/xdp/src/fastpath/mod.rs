@@ -31,13 +31,15 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenMapMut};
 pub use self::abi::{
     EXCEPTIONS_MAX, FastCounters, FastDrop, Hand, OWN_ADDRESSES_MAX, PORTS_MAX, USAGE_MAX, VLANS_MAX,
 };
-pub use self::port::Vlan;
-pub use self::record::{FastDestination, FastDirection, FastKey, FastRecord, Hop, Template, UsageCell};
+pub use self::port::{Vlan, VlanRole};
+pub use self::record::{
+    FastDestination, FastDirection, FastKey, FastRecord, Hop, HopReach, Template, UsageCell,
+};
 
 use self::abi::{Cell, Globals, Guarded, OWN_WORDS, RawHop, RawTemplate};
 use self::events::Events;
 use self::grace::Grace;
-use self::record::{Limits, check, upper_half};
+use self::record::{Limits, check, prefix_words};
 use self::shared::SharedArray;
 use self::table::RecordTable;
 use self::usage::Usage;
@@ -241,12 +243,7 @@ impl FastPath {
     pub fn set_exceptions(&mut self, prefixes: &[(IpAddr, u8)]) -> Result<(), Error> {
         let mut words = [Vec::new(), Vec::new()];
         for &(address, len) in prefixes {
-            let (family, value, width) = match address {
-                IpAddr::V4(v4) => (0, u64::from(v4.to_bits()), 32),
-                IpAddr::V6(v6) => (1, upper_half(v6), 64),
-            };
-            let mask = u64::MAX.checked_shl(width - u32::from(len).min(width)).unwrap_or(0);
-            words[family].push((value & mask, mask));
+            words[usize::from(address.is_ipv6())].push(prefix_words(address, len));
         }
         if let Some(words) = words.iter().find(|words| words.len() > EXCEPTIONS_MAX) {
             let count = words.len();

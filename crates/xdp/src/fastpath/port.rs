@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::abi::VLANS_MAX;
+use super::abi::{NO_INSTANCE, VLAN_GTPU, VLAN_LAN, VLANS_MAX};
 use crate::Error;
 use crate::mounted::Mounted;
 
@@ -17,12 +17,38 @@ pub struct Vlan {
     pub inner: u16,
 }
 
+/// What comes in by a VLAN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VlanRole {
+    /// The network instance of packets to UEs; none leaves them to the engine.
+    pub instance: Option<u16>,
+    /// Tunnels to the GTP-U addresses.
+    pub gtpu: bool,
+    /// It is a tenant's LAN, in which the engine has addresses and answers neighbour discovery.
+    pub lan: bool,
+    /// Where its packets are counted, below the number of slots that the program was loaded with. Slot 0 has untagged packets,
+    /// and those that no VLAN has.
+    pub slot: u16,
+}
+
+impl VlanRole {
+    /// `struct fast_vlan_role`.
+    fn to_bytes(self) -> [u8; 8] {
+        let flags = if self.gtpu { VLAN_GTPU } else { 0 } | if self.lan { VLAN_LAN } else { 0 };
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.instance.map_or(NO_INSTANCE, u32::from).to_ne_bytes());
+        bytes[4..6].copy_from_slice(&self.slot.to_ne_bytes());
+        bytes[6..].copy_from_slice(&flags.to_ne_bytes());
+        bytes
+    }
+}
+
 /// What a program with the fast path has besides.
 #[derive(Debug)]
 pub(crate) struct FastPort {
     pub(crate) instance: Option<u16>,
     vlans: MapHandle,
-    vlans_present: BTreeMap<[u8; 4], u16>,
+    vlans_present: BTreeMap<[u8; 4], VlanRole>,
     pub(crate) counters: MapHandle,
 }
 
@@ -36,7 +62,7 @@ impl FastPort {
         })
     }
 
-    pub(crate) fn set_vlans(&mut self, vlans: &BTreeMap<Vlan, u16>) -> Result<(), Error> {
+    pub(crate) fn set_vlans(&mut self, vlans: &BTreeMap<Vlan, VlanRole>) -> Result<(), Error> {
         if vlans.len() > VLANS_MAX {
             return Err(Error::TooMany { what: "VLANs", count: vlans.len(), limit: VLANS_MAX });
         }
@@ -45,13 +71,13 @@ impl FastPort {
             let [c, d] = vlan.inner.to_ne_bytes();
             [a, b, c, d]
         };
-        let wanted: BTreeMap<_, _> = vlans.iter().map(|(vlan, &instance)| (key(vlan), instance)).collect();
-        for (key, &instance) in &wanted {
-            if self.vlans_present.get(key) != Some(&instance) {
+        let wanted: BTreeMap<_, _> = vlans.iter().map(|(vlan, &role)| (key(vlan), role)).collect();
+        for (key, &role) in &wanted {
+            if self.vlans_present.get(key) != Some(&role) {
                 self.vlans
-                    .update(key, &u32::from(instance).to_ne_bytes(), MapFlags::ANY)
+                    .update(key, &role.to_bytes(), MapFlags::ANY)
                     .map_err(Error::libbpf("adding an entry to a BPF map"))?;
-                self.vlans_present.insert(*key, instance);
+                self.vlans_present.insert(*key, role);
             }
         }
         let gone: Vec<_> =

@@ -1,6 +1,6 @@
 //! Sessions' rules, templates and next hops as a control plane gives them, and as the program reads them.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::FastPathError;
 use super::abi::{self, RawHop, RawRecord, RawTemplate, USAGE_MAX};
@@ -111,7 +111,7 @@ pub struct Template {
 }
 
 /// A next hop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hop {
     /// The interface, in the network namespace of the caller.
     pub ifindex: u32,
@@ -123,8 +123,23 @@ pub struct Hop {
     pub destination: [u8; 6],
     /// The port that what leaves by it is counted on, below [`PORTS_MAX`](super::PORTS_MAX).
     pub port: u8,
-    /// VLAN to tag with, as tag control information (IEEE 802.1Q 9.6); none for untagged.
+    /// VLAN to tag with, as tag control information (IEEE 802.1Q 9.6); none for untagged. Of two tags the outer one.
     pub tag: Option<u16>,
+    /// The inner one of two tags.
+    pub inner_tag: Option<u16>,
+    /// What of a family it leads to.
+    pub reach: HopReach,
+}
+
+/// What a hop of routed packets leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HopReach {
+    /// All that is in none of the [exceptions](super::FastPath::set_exceptions).
+    #[default]
+    Routes,
+    /// As the gateway of a LAN of its own, all that is not on that link, where it has such a prefix. IPv6 prefixes are taken up
+    /// to /64.
+    Beyond(Option<(IpAddr, u8)>),
 }
 
 /// What an identifier has to be below.
@@ -137,6 +152,16 @@ pub(super) struct Limits {
 
 pub(super) fn check(what: &'static str, value: u32, limit: u32) -> Result<(), FastPathError> {
     if value < limit { Ok(()) } else { Err(FastPathError::OutOfRange { what, value, limit }) }
+}
+
+/// The value and mask of a prefix of destinations: of an IPv4 address in the lower half, or the upper half of an IPv6 address.
+pub(super) fn prefix_words(address: IpAddr, len: u8) -> (u64, u64) {
+    let (value, width) = match address {
+        IpAddr::V4(v4) => (u64::from(v4.to_bits()), 32),
+        IpAddr::V6(v6) => (upper_half(v6), 64),
+    };
+    let mask = u64::MAX.checked_shl(width - u32::from(len).min(width)).unwrap_or(0);
+    (value & mask, mask)
 }
 
 pub(super) fn upper_half(address: Ipv6Addr) -> u64 {
@@ -226,13 +251,26 @@ impl Template {
 
 impl Hop {
     pub(super) fn raw(&self) -> RawHop {
+        let (flags, near) = match self.reach {
+            HopReach::Routes => (0, None),
+            HopReach::Beyond(near) => (abi::HOP_LAN, near),
+        };
+        // No address is that value under that mask.
+        let (value, mask) = near.map_or((1, 0), |(address, len)| prefix_words(address, len));
+        let words = |word: u64| {
+            let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+            [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
+        };
         RawHop {
             ifindex: self.ifindex,
             mtu: self.mtu,
             tag: self.tag.unwrap_or(0),
+            inner: self.inner_tag.unwrap_or(0),
             destination: self.destination,
             source: self.source,
-            port: self.port.into(),
+            port: self.port,
+            flags,
+            near: [words(value), words(mask)],
             ..RawHop::default()
         }
     }

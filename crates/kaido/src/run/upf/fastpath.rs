@@ -126,7 +126,7 @@ impl Surroundings {
         let Resolution::Ready(NextHop { port, mac }) = resolution else { return None };
         let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
         let Exit { ifindex, mtu, mac: source } = exits.get(port.index()).copied().flatten()?;
-        Some(Hop { ifindex, mtu, source, destination: mac, port: port.0, tag: None })
+        Some(Hop { ifindex, mtu, source, destination: mac, port: port.0, ..Hop::default() })
     }
 }
 
