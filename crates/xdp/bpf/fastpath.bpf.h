@@ -556,7 +556,7 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 		return 0;
 	/* Asked before anything is changed: a device that is gone hands the packet over. */
 	*reason = FAST_HAND_NEXT_HOP;
-	if (hop->ifindex != ctx->ingress_ifindex) {
+	if (hop->ifindex != ctx->ingress_ifindex || hop->flags & FAST_HOP_REDIRECT) {
 		action = bpf_redirect_map(&fast_devices, hop->ifindex, XDP_ABORTED);
 		if (action != XDP_REDIRECT)
 			return 0;

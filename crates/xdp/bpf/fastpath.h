@@ -58,7 +58,8 @@
 #define FAST_VLAN_LAN 2u  /* a tenant's: the engine is its neighbour, and answers neighbour discovery */
 
 /* fast_hop.flags. */
-#define FAST_HOP_LAN 1u /* the gateway of a tenant's LAN: the node's exceptions are not its own, `near` is */
+#define FAST_HOP_LAN 1u      /* the gateway of a tenant's LAN: the node's exceptions are not its own, `near` is */
+#define FAST_HOP_REDIRECT 2u /* packets that came in there are redirected too: the driver is no good at XDP_TX */
 
 /* fast_globals.flags. */
 #define FAST_PORT_FIXED 1u /* the outer source port is 2152, else the flow's entropy */

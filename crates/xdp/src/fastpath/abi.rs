@@ -50,6 +50,7 @@ pub(crate) const NO_INSTANCE: u32 = u32::MAX;
 pub(crate) const VLAN_GTPU: u16 = 1;
 pub(crate) const VLAN_LAN: u16 = 2;
 pub(crate) const HOP_LAN: u8 = 1;
+pub(crate) const HOP_REDIRECT: u8 = 2;
 pub(crate) const PORT_FIXED: u32 = 1;
 pub(crate) const ECN: u32 = 2;
 
@@ -335,6 +336,20 @@ impl FastCounters {
         self.sent.get(port).map_or((0, 0), |&[packets, bytes]| (packets, bytes))
     }
 
+    /// Counts bytes as the ports of VLANs do, without their tags: of what came, if it came by such a port, and of what left by
+    /// ports that are.
+    #[must_use]
+    pub fn without_tags(mut self, came: bool, left: impl Fn(usize) -> bool) -> Self {
+        const TAG: u64 = 4;
+        if came {
+            self.received_bytes = self.received_bytes.saturating_sub(TAG * self.received_packets());
+        }
+        for (_, [packets, bytes]) in self.sent.iter_mut().enumerate().filter(|(port, _)| left(*port)) {
+            *bytes = bytes.saturating_sub(TAG * *packets);
+        }
+        self
+    }
+
     /// All packets seen.
     pub fn total(&self) -> u64 {
         self.packets.iter().chain(&self.handed).chain(&self.dropped).sum()
@@ -397,6 +412,7 @@ mod tests {
             ("FAST_VLAN_GTPU", u64::from(VLAN_GTPU)),
             ("FAST_VLAN_LAN", u64::from(VLAN_LAN)),
             ("FAST_HOP_LAN", u64::from(HOP_LAN)),
+            ("FAST_HOP_REDIRECT", u64::from(HOP_REDIRECT)),
             ("FAST_PORT_FIXED", u64::from(PORT_FIXED)),
             ("FAST_ECN", u64::from(ECN)),
             ("FAST_HANDS", Hand::ALL.len() as u64),
@@ -430,5 +446,9 @@ mod tests {
         assert_eq!(counters.received_packets(), 2 * (1 + 2 + 18 + 19));
         assert_eq!((counters.sent(0), counters.sent(63)), ((44, 46), (296, 298)));
         assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=19).sum::<u64>()));
+        let untagged = FastCounters { received_bytes: 1000, ..counters }.without_tags(true, |port| port == 1);
+        assert_eq!(untagged.received_bytes(), 1000 - 4 * counters.received_packets());
+        assert_eq!((untagged.sent(0), untagged.sent(1)), ((44, 46), (48, 0)));
+        assert_eq!(counters.without_tags(false, |_| false), counters);
     }
 }

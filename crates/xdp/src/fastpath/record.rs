@@ -129,6 +129,9 @@ pub struct Hop {
     pub inner_tag: Option<u16>,
     /// What of a family it leads to.
     pub reach: HopReach,
+    /// Packets that came in by the interface are redirected to it like others, not sent back by the driver (`XDP_TX`): that of a
+    /// veth device leaves them lying where the other end has no XDP program.
+    pub redirect: bool,
 }
 
 /// What a hop of routed packets leads to.
@@ -269,7 +272,7 @@ impl Hop {
             destination: self.destination,
             source: self.source,
             port: self.port,
-            flags,
+            flags: flags | if self.redirect { abi::HOP_REDIRECT } else { 0 },
             near: [words(value), words(mask)],
             ..RawHop::default()
         }
