@@ -12,12 +12,14 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::lan::LanId;
 use crate::node::{Node, NodeSettings, WorkerEvent};
 use crate::record::{
     Action, Destination, Direction, FilteredRule, InstanceId, KeyParts, Record, Rules, SessionIndex,
     SessionKey, ShapeId, TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::Teid;
+use crate::special::{Egress, Exit, Special};
 
 /// Usage counters that a record in the kernel moves at most.
 pub const KERNEL_USAGE_MAX: usize = 3;
@@ -100,6 +102,8 @@ impl KernelKey {
 pub enum KernelDestination {
     /// On as it is, by the node's routes. Only from a UE.
     Routed,
+    /// Into a LAN as it is, to its gateway or to a neighbour on its link. Only from a UE.
+    Lan(LanId),
     /// Into a tunnel over IPv4, without UDP checksum.
     Tunnel {
         /// The number of its shape; a number stands for one shape as long as the node runs.
@@ -137,16 +141,20 @@ impl KernelRecord {
     /// The kernel's form of a record. `None` where there are several rules, or filters of flows, where packets are buffered,
     /// and where they need headers that only the workers write.
     pub fn of(record: &Record, node: &Node) -> Option<Self> {
-        let (qfis, action) =
-            match record.rules(&node.tunnels) {
-                Rules::Filtered(
-                    [FilteredRule { qfis, sdf, ue: None, app: None, action, special: None, .. }],
-                ) if sdf.is_empty() => (*qfis, *action),
-                _ => {
-                    let (qfi, action) = record.fast_rule(&node.tunnels)?;
-                    (qfi.map(|qfi| 1 << qfi), action)
-                }
-            };
+        let (qfis, action, lan) = match record.rules(&node.tunnels) {
+            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, app: None, action, special: None, .. }])
+                if sdf.is_empty() =>
+            {
+                (*qfis, *action, None)
+            }
+            Rules::Filtered(
+                [FilteredRule { qfis, sdf, ue: None, app: None, action, special: Some(special), .. }],
+            ) if sdf.is_empty() => (*qfis, *action, Some(lan_of(special)?)),
+            _ => {
+                let (qfi, action) = record.fast_rule(&node.tunnels)?;
+                (qfi.map(|qfi| 1 << qfi), action, None)
+            }
+        };
         if node.settings.mss_clamp.is_some() {
             // The kernel does not look at TCP.
             return None;
@@ -173,13 +181,25 @@ impl KernelRecord {
             ue,
             usage: Some(action.usage)
                 .filter(|usage| usage.len() <= KERNEL_USAGE_MAX && !usage.has_quotas())?,
-            destination: destination(&action, record.direction(), &node.settings)?,
+            destination: destination(&action, lan, record.direction(), &node.settings)?,
         })
     }
 }
 
-/// What a worker would do with every packet of the action, if the kernel can do the same.
-fn destination(action: &Action, direction: Direction, settings: &NodeSettings) -> Option<KernelDestination> {
+/// The LAN that packets go into, where that is all that a rule asks for beside its action.
+fn lan_of(special: &Special) -> Option<LanId> {
+    let Some(Egress { header: None, exit: Exit::Lan(id) }) = special.egress else { return None };
+    let others = Special { egress: None, ..special.clone() };
+    (others == Special::default()).then_some(id)
+}
+
+/// What a worker would do with every packet of the action, if the kernel can do the same. `lan` is where it goes if by no route.
+fn destination(
+    action: &Action,
+    lan: Option<LanId>,
+    direction: Direction,
+    settings: &NodeSettings,
+) -> Option<KernelDestination> {
     // In the order in which a worker asks.
     if !action.gate_open {
         return Some(KernelDestination::GateClosed);
@@ -191,6 +211,9 @@ fn destination(action: &Action, direction: Direction, settings: &NodeSettings) -
         return None;
     }
     match action.destination {
+        Destination::Routed if lan.is_some() => {
+            lan.filter(|_| direction == Direction::Uplink).map(KernelDestination::Lan)
+        }
         // Towards UEs no one hop leads to all.
         Destination::Routed if action.exit.is_some() => {
             // The kernel knows one way out, whatever the network instance.

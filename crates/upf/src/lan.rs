@@ -162,6 +162,11 @@ impl Lans {
         self.lans.is_empty()
     }
 
+    /// All of them, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (LanId, &Lan)> {
+        (0..=u16::MAX).map(LanId).zip(&self.lans)
+    }
+
     /// The LAN of that number.
     pub fn get(&self, id: LanId) -> Option<&Lan> {
         self.lans.get(usize::from(id.0))

@@ -1,5 +1,6 @@
 //! Sections that every function has.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,14 @@ pub(crate) struct Base {
     pub(crate) metrics: MetricsConfig,
     /// Logs.
     pub(crate) log: LogConfig,
+}
+
+impl Base {
+    /// Whether a device that the node makes is to have an address.
+    pub(crate) fn makes(&self, address: IpAddr) -> bool {
+        let mut ports = self.ports.iter().map(Spanned::get_ref);
+        ports.any(|port| port.addresses.iter().any(|own| own.addr == address))
+    }
 }
 
 /// Fragments that wait for the rest of their packets.

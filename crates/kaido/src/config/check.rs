@@ -1,6 +1,6 @@
 //! What no single field can tell: limits, and fields that do not go together.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::read_to_string;
 use std::ops::Range;
 
@@ -134,7 +134,7 @@ fn reassembly(base: &Base, findings: &mut Findings) {
 
 fn ports(base: &Base, one_queue_does: bool, findings: &mut Findings) {
     let mut names = HashSet::new();
-    let mut interfaces = HashSet::new();
+    let mut interfaces = HashMap::new();
     if base.ports.len() > PORTS_MAX {
         findings.add(0..0, "port", format!("{} ports", base.ports.len()), format!("at most {PORTS_MAX}"));
     }
@@ -218,7 +218,19 @@ fn af_xdp_only(port: &PortConfig, findings: &mut Findings) {
     }
 }
 
-fn interface(port: &PortConfig, place: Range<usize>, seen: &mut HashSet<String>, findings: &mut Findings) {
+/// Whether an interface may be called so.
+pub(super) fn is_interface_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= INTERFACE_NAME_MAX
+        && !name.contains(|c: char| c == '/' || c.is_whitespace())
+}
+
+fn interface<'c>(
+    port: &'c PortConfig,
+    place: Range<usize>,
+    seen: &mut HashMap<String, &'c PortConfig>,
+    findings: &mut Findings,
+) {
     let Some(interface) = &port.interface else {
         return findings.add(
             place,
@@ -228,10 +240,7 @@ fn interface(port: &PortConfig, place: Range<usize>, seen: &mut HashSet<String>,
         );
     };
     let name = interface.get_ref();
-    let well_formed = !name.is_empty()
-        && name.len() <= INTERFACE_NAME_MAX
-        && !name.contains(|c: char| c == '/' || c.is_whitespace());
-    if !well_formed {
+    if !is_interface_name(name) {
         findings.add(
             interface.span(),
             "port.interface",
@@ -239,12 +248,16 @@ fn interface(port: &PortConfig, place: Range<usize>, seen: &mut HashSet<String>,
             "1 to 15 characters, as in `ip link`",
         );
     }
-    if !seen.insert(name.clone()) {
+    // With VLANs of its own an interface may have several ports.
+    if let Some(other) = seen.insert(name.clone(), port)
+        && port.vlan.is_none()
+        && other.vlan.is_none()
+    {
         findings.add(
             interface.span(),
             "port.interface",
             format!("`{name}` belongs to another port already"),
-            "one interface is one port; that of a user plane may have both roles: roles = [\"n3\", \"n6\"]",
+            "one interface is one port; that of a user plane may have both roles: roles = [\"n3\", \"n6\"]; or give each a vlan of its own",
         );
     }
     let is_dpdk = *port.driver.get_ref() == Driver::Dpdk;
@@ -274,21 +287,21 @@ fn interface(port: &PortConfig, place: Range<usize>, seen: &mut HashSet<String>,
             help,
         );
     }
-    let is_tap = *port.driver.get_ref() == Driver::Tap;
+    let is_made = port.tap_name().is_some();
     if let Some(mtu) = &port.mtu {
-        if is_tap || is_dpdk {
+        if is_made {
             findings.range(mtu, "port.mtu", 68, 65_535);
         } else {
-            let message = "only a tap device, or that of a dpdk port, is given an MTU here";
+            let message = "only a tap device, or that of a dpdk port or a vlan, is given an MTU here";
             findings.add(mtu.span(), "port.mtu", message, "use `ip link set` for an interface that exists");
         }
     }
     af_xdp_only(port, findings);
-    if !is_tap && !is_dpdk && !port.addresses.is_empty() {
+    if !is_made && !port.addresses.is_empty() {
         findings.add(
             port.driver.span(),
             "port.addresses",
-            "only a tap device, or that of a dpdk port, is given addresses here",
+            "only a tap device, or that of a dpdk port or a vlan, is given addresses here",
             "use `ip address add` for an interface that exists",
         );
     }

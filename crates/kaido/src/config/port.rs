@@ -17,6 +17,10 @@ pub(crate) struct PortConfig {
     pub(crate) interface: Option<Spanned<String>>,
     /// `dpdk`: the device, by PCI address or as its `--vdev` argument names it.
     pub(crate) device: Option<Spanned<String>>,
+    /// `upf`: the VLAN of the interface that it has; without it, all frames that no other port has.
+    pub(crate) vlan: Option<Spanned<u16>>,
+    /// `vlan`: the TAP device to make, the kernel's side of the port.
+    pub(crate) tap: Option<Spanned<String>>,
     /// `upf`: what it is for.
     #[serde(default = "no_roles")]
     pub(crate) roles: Spanned<Vec<Role>>,
@@ -36,17 +40,40 @@ pub(crate) struct PortConfig {
     #[serde(default = "default_attach")]
     pub(crate) attach: Spanned<Attach>,
     /// `tap`: addresses with prefix length, given to the device; the kernel behind it is the neighbour.
-    /// `dpdk`: the port's own, given to the TAP device.
+    /// `dpdk` and `vlan`: the port's own, given to the TAP device.
     #[serde(default)]
     pub(crate) addresses: Vec<Prefix>,
-    /// `tap` and `dpdk`: largest IP packet, in bytes.
+    /// `tap`, `dpdk` and `vlan`: largest IP packet, in bytes.
     pub(crate) mtu: Option<Spanned<u32>>,
 }
 
 impl PortConfig {
-    /// Largest IP packet of a device that the port makes, in bytes.
+    /// Largest IP packet of a device that the port makes, in bytes; of a VLAN without one it is the interface's.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu.as_ref().map_or(1500, |mtu| *mtu.get_ref())
+    }
+
+    /// Its VLAN.
+    pub(crate) fn vid(&self) -> Option<u16> {
+        self.vlan.as_ref().map(|vlan| *vlan.get_ref())
+    }
+
+    /// The name of its interface; empty without one.
+    pub(crate) fn interface_name(&self) -> &str {
+        self.interface.as_ref().map_or("", |name| name.get_ref())
+    }
+
+    /// The TAP device that the kernel has instead of the interface: `tap`, or by the names of port and VLAN. `None` where the
+    /// kernel has the interface.
+    pub(crate) fn tap_name(&self) -> Option<String> {
+        match (self.vid(), *self.driver.get_ref()) {
+            (Some(vid), _) => {
+                let named = self.tap.as_ref().map(|tap| tap.get_ref().clone());
+                Some(named.unwrap_or_else(|| format!("{}.{vid}", self.name.get_ref())))
+            }
+            (None, Driver::Tap | Driver::Dpdk) => Some(self.interface_name().to_owned()),
+            (None, Driver::AfXdp | Driver::AfPacket) => None,
+        }
     }
 }
 

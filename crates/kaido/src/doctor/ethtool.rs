@@ -15,6 +15,8 @@ const GET_CHANNELS: u32 = 0x3c;
 
 /// `ETH_FLAG_LRO`.
 const FLAG_LRO: u32 = 1 << 15;
+/// `ETH_FLAG_RXVLAN`.
+const FLAG_RXVLAN: u32 = 1 << 8;
 /// Words of the longest answer, `struct ethtool_drvinfo`, and to spare.
 const WORDS: usize = 64;
 
@@ -108,6 +110,11 @@ impl Ethtool {
     /// Whether the NIC joins packets of a flow.
     pub(super) fn lro(&self) -> io::Result<bool> {
         Ok(self.ask(GET_FLAGS, 0)?[1] & FLAG_LRO != 0)
+    }
+
+    /// Whether the NIC takes VLAN tags off, and tells them beside the frame, where no XDP program sees them.
+    pub(crate) fn strips_vlans(&self) -> io::Result<bool> {
+        Ok(self.ask(GET_FLAGS, 0)?[1] & FLAG_RXVLAN != 0)
     }
 
     /// Whether the kernel does.

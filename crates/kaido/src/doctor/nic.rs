@@ -47,6 +47,7 @@ pub(super) struct Facts {
     gtp_hash: Option<HashFields>,
     lro: bool,
     gro: bool,
+    strips_vlans: bool,
     numa: Option<usize>,
     interrupts: Vec<Interrupt>,
 }
@@ -89,6 +90,7 @@ impl Facts {
             facts.gtp_hash = ethtool.flow_hash(Flow::Gtpu4).ok().filter(|fields| *fields != HashFields(0));
             facts.lro = ethtool.lro().unwrap_or(false);
             facts.gro = ethtool.gro().unwrap_or(false);
+            facts.strips_vlans = ethtool.strips_vlans().unwrap_or(false);
         }
         Ok(facts)
     }
@@ -288,6 +290,20 @@ impl Judge<'_> {
             return self
                 .advice("offloads", "LRO joins packets of a flow, which no user plane may forward")
                 .run(format!("ethtool -K {name} lro off"));
+        }
+        // A veth device has the tags where its other end has put them, whatever the flag says.
+        let is_wired = self.facts.driver.as_deref() != Some("veth");
+        if self.facts.strips_vlans
+            && is_wired
+            && self.is_xdp()
+            && self.port.is_some_and(|port| port.vlan.is_some())
+        {
+            return self
+                .fault(
+                    "offloads",
+                    "the NIC takes VLAN tags off where no XDP program sees them, and the port is a VLAN",
+                )
+                .run(format!("ethtool -K {name} rxvlan off"));
         }
         // Native programs see packets before the kernel joins them.
         if self.facts.gro && (!self.is_xdp() || self.is_native() == Some(false)) {
@@ -489,6 +505,12 @@ mod tests {
             found(&good(), "", "driver = \"af_packet\"", "offloads").commands,
             ["ethtool -K n3 gro off"]
         );
+        let stripping = Facts { strips_vlans: true, ..good() };
+        assert_eq!(found(&stripping, "", "", "offloads").commands, Vec::<String>::new());
+        let vlan = found(&stripping, "", "vlan = 100", "offloads");
+        assert_eq!((vlan.verdict, &*vlan.commands[0]), (Verdict::Fault, "ethtool -K n3 rxvlan off"));
+        let packet = "driver = \"af_packet\"\nvlan = 100";
+        assert_eq!(found(&Facts { gro: false, ..stripping }, "", packet, "offloads").verdict, Verdict::Ok);
         let small =
             Facts { rings: Some(RingSizes { rx: 256, rx_max: 4096, tx: 256, tx_max: 1024 }), ..good() };
         assert_eq!(found(&small, "", "", "rings").commands, ["ethtool -G n3 rx 4096 tx 1024"]);

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::FramePool;
 use kaido_engine::netlink::{self, Interface};
 use kaido_engine::port::{PacketPort, Port, TapPort, XdpOptions, XdpPool};
 use kaido_engine::steer::relay;
+use kaido_engine::{FramePool, PortId};
 use kaido_xdp::{AttachMode, PLAIN_MTU_MAX};
 use kaido_xsk::BindMode;
 
@@ -13,6 +13,7 @@ use super::StartFault;
 use super::board::{PortState, ShownPort};
 use super::ports::{Found, Program, fault, receive_queues, routable, tap_config};
 use super::queues::{self, Plan, QueueFault};
+use super::trunk::{Queues, share};
 use crate::config::{Attach, CopyMode, Driver, PortConfig};
 use crate::doctor::ethtool::Ethtool;
 
@@ -26,7 +27,16 @@ const WITHOUT_WIRE: [&str; 3] = ["veth", "tun", "virtio_net"];
 #[derive(Clone, Debug)]
 pub(super) struct Device {
     pub(super) config: PortConfig,
+    /// What the kernel has of it: the interface, or a TAP device in its place.
     pub(super) interface: Interface,
+    /// The interface by which its packets come and go, where the port is a VLAN of it.
+    trunk: Option<Interface>,
+    /// Where it is the first of several ports of its interface: the VLANs of them all. See [`trunks`](super::trunk::trunks).
+    pub(super) vids: Vec<Option<u16>>,
+    /// Its place among the ports of its interface.
+    pub(super) place: usize,
+    /// The TAP device's own port.
+    pub(super) side: Option<PortId>,
     /// Number of its program.
     pub(super) program: Option<usize>,
     /// How it was opened, and how its program was attached.
@@ -41,9 +51,10 @@ pub(super) struct Device {
 }
 
 impl Device {
+    /// A port with what the kernel has of it, and the interface of which it is a VLAN, if it is.
     pub(super) fn new(
         config: &PortConfig,
-        interface: Interface,
+        (interface, trunk): (Interface, Option<Interface>),
         takes_all: bool,
         tunnels: &[IpAddr],
     ) -> Self {
@@ -51,6 +62,10 @@ impl Device {
         Self {
             config: config.clone(),
             interface,
+            trunk,
+            vids: Vec::new(),
+            place: 0,
+            side: None,
             program: None,
             opened: String::new(),
             attached: None,
@@ -62,22 +77,67 @@ impl Device {
 
     /// How it was opened, in words.
     pub(super) fn how(&self) -> String {
-        match self.attached {
+        let how = match self.attached {
             Some(mode) => format!("{}, {mode:?} program", self.opened).to_lowercase(),
             None => self.opened.clone(),
+        };
+        match (self.config.vid(), &self.trunk) {
+            (Some(vid), Some(trunk)) => format!("{how}, vlan {vid} of {}", trunk.name),
+            _ => how,
         }
+    }
+
+    /// The interface by which its packets come and go.
+    pub(super) fn wire(&self) -> &Interface {
+        self.trunk.as_ref().unwrap_or(&self.interface)
+    }
+
+    /// Has it be another one, or changed.
+    pub(super) fn set_wire(&mut self, interface: Interface) {
+        match &mut self.trunk {
+            Some(trunk) => *trunk = interface,
+            None => self.interface = interface,
+        }
+    }
+
+    /// Whether it is a VLAN of its interface.
+    pub(super) fn is_vlan(&self) -> bool {
+        self.trunk.is_some()
+    }
+
+    /// Its MTU where it is not the TAP device's to say: that of its interface.
+    pub(super) fn follows_mtu(&self) -> bool {
+        self.config.mtu.is_none()
+    }
+
+    /// Has its queues serve other ports of its interface too: their tunnels, and frames to every address where one asks for them.
+    pub(super) fn widen(&mut self, tunnels: &[IpAddr], takes_all: bool) {
+        self.tunnels = tunnels.to_vec();
+        self.takes_all = takes_all;
+    }
+
+    /// Whether a TAP device is the kernel's side of it, and not the port itself.
+    pub(super) fn opens_side(&self) -> bool {
+        *self.config.driver.get_ref() != Driver::Tap
+    }
+
+    /// Takes over how the first port of its interface was opened.
+    pub(super) fn join(&mut self, first: &Self) {
+        self.opened.clone_from(&first.opened);
+        (self.attached, self.program) = (first.attached, first.program);
+        self.set_wire(first.wire().clone());
     }
 
     pub(super) fn shown(&self) -> ShownPort {
         let mut shown =
             ShownPort::steady(self.config.name.get_ref(), &self.how(), self.interface.mtu as usize);
-        shown.state = if self.interface.up { PortState::Up } else { PortState::Down };
+        shown.state = if self.wire().up { PortState::Up } else { PortState::Down };
         shown
     }
 
     /// The name of the kernel's driver, where it tells one.
     fn kernel_driver(&self) -> Option<String> {
-        Ethtool::open(&self.interface.name).and_then(|device| device.driver()).ok()
+        Ethtool::open(&self.wire().name).and_then(|device| device.driver()).ok()
     }
 
     /// Whether packets may come with checksums that their sender has left to a device to finish: there is no wire behind it,
@@ -87,13 +147,32 @@ impl Device {
             && self.kernel_driver().is_some_and(|driver| WITHOUT_WIRE.contains(&driver.as_str()))
     }
 
+    /// Whether its interface is a veth device.
+    pub(super) fn is_veth(&self) -> bool {
+        self.kernel_driver().is_some_and(|driver| driver == "veth")
+    }
+
     /// Says so where what a driver sends out of a port may be lost on its way, uncounted by anybody.
     pub(super) fn warn_of_veth(&self) {
-        if self.kernel_driver().is_some_and(|driver| driver == "veth") {
+        if self.is_veth() {
             tracing::warn!(
                 port = %self.config.name.get_ref(),
                 "what a driver forwards to a veth device is lost unless its other end has GRO on (`ethtool -K PEER gro on`) or an XDP program"
             );
+        }
+    }
+
+    /// Says so where a VLAN's tags do not come to its program.
+    pub(super) fn warn_of_stripping(&self) {
+        let is_xdp = *self.config.driver.get_ref() == Driver::AfXdp;
+        if self.is_vlan() && is_xdp && !self.is_veth() {
+            let name = &self.wire().name;
+            if Ethtool::open(name).and_then(|device| device.strips_vlans()).unwrap_or(false) {
+                tracing::warn!(
+                    port = %self.config.name.get_ref(),
+                    "the NIC takes VLAN tags off before an XDP program sees them, so the port gets no packets: `ethtool -K {name} rxvlan off`"
+                );
+            }
         }
     }
 
@@ -114,7 +193,7 @@ impl Device {
             Attach::Native => AttachMode::Native,
             Attach::Generic => AttachMode::Generic,
         };
-        program.attach_to(self.interface.ifindex, mode).map_err(|error| {
+        program.attach_to(self.wire().ifindex, mode).map_err(|error| {
             let help = "attach = \"generic\" works with every driver; a program that another tool left is removed by `ip link set dev IF xdp off`";
             fault(&self.config, error, help)
         })?;
@@ -141,8 +220,7 @@ impl Binder {
     /// When the kernel does not take the pool for AF_XDP.
     pub(super) fn new(found: &Found<'_>, pool: &'static FramePool) -> Result<Self, StartFault> {
         let is_xdp = |port: &PortConfig| *port.driver.get_ref() == Driver::AfXdp;
-        let multi_buffer =
-            found.ports().any(|(port, interface)| is_xdp(port) && is_long(pool, interface.mtu));
+        let multi_buffer = found.wires().any(|(port, wire)| is_xdp(port) && is_long(pool, wire.mtu));
         let first = found.ports().find(|(port, _)| is_xdp(port));
         let xdp_pool = first.map(|(port, _)| {
             XdpPool::register(pool).map_err(|error| {
@@ -164,7 +242,7 @@ impl Binder {
         most as usize
     }
 
-    /// Binds a port to an interface that came back; queues, one for each worker.
+    /// Binds the ports of an interface to one that came back, by the first of them; queues by port, one for each worker.
     ///
     /// # Errors
     /// Why it cannot be.
@@ -174,21 +252,21 @@ impl Binder {
         interface: Option<&Interface>,
         program: Option<&mut P>,
         workers: usize,
-    ) -> Result<(Interface, Vec<Box<dyn Port>>), StartFault> {
+    ) -> Result<(Interface, Queues), StartFault> {
         // Put back where it does not succeed.
-        let before = device.interface.clone();
+        let before = device.wire().clone();
         if let Some(interface) = interface {
-            device.interface = interface.clone();
+            device.set_wire(interface.clone());
         }
         let bound = match *device.config.driver.get_ref() {
             Driver::AfXdp => self.bind_xdp(device, program),
             Driver::AfPacket => open_packet(device).and_then(|queue| spread(device, queue, workers)),
             Driver::Tap | Driver::Dpdk => open_tap(device).and_then(|queue| spread(device, queue, workers)),
         };
-        match bound {
-            Ok(queues) => Ok((device.interface.clone(), queues)),
+        match bound.and_then(|queues| share(device, queues)) {
+            Ok(queues) => Ok((device.wire().clone(), queues)),
             Err(fault) => {
-                device.interface = before;
+                device.set_wire(before);
                 Err(fault)
             }
         }
@@ -203,7 +281,7 @@ impl Binder {
         // The kernel has taken it off the interface that is gone.
         let _ = program.detach();
         let refused = |device: &Device, error| fault(&device.config, error, NO_PROGRAM);
-        program.set_mac(device.interface.mac).map_err(|error| refused(device, error))?;
+        program.set_mac(device.wire().mac).map_err(|error| refused(device, error))?;
         let queues = self.open_xdp(device, program)?;
         device.attach(program)?;
         Ok(queues)
@@ -217,7 +295,7 @@ impl Binder {
     ) -> Result<Vec<Box<dyn Port>>, StartFault> {
         let config = &device.config;
         let Some(pool) = &self.xdp_pool else { return Ok(Vec::new()) };
-        let name = &device.interface.name;
+        let wire = device.wire();
         let options = XdpOptions {
             mode: match *config.copy.get_ref() {
                 CopyMode::Auto => BindMode::Auto,
@@ -228,9 +306,9 @@ impl Binder {
             ..XdpOptions::default()
         };
         let opened = queues::Device {
-            ifindex: device.interface.ifindex,
-            name,
-            receive_queues: receive_queues(name),
+            ifindex: wire.ifindex,
+            name: &wire.name,
+            receive_queues: receive_queues(&wire.name),
             endpoints: &device.tunnels,
         };
         let (ports, mode) = self
@@ -260,7 +338,7 @@ fn is_long(pool: &FramePool, mtu: u32) -> bool {
 
 /// Opens a packet socket on a port's interface.
 pub(super) fn open_packet(device: &mut Device) -> Result<Box<dyn Port>, StartFault> {
-    let queue = PacketPort::open(device.interface.ifindex, device.interface.mtu as usize)
+    let queue = PacketPort::open(device.wire().ifindex, device.wire().mtu as usize)
         .map_err(|error| fault(&device.config, error, "packet sockets need root or CAP_NET_RAW"))?;
     if device.takes_all {
         queue
@@ -271,10 +349,15 @@ pub(super) fn open_packet(device: &mut Device) -> Result<Box<dyn Port>, StartFau
     Ok(Box::new(queue))
 }
 
-/// Makes the TAP device of a port again, which somebody has removed.
+/// Makes the TAP device of a port again, which somebody has removed; queues, one for each worker.
+pub(super) fn open_side(device: &mut Device, workers: usize) -> Result<Vec<Box<dyn Port>>, StartFault> {
+    open_tap(device).and_then(|queue| spread(device, queue, workers))
+}
+
 fn open_tap(device: &mut Device) -> Result<Box<dyn Port>, StartFault> {
     let help = "a TAP device needs root or CAP_NET_ADMIN, and a free name";
-    let config = tap_config(&device.config, None);
+    let trunk = device.trunk.as_ref();
+    let config = tap_config(&device.config, trunk.map(|trunk| trunk.mac), trunk.map(|trunk| trunk.mtu));
     let tap = TapPort::create(&config).map_err(|error| fault(&device.config, error, help))?;
     device.interface =
         netlink::interface(&config.name).map_err(|error| fault(&device.config, error, help))?;
@@ -282,6 +365,10 @@ fn open_tap(device: &mut Device) -> Result<Box<dyn Port>, StartFault> {
 }
 
 /// The queue of a device that has one, for all workers.
-fn spread(device: &Device, queue: Box<dyn Port>, workers: usize) -> Result<Vec<Box<dyn Port>>, StartFault> {
+pub(super) fn spread(
+    device: &Device,
+    queue: Box<dyn Port>,
+    workers: usize,
+) -> Result<Vec<Box<dyn Port>>, StartFault> {
     relay(queue, workers).map_err(|error| fault(&device.config, error, "raise the limit of open files"))
 }

@@ -7,6 +7,8 @@
 //!                                             └─ state ────────▶ PortBoard: status, metrics, /healthz
 //! ```
 //!
+//! The ports of one interface, VLANs of it, are bound together. A VLAN's TAP device that is removed is made again.
+//!
 //! An interface that is removed and made again has another index, no program and no sockets: its port is opened anew, and
 //! the workers take the new queues over between two rounds. One whose Ethernet address, MTU or addresses change stays
 //! bound, and all are told.
@@ -22,8 +24,10 @@ use kaido_engine::port::GonePort;
 use kaido_engine::{Inbox, Port, PortChange, PortId, PortLink, Routes};
 
 use super::StartFault;
+use super::binder::open_side;
 use super::board::{PortBoard, PortState};
 use super::ports::{Binder, Device, Program, lock, routable};
+use super::trunk::Queues;
 use crate::config::Driver;
 
 /// Longest wait for an event: how soon a word to stop is heard.
@@ -34,12 +38,14 @@ const SETTLE: Duration = Duration::from_millis(20);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What a function does when the interface of a port has changed, or is gone (`None`).
-pub(super) type LinkHook = Box<dyn FnMut(usize, Option<&Interface>) + Send>;
+pub(super) type LinkHook = Box<dyn FnMut(usize, Option<&Device>) + Send>;
 
 /// What the monitor works on.
 pub(super) struct Monitored<P> {
     pub(super) binder: Binder,
     pub(super) devices: Vec<Device>,
+    /// The ports of each interface.
+    pub(super) trunks: Vec<Vec<usize>>,
     pub(super) programs: Arc<Mutex<Vec<P>>>,
     pub(super) routes: Arc<Routes>,
     pub(super) watcher: Arc<RouteWatcher>,
@@ -71,7 +77,8 @@ impl LinkMonitor {
         let events = LinkEvents::subscribe().map_err(|error| fault(error.to_string()))?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let bound = monitored.devices.iter().map(|device| Some(device.interface.clone())).collect();
+        let first = |members: &Vec<usize>| Some(monitored.devices[members[0]].wire().clone());
+        let bound = monitored.trunks.iter().map(first).collect();
         let watch = Watch { bound, monitored, unsettled: true, refused: Vec::new() };
         let thread = std::thread::Builder::new()
             .name("kaido-links".to_owned())
@@ -92,11 +99,11 @@ impl Drop for LinkMonitor {
 
 struct Watch<P> {
     monitored: Monitored<P>,
-    /// By port: the interface that it is bound to, as last seen.
+    /// By the interfaces' places: the one that ports are bound to, as last seen.
     bound: Vec<Option<Interface>>,
     /// Something did not succeed, or has not been looked at.
     unsettled: bool,
-    /// By port: what was said last of why it is not bound, so that it is said once.
+    /// Likewise: what was said last of why none is, so that it is said once.
     refused: Vec<Option<String>>,
 }
 
@@ -147,97 +154,124 @@ impl<P: Program + 'static> Watch<P> {
             }
         };
         self.unsettled = false;
-        for at in 0..self.bound.len() {
-            let device = &self.monitored.devices[at];
+        let is_gone = |ifindex: u32| {
+            removed.contains(&ifindex) || interfaces.iter().all(|found| found.ifindex != ifindex)
+        };
+        for trunk in 0..self.bound.len() {
+            let device = self.first(trunk);
             // Its TAP device is the kernel's way in; the device itself is DPDK's.
             if *device.config.driver.get_ref() == Driver::Dpdk {
                 continue;
             }
-            let name = device.interface.name.clone();
-            let bound = self.bound[at].as_ref().map(|bound| bound.ifindex);
-            if bound.is_some_and(|bound| {
-                removed.contains(&bound) || interfaces.iter().all(|found| found.ifindex != bound)
-            }) {
-                self.lose(at);
+            let name = device.wire().name.clone();
+            if self.bound[trunk].as_ref().is_some_and(|bound| is_gone(bound.ifindex)) {
+                self.lose(trunk);
             }
-            let still = self.bound[at].as_ref().map(|bound| bound.ifindex);
+            let still = self.bound[trunk].as_ref().map(|bound| bound.ifindex);
             let found = interfaces.iter().find(|found| match still {
                 Some(ifindex) => found.ifindex == ifindex,
                 None => found.name == name,
             });
             match (still, found) {
-                (Some(_), Some(interface)) => self.follow(at, interface),
-                (None, found) => self.bind(at, found),
+                (Some(_), Some(interface)) => self.follow(trunk, interface),
+                (None, found) => self.bind(trunk, found),
                 (Some(_), None) => {}
             }
         }
-    }
-
-    fn tell(&self, at: usize, change: impl Fn() -> PortChange) {
-        let inboxes = &self.monitored.inboxes;
-        inboxes.iter().for_each(|inbox| inbox.tell(port_id(at), change()));
-    }
-
-    /// The interface of a port is gone.
-    fn lose(&mut self, at: usize) {
-        self.bound[at] = None;
-        let device = &self.monitored.devices[at];
-        tracing::warn!(
-            port = %device.config.name.get_ref(),
-            interface = %device.interface.name,
-            "the interface is gone; its port is bound again when it comes back"
-        );
-        self.monitored.board.update(at, |port| port.state = PortState::Gone);
-        for inbox in &self.monitored.inboxes {
-            match GonePort::new() {
-                Ok(gone) => inbox.tell(port_id(at), PortChange::Queue(Box::new(gone))),
-                // The old queue stays: it receives nothing, and costs wake-ups.
-                Err(error) => tracing::warn!(%error, "a queue of the interface could not be closed"),
+        for at in 0..self.monitored.devices.len() {
+            let device = &self.monitored.devices[at];
+            if device.is_vlan() {
+                let ifindex = device.interface.ifindex;
+                let found = interfaces.iter().find(|found| found.ifindex == ifindex);
+                self.follow_side(at, found.filter(|_| !is_gone(ifindex)));
             }
         }
-        if let Some(program) = device.program {
+    }
+
+    /// The ports of an interface.
+    fn members(&self, trunk: usize) -> Vec<usize> {
+        self.monitored.trunks[trunk].clone()
+    }
+
+    /// The first of them, which has the queues.
+    fn first(&self, trunk: usize) -> &Device {
+        &self.monitored.devices[self.monitored.trunks[trunk][0]]
+    }
+
+    fn tell(&self, port: PortId, change: impl Fn() -> PortChange) {
+        self.monitored.inboxes.iter().for_each(|inbox| inbox.tell(port, change()));
+    }
+
+    /// Gives a port of each worker another queue.
+    fn replace(&self, port: PortId, queues: Vec<Box<dyn Port>>) {
+        for (inbox, queue) in self.monitored.inboxes.iter().zip(queues) {
+            inbox.tell(port, PortChange::Queue(queue));
+        }
+    }
+
+    /// The interface of a port, or of several, is gone.
+    fn lose(&mut self, trunk: usize) {
+        self.bound[trunk] = None;
+        for at in self.members(trunk) {
+            let device = &self.monitored.devices[at];
+            tracing::warn!(
+                port = %device.config.name.get_ref(),
+                interface = %device.wire().name,
+                "the interface is gone; its port is bound again when it comes back"
+            );
+            self.monitored.board.update(at, |port| port.state = PortState::Gone);
+            for inbox in &self.monitored.inboxes {
+                match GonePort::new() {
+                    Ok(gone) => inbox.tell(port_id(at), PortChange::Queue(Box::new(gone))),
+                    // The old queue stays: it receives nothing, and costs wake-ups.
+                    Err(error) => tracing::warn!(%error, "a queue of the interface could not be closed"),
+                }
+            }
+            if let Some(hook) = &mut self.monitored.hook {
+                hook(at, None);
+            }
+        }
+        if let Some(program) = self.first(trunk).program {
             // The kernel has taken it off already.
             let _ = lock(&self.monitored.programs)[program].detach();
         }
-        if let Some(hook) = &mut self.monitored.hook {
-            hook(at, None);
-        }
     }
 
-    /// Binds a port to its interface again; `interface` is `None` while there is none. What the node makes itself it makes
-    /// again.
-    fn bind(&mut self, at: usize, interface: Option<&Interface>) {
-        let driver = *self.monitored.devices[at].config.driver.get_ref();
+    /// Binds the ports of an interface to it again; `interface` is `None` while there is none. What the node makes itself it
+    /// makes again.
+    fn bind(&mut self, trunk: usize, interface: Option<&Interface>) {
+        let driver = *self.first(trunk).config.driver.get_ref();
         if interface.is_none() && driver != Driver::Tap {
-            self.unsettled |= self.refused[at].take().is_some();
-            return self.monitored.board.update(at, |port| port.state = PortState::Gone);
+            self.unsettled |= self.refused[trunk].take().is_some();
+            for at in self.members(trunk) {
+                self.monitored.board.update(at, |port| port.state = PortState::Gone);
+            }
+            return;
         }
-        let before = self.monitored.devices[at].interface.ifindex;
-        match self.open(at, interface) {
+        let before = self.first(trunk).wire().ifindex;
+        match self.open(trunk, interface) {
             Ok((interface, queues)) => {
-                self.refused[at] = None;
-                self.bound(at, before, &interface, queues);
+                self.refused[trunk] = None;
+                self.bound(trunk, before, &interface, queues);
             }
             Err(fault) => {
                 self.unsettled = true;
-                self.monitored.board.update(at, |port| port.state = PortState::Fault(fault.clone()));
-                if self.refused[at].as_ref() != Some(&fault) {
-                    let port = self.monitored.devices[at].config.name.get_ref();
+                for at in self.members(trunk) {
+                    self.monitored.board.update(at, |port| port.state = PortState::Fault(fault.clone()));
+                }
+                if self.refused[trunk].as_ref() != Some(&fault) {
+                    let port = self.first(trunk).config.name.get_ref();
                     tracing::warn!(%port, %fault, "the port cannot be bound to its interface; trying again");
-                    self.refused[at] = Some(fault);
+                    self.refused[trunk] = Some(fault);
                 }
             }
         }
     }
 
-    /// Opens queues for all workers, and has packets come to them.
-    fn open(
-        &mut self,
-        at: usize,
-        interface: Option<&Interface>,
-    ) -> Result<(Interface, Vec<Box<dyn Port>>), String> {
-        let Monitored { binder, devices, programs, inboxes, .. } = &mut self.monitored;
-        let device = &mut devices[at];
+    /// Opens queues for all workers, and has packets come to them; by port.
+    fn open(&mut self, trunk: usize, interface: Option<&Interface>) -> Result<(Interface, Queues), String> {
+        let Monitored { binder, devices, trunks, programs, inboxes, .. } = &mut self.monitored;
+        let device = &mut devices[trunks[trunk][0]];
         let mut programs = lock(programs);
         let program = device.program.and_then(|program| programs.get_mut(program));
         binder.bind(device, interface, program, inboxes.len()).map_err(|fault| match fault {
@@ -246,39 +280,46 @@ impl<P: Program + 'static> Watch<P> {
         })
     }
 
-    /// Tells everybody of a port that is bound anew, whose interface had the index `before`.
-    fn bound(&mut self, at: usize, before: u32, interface: &Interface, queues: Vec<Box<dyn Port>>) {
-        let monitored = &mut self.monitored;
-        for (inbox, queue) in monitored.inboxes.iter().zip(queues) {
-            inbox.tell(port_id(at), PortChange::Queue(queue));
+    /// Tells everybody of ports that are bound anew, whose interface had the index `before`.
+    fn bound(&mut self, trunk: usize, before: u32, interface: &Interface, queues: Queues) {
+        let members = self.members(trunk);
+        for (&at, queues) in members.iter().zip(queues) {
+            self.replace(port_id(at), queues);
         }
-        for program in lock(&monitored.programs).iter_mut() {
+        for program in lock(&self.monitored.programs).iter_mut() {
             if let Err(error) = program.exit_changed(before, interface) {
                 tracing::error!(%error, "a program was not told of another's interface");
             }
         }
-        let device = &mut monitored.devices[at];
-        device.interface = interface.clone();
-        let how = device.how();
-        monitored.board.update(at, |port| {
-            port.how = how;
-            port.rebinds += 1;
-        });
-        monitored.watcher.rebind(port_id(at), interface.ifindex);
-        tracing::info!(
-            port = %device.config.name.get_ref(),
-            interface = %interface.name,
-            ifindex = interface.ifindex,
-            "the interface is back; its port is bound to it"
-        );
-        self.bound[at] = Some(interface.clone());
-        self.publish(at, interface);
+        self.bound[trunk] = Some(interface.clone());
+        let first = self.first(trunk).clone();
+        for at in members {
+            let monitored = &mut self.monitored;
+            let device = &mut monitored.devices[at];
+            device.join(&first);
+            device.set_wire(interface.clone());
+            let how = device.how();
+            monitored.board.update(at, |port| {
+                port.how = how;
+                port.rebinds += 1;
+            });
+            if !device.is_vlan() {
+                monitored.watcher.rebind(port_id(at), interface.ifindex);
+            }
+            tracing::info!(
+                port = %device.config.name.get_ref(),
+                interface = %interface.name,
+                ifindex = interface.ifindex,
+                "the interface is back; its port is bound to it"
+            );
+            self.publish(at);
+        }
     }
 
-    /// Takes in what changed about the interface that a port is bound to.
-    fn follow(&mut self, at: usize, interface: &Interface) {
-        let Some(before) = self.bound[at].replace(interface.clone()) else { return };
-        let port = self.monitored.devices[at].config.name.get_ref().clone();
+    /// Takes in what changed about the interface that ports are bound to.
+    fn follow(&mut self, trunk: usize, interface: &Interface) {
+        let Some(before) = self.bound[trunk].replace(interface.clone()) else { return };
+        let port = self.first(trunk).config.name.get_ref().clone();
         if before.up != interface.up {
             if interface.up {
                 tracing::info!(%port, interface = %interface.name, "the interface is up");
@@ -289,8 +330,13 @@ impl<P: Program + 'static> Watch<P> {
         let own = |of: &Interface| routable(of).collect::<Vec<_>>();
         let mac_changed = before.mac != interface.mac;
         let mtu_changed = before.mtu != interface.mtu;
+        let members = self.members(trunk);
         if !mac_changed && !mtu_changed && own(&before) == own(interface) {
-            return self.show(at, interface);
+            for at in members {
+                self.monitored.devices[at].set_wire(interface.clone());
+                self.show(at);
+            }
+            return;
         }
         if mac_changed {
             tracing::info!(%port, before = %hex(before.mac), now = %hex(interface.mac), "the interface has another Ethernet address");
@@ -301,37 +347,92 @@ impl<P: Program + 'static> Watch<P> {
         if own(&before) != own(interface) {
             tracing::info!(%port, before = ?own(&before), now = ?own(interface), "the interface has other addresses");
         }
-        if mtu_changed && *self.monitored.devices[at].config.driver.get_ref() == Driver::AfPacket {
+        if mtu_changed && *self.first(trunk).config.driver.get_ref() == Driver::AfPacket {
             // It keeps room for the longest packet of the MTU that it was opened with.
-            return match self.open(at, Some(interface)) {
+            match self.open(trunk, Some(interface)) {
                 Ok((_, queues)) => {
-                    for (inbox, queue) in self.monitored.inboxes.iter().zip(queues) {
-                        inbox.tell(port_id(at), PortChange::Queue(queue));
+                    for (&at, queues) in members.iter().zip(queues) {
+                        self.replace(port_id(at), queues);
                     }
-                    self.monitored.devices[at].interface = interface.clone();
-                    self.publish(at, interface);
                 }
                 Err(fault) => {
                     tracing::warn!(%port, %fault, "the port cannot be opened for the new MTU");
-                    self.show(at, interface);
+                    return members.into_iter().for_each(|at| self.show(at));
                 }
-            };
+            }
         }
-        self.monitored.devices[at].interface = interface.clone();
-        self.publish(at, interface);
+        for at in members {
+            let device = &mut self.monitored.devices[at];
+            device.set_wire(interface.clone());
+            // Its own MTU comes back as a change of its TAP device.
+            if mtu_changed
+                && device.is_vlan()
+                && device.follows_mtu()
+                && let Err(error) = netlink::set_mtu(device.interface.ifindex, interface.mtu)
+            {
+                tracing::warn!(%error, interface = %device.interface.name, "its MTU stays as it was");
+            }
+            self.publish(at);
+        }
     }
 
-    /// Tells programs, workers and the function what an interface is, and shows it.
-    fn publish(&mut self, at: usize, interface: &Interface) {
+    /// Takes in what changed about the TAP device of a VLAN, and makes it again where somebody has removed it.
+    fn follow_side(&mut self, at: usize, found: Option<&Interface>) {
+        let device = &self.monitored.devices[at];
+        let Some(found) = found else { return self.restore_side(at) };
+        if found.mac != device.wire().mac
+            && let Err(error) = netlink::set_mac(found.ifindex, device.wire().mac)
+        {
+            self.unsettled = true;
+            tracing::warn!(%error, interface = %found.name, "it has not the Ethernet address of its interface");
+        }
+        let own = |of: &Interface| routable(of).collect::<Vec<_>>();
+        if own(found) == own(&device.interface) && found.mtu == device.interface.mtu {
+            return;
+        }
+        let port = device.config.name.get_ref();
+        tracing::info!(%port, addresses = ?own(found), mtu = found.mtu, "the TAP device of the VLAN has changed");
+        self.monitored.devices[at].interface = found.clone();
+        self.publish(at);
+    }
+
+    fn restore_side(&mut self, at: usize) {
+        let Monitored { devices, inboxes, watcher, board, .. } = &mut self.monitored;
+        let device = &mut devices[at];
+        let (port, name) = (device.config.name.get_ref().clone(), device.interface.name.clone());
+        let opened = open_side(device, inboxes.len());
+        match (opened, device.side) {
+            (Ok(queues), Some(side)) => {
+                tracing::warn!(%port, interface = %name, "the TAP device of the VLAN was removed, and is made again");
+                watcher.rebind(port_id(at), device.interface.ifindex);
+                self.replace(side, queues);
+                self.publish(at);
+            }
+            (Ok(_), None) => {}
+            (Err(fault), _) => {
+                self.unsettled = true;
+                let fault = match fault {
+                    StartFault::Port { fault, .. } => fault,
+                    other => other.to_string(),
+                };
+                let said = format!("the TAP device {name} is gone, and cannot be made again: {fault}");
+                board.update(at, |port| port.state = PortState::Fault(said));
+            }
+        }
+    }
+
+    /// Tells programs, workers and the function what the interface of a port is, and shows it.
+    fn publish(&mut self, at: usize) {
         let monitored = &mut self.monitored;
         let device = &monitored.devices[at];
+        let (interface, wire) = (&device.interface, device.wire());
         if let Some(program) = device.program
-            && let Err(error) = lock(&monitored.programs)[program].set_mac(interface.mac)
+            && let Err(error) = lock(&monitored.programs)[program].set_mac(wire.mac)
         {
             tracing::error!(%error, "a program was not told of its interface's Ethernet address");
         }
         for program in lock(&monitored.programs).iter_mut() {
-            if let Err(error) = program.exit_changed(interface.ifindex, interface) {
+            if let Err(error) = program.exit_changed(wire.ifindex, wire) {
                 tracing::error!(%error, "a program was not told of another's MTU");
             }
         }
@@ -342,24 +443,25 @@ impl<P: Program + 'static> Watch<P> {
         if is_tap {
             monitored.routes.set_sole_neighbour(port_id(at), interface.mac);
         }
-        let link = Arc::new(PortLink { mac: interface.mac, mtu, addresses });
-        self.tell(at, || PortChange::Link(link.clone()));
+        let link = Arc::new(PortLink { mac: wire.mac, mtu, addresses });
+        self.tell(port_id(at), || PortChange::Link(link.clone()));
         let monitored = &mut self.monitored;
         if let Some(hook) = &mut monitored.hook {
-            hook(at, Some(interface));
+            hook(at, Some(&monitored.devices[at]));
         }
         // What was made beforehand of the interface is made again.
         monitored.routes.links_changed();
-        self.show(at, interface);
+        self.show(at);
     }
 
     /// Shows how a port is.
-    fn show(&self, at: usize, interface: &Interface) {
+    fn show(&self, at: usize) {
         let Monitored { binder, devices, board, .. } = &self.monitored;
         let device = &devices[at];
+        let interface = &device.interface;
         let mtu = binder.mtu(device, interface);
         let missing = device.missing_tunnel_address(interface);
-        let state = if !interface.up {
+        let state = if !device.wire().up {
             PortState::Down
         } else if mtu < interface.mtu as usize {
             let own = interface.mtu;

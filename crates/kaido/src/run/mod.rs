@@ -16,6 +16,7 @@ mod ports;
 mod queues;
 mod server;
 mod shown;
+mod trunk;
 mod upf;
 mod workers;
 

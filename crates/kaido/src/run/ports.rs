@@ -13,10 +13,11 @@ use kaido_xdp::Mounted;
 
 use super::StartFault;
 pub(super) use super::binder::{Binder, Device};
-use super::binder::{NO_PROGRAM, open_packet};
+use super::binder::{NO_PROGRAM, open_packet, spread};
 use super::board::PortBoard;
 use super::dpdk::DpdkDevices;
 use super::link_monitor::{LinkHook, LinkMonitor, Monitored};
+use super::trunk::{Queues, share, trunks};
 use crate::config::{Base, Datapath, Driver, PortConfig};
 
 /// A worker's queue of a port, and where packets go that are not ours.
@@ -59,7 +60,7 @@ pub(super) trait Demands {
     fn kernel_path(&self) -> KernelPath;
 }
 
-/// The interfaces of the ports, in their order, with what had to be made for them.
+/// The interfaces of the ports, in their order, with what had to be made for them. That of a VLAN is its TAP device.
 pub(super) struct Found<'c> {
     pub(super) base: &'c Base,
     pub(super) interfaces: Vec<Interface>,
@@ -69,6 +70,8 @@ pub(super) struct Found<'c> {
 /// All ports, and what must live as long as they do.
 pub(super) struct Opened<P> {
     pub(super) devices: Vec<Device>,
+    /// The ports of each interface.
+    trunks: Vec<Vec<usize>>,
     binder: Binder,
     /// By worker, then by port.
     queues: Vec<Vec<Queue>>,
@@ -103,6 +106,13 @@ impl<'c> Found<'c> {
         Ok(Self { base, interfaces, made })
     }
 
+    /// The ports and the interfaces by which their packets come and go.
+    pub(super) fn wires(&self) -> impl Iterator<Item = (&'c PortConfig, &Interface)> {
+        let wires = self.interfaces.iter().zip(&self.made);
+        let wires = wires.map(|(interface, made)| made.trunk.as_ref().unwrap_or(interface));
+        self.base.ports.iter().map(toml::Spanned::get_ref).zip(wires)
+    }
+
     /// The ports and their interfaces.
     pub(super) fn ports(&self) -> impl Iterator<Item = (&'c PortConfig, &Interface)> {
         self.base.ports.iter().map(toml::Spanned::get_ref).zip(&self.interfaces)
@@ -119,60 +129,75 @@ impl<P: Program + 'static> Opened<P> {
     ) -> Result<Self, StartFault> {
         let base = found.base;
         let workers = usize::from(*base.node.workers.get_ref());
-        let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
         let mut programs = Vec::new();
         let (routes, wanted) = Routes::new();
-        // Behind the ports of the configuration come the kernel's sides of those that have one.
-        let mut sides: Vec<Queue> = Vec::new();
         let binder = Binder::new(&found, pool)?;
-        let mut devices = Vec::new();
-        for (at, ((port, interface), made)) in
-            base.ports.iter().zip(found.interfaces).zip(found.made).enumerate()
-        {
-            let port = port.get_ref();
-            let mut device = Device::new(port, interface, takes_all(port), demands.tunnel_addresses(port));
-            match port.driver.get_ref() {
+        let trunks = trunks(base.ports.iter().map(toml::Spanned::get_ref));
+        let (mut devices, mut made) = devices(found, &trunks, demands, takes_all);
+        // By port, then by worker: one, or one for each.
+        let mut opened: Queues = base.ports.iter().map(|_| Vec::new()).collect();
+        for members in &trunks {
+            let at = members[0];
+            let device = &mut devices[at];
+            let queues = match device.config.driver.get_ref() {
                 Driver::AfXdp => {
-                    let loaded = demands.program(at, &device.interface, binder.multi_buffer);
-                    let mut program = loaded.map_err(|error| fault(port, error, NO_PROGRAM))?;
-                    let opened = binder.open_xdp(&mut device, &mut program)?;
-                    let kernel = demands.kernel_path();
-                    queues.iter_mut().zip(opened).for_each(|(worker, port)| worker.push((port, kernel)));
+                    let loaded = demands.program(at, device.wire(), binder.multi_buffer);
+                    let mut program = loaded.map_err(|error| fault(&device.config, error, NO_PROGRAM))?;
+                    let queues = binder.open_xdp(device, &mut program)?;
                     device.program = Some(programs.len());
                     programs.push(program);
+                    queues
                 }
-                Driver::AfPacket => {
-                    queues[0].push((open_packet(&mut device)?, KernelPath::Shared));
-                }
+                Driver::AfPacket => vec![open_packet(device)?],
                 Driver::Tap => {
-                    let queue =
-                        made.tap.into_iter().map(|tap| (Box::new(tap) as Box<dyn Port>, KernelPath::None));
-                    queues[0].extend(queue);
                     device.opened = "tap".to_owned();
+                    made[at].tap.take().into_iter().map(|tap| Box::new(tap) as Box<dyn Port>).collect()
                 }
                 Driver::Dpdk => {
-                    let side = PortId(u8::try_from(base.ports.len() + sides.len()).unwrap_or(u8::MAX));
-                    if let (Some(tap), Some(DpdkQueue { queue, how, .. })) = (made.tap, made.dpdk) {
-                        queues[0].push((queue, KernelPath::Tap(side)));
-                        sides.push((Box::new(tap), KernelPath::None));
-                        device.opened = how;
-                    }
+                    let queue = made[at].dpdk.take();
+                    device.opened = queue.as_ref().map_or_else(String::new, |queue| queue.how.clone());
+                    queue.into_iter().map(|queue| queue.queue).collect()
                 }
+            };
+            for (&member, queues) in members.iter().zip(share(device, queues)?) {
+                opened[member] = queues;
             }
-            devices.push(device);
+            let first = devices[at].clone();
+            members[1..].iter().for_each(|&member| devices[member].join(&first));
+        }
+        // Behind the ports of the configuration come the kernel's sides of those that have one.
+        let mut sides = Vec::new();
+        for (device, made) in devices.iter_mut().zip(made) {
+            let Some(tap) = made.tap.filter(|_| device.opens_side()) else { continue };
+            device.side = Some(PortId(u8::try_from(base.ports.len() + sides.len()).unwrap_or(u8::MAX)));
+            let sharing = if device.is_vlan() { workers } else { 1 };
+            sides.push(spread(device, Box::new(tap), sharing)?);
+        }
+        let paths = devices.iter().map(|device| match (device.side, device.config.driver.get_ref()) {
+            (Some(side), _) => KernelPath::Tap(side),
+            (None, Driver::AfXdp) => demands.kernel_path(),
+            (None, Driver::AfPacket) => KernelPath::Shared,
+            (None, Driver::Tap | Driver::Dpdk) => KernelPath::None,
+        });
+        let sides = sides.into_iter().map(|side| (side, KernelPath::None));
+        let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
+        for (ports, kernel) in opened.into_iter().zip(paths).chain(sides) {
+            queues.iter_mut().zip(ports).for_each(|(worker, port)| worker.push((port, kernel)));
         }
         if *base.node.datapath.get_ref() != Datapath::Engine {
             devices.iter().for_each(Device::warn_of_veth);
         }
-        queues[0].append(&mut sides);
+        devices.iter().for_each(Device::warn_of_stripping);
         let programs = Arc::new(Mutex::new(programs));
         static_routes(&devices, &routes, demands);
         let watcher = watch(&devices, &routes, wanted, &programs)?;
-        let of_port: Vec<Option<usize>> = devices.iter().map(|device| device.program).collect();
+        // What has no port of its own is counted by the first of its interface.
+        let first = |device: &Device| device.program.filter(|_| device.place == 0);
+        let of_port: Vec<Option<usize>> = devices.iter().map(first).collect();
         let board = PortBoard::new(devices.iter().map(Device::shown).collect())
             .with_left_to_kernel(left_to_kernel(programs.clone(), of_port));
         let watcher = Arc::new(watcher);
-        Ok(Self { devices, binder, queues, programs, routes, watcher, board, monitor: None })
+        Ok(Self { devices, trunks, binder, queues, programs, routes, watcher, board, monitor: None })
     }
 
     /// The programs, by their numbers.
@@ -207,6 +232,7 @@ impl<P: Program + 'static> Opened<P> {
         self.monitor = Some(LinkMonitor::start(Monitored {
             binder: self.binder.clone(),
             devices: self.devices.clone(),
+            trunks: self.trunks.clone(),
             programs: self.programs.clone(),
             routes: self.routes.clone(),
             watcher: self.watcher.clone(),
@@ -220,10 +246,15 @@ impl<P: Program + 'static> Opened<P> {
     /// Attaches the programs: from here on packets come.
     pub(super) fn attach(&mut self) -> Result<(), StartFault> {
         let mut programs = lock(&self.programs);
-        for (at, device) in self.devices.iter_mut().enumerate() {
+        for members in &self.trunks {
+            let device = &mut self.devices[members[0]];
             let Some(program) = device.program.and_then(|at| programs.get_mut(at)) else { continue };
             device.attach(program)?;
-            self.board.update(at, |port| port.how = device.how());
+            let first = device.clone();
+            for &at in members {
+                self.devices[at].join(&first);
+                self.board.update(at, |port| port.how = self.devices[at].how());
+            }
         }
         Ok(())
     }
@@ -256,14 +287,15 @@ pub(crate) fn receive_queues(name: &str) -> usize {
     names.filter(|queue| queue.to_string_lossy().starts_with("rx-")).count().max(1)
 }
 
-/// The TAP device of a port.
-pub(super) fn tap_config(port: &PortConfig, mac: Option<[u8; 6]>) -> TapConfig {
+/// The TAP device of a port, with an Ethernet address, and an MTU where the port has none.
+pub(super) fn tap_config(port: &PortConfig, mac: Option<[u8; 6]>, mtu: Option<u32>) -> TapConfig {
     TapConfig {
-        name: port.interface.as_ref().map_or_else(String::new, |name| name.get_ref().clone()),
+        name: port.tap_name().unwrap_or_default(),
         mac,
-        mtu: port.mtu(),
+        mtu: mtu.filter(|_| port.mtu.is_none()).unwrap_or_else(|| port.mtu()),
         addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
-        arp: *port.driver.get_ref() == Driver::Dpdk,
+        // Behind other devices the kernel is the only neighbour.
+        arp: *port.driver.get_ref() != Driver::Tap,
     }
 }
 
@@ -287,6 +319,8 @@ fn left_to_kernel<P: Program + 'static>(
 struct Made {
     tap: Option<TapPort>,
     dpdk: Option<DpdkQueue>,
+    /// The interface of which the port is a VLAN.
+    trunk: Option<Interface>,
 }
 
 /// The queue of a `dpdk` port.
@@ -298,27 +332,39 @@ pub(super) struct DpdkQueue {
     pub(super) how: String,
 }
 
-/// The interface of a port; a TAP device is made here, and a DPDK device opened, whose address the TAP device has.
+/// The interface of a port; a TAP device is made here, and a DPDK device opened, whose address the TAP device has. So it has the
+/// address of an interface of which the port is a VLAN.
 fn interface(
     port: &PortConfig,
     dpdk: &mut DpdkDevices<'_>,
     takes_all: bool,
 ) -> Result<(Interface, Made), StartFault> {
-    let name = port.interface.as_ref().map_or("", |name| name.get_ref().as_str());
     let mut made = Made::default();
-    let driver = *port.driver.get_ref();
-    let mut mac = None;
-    if driver == Driver::Dpdk {
+    let (mut mac, mut mtu) = (None, None);
+    if *port.driver.get_ref() == Driver::Dpdk {
         let queue = dpdk.open(port, takes_all)?;
         mac = Some(queue.mac);
         made.dpdk = Some(queue);
     }
-    if matches!(driver, Driver::Tap | Driver::Dpdk) {
-        let tap = TapPort::create(&tap_config(port, mac)).map_err(|error| {
-            fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name")
-        })?;
-        made.tap = Some(tap);
+    if port.vlan.is_some() {
+        let trunk = existing(port, port.interface_name())?;
+        if port.mtu.as_ref().is_some_and(|mtu| *mtu.get_ref() > trunk.mtu) {
+            let said = format!("port.mtu: {} is more than the {} of {}", port.mtu(), trunk.mtu, trunk.name);
+            let help = format!("`ip link set {} mtu {}`, or a smaller mtu", trunk.name, port.mtu());
+            return Err(fault(port, said, help));
+        }
+        (mac, mtu) = (Some(trunk.mac), Some(trunk.mtu));
+        made.trunk = Some(trunk);
     }
+    let Some(name) = port.tap_name() else { return Ok((existing(port, port.interface_name())?, made)) };
+    let tap = TapPort::create(&tap_config(port, mac, mtu))
+        .map_err(|error| fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name"))?;
+    made.tap = Some(tap);
+    Ok((existing(port, &name)?, made))
+}
+
+/// An interface that is there.
+fn existing(port: &PortConfig, name: &str) -> Result<Interface, StartFault> {
     let found = netlink::interface(name)
         .map_err(|error| fault(port, error, "`ip link` lists the interfaces of this network namespace"))?;
     if !found.up {
@@ -329,7 +375,37 @@ fn interface(
             "the interface is down or has no carrier"
         );
     }
-    Ok((found, made))
+    Ok(found)
+}
+
+/// The ports with their interfaces, not opened yet, and what was made for them.
+fn devices(
+    found: Found<'_>,
+    trunks: &[Vec<usize>],
+    demands: &impl Demands,
+    takes_all: impl Fn(&PortConfig) -> bool,
+) -> (Vec<Device>, Vec<Made>) {
+    let ports: Vec<&PortConfig> = found.base.ports.iter().map(toml::Spanned::get_ref).collect();
+    let (interfaces, mut made) = (found.interfaces, found.made);
+    let parts = ports.iter().zip(interfaces).zip(&mut made);
+    let mut devices: Vec<Device> = parts
+        .map(|((&port, interface), made)| {
+            let trunk = made.trunk.take();
+            Device::new(port, (interface, trunk), takes_all(port), demands.tunnel_addresses(port))
+        })
+        .collect();
+    for members in trunks.iter().filter(|members| members.iter().any(|&at| ports[at].vlan.is_some())) {
+        for (place, &at) in members.iter().enumerate() {
+            devices[at].place = place;
+        }
+        let of_members = || members.iter().map(|&at| ports[at]);
+        let first = &mut devices[members[0]];
+        first.vids = of_members().map(PortConfig::vid).collect();
+        // What one of them asks for, the queues of all must have.
+        let tunnels = of_members().map(|port| demands.tunnel_addresses(port)).max_by_key(|to| to.len());
+        first.widen(tunnels.unwrap_or_default(), of_members().any(&takes_all));
+    }
+    (devices, made)
 }
 
 /// Behind a TAP device is the kernel alone: it takes what is in the device's networks and

@@ -8,6 +8,7 @@ use crate::record::{EndpointId, Tunnel};
 use crate::rules::{
     AddressMatch, ApplyAction, FlowEnd, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
 };
+use crate::special::{Local, PlainHeader, UeToUe};
 use crate::usage::UsageSlot;
 
 fn ip(text: &str) -> IpAddr {
@@ -157,6 +158,37 @@ fn what_only_workers_can_do_does_not_fit() {
     assert!(Rule { usage, ..plain() }.translated(&node).is_some());
     assert!(usage.push(UsageSlot(7), false, false));
     assert_eq!(Rule { usage, ..plain() }.translated(&node), None, "four counters");
+}
+
+#[test]
+fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
+    let node = node();
+    let id = LanId(3);
+    let into = |exit| Special { egress: Some(Egress { header: None, exit }), ..Special::default() };
+    let record = |rule: Rule, special: Special| {
+        let rules = vec![FilteredRule { special: Some(Box::new(special)), ..rule.filtered() }];
+        let facts = SessionFacts { ue: UE, ..SessionFacts::default() };
+        KernelRecord::of(&Record::new(SessionIndex(4), rule.direction, facts, rules), &node)
+    };
+    let uplink = Rule::uplink(&node);
+    let found = record(uplink, into(Exit::Lan(id))).map(|record| record.destination);
+    assert_eq!(found, Some(KernelDestination::Lan(id)));
+    let closed = Rule { gate_open: false, ..uplink };
+    let found = record(closed, into(Exit::Lan(id))).map(|record| record.destination);
+    assert_eq!(found, Some(KernelDestination::GateClosed));
+    let buffered = Rule { apply: ApplyAction { buffer: true, ..ApplyAction::default() }, ..uplink };
+    assert_eq!(record(buffered, into(Exit::Lan(id))), None);
+    let downlink = Rule { destination: Destination::Routed, ..Rule::downlink(&node, "10.3.0.2", 1) };
+    assert_eq!(record(downlink, into(Exit::Lan(id))), None, "no gateway leads to UEs");
+    assert_eq!(record(uplink, into(Exit::Via(ip("10.6.0.9")))), None, "by a policy");
+    let header = PlainHeader { own: ip("10.6.0.1"), peer: ip("10.6.0.9"), port: None, tos: 0, copied: 0 };
+    let behind =
+        Special { egress: Some(Egress { header: Some(header), exit: Exit::Lan(id) }), ..Special::default() };
+    assert_eq!(record(uplink, behind), None, "behind a header");
+    let more = Special { to_control_plane: true, ..into(Exit::Lan(id)) };
+    assert_eq!(record(uplink, more), None, "for the control plane too");
+    let local = Some(Local::Neighbours { instance: InstanceId(1), how: UeToUe::Forward });
+    assert_eq!(record(uplink, Special { local, ..into(Exit::Lan(id)) }), None, "to other UEs first");
 }
 
 #[test]

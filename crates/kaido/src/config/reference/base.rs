@@ -96,14 +96,14 @@ pub(super) const FIELDS: &[Field] = &[
         "addresses",
         "list of prefixes",
         "[]",
-        "`tap`: addresses of the device. `dpdk`: those of the port.",
+        "`tap`: addresses of the device. `dpdk`, and a UPF's `vlan`: those of the port.",
     ),
     (
         "[port]",
         "mtu",
         "number",
         "1500",
-        "`tap`, `dpdk`: largest IP packet in bytes. Other drivers take the interface's.",
+        "`tap`, `dpdk`, and a UPF's `vlan`: largest IP packet in bytes. Other ports take the interface's, and so does a VLAN without it.",
     ),
     (
         "dpdk",

@@ -53,6 +53,22 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     (
         "[port]",
+        "vlan",
+        "1 to 4094",
+        "none",
+        "`af_xdp`, `af_packet`: the port is this VLAN of the interface (IEEE 802.1Q). Ports of one interface differ by `vlan`; the one \
+         without it has untagged frames and those of all other VLANs. The kernel's side of a VLAN is a TAP device, as `dpdk` has it; \
+         `addresses` and `mtu` are its.",
+    ),
+    (
+        "[port]",
+        "tap",
+        "text",
+        "by the names of port and VLAN, as in `n3.100`",
+        "`vlan`: name of the TAP device to make, of at most 15 characters.",
+    ),
+    (
+        "[port]",
         "roles",
         "list of \"n3\", \"n6\", \"n9\"",
         "required",

@@ -39,6 +39,7 @@ pub(in crate::config) fn check(config: &UpfConfig, findings: &mut Findings) {
     records(node, findings);
     pfcp(config, findings);
     pools(config, findings);
+    super::vlan::check(config, findings);
     super::lan::check(config, findings);
     super::ethernet::check(config, findings);
     super::predefined::check(config, findings);

@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use super::UpfConfig;
 use crate::config::check::Findings;
-use crate::config::{Driver, Prefix, Role};
+use crate::config::{Driver, PortConfig, Prefix, Role};
 
 /// Most network instances behind VLANs.
 const LANS_MAX: usize = 65_000;
@@ -127,6 +127,9 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
             let help = "give each network instance of a port a VLAN of its own";
             findings.add(vlan_place, "network_instance.vlan", "used twice on the port", help);
         }
+        if let Some(port) = port {
+            beside_ports(config, lan, port, vlan, findings);
+        }
         if lan.ethernet {
             super::ethernet::check_instance(config, spanned, findings);
             continue;
@@ -143,6 +146,29 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
         }
     }
     policies(config, &names, findings);
+}
+
+/// Whether the LAN's frames would be a port's.
+fn beside_ports(
+    config: &UpfConfig,
+    lan: &NetworkInstanceConfig,
+    port: &PortConfig,
+    vlan: Option<VlanTags>,
+    findings: &mut Findings,
+) {
+    if port.vlan.is_some() {
+        let message = format!("port `{}` is a VLAN itself", port.name.get_ref());
+        let help = "name the port of the interface that has no vlan";
+        return findings.add(lan.port.span(), "network_instance.port", message, help);
+    }
+    let siblings = config.base.ports.iter().map(Spanned::get_ref);
+    let mut siblings = siblings.filter(|other| other.interface_name() == port.interface_name());
+    let taken =
+        siblings.find(|other| other.vid().is_some_and(|vid| vlan.is_some_and(|vlan| vlan.outer == vid)));
+    if let (Some(other), Some(at)) = (taken, &lan.vlan) {
+        let message = format!("the VLAN is port `{}`", other.name.get_ref());
+        findings.add(at.span(), "network_instance.vlan", message, "give it a VLAN that no port has");
+    }
 }
 
 fn policies(config: &UpfConfig, instances: &HashSet<&str>, findings: &mut Findings) {

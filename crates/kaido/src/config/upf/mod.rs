@@ -7,6 +7,7 @@ mod lan;
 mod pfcp;
 mod predefined;
 mod qos;
+mod vlan;
 
 use serde::Deserialize;
 use toml::Spanned;

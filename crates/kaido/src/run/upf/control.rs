@@ -14,7 +14,6 @@ use kaido_upf::control::{PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::rules::{Seid, Teid};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::sockopt;
 
 use super::fastpath;
 use super::lag::Lag;
@@ -30,8 +29,6 @@ use crate::run::server::Server;
 use crate::run::shown;
 use crate::run::workers;
 
-/// Octets that wait in a PFCP socket at most.
-const RECEIVE_BUFFER: usize = 4 << 20;
 /// Longest wait: how soon what has no deadline is done, such as echo requests that are due.
 const PACE: Duration = Duration::from_millis(100);
 /// The same with a datapath in the kernel, whose events wake nobody: the latency of their usage reports.
@@ -477,23 +474,4 @@ fn detail(upf: &mut Upf, seid: Seid) -> Answer {
         (_, Some(Err(error))) => Answer::Error { message: format!("the rules cannot be shown: {error}") },
         _ => Answer::Error { message: format!("there is no session {seid}; `kaido sessions` lists them") },
     }
-}
-
-/// Sockets at the listening addresses.
-///
-/// # Errors
-/// The address and what the kernel said.
-pub(super) fn listen(
-    addresses: impl IntoIterator<Item = SocketAddr>,
-) -> Result<Vec<UdpSocket>, (SocketAddr, std::io::Error)> {
-    let open = |address: SocketAddr| {
-        let socket = UdpSocket::bind(address)?;
-        socket.set_nonblocking(true)?;
-        // Bursts of establishments come faster than a turn. Past the system's limit where we may, else up to it.
-        if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
-            let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
-        }
-        Ok(socket)
-    };
-    addresses.into_iter().map(|address| open(address).map_err(|error| (address, error))).collect()
 }

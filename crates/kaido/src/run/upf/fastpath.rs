@@ -5,25 +5,30 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kaido_engine::netlink::Interface;
-use kaido_engine::{DropReason, NextHop, NextHops, PortTotals, Resolution};
+use kaido_engine::{DropReason, NextHop, NextHops, PortId, PortTotals, Resolution};
 use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
+use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{WorkerEvent, keys_max, usage_cells};
 use kaido_upf::record::{Direction, SessionIndex, TunnelShape};
 use kaido_upf::usage::{Aside, UsageSlot};
 use kaido_xdp::fastpath::{
     EXCEPTIONS_MAX, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hop,
-    Template, ThresholdEvent, UsageCell,
+    HopReach, Template, ThresholdEvent, UsageCell,
 };
 use kaido_xdp::{FastPath, FastPathConfig};
 
 use crate::config::{Datapath, Prefix, SourcePort, UpfConfig};
+use crate::run::ports::Device;
 
 /// One template for each number of a tunnel shape; the hop towards its peer has the same number.
 const TEMPLATES_MAX: u32 = 1 << 16;
 /// Hops of what is routed, one for each family.
 const UPLINK_V4: u32 = TEMPLATES_MAX;
 const UPLINK_V6: u32 = TEMPLATES_MAX + 1;
+/// Hops to the gateways of LANs, one for each family, by their numbers.
+const LANS: u32 = TEMPLATES_MAX + 2;
+/// Octets that a frame may have beyond the MTU for tags where the kernel redirects it: those of one.
+const TAG_ROOM: u32 = 4;
 
 /// The fast path that a configuration asks for; `None` when the workers do all.
 ///
@@ -40,7 +45,7 @@ pub(super) fn load(config: &UpfConfig) -> Result<Option<FastPath>, kaido_xdp::Er
         records_max,
         usage_cells_max: usage_cells(sessions_max),
         templates_max: TEMPLATES_MAX,
-        hops_max: UPLINK_V6 + 1,
+        hops_max: LANS + 2 * u32::try_from(config.network_instances.len()).unwrap_or(0),
         fixed_source_port: config.gtpu.source_port == SourcePort::Fixed,
         ecn: config.gtpu.ecn,
         // The hash must be odd in every word, and known to nobody: the standard library's keys are random.
@@ -84,13 +89,24 @@ pub(super) struct Exit {
     pub(super) ifindex: u32,
     pub(super) mtu: u32,
     pub(super) mac: [u8; 6],
+    /// The VLAN that it is.
+    pub(super) vid: Option<u16>,
+    /// Whether its driver sends back badly what came in there.
+    pub(super) redirect: bool,
 }
 
 impl Exit {
-    /// By that interface.
-    pub(super) fn of(interface: &Interface) -> Self {
-        let Interface { ifindex, mtu, mac, .. } = *interface;
-        Self { ifindex, mtu, mac }
+    /// By the interface of a port.
+    pub(super) fn of(device: &Device) -> Self {
+        let wire = device.wire();
+        let mtu = device.interface.mtu.min(wire.mtu);
+        Self {
+            ifindex: wire.ifindex,
+            mtu,
+            mac: wire.mac,
+            vid: device.config.vid(),
+            redirect: device.is_veth(),
+        }
     }
 }
 
@@ -109,6 +125,8 @@ pub(super) struct Surroundings {
     pub(super) ue_prefixes: Vec<Vec<Vec<Prefix>>>,
     /// The node's GTP-U addresses, by number.
     pub(super) endpoints: Vec<IpAddr>,
+    /// Network instances behind VLANs.
+    pub(super) lans: Lans,
 }
 
 impl Surroundings {
@@ -118,16 +136,60 @@ impl Surroundings {
             KernelKey::Ipv4 { instance, address } => (instance, IpAddr::V4(address)),
             KernelKey::Ipv6 { instance, address } => (instance, IpAddr::V6(address)),
         };
+        // What is addressed to the node there is none of a UE's.
+        let lan = self.lans.of_instance(instance).and_then(|id| self.lans.get(id));
+        if lan.is_some_and(|lan| lan.is_own(address)) {
+            return false;
+        }
         let lists = self.ue_prefixes.get(usize::from(instance.0));
         lists.is_none_or(|lists| lists.iter().all(|list| list.iter().any(|prefix| prefix.contains(address))))
     }
 
     fn hop(&self, resolution: Resolution) -> Option<Hop> {
         let Resolution::Ready(NextHop { port, mac }) = resolution else { return None };
-        let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
-        let Exit { ifindex, mtu, mac: source } = exits.get(port.index()).copied().flatten()?;
-        Some(Hop { ifindex, mtu, source, destination: mac, port: port.0, ..Hop::default() })
+        let Exit { ifindex, mtu, mac: source, vid, redirect } = self.exit(port)?;
+        Some(Hop {
+            ifindex,
+            mtu,
+            source,
+            destination: mac,
+            port: port.0,
+            tag: vid,
+            redirect,
+            ..Hop::default()
+        })
     }
+
+    fn exit(&self, port: PortId) -> Option<Exit> {
+        let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
+        exits.get(port.index()).copied().flatten()
+    }
+
+    /// The gateway of a LAN for a family, where its Ethernet address is configured and what it is not for is one prefix at most.
+    /// Neighbours that are asked for are the workers'.
+    fn gateway(&self, lan: &Lan, is_ipv4: bool) -> Option<Hop> {
+        let gateway = lan.gateways.iter().find(|gateway| gateway.is_ipv4() == is_ipv4)?;
+        let (_, mac) = lan.neighbours.iter().find(|(address, _)| address == gateway)?;
+        let mut on_link = lan.addresses.iter().filter(|(own, _)| own.is_ipv4() == is_ipv4);
+        let (near, further) = (on_link.next(), on_link.next());
+        let Exit { ifindex, mtu, mac: source, redirect, .. } = self.exit(lan.port)?;
+        further.is_none().then_some(Hop {
+            ifindex,
+            mtu: if lan.tags.inner.is_some() { mtu.saturating_sub(TAG_ROOM) } else { mtu },
+            source,
+            destination: *mac,
+            port: lan.port.0,
+            tag: Some(lan.tags.outer),
+            inner_tag: lan.tags.inner,
+            reach: HopReach::Beyond(near.copied()),
+            redirect,
+        })
+    }
+}
+
+/// The first of a LAN's hops.
+fn lan_hop(id: LanId) -> u32 {
+    LANS + 2 * u32::from(id.0)
 }
 
 /// A family's way out: its hop, and where it does not lead.
@@ -150,7 +212,7 @@ pub(super) struct InKernel {
 
 impl InKernel {
     pub(super) fn new(fast: Shared, around: Surroundings, next_hops: NextHops) -> Self {
-        Self {
+        let mut kernel = Self {
             fast,
             around,
             next_hops,
@@ -158,7 +220,9 @@ impl InKernel {
             peers: BTreeMap::new(),
             hops: BTreeMap::new(),
             exceptions: Vec::new(),
-        }
+        };
+        kernel.follow_lans();
+        kernel
     }
 
     /// Sets a hop, or takes it away.
@@ -203,6 +267,7 @@ impl InKernel {
                 qfi: shape.qfi.map(|qfi| qfi.0),
                 container_uplink: shape.container_uplink,
             },
+            KernelDestination::Lan(id) => FastDestination::Hop(lan_hop(id)),
             KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
                 FastDestination::Hop(UPLINK_V4)
             }
@@ -241,6 +306,15 @@ impl InKernel {
         let exceptions = way.exceptions.clone();
         let hop = self.around.hop(resolution)?;
         self.around.n6_only.get(usize::from(hop.port)).is_some_and(|&only| only).then_some((hop, exceptions))
+    }
+
+    fn follow_lans(&mut self) {
+        let lans = self.around.lans.clone();
+        for (id, lan) in lans.iter() {
+            for (family, is_ipv4) in (0..).zip([true, false]) {
+                self.set_hop(lan_hop(id) + family, self.around.gateway(lan, is_ipv4));
+            }
+        }
     }
 
     fn follow_uplinks(&mut self) {
@@ -305,6 +379,7 @@ impl KernelDatapath for InKernel {
             self.set_hop(id, hop);
         }
         self.follow_uplinks();
+        self.follow_lans();
     }
 
     fn len(&self) -> usize {

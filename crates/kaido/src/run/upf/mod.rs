@@ -3,6 +3,7 @@
 mod control;
 mod fastpath;
 mod lag;
+mod listen;
 mod memory;
 mod metrics;
 mod ports;
@@ -21,8 +22,9 @@ use kaido_upf::path::Path;
 use kaido_upf::rules::Ipv6Prefix;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use self::control::{Control, datagram_buffer, listen};
+use self::control::{Control, datagram_buffer};
 use self::lag::Lag;
+use self::listen::listen;
 use self::memory::Memory;
 use self::metrics::{Sources, UpfOffer};
 use self::ports::Ports;
@@ -38,11 +40,11 @@ use crate::config::{Datapath, UpfConfig};
 /// What kept it from starting, or that a worker died.
 pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     let Ground { stop, server, scraped, pool } = ground;
-    let sockets =
-        listen(config.pfcp.listen.get_ref().iter().map(|listen| listen.0)).map_err(|(address, error)| {
-            let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
-            StartFault::Listen { address, error, help }
-        })?;
+    let addresses = config.pfcp.listen.get_ref().iter().map(|listen| listen.0);
+    let sockets = listen(addresses, |address| config.base.makes(address)).map_err(|(address, error)| {
+        let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
+        StartFault::Listen { address, error, help }
+    })?;
     check_memory(config, pool)?;
     let mut ports = Ports::open(config, pool)?;
     let settings = ports.settings(config)?;

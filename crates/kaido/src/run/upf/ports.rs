@@ -1,5 +1,6 @@
 //! What the user plane asks of its ports, and is told of them.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -10,13 +11,15 @@ use kaido_engine::port::UdpSink;
 use kaido_engine::{Inbox, KernelPath};
 use kaido_pfcp::Features;
 use kaido_upf::fragment::FragmentSettings;
+use kaido_upf::lan::VlanTags;
 use kaido_upf::node::{EndpointScope, Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
 use kaido_upf::path::MssClamp;
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
 use kaido_wire::gtpu;
-use kaido_xdp::fastpath::FastCounters;
+use kaido_xdp::fastpath::{FastCounters, VLANS_MAX, Vlan, VlanRole};
 use kaido_xdp::{FastPath, Pass, Roles, Steering, SteeringConfig};
+use toml::Spanned;
 
 use super::fastpath::{self, Exit, Exits, InKernel, Surroundings};
 use crate::config::{Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
@@ -75,26 +78,33 @@ impl Demands for Wants<'_> {
         interface: &Interface,
         multi_buffer: bool,
     ) -> Result<Steering, kaido_xdp::Error> {
-        let port = self.config.base.ports[at].get_ref();
+        let name = self.config.base.ports[at].get_ref().interface_name();
+        let of_interface = || self.config.base.ports.iter().map(Spanned::get_ref);
+        let of_interface = || of_interface().filter(|port| port.interface_name() == name);
+        // VLANs are taken whole; what is taken of the rest is said by the port that has it.
+        let untagged = of_interface().find(|port| port.vlan.is_none());
         let load = SteeringConfig {
             roles: Roles {
-                gtpu: is_gtpu(port),
-                routed: port.roles.get_ref().contains(&Role::N6),
+                gtpu: untagged.is_some_and(is_gtpu),
+                routed: untagged.is_some_and(|port| port.roles.get_ref().contains(&Role::N6)),
                 ndn: false,
             },
             mac: interface.mac,
             multi_buffer,
         };
-        let loaded = self.fast.map_or_else(|| Steering::load(load), |fast| Steering::load_fast(load, fast));
-        let mut steering = loaded?;
+        let slots = u32::try_from(of_interface().count()).unwrap_or(u32::MAX);
+        let load_fast = |fast| Steering::load_fast_slots(load, fast, slots);
+        let mut steering = self.fast.map_or_else(|| Steering::load(load), load_fast)?;
+        steering.set_own_vlans(&of_interface().filter_map(PortConfig::vid).collect())?;
         // Elsewhere they are addresses of the host as others are.
-        steering.set_gtpu_addresses(self.tunnel_addresses(port))?;
+        steering.set_gtpu_addresses(if of_interface().any(is_gtpu) { self.endpoints } else { &[] })?;
         steering.guard(
             control_addresses(self.config)
                 .filter(|addr| !routable(interface).any(|own| own == *addr))
                 .collect(),
         );
-        let prefixes: Vec<_> = port.ue_prefixes.iter().map(|prefix| (prefix.addr, prefix.len)).collect();
+        let prefixes = untagged.iter().flat_map(|port| &port.ue_prefixes);
+        let prefixes: Vec<_> = prefixes.map(|prefix| (prefix.addr, prefix.len)).collect();
         steering.set_ue_prefixes(&prefixes)?;
         Ok(steering)
     }
@@ -188,7 +198,7 @@ impl Ports {
             // Behind a TAP device the addresses are the kernel's, not ours.
             let own = *device.config.driver.get_ref() != Driver::Tap;
             ports.push(PortRole {
-                mac: device.interface.mac,
+                mac: device.wire().mac,
                 mtu: device.interface.mtu as usize,
                 addresses: device.addresses().filter(|_| own).collect(),
                 gtpu: is_gtpu(&device.config),
@@ -267,16 +277,42 @@ impl Ports {
             n6_only: settings.ports.iter().map(|port| port.instance.is_some() && !port.gtpu).collect(),
             ue_prefixes: vec![Vec::new(); settings.instances.len()],
             endpoints: settings.endpoints.clone(),
+            lans: settings.lans.clone(),
         };
         let mut steerings = lock(self.opened.programs());
+        let mut vlans: Vec<BTreeMap<Vlan, VlanRole>> = vec![BTreeMap::new(); steerings.len()];
         for ((device, role), exit) in self.opened.devices.iter().zip(&settings.ports).zip(&mut exits) {
-            let Some(steering) = device.program.and_then(|at| steerings.get_mut(at)) else { continue };
-            steering.set_instance(role.instance.map(|instance| instance.0)).map_err(fault)?;
+            let Some(program) = device.program else { continue };
+            let instance = role.instance.map(|instance| instance.0);
+            match device.config.vid() {
+                None => steerings[program].set_instance(instance).map_err(fault)?,
+                Some(vid) => {
+                    let own = VlanRole { instance, gtpu: role.gtpu, lan: false, slot: slot(device) };
+                    vlans[program].insert(Vlan { outer: None, inner: vid }, own);
+                }
+            }
             let prefixes = &device.config.ue_prefixes;
             if let Some(instance) = role.instance.filter(|_| !prefixes.is_empty()) {
                 around.ue_prefixes[usize::from(instance.0)].push(prefixes.clone());
             }
-            *exit = Some(Exit::of(&device.interface));
+            *exit = Some(Exit::of(device));
+        }
+        for (_, lan) in settings.lans.iter() {
+            let device = &self.opened.devices[lan.port.index()];
+            let Some(vlans) = device.program.and_then(|at| vlans.get_mut(at)) else { continue };
+            if vlans.len() == VLANS_MAX {
+                // Theirs is left to the workers.
+                continue;
+            }
+            let instance = Some(lan.instance.0);
+            let tenants = VlanRole { instance, gtpu: false, lan: true, slot: slot(device) };
+            let VlanTags { outer, inner } = lan.tags;
+            let key =
+                inner.map_or(Vlan { outer: None, inner: outer }, |inner| Vlan { outer: Some(outer), inner });
+            vlans.insert(key, tenants);
+        }
+        for (steering, vlans) in steerings.iter_mut().zip(&vlans) {
+            steering.set_vlans(vlans).map_err(fault)?;
         }
         drop(steerings);
         *lock(&around.exits) = exits;
@@ -293,9 +329,9 @@ impl Ports {
         let Some((fast, exits)) = self.kernel.clone() else { return self.opened.watch(inboxes, None) };
         let mut settings = settings.clone();
         let sends: Vec<bool> = self.opened.devices.iter().map(|device| device.program.is_some()).collect();
-        let hook = move |at: usize, interface: Option<&Interface>| {
-            lock(&exits)[at] = interface.filter(|_| sends[at]).map(Exit::of);
-            settings.ports[at].addresses = interface.into_iter().flat_map(routable).collect();
+        let hook = move |at: usize, device: Option<&Device>| {
+            lock(&exits)[at] = device.filter(|_| sends[at]).map(Exit::of);
+            settings.ports[at].addresses = device.into_iter().flat_map(Device::addresses).collect();
             let own: Vec<IpAddr> = settings.own_addresses().collect();
             if let Err(error) = fast.with(|fast| fast.set_own_addresses(&own)) {
                 tracing::error!(%error, "the datapath in the kernel was not told of the node's addresses");
@@ -306,8 +342,11 @@ impl Ports {
 
     /// How to ask for what the kernel's datapath has counted.
     pub(super) fn kernel_counters(&self) -> KernelCounters {
-        let of_port = self.opened.devices.iter().map(|device| device.program).collect();
-        KernelCounters { steerings: self.opened.programs().clone(), of_port }
+        let devices = &self.opened.devices;
+        let of_port = |device: &Device| Some((device.program?, u32::from(slot(device))));
+        let of_port = devices.iter().map(of_port).collect();
+        let is_vlan = devices.iter().map(Device::is_vlan).collect();
+        KernelCounters { is_vlan, steerings: self.opened.programs().clone(), of_port }
     }
 
     /// What the node can do by its ports: choose F-TEIDs, and end tunnels.
@@ -323,19 +362,30 @@ impl Ports {
 /// The counters of the kernel's datapath.
 pub(super) struct KernelCounters {
     steerings: Arc<Mutex<Vec<Steering>>>,
-    of_port: Vec<Option<usize>>,
+    /// By port: the program, and its slot there.
+    of_port: Vec<Option<(usize, u32)>>,
+    /// By port. A worker sees no tags there.
+    is_vlan: Vec<bool>,
 }
 
 impl KernelCounters {
     /// By port: zero for those without a program.
     pub(super) fn read(&self) -> Vec<FastCounters> {
         let steerings = lock(&self.steerings);
-        let read = |steering: &Option<usize>| {
-            let counters = steerings.get((*steering)?)?.fast_counters();
-            counters.map_err(|error| tracing::warn!(%error, "the kernel's counters")).ok()
+        let is_vlan = |port: usize| self.is_vlan.get(port).is_some_and(|&is_vlan| is_vlan);
+        let read = |(at, of_port): (usize, &Option<(usize, u32)>)| {
+            let (steering, slot) = (*of_port)?;
+            let counters = steerings.get(steering)?.fast_counters_of(slot);
+            let counters = counters.map_err(|error| tracing::warn!(%error, "the kernel's counters")).ok()?;
+            Some(counters.without_tags(is_vlan(at), is_vlan))
         };
-        self.of_port.iter().map(|steering| read(steering).unwrap_or_default()).collect()
+        self.of_port.iter().enumerate().map(|port| read(port).unwrap_or_default()).collect()
     }
+}
+
+/// Where the program of a port's interface counts its packets.
+fn slot(device: &Device) -> u16 {
+    u16::try_from(device.place).unwrap_or(u16::MAX)
 }
 
 fn is_gtpu(config: &PortConfig) -> bool {
@@ -350,11 +400,11 @@ fn endpoints(config: &UpfConfig, found: &Found<'_>) -> Result<Vec<IpAddr>, Start
     let Some((first, interface)) = gtpu.first() else { return Ok(Vec::new()) };
     if own.is_empty() {
         let name = &interface.name;
-        return Err(fault(
-            first,
-            format!("{name} has no address for tunnels"),
-            format!("`ip address add ADDRESS/LEN dev {name}`"),
-        ));
+        let help = match first.tap_name() {
+            Some(_) => "addresses = [\"ADDRESS/LEN\"] of the port".to_owned(),
+            None => format!("`ip address add ADDRESS/LEN dev {name}`"),
+        };
+        return Err(fault(first, format!("{name} has no address for tunnels"), help));
     }
     if let Some(foreign) = wanted.iter().find(|addr| !own.contains(addr)) {
         let listed: Vec<_> = own.iter().map(ToString::to_string).collect();
@@ -366,10 +416,11 @@ fn endpoints(config: &UpfConfig, found: &Found<'_>) -> Result<Vec<IpAddr>, Start
 
 /// Where packet sockets take GTP-U, the kernel must not answer it.
 fn sink(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<UdpSink>, StartFault> {
-    let Some(device) = devices
-        .iter()
-        .find(|device| *device.config.driver.get_ref() == Driver::AfPacket && is_gtpu(&device.config))
-    else {
+    // In VLANs it sees no more than it is handed.
+    let is_seen = |device: &&Device| {
+        *device.config.driver.get_ref() == Driver::AfPacket && is_gtpu(&device.config) && !device.is_vlan()
+    };
+    let Some(device) = devices.iter().find(is_seen) else {
         return Ok(None);
     };
     let addresses = endpoints.iter().map(|&addr| SocketAddr::new(addr, gtpu::UDP_PORT));
