@@ -1,8 +1,8 @@
 """A far end with VLANs, where the kernel has none: `python3 -m rig.vlan INTERFACE VID=TAP...`.
 
 Each VLAN of the interface is a TAP device, made here; what is in no VLAN stays the interface's own. A tag
-goes into the frame itself, as it is on a wire, so that XDP programs at the other end see it. It ends when it is
-stopped, and the devices with it.
+goes into the frame itself, as it is on a wire, so that XDP programs at the other end see it. It ends when it
+is stopped, and the devices with it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import select
 import socket
 import struct
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -96,13 +97,18 @@ def main() -> None:
                 drain(readers[descriptor])
 
 
-def split(space: Namespace, interface: str, vlans: dict[int, str], mtu: int = 1500) -> None:
-    """Makes TAP devices that are VLANs of an interface of a namespace; they are down, without addresses."""
-    space.start(sys.executable, "-m", "rig.vlan", interface, *(f"{vid}={tap}" for vid, tap in vlans.items()))
-    there = lambda: {link["ifname"] for link in space.links()}  # noqa: E731
-    wait_until(lambda: set(vlans.values()) <= there(), "the VLANs are not made")
+def split(space: Namespace, interface: str, vlans: dict[int, str], mtu: int = 1500) -> subprocess.Popen[str]:
+    """Makes TAP devices that are VLANs of an interface of a namespace; down, and without addresses."""
+    arguments = (f"{vid}={tap}" for vid, tap in vlans.items())
+    bridge = space.start(sys.executable, "-m", "rig.vlan", interface, *arguments)
+
+    def are_there() -> bool:
+        return set(vlans.values()) <= {link["ifname"] for link in space.links()}
+
+    wait_until(are_there, "the VLANs are not made")
     for tap in vlans.values():
         space.ip("link", "set", tap, "mtu", str(mtu))
+    return bridge
 
 
 if __name__ == "__main__":

@@ -424,3 +424,86 @@ pub(super) fn forwarded(counters: &FastCounters) -> (u64, u64) {
         (packets + counters.packets(direction), bytes + counters.bytes(direction))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use kaido_upf::lan::VlanTags;
+    use kaido_upf::record::InstanceId;
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    const EXIT: Exit = Exit { ifindex: 7, mtu: 1500, mac: [2; 6], vid: None, redirect: true };
+
+    fn around(lans: Vec<Lan>) -> Surroundings {
+        Surroundings {
+            exits: Arc::new(Mutex::new(vec![None, Some(EXIT), Some(Exit { vid: Some(100), ..EXIT })])),
+            n6_only: vec![false, true, true],
+            ue_prefixes: Vec::new(),
+            endpoints: Vec::new(),
+            lans: Lans::new(lans),
+        }
+    }
+
+    fn lan() -> Lan {
+        Lan {
+            instance: InstanceId(3),
+            port: PortId(1),
+            tags: VlanTags { outer: 300, inner: None },
+            addresses: vec![(ip("192.0.2.1"), 24), (ip("2001:db8::1"), 64)],
+            gateways: vec![ip("192.0.2.254"), ip("2001:db8::fe")],
+            neighbours: vec![(ip("192.0.2.254"), [9; 6])],
+        }
+    }
+
+    #[test]
+    fn a_lan_has_a_hop_where_its_gateway_is_known_and_its_link_is_one_prefix() {
+        let around = around(vec![lan()]);
+        let hop = Hop {
+            ifindex: 7,
+            mtu: 1500,
+            source: [2; 6],
+            destination: [9; 6],
+            port: 1,
+            tag: Some(300),
+            inner_tag: None,
+            reach: HopReach::Beyond(Some((ip("192.0.2.1"), 24))),
+            redirect: true,
+        };
+        assert_eq!(around.gateway(&lan(), true), Some(hop));
+        assert_eq!(around.gateway(&lan(), false), None, "to be asked for");
+        let none = Lan { addresses: Vec::new(), ..lan() };
+        assert_eq!(around.gateway(&none, true), Some(Hop { reach: HopReach::Beyond(None), ..hop }));
+        let mut two = lan();
+        two.addresses.push((ip("198.51.100.1"), 24));
+        assert_eq!(around.gateway(&two, true), None);
+        assert_eq!(around.gateway(&Lan { port: PortId(0), ..lan() }, true), None, "no port of the kernel's");
+        // The kernel redirects no frame with more than one tag beyond the MTU.
+        let double = Lan { tags: VlanTags { outer: 5, inner: Some(7) }, ..lan() };
+        let tags = Hop { tag: Some(5), inner_tag: Some(7), mtu: 1496, ..hop };
+        assert_eq!(around.gateway(&double, true), Some(tags));
+    }
+
+    #[test]
+    fn the_next_hop_of_a_vlan_has_its_tag() {
+        let around = around(Vec::new());
+        let hop = |port| around.hop(Resolution::Ready(NextHop { port: PortId(port), mac: [9; 6] }));
+        assert_eq!(hop(1).map(|hop| (hop.tag, hop.reach)), Some((None, HopReach::Routes)));
+        assert_eq!(hop(2).map(|hop| (hop.tag, hop.inner_tag)), Some((Some(100), None)));
+        assert_eq!(hop(0), None);
+    }
+
+    #[test]
+    fn the_nodes_own_address_in_a_lan_is_no_ues() {
+        let around = around(vec![lan()]);
+        let key = |instance, address: [u8; 4]| KernelKey::Ipv4 {
+            instance: InstanceId(instance),
+            address: address.into(),
+        };
+        assert!(around.is_taken(&key(3, [10, 0, 0, 1])) && around.is_taken(&key(4, [192, 0, 2, 1])));
+        assert!(!around.is_taken(&key(3, [192, 0, 2, 1])));
+    }
+}
