@@ -174,14 +174,16 @@ impl KernelRecord {
         if ue.ipv6.is_some_and(|prefix| prefix.len != 64) || !record.framed().is_empty() || record.listens() {
             return None;
         }
+        let destination = destination(&action, lan, record.direction(), &node.settings)?;
+        let drops = matches!(destination, KernelDestination::GateClosed | KernelDestination::FarDrop);
+        let usage = if drops { action.usage } else { action.usage.without_dropped() };
         Some(Self {
             session: record.session(),
             direction: record.direction(),
             qfis,
             ue,
-            usage: Some(action.usage)
-                .filter(|usage| usage.len() <= KERNEL_USAGE_MAX && !usage.has_quotas())?,
-            destination: destination(&action, lan, record.direction(), &node.settings)?,
+            usage: Some(usage).filter(|usage| usage.len() <= KERNEL_USAGE_MAX && !usage.has_quotas())?,
+            destination,
         })
     }
 }

@@ -19,7 +19,7 @@ use crate::record::Direction;
 use crate::rules::Volume;
 
 /// The place of a URR's counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UsageSlot(pub u32);
 
 /// No limit set.
@@ -87,6 +87,26 @@ pub struct Limits {
     pub quotas: [u64; 3],
     /// The traffic has stopped already.
     pub exhausted: bool,
+}
+
+impl Limits {
+    /// None at all.
+    pub(crate) const NONE: Self =
+        Self { thresholds: [UNLIMITED; 3], quotas: [UNLIMITED; 3], exhausted: false };
+
+    /// The nearer of each.
+    pub(crate) fn nearest(&self, other: &Self) -> Self {
+        let nearer = |own: [u64; 3], other: [u64; 3]| {
+            let [a, b, c] = own;
+            let [d, e, f] = other;
+            [a.min(d), b.min(e), c.min(f)]
+        };
+        Self {
+            thresholds: nearer(self.thresholds, other.thresholds),
+            quotas: nearer(self.quotas, other.quotas),
+            exhausted: self.exhausted || other.exhausted,
+        }
+    }
 }
 
 /// Who counts in the same counters, and keeps some counts elsewhere for a while.
@@ -308,6 +328,36 @@ impl UsageCounters {
         ] {
             word.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Has a counter that was just taken begin with so much.
+    pub(crate) fn begin_at(&self, slot: UsageSlot, volume: &Volume) {
+        let cell = self.cell(slot);
+        cell.uplink_bytes.store(volume.uplink_bytes, Ordering::Relaxed);
+        cell.uplink_packets.store(volume.uplink_packets, Ordering::Relaxed);
+        cell.downlink_bytes.store(volume.downlink_bytes, Ordering::Relaxed);
+        cell.downlink_packets.store(volume.downlink_packets, Ordering::Relaxed);
+    }
+
+    /// Has the limits of a direction, and of both together, reached so many bytes earlier: those bytes are counted elsewhere, for
+    /// some of the URRs whose counter this is. Returns as [`UsageCounters::count`]. Who is told and finds that nothing is due sets
+    /// the limits again.
+    pub(crate) fn hasten(&self, slot: UsageSlot, direction: Direction, bytes: u64) -> bool {
+        let cell = self.cell(slot);
+        let [uplink, downlink, total] = cell.limits();
+        let own = match direction {
+            Direction::Uplink => uplink,
+            Direction::Downlink => downlink,
+        };
+        let mut crossed = false;
+        for (limit, count) in [own, total] {
+            // Zero is no limit.
+            let sooner = |set: u64| (set != 0).then(|| set.saturating_add(bytes));
+            crossed |= limit
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sooner)
+                .is_ok_and(|set| count >= !set.saturating_add(bytes));
+        }
+        crossed && self.crossed(slot)
     }
 
     /// Frees what a counter has beside its slot.

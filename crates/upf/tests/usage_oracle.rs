@@ -1,5 +1,6 @@
 //! What is reported is what went through, to the octet: whatever is changed, asked, granted and taken away between
-//! packets, the reports of each rule add up to the packets that came out while it was there.
+//! packets, the reports of each rule add up to the packets that came out while it was there and a rule of detection named it,
+//! and, of one that counts before QoS enforcement, to those that a rate dropped.
 #![allow(clippy::unwrap_used)]
 
 mod fixture;
@@ -9,11 +10,16 @@ use std::time::{Duration, SystemTime};
 
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan};
+use kaido_engine::{DropReason, PortId};
 use kaido_upf::rules::{
-    Change, MeasurementMethod, Modification, Pdr, PdrId, ReportingTriggers, Seid, SessionEvent,
-    SessionService, UpdatePdr, UpdateUrr, Urr, UrrId, UsageReport, VolumeThreshold,
+    BitRate, Change, MeasurementInformation, MeasurementMethod, Modification, Pdr, PdrId, QerId,
+    ReportingTriggers, Seid, SessionEvent, SessionService, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
+    UsageReport, VolumeThreshold,
 };
 use proptest::prelude::*;
+
+/// So many rules of usage: of free5GC's three in every session one counts before QoS enforcement.
+const RULES: u8 = 4;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -33,10 +39,16 @@ enum Step {
     Create(u8),
     /// Whether packets go the careful way.
     Careful(bool),
+    /// Which packets of a rule are counted: those up, those down, both or none.
+    Bind(u8, u8),
+    /// Whether a rule counts before QoS enforcement.
+    BeforeQos(u8, bool),
+    /// Whether there is a rate, which drops most packets.
+    Rate(bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let rule = 1u8..=2;
+    let rule = 1u8..=RULES;
     prop_oneof![
         6 => (1u8..6, 0u16..1400).prop_map(|(count, size)| Step::Up(count, size)),
         6 => (1u8..6, 0u16..1400).prop_map(|(count, size)| Step::Down(count, size)),
@@ -47,8 +59,11 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (rule.clone(), 1u16..).prop_map(|(rule, octets)| Step::Grant(rule, octets)),
         1 => rule.clone().prop_map(Step::Unlimited),
         1 => rule.clone().prop_map(Step::Remove),
-        2 => rule.prop_map(Step::Create),
+        2 => rule.clone().prop_map(Step::Create),
         1 => any::<bool>().prop_map(Step::Careful),
+        1 => (rule.clone(), prop_oneof![3 => Just(3u8), 1 => 0u8..4]).prop_map(|(rule, ways)| Step::Bind(rule, ways)),
+        1 => (rule, any::<bool>()).prop_map(|(rule, before)| Step::BeforeQos(rule, before)),
+        1 => any::<bool>().prop_map(Step::Rate),
     ]
 }
 
@@ -65,8 +80,27 @@ fn rule(id: u8) -> Urr {
         triggers: triggers.iter().fold(ReportingTriggers::default(), |all, &one| all.union(one)),
         measurement_period: Some(Duration::from_secs(30)),
         volume_threshold: Some(VolumeThreshold { total: Some(10_000), uplink: Some(7000), downlink: None }),
-        linked: vec![UrrId(u32::from(3 - id))],
+        linked: vec![UrrId(u32::from(RULES + 1 - id))],
+        information: information(id == 3),
         ..Urr::default()
+    }
+}
+
+fn information(before_qos: bool) -> MeasurementInformation {
+    MeasurementInformation { before_qos, ..MeasurementInformation::default() }
+}
+
+/// Which packets a rule counts.
+#[derive(Clone, Copy, Debug)]
+struct There {
+    /// Bit 0 up, bit 1 down.
+    ways: u8,
+    before_qos: bool,
+}
+
+impl There {
+    fn new(id: u8) -> Self {
+        Self { ways: 3, before_qos: id == 3 }
     }
 }
 
@@ -81,15 +115,15 @@ struct World {
     reported: BTreeMap<u32, Sum>,
     came_out: BTreeMap<u32, Sum>,
     next_seqn: BTreeMap<u32, u32>,
-    there: Vec<u8>,
+    there: BTreeMap<u8, There>,
     careful: bool,
 }
 
 impl World {
     fn new() -> Self {
         let mut request = SessionPlan::ipv4(7).establishment();
-        request.urrs = vec![rule(1), rule(2)];
-        request.pdrs.iter_mut().for_each(|pdr| pdr.urr_ids = vec![UrrId(1), UrrId(2)]);
+        request.urrs = (1..=3).map(rule).collect();
+        request.pdrs.iter_mut().for_each(|pdr| pdr.urr_ids = (1..=3).map(UrrId).collect());
         let now = SystemTime::now();
         let mut rig = Rig::new();
         let seid = rig.upf.establish(&request, now).unwrap().seid;
@@ -100,16 +134,22 @@ impl World {
             reported: BTreeMap::new(),
             came_out: BTreeMap::new(),
             next_seqn: BTreeMap::new(),
-            there: vec![1, 2],
+            there: (1..=3).map(|id| (id, There::new(id))).collect(),
             careful: false,
         }
     }
 
-    fn count(&mut self, out: usize, octets: u16, place: usize) {
-        for id in &self.there {
+    /// Sends packets and counts for each rule what it is to count of them.
+    fn send(&mut self, (port, way): (PortId, usize), count: u8, octets: u16, frame: &[u8]) {
+        let over_rate = |rig: &Rig| rig.drops(port, DropReason::MbrExceeded);
+        let before = over_rate(&self.rig);
+        let out = (0..count).map(|_| self.rig.pass(port, frame).len() as u64).sum::<u64>();
+        let dropped = over_rate(&self.rig) - before;
+        for (id, there) in self.there.iter().filter(|(_, there)| there.ways >> way & 1 != 0) {
+            let counted = out + if there.before_qos { dropped } else { 0 };
             let sum = self.came_out.entry((*id).into()).or_default();
-            sum.0[place] += out as u64;
-            sum.0[place + 1] += out as u64 * (28 + u64::from(octets));
+            sum.0[2 * way] += counted;
+            sum.0[2 * way + 1] += counted * (28 + u64::from(octets));
         }
     }
 
@@ -139,18 +179,24 @@ impl World {
     }
 
     fn update(&mut self, id: u8, update: UpdateUrr) {
-        if self.there.contains(&id) {
+        if self.there.contains_key(&id) {
             let update_urrs = vec![UpdateUrr { id: UrrId(id.into()), ..update }];
             self.modify(&Modification { update_urrs, ..Modification::default() });
         }
     }
 
+    /// The usage rules that a rule of detection names, whose number is odd uplink and even downlink.
+    fn named_by(&self, pdr: u16) -> Vec<UrrId> {
+        let way = 1 - pdr % 2;
+        let there = self.there.iter().filter(|(_, there)| there.ways >> way & 1 != 0);
+        there.map(|(&id, _)| UrrId(id.into())).collect()
+    }
+
     /// Every rule of detection names the usage rules that there are.
     fn bind(&self) -> Vec<UpdatePdr> {
-        let urr_ids: Vec<_> = self.there.iter().map(|&id| UrrId(id.into())).collect();
         let ids: &[u16] = if self.careful { &[1, 2, 11, 12] } else { &[1, 2] };
         let update =
-            |&id| UpdatePdr { id: PdrId(id), urr_ids: Some(urr_ids.clone()), ..UpdatePdr::default() };
+            |&id| UpdatePdr { id: PdrId(id), urr_ids: Some(self.named_by(id)), ..UpdatePdr::default() };
         ids.iter().map(update).collect()
     }
 
@@ -158,19 +204,17 @@ impl World {
         match *step {
             Step::Up(count, octets) => {
                 let frame = uplink(1007, &udp("10.60.0.7", "8.8.8.8", octets.into()));
-                let out: usize = (0..count).map(|_| self.rig.pass(N3, &frame).len()).sum();
-                self.count(out, octets, 0);
+                self.send((N3, 0), count, octets, &frame);
             }
             Step::Down(count, octets) => {
                 let frame = downlink(&udp("8.8.8.8", "10.60.0.7", octets.into()));
-                let out: usize = (0..count).map(|_| self.rig.pass(N6, &frame).len()).sum();
-                self.count(out, octets, 2);
+                self.send((N6, 1), count, octets, &frame);
             }
             Step::Poll(seconds) => {
                 self.now += Duration::from_secs(seconds.into());
                 self.poll();
             }
-            Step::Query(id) if self.there.contains(&id) => {
+            Step::Query(id) if self.there.contains_key(&id) => {
                 let query_urrs = vec![UrrId(id.into())];
                 self.modify(&Modification { query_urrs, ..Modification::default() });
             }
@@ -187,26 +231,25 @@ impl World {
             Step::Unlimited(id) => {
                 self.update(id, UpdateUrr { volume_quota: Change::Remove, ..UpdateUrr::default() });
             }
-            Step::Remove(id) if self.there.contains(&id) => {
-                self.there.retain(|other| *other != id);
+            Step::Remove(id) if self.there.contains_key(&id) => {
+                self.there.remove(&id);
                 let remove_urrs = vec![UrrId(id.into())];
                 self.modify(&Modification { remove_urrs, ..Modification::default() });
                 self.next_seqn.remove(&id.into());
             }
-            Step::Create(id) if !self.there.contains(&id) => {
-                self.there.push(id);
+            Step::Create(id) if !self.there.contains_key(&id) => {
+                self.there.insert(id, There::new(id));
                 let update_pdrs = self.bind();
                 let create_urrs = vec![rule(id)];
                 self.modify(&Modification { create_urrs, update_pdrs, ..Modification::default() });
             }
             Step::Careful(careful) if careful != self.careful => {
                 self.careful = careful;
-                let urr_ids: Vec<_> = self.there.iter().map(|&id| UrrId(id.into())).collect();
                 let plan = SessionPlan::ipv4(7);
                 let behind = [plan.uplink_pdr(), plan.downlink_pdr()].map(|pdr| Pdr {
                     id: PdrId(pdr.id.0 + 10),
                     precedence: 999,
-                    urr_ids: urr_ids.clone(),
+                    urr_ids: self.named_by(pdr.id.0),
                     ..pdr
                 });
                 self.modify(&if careful {
@@ -214,6 +257,24 @@ impl World {
                 } else {
                     Modification { remove_pdrs: vec![PdrId(11), PdrId(12)], ..Modification::default() }
                 });
+            }
+            Step::Bind(id, ways) => {
+                let Some(there) = self.there.get_mut(&id) else { return };
+                there.ways = ways;
+                let update_pdrs = self.bind();
+                self.modify(&Modification { update_pdrs, ..Modification::default() });
+            }
+            Step::BeforeQos(id, before_qos) => {
+                let Some(there) = self.there.get_mut(&id) else { return };
+                there.before_qos = before_qos;
+                let information = Some(information(before_qos));
+                self.update(id, UpdateUrr { information, ..UpdateUrr::default() });
+            }
+            Step::Rate(limited) => {
+                let kbps = if limited { 800 } else { 0 };
+                let mbr = Some(BitRate { uplink_kbps: kbps, downlink_kbps: kbps });
+                let update_qers = vec![UpdateQer { id: QerId(1), mbr, ..UpdateQer::default() }];
+                self.modify(&Modification { update_qers, ..Modification::default() });
             }
             Step::Query(_) | Step::Remove(_) | Step::Create(_) | Step::Careful(_) => {}
         }
@@ -233,7 +294,7 @@ proptest! {
         let last = world.rig.upf.delete(world.seid, world.now).unwrap().usage_reports;
         world.take(&last);
         prop_assert!(world.rig.upf.poll_events(world.now + Duration::from_secs(1000), 100).is_empty());
-        for id in [1, 2] {
+        for id in 1..=u32::from(RULES) {
             let of = |sums: &BTreeMap<u32, Sum>| sums.get(&id).copied().unwrap_or_default();
             prop_assert_eq!(of(&world.reported), of(&world.came_out), "rule {}", id);
         }

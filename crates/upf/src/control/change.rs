@@ -7,6 +7,7 @@ use kaido_table::TableError;
 
 use super::applications::Instances;
 use super::compile::{Slots, compile, far_ends};
+use super::counters::{Counter, Plan, slots_of};
 use super::ending::{Change, Ending};
 use super::inactivity::Inactivity;
 use super::keys::all_keys;
@@ -39,22 +40,21 @@ impl Upf {
         store::check(&rules, now)?;
         let index = self.new_index()?;
         let taken = self.new_activity(inactivity_timer).and_then(|activity| {
-            let meters = self.new_meters(&rules, &BTreeMap::new(), now);
-            meters.map(|meters| (meters, activity)).inspect_err(|_| self.release_counter(activity))
+            let plan = self.plan_counters(&rules, &BTreeMap::new(), &[], now);
+            plan.map(|plan| (plan, activity)).inspect_err(|_| self.release_counter(activity))
         });
-        let (meters, activity) = taken.inspect_err(|_| self.sessions.release(index))?;
+        let (plan, activity) = taken.inspect_err(|_| self.sessions.release(index))?;
         let monitors = self.monitors_of(index, &rules).inspect_err(|_| {
             self.sessions.release(index);
-            self.release_meters(meters.values());
+            self.release_counters(plan.taken.iter().copied());
             self.release_counter(activity);
         })?;
-        let urrs = meters.iter().map(|(&id, meter)| (id, meter.slot)).collect();
-        let slots = Slots { urrs, activity, monitors, drops: self.drop_counts(index, &rules) };
+        let slots = Slots { urrs: plan.urrs, activity, monitors, drops: self.drop_counts(index, &rules) };
         match self.compile_and_commit(&cp_fseid, &mut rules, index, &BTreeSet::new(), &slots, now) {
             Ok(policers) => self.finish_policers(policers, &rules),
             Err(rejection) => {
                 self.sessions.release(index);
-                self.release_meters(meters.values());
+                self.release_counters(plan.taken);
                 self.release_counter(activity);
                 return Err(rejection);
             }
@@ -71,7 +71,7 @@ impl Upf {
             imsi,
             cp_fseid,
             rules,
-            meters,
+            meters: plan.new,
             leases,
             activity,
             paging,
@@ -81,7 +81,9 @@ impl Upf {
             stations_look,
             usage_held: false,
         };
-        self.rest(&Session { seid, index, kept });
+        let mut session = Session { seid, index, kept };
+        session.arm_shared(&self.node.usage, now);
+        self.rest(&session);
         Ok(seid)
     }
 
@@ -97,12 +99,7 @@ impl Upf {
         let Some(session) = self.sessions.get(index) else {
             return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
         };
-        let mut slots = session.slots();
         let mut rules = session.kept.rules.clone();
-        for id in &request.remove_urrs {
-            // One that is created anew in the same request counts from nothing, in a counter of its own.
-            slots.remove(id);
-        }
         let ended = rules.modify(request)?;
         rules.at(now);
         store::check(&rules, now)?;
@@ -123,16 +120,15 @@ impl Upf {
             timer => self.new_activity(timer)?,
         };
         let new_activity = activity.filter(|_| old_activity.is_none());
-        let new_meters =
-            self.new_meters(&rules, &slots, now).inspect_err(|_| self.release_counter(new_activity))?;
-        slots.extend(new_meters.iter().map(|(&id, meter)| (id, meter.slot)));
-        let slots = Slots { urrs: slots, activity, monitors, drops: self.drop_counts(index, &rules) };
+        let planned = self.plan_counters(&rules, &session.kept.meters, &request.remove_urrs, now);
+        let Plan { urrs, new, moved, taken } = planned.inspect_err(|_| self.release_counter(new_activity))?;
+        let slots = Slots { urrs, activity, monitors, drops: self.drop_counts(index, &rules) };
         let old_keys = all_keys(&session.kept.rules, &self.node.settings, index);
         let owner = request.cp_fseid.unwrap_or(session.kept.cp_fseid);
         let policers = match self.compile_and_commit(&owner, &mut rules, index, &old_keys, &slots, now) {
             Ok(policers) => policers,
             Err(rejection) => {
-                self.release_meters(new_meters.values());
+                self.release_counters(taken);
                 self.release_counter(new_activity);
                 return Err(rejection);
             }
@@ -141,13 +137,14 @@ impl Upf {
         self.far_ends.change(index, &far_ends(&session.kept.rules, settings), &far_ends(&rules, settings));
         self.keep_monitors(index, slots.monitors);
         self.keep_drop_counts(index, slots.drops);
-        let counters_go = !request.remove_urrs.is_empty() || activity != old_activity;
+        let counters_go = !request.remove_urrs.is_empty() || !moved.is_empty() || activity != old_activity;
         // Nothing may follow an End Marker, nothing may be counted after a final report or taken from the
         // policer of another.
         let lets_go = !ended.is_empty() || counters_go || policers.drops_any();
         let must_wait = lets_go.then(|| self.must_wait()).flatten();
         let request = request.clone();
-        let change = Change { index, request, rules, new_meters, policers, ended, activity, leases, answer };
+        let meters = (new, moved);
+        let change = Change { index, request, rules, meters, policers, ended, activity, leases, answer };
         Ok(match must_wait {
             None => Progress::Done(self.finish_change(change, Some(session), now)),
             Some(mark) => Progress::Waiting(self.put_off(mark, Ending::Change(Box::new(change)), now)),
@@ -160,20 +157,25 @@ impl Upf {
         session: &mut Session,
         request: &Modification,
         rules: RuleSet,
-        new_meters: BTreeMap<UrrId, Meter>,
+        (new, moved): (BTreeMap<UrrId, Meter>, BTreeMap<UrrId, Counter>),
         now: SystemTime,
     ) -> Vec<UsageReport> {
         let node = self.node.clone();
         let kept = &mut session.kept;
         let mut reports = Vec::new();
-        let mut released = Vec::new();
+        let before = slots_of(kept.meters.values());
         for id in &request.remove_urrs {
             if let (Some(mut meter), Some(urr)) = (kept.meters.remove(id), kept.rules.urrs.get(id)) {
                 reports.extend(meter.report(urr, &node.usage, UsageReportTrigger::TERMR, now));
-                released.push(meter);
             }
         }
-        kept.meters.extend(new_meters);
+        for (id, counter) in &moved {
+            if let (Some(meter), Some(urr)) = (kept.meters.get_mut(id), rules.urrs.get(id)) {
+                meter.go_on_in(counter, &node.usage);
+                meter.arm(urr, &node.usage, now);
+            }
+        }
+        kept.meters.extend(new);
         for update in &request.update_urrs {
             if let (Some(meter), Some(urr)) = (kept.meters.get_mut(&update.id), rules.urrs.get(&update.id)) {
                 let was_inactive =
@@ -188,8 +190,10 @@ impl Upf {
             }
         }
         kept.rules = rules;
-        self.release_meters(released.iter());
+        let after = slots_of(kept.meters.values());
+        self.release_counters(before.difference(&after).copied());
         session.report_linked(&mut reports, &node.usage, now);
+        session.arm_shared(&node.usage, now);
         reports.iter_mut().for_each(|report| report.query_reference = request.query_reference);
         reports
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::counters::Counter;
 use super::drops::DropCounts;
 use super::ethernet;
 use super::keys::SessionKeys;
@@ -15,8 +16,8 @@ use crate::monitoring::Monitors;
 use crate::node::{Node, NodeSettings};
 use crate::qos::Enforcement;
 use crate::record::{
-    Action, BufferBounds, Destination, Direction, EndpointId, FilteredRule, InstanceId, QuotaAction, Record,
-    SessionFacts, SessionIndex, SessionKey, TunnelShape, UeAddresses, UsageSlots,
+    Action, BufferBounds, Counted, Destination, Direction, EndpointId, FilteredRule, InstanceId, QuotaAction,
+    Record, SessionFacts, SessionIndex, SessionKey, TunnelShape, UeAddresses, UsageSlots,
 };
 use crate::rules::{
     ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, ForwardingParameters, Interface,
@@ -40,7 +41,7 @@ const BUFFER_TIME_MAX: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     /// Those of its URRs.
-    pub(crate) urrs: BTreeMap<UrrId, UsageSlot>,
+    pub(crate) urrs: BTreeMap<UrrId, Counter>,
     /// That of packets that no URR counts, where they are of interest.
     pub(crate) activity: Option<UsageSlot>,
     /// The QoS flows whose delays are measured.
@@ -249,7 +250,7 @@ fn on_quota(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Bo
                 Rejection::new(Cause::RuleCreationOrModificationFailure, detail).rule(RuleId::Urr(urr.id))
             };
             let far = rules.fars.get(&far).ok_or_else(absent)?;
-            let slot = *slots.urrs.get(&urr.id).ok_or_else(absent)?;
+            let slot = slots.urrs.get(&urr.id).ok_or_else(absent)?.slot;
             let special = special(rules, node, pdr, far, slots)?.map(Box::new);
             Ok(QuotaAction { slot, action: action(rules, node, pdr, far, slots, Some(urr.id))?, special })
         })
@@ -287,8 +288,8 @@ fn action(
         let urr = rules.urrs.get(id);
         let urr = urr.ok_or_else(|| reject(pdr, &format!("names URR {id}, which is not there")))?;
         let counted = !urr.information.inactive && Some(*id) != uncounted;
-        if let Some(&slot) = slots.urrs.get(id).filter(|_| counted)
-            && !usage.push(slot, urr.information.before_qos, urr.may_stop())
+        if let Some(counter) = slots.urrs.get(id).filter(|_| counted)
+            && !count_in(&mut usage, counter, urr.may_stop())
         {
             return Err(Rejection::new(
                 Cause::NoResourcesAvailable,
@@ -299,7 +300,7 @@ fn action(
     }
     if let Some(slot) = slots.activity.filter(|_| usage.len() == 0) {
         // There is room where nothing is.
-        let _ = usage.push(slot, false, false);
+        let _ = usage.push(slot, Counted::Passed, false);
     }
     let uplink = direction(pdr) == Direction::Uplink;
     let destination = destination(rules, node, far, &qers)?;
@@ -313,6 +314,13 @@ fn action(
         usage,
         buffer: buffer_bounds(rules, far)?,
     })
+}
+
+/// Has packets move the counters of a URR; `false` when there is no room.
+fn count_in(usage: &mut UsageSlots, counter: &Counter, may_stop: bool) -> bool {
+    let what = if counter.before_qos { Counted::All } else { Counted::Passed };
+    let counts_dropped = |usage: &mut UsageSlots, slot| usage.push(slot, Counted::Dropped, false);
+    usage.push(counter.slot, what, may_stop) && counter.dropped.is_none_or(|slot| counts_dropped(usage, slot))
 }
 
 /// What the QERs of a rule ask of its direction.

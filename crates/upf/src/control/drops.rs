@@ -62,6 +62,7 @@ impl Upf {
         }
         let mut reports = meter.report_and_go_on(rule, &self.node.usage, UsageReportTrigger::DROTH, now);
         session.report_linked(&mut reports, &self.node.usage, now);
+        session.arm_shared(&self.node.usage, now);
         reports
     }
 }

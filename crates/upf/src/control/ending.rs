@@ -11,6 +11,7 @@ use kaido_table::Mark;
 
 use super::Upf;
 use super::compile::tunnel_ends;
+use super::counters::{Counter, slots_of};
 use super::meter::Meter;
 use super::pool::Lease;
 use super::rates::PolicerChange;
@@ -36,7 +37,8 @@ pub(super) struct Change {
     pub(super) request: Modification,
     /// The rules that are in the table.
     pub(super) rules: RuleSet,
-    pub(super) new_meters: BTreeMap<UrrId, Meter>,
+    /// URRs that are new, and those that go on in another counter.
+    pub(super) meters: (BTreeMap<UrrId, Meter>, BTreeMap<UrrId, Counter>),
     pub(super) policers: PolicerChange,
     /// Tunnels that get an End Marker.
     pub(super) ended: Vec<OuterHeaderCreation>,
@@ -159,7 +161,7 @@ impl Upf {
         session: Option<Session>,
         now: SystemTime,
     ) -> Modified {
-        let Change { index, request, rules, new_meters, activity, leases, mut answer, .. } = change;
+        let Change { index, request, rules, meters, activity, leases, mut answer, .. } = change;
         self.finish_policers(change.policers, &rules);
         self.order_end_markers(&change.ended, now);
         let Some(mut session) = session else { return answer };
@@ -168,7 +170,7 @@ impl Upf {
         if !request.ethernet_context.is_empty() {
             self.adopt_stations(index, &rules, &request.ethernet_context);
         }
-        answer.usage_reports = self.take_over(&mut session, &request, rules, new_meters, now);
+        answer.usage_reports = self.take_over(&mut session, &request, rules, meters, now);
         self.change_inactivity(&mut session, request.inactivity_timer, activity, packets_before, now);
         session.kept.leases.extend_from_slice(&leases);
         if let Some(fseid) = request.cp_fseid {
@@ -196,7 +198,7 @@ impl Upf {
             })
             .flatten()
             .collect();
-        self.release_meters(session.meters.values());
+        self.release_counters(slots_of(session.meters.values()));
         self.release_counter(session.activity);
         self.drops.remove(&index);
         let session_reports = self.end_watches(index, &session, now);

@@ -28,11 +28,11 @@ impl Upf {
         match event {
             WorkerEvent::Threshold { session, slot } => {
                 let Some(mut session) = self.sessions.get(session) else { return };
-                if !session.counters().any(|own| own == slot) {
+                if !session.has_counter(slot) {
                     // Said of an earlier session that had the place.
                     return;
                 }
-                self.settle(&mut session, |_, meter| meter.slot == slot, now, out);
+                self.settle(&mut session, |_, meter| meter.counts_in(slot), now, out);
                 self.rest(&session);
             }
             WorkerEvent::Buffered { session, pdr, dscp } => {
@@ -154,6 +154,7 @@ impl Upf {
         session.report_linked(&mut reports, &self.node.usage, now);
         report_usage(session.seid, reports, out);
         self.look_for_silence(session, now, out);
+        session.arm_shared(&self.node.usage, now);
     }
 
     /// Reports a session that has been silent for as long as its timer says.

@@ -44,6 +44,7 @@ impl Upf {
             }
         }
         session.report_linked(&mut reports, &self.node.usage, now);
+        session.arm_shared(&self.node.usage, now);
         self.rest(&session);
         reports
     }

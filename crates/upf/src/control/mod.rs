@@ -7,6 +7,7 @@ mod applications;
 mod change;
 mod choose;
 mod compile;
+mod counters;
 mod dated;
 mod delays;
 mod detection;
@@ -50,7 +51,6 @@ use self::ending::{Ending, Endings};
 use self::far_ends::FarEnds;
 use self::kernel::Kernel;
 use self::keys::all_keys;
-use self::meter::Meter;
 pub use self::paths::PathSummary;
 pub use self::pool::UePool;
 pub(crate) use self::pool::percent;
@@ -68,8 +68,8 @@ use crate::qos::PolicerSlots;
 use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, Modification, Modified, Outcome, PathEvent,
-    PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent, SessionService, Ticket, Urr, UrrId,
-    UsageReport, Volume,
+    PfdManagement, Progress, Rejection, Seid, SessionEvent, SessionService, Ticket, UrrId, UsageReport,
+    Volume,
 };
 use crate::usage::{FreeSlots, UsageSlot};
 
@@ -179,7 +179,7 @@ impl Upf {
             .kept
             .meters
             .values()
-            .map(|meter| self.node.usage.read(meter.slot))
+            .map(|meter| meter.volume(&self.node.usage))
             .max_by_key(Volume::total_bytes)
             .unwrap_or_default()
     }
@@ -246,36 +246,6 @@ impl Upf {
     fn owner(&mut self, key: &SessionKey) -> Option<SessionIndex> {
         let guard = self.reader.pin();
         self.node.table.get(&guard, key).map(Record::session)
-    }
-
-    /// Counters for URRs that have none yet.
-    fn new_meters(
-        &mut self,
-        rules: &RuleSet,
-        existing: &BTreeMap<UrrId, UsageSlot>,
-        now: SystemTime,
-    ) -> Result<BTreeMap<UrrId, Meter>, Rejection> {
-        if rules.urrs.values().any(Urr::may_stop) {
-            let kept = self.node.usage.keep_quotas();
-            kept.map_err(|error| Rejection::new(Cause::NoResourcesAvailable, error.to_string()))?;
-        }
-        let mut meters = BTreeMap::new();
-        for urr in rules.urrs.values().filter(|urr| !existing.contains_key(&urr.id)) {
-            let Some(slot) = self.slots.take(&self.node.usage) else {
-                self.release_meters(meters.values());
-                return Err(Rejection::new(Cause::NoResourcesAvailable, "no usage counter is free")
-                    .rule(RuleId::Urr(urr.id)));
-            };
-            meters.insert(urr.id, Meter::new(slot, urr, &self.node.usage, now));
-        }
-        Ok(meters)
-    }
-
-    /// Takes back counters that no record names any more.
-    fn release_meters<'m>(&mut self, meters: impl Iterator<Item = &'m Meter>) {
-        for meter in meters {
-            self.release_counter(Some(meter.slot));
-        }
     }
 
     fn release_counter(&mut self, slot: Option<UsageSlot>) {

@@ -1,6 +1,6 @@
 //! A session: its rules, what it holds, and what is known of it from outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -17,7 +17,7 @@ use crate::record::{SessionIndex, UeAddresses};
 use crate::rules::{
     FSeid, Imsi, Mac, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
-use crate::usage::{UsageCounters, UsageSlot};
+use crate::usage::{Limits, UsageCounters, UsageSlot};
 
 /// One session as the control side works on it. At rest it is packed; see [`super::store`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +54,23 @@ pub(crate) struct Kept {
 }
 
 impl Session {
-    /// The counter of every URR.
-    pub(crate) fn slots(&self) -> BTreeMap<UrrId, UsageSlot> {
-        self.kept.meters.iter().map(|(&id, meter)| (id, meter.slot)).collect()
+    /// Sets the limits of counters that URRs share: the nearest of each.
+    pub(crate) fn arm_shared(&mut self, usage: &UsageCounters, now: SystemTime) {
+        let Kept { meters, rules, inactivity, .. } = &mut self.kept;
+        let shared: BTreeSet<_> =
+            meters.values().filter(|meter| meter.is_shared).map(|meter| meter.slot).collect();
+        for slot in shared {
+            let of_slot = meters.iter_mut().filter(|(_, meter)| meter.slot == slot);
+            let mut of_slot: Vec<_> =
+                of_slot.filter_map(|(id, meter)| Some((meter, rules.urrs.get(id)?))).collect();
+            let limits = of_slot.iter().map(|(meter, urr)| meter.limits(urr, usage));
+            usage.set_limits(slot, &limits.fold(Limits::NONE, |all, one| all.nearest(&one)));
+            let is_silent = inactivity.is_some_and(|watch| watch.is_reported());
+            if is_silent || of_slot.iter().any(|(meter, urr)| meter.awaits_packet(urr)) {
+                usage.watch(slot);
+            }
+            of_slot.iter_mut().for_each(|(meter, urr)| meter.look_again(urr, usage, now));
+        }
     }
 
     /// When the session is to be looked at next, in milliseconds.
@@ -97,9 +111,14 @@ impl Session {
         }
     }
 
-    /// Every counter of the session.
+    /// Every counter of the session that packets move which pass; some several times.
     pub(crate) fn counters(&self) -> impl Iterator<Item = UsageSlot> + '_ {
         self.kept.meters.values().map(|meter| meter.slot).chain(self.kept.activity)
+    }
+
+    /// Whether a counter is the session's.
+    pub(crate) fn has_counter(&self, slot: UsageSlot) -> bool {
+        self.kept.activity == Some(slot) || self.kept.meters.values().any(|meter| meter.counts_in(slot))
     }
 
     /// Packets of the session, some of them several times: to tell whether there were any.

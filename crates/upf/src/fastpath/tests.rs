@@ -4,7 +4,7 @@ use super::*;
 use crate::node::{Instance, UdpChecksums};
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::record::SessionFacts;
-use crate::record::{EndpointId, Tunnel};
+use crate::record::{Counted, EndpointId, Tunnel};
 use crate::rules::{
     AddressMatch, ApplyAction, FlowEnd, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
 };
@@ -47,7 +47,9 @@ impl Rule {
         let shape =
             TunnelShape { qfi: Some(Qfi(9)), tos: 0xb8, ..TunnelShape::plain(ip(peer), EndpointId(local)) };
         let mut usage = UsageSlots::default();
-        assert!(usage.push(UsageSlot(3), false, false) && usage.push(UsageSlot(5), true, false));
+        assert!(
+            usage.push(UsageSlot(3), Counted::Passed, false) && usage.push(UsageSlot(5), Counted::All, false)
+        );
         Self {
             direction: Direction::Downlink,
             apply: ApplyAction { forward: true, ..ApplyAction::default() },
@@ -154,9 +156,9 @@ fn what_only_workers_can_do_does_not_fit() {
     assert_eq!(Rule::downlink(&node, "10.3.0.2", 0).translated(&node), None, "ends of two families");
     assert_eq!(Rule { destination: Destination::Routed, ..plain() }.translated(&node), None, "routed to UEs");
     let mut usage = plain().usage;
-    assert!(usage.push(UsageSlot(6), false, false));
+    assert!(usage.push(UsageSlot(6), Counted::Passed, false));
     assert!(Rule { usage, ..plain() }.translated(&node).is_some());
-    assert!(usage.push(UsageSlot(7), false, false));
+    assert!(usage.push(UsageSlot(7), Counted::Passed, false));
     assert_eq!(Rule { usage, ..plain() }.translated(&node), None, "four counters");
 }
 
@@ -195,7 +197,7 @@ fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
 fn rates_and_rare_containers_are_the_workers_to_enforce() {
     let node = node();
     let mut usage = UsageSlots::default();
-    assert!(usage.push(UsageSlot(3), false, false));
+    assert!(usage.push(UsageSlot(3), Counted::Passed, false));
     for usage in [usage, Rule::uplink(&node).usage] {
         let qos = Enforcement::of(PolicerSlot(1));
         assert_eq!(Rule { qos, usage, ..Rule::uplink(&node) }.translated(&node), None);
@@ -215,7 +217,10 @@ fn counters_and_policers_fold_as_far_as_there_is_room() {
     let rule = Rule::downlink(&node, "10.3.0.2", 1);
     let usage = |counters: u32| {
         let mut usage = UsageSlots::default();
-        (0..counters).for_each(|n| assert!(usage.push(UsageSlot(n), n % 2 == 0, false)));
+        for n in 0..counters {
+            let what = if n % 2 == 0 { Counted::All } else { Counted::Passed };
+            assert!(usage.push(UsageSlot(n), what, false));
+        }
         usage
     };
     let qos = |policers: u32| {
@@ -250,7 +255,7 @@ fn counters_and_policers_fold_as_far_as_there_is_room() {
 fn a_quota_folds() {
     let node = node();
     let mut usage = UsageSlots::default();
-    assert!(usage.push(UsageSlot(3), false, true) && usage.push(UsageSlot(9), true, true));
+    assert!(usage.push(UsageSlot(3), Counted::Passed, true) && usage.push(UsageSlot(9), Counted::All, true));
     let record = Rule { usage, ..Rule::downlink(&node, "10.3.0.2", 1) }.record();
     assert!(record.has_folded_quotas());
     let Rules::One(action) = record.rules(&node.tunnels) else { panic!("it does not fold") };

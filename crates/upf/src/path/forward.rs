@@ -17,7 +17,8 @@ use super::parse::{Packet, is_not_routed, is_own};
 use crate::dropped::DropCount;
 use crate::node::WorkerEvent;
 use crate::record::{
-    Action, Destination, Direction, Exit, QuotaAction, Record, Rules, SessionIndex, SessionKey, Special,
+    Action, Counted, Destination, Direction, Exit, QuotaAction, Record, Rules, SessionIndex, SessionKey,
+    Special,
 };
 
 /// How a packet came in.
@@ -272,11 +273,20 @@ impl Worker {
         if !dropped {
             self.spend(record, action, octets);
         }
-        for (slot, before_qos) in action.usage.iter() {
-            if (!dropped || before_qos)
-                && self.node.usage.count(slot, record.direction(), octets as u64, shared)
-            {
+        let (direction, octets) = (record.direction(), octets as u64);
+        let not_counted = if dropped { Counted::Passed } else { Counted::Dropped };
+        let mut apart = false;
+        for (slot, what) in action.usage.iter().filter(|(_, what)| *what != not_counted) {
+            apart |= what == Counted::Dropped;
+            if self.node.usage.count(slot, direction, octets, shared) {
                 self.tell(WorkerEvent::Threshold { session: record.session(), slot });
+            }
+        }
+        if apart {
+            for slot in action.usage.of_passed() {
+                if self.node.usage.hasten(slot, direction, octets) {
+                    self.tell(WorkerEvent::Threshold { session: record.session(), slot });
+                }
             }
         }
     }

@@ -51,6 +51,17 @@ impl UeAddresses {
 /// Most usage counters a packet of one rule moves.
 pub const USAGE_SLOTS_MAX: usize = 6;
 
+/// Which packets of a rule a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those that QoS enforcement lets pass.
+    Passed,
+    /// All (MBQE, TS 29.244 8.2.68).
+    All,
+    /// Those that QoS enforcement drops.
+    Dropped,
+}
+
 /// The usage counters of a rule. Small enough to lie in the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageSlots {
@@ -58,6 +69,8 @@ pub struct UsageSlots {
     len: u8,
     /// Bit n: slot n counts before QoS enforcement, dropped packets included (MBQE).
     before_qos: u8,
+    /// Bit n: slot n counts dropped packets alone.
+    dropped: u8,
     /// Bit n: what slot n counts stops when a quota is used up.
     pub(super) quotas: u8,
 }
@@ -69,17 +82,19 @@ impl UsageSlots {
         self.len.into()
     }
 
-    /// Adds a counter; `false` when there is no room.
+    /// Adds a counter, once; `false` when there is no room.
     #[must_use]
-    pub fn push(&mut self, slot: UsageSlot, before_qos: bool, quota: bool) -> bool {
-        let at = usize::from(self.len);
+    pub fn push(&mut self, slot: UsageSlot, what: Counted, quota: bool) -> bool {
+        let known = self.slots[..self.len()].iter().position(|&known| known == slot.0);
+        let at = known.unwrap_or(self.len());
         if at == USAGE_SLOTS_MAX {
             return false;
         }
         self.slots[at] = slot.0;
-        self.before_qos |= u8::from(before_qos) << at;
+        self.before_qos |= u8::from(what == Counted::All) << at;
+        self.dropped |= u8::from(what == Counted::Dropped) << at;
         self.quotas |= u8::from(quota) << at;
-        self.len += 1;
+        self.len += u8::from(known.is_none());
         true
     }
 
@@ -96,13 +111,34 @@ impl UsageSlots {
         all.filter(|(at, _)| self.quotas >> at & 1 != 0).map(|(_, &slot)| UsageSlot(slot))
     }
 
-    /// Every counter, and whether it counts before QoS enforcement.
+    /// Every counter, and what it counts.
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = (UsageSlot, bool)> + '_ {
-        self.slots[..usize::from(self.len)]
-            .iter()
-            .enumerate()
-            .map(|(at, &slot)| (UsageSlot(slot), self.before_qos >> at & 1 != 0))
+    pub fn iter(&self) -> impl Iterator<Item = (UsageSlot, Counted)> + '_ {
+        self.slots[..usize::from(self.len)].iter().enumerate().map(|(at, &slot)| {
+            let what = match (self.before_qos >> at & 1, self.dropped >> at & 1) {
+                (0, 0) => Counted::Passed,
+                (_, 0) => Counted::All,
+                _ => Counted::Dropped,
+            };
+            (UsageSlot(slot), what)
+        })
+    }
+
+    /// Those that packets move which pass.
+    #[must_use]
+    pub fn without_dropped(&self) -> Self {
+        let mut all = Self::default();
+        for (at, (slot, what)) in self.iter().enumerate().filter(|(_, (_, what))| *what != Counted::Dropped) {
+            // No more than there were.
+            let _ = all.push(slot, what, self.quotas >> at & 1 != 0);
+        }
+        all
+    }
+
+    /// The counters that a packet moves which passes.
+    #[inline]
+    pub fn of_passed(&self) -> impl Iterator<Item = UsageSlot> + '_ {
+        self.iter().filter(|(_, what)| *what != Counted::Dropped).map(|(slot, _)| slot)
     }
 }
 

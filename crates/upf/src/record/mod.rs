@@ -13,8 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use self::action::{
-    Action, BufferBounds, Destination, Direction, FilteredRule, QuotaAction, SessionIndex, USAGE_SLOTS_MAX,
-    UeAddresses, UsageSlots,
+    Action, BufferBounds, Counted, Destination, Direction, FilteredRule, QuotaAction, SessionIndex,
+    USAGE_SLOTS_MAX, UeAddresses, UsageSlots,
 };
 use self::key::upper_half;
 pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
@@ -90,7 +90,8 @@ const POLICERS_MAX: usize = 2;
 #[repr(C)]
 pub struct Record {
     session: SessionIndex,
-    /// Numbers of usage counters, and behind them of policers. The last two are the upper half of the UE's /64 where it has one.
+    /// Numbers of usage counters, behind them of policers, and behind those the complement of the number of a counter of dropped
+    /// packets, or zero. The last two are the upper half of the UE's /64 where it has one.
     cells: [u32; CELLS_MAX],
     wide: Option<Box<Wide>>,
     ue_ipv4: u32,
@@ -261,18 +262,33 @@ impl Record {
     /// Names counters and policers in the record; `None` when it has no room for all.
     fn put_cells(&mut self, usage: &UsageSlots, qos: &Enforcement) -> Option<()> {
         let policers = qos.only_policers()?.count();
-        let places = if self.flags.has(Flags::UE_IPV6) { CELLS_BESIDE_IPV6 } else { CELLS_MAX };
-        if policers > POLICERS_MAX || usage.len() + policers > places {
+        let of_dropped = || usage.iter().filter(|(_, what)| *what == Counted::Dropped);
+        let (counters, apart) = (usage.of_passed().count(), of_dropped().count());
+        if policers > POLICERS_MAX || apart > 1 || counters + policers + apart > self.cells_max() {
             return None;
         }
-        let numbers = usage.iter().map(|(slot, _)| slot.0).chain(qos.only_policers()?.map(|slot| slot.0));
+        let numbers = usage.of_passed().map(|slot| slot.0).chain(qos.only_policers()?.map(|slot| slot.0));
+        let numbers = numbers.chain(of_dropped().map(|(slot, _)| !slot.0));
         self.cells.iter_mut().zip(numbers).for_each(|(cell, number)| *cell = number);
-        self.cell_bits = u8::try_from(usage.len()).ok()? | u8::from(policers == POLICERS_MAX) << 3;
-        for (at, _) in usage.iter().enumerate().filter(|(_, (_, before_qos))| *before_qos) {
+        self.cell_bits = u8::try_from(counters).ok()? | u8::from(policers == POLICERS_MAX) << 3;
+        let whats = usage.iter().map(|(_, what)| what).filter(|what| *what != Counted::Dropped);
+        for (at, _) in whats.enumerate().filter(|(_, what)| *what == Counted::All) {
             self.cell_bits |= (at < 4).then_some(0x10 << at)?;
         }
         self.flags = self.flags.with(Flags::POLICED, policers > 0).with(Flags::QUOTAS, usage.has_quotas());
         Some(())
+    }
+
+    /// How many numbers there is room for.
+    const fn cells_max(&self) -> usize {
+        if self.flags.has(Flags::UE_IPV6) { CELLS_BESIDE_IPV6 } else { CELLS_MAX }
+    }
+
+    /// The counter of dropped packets of a record that holds its action itself, if it has one.
+    fn folded_dropped(&self) -> Option<UsageSlot> {
+        let at = self.folded_usage().len() + self.folded_policers().len();
+        let number = *self.cells.get(at).filter(|_| at < self.cells_max())?;
+        (number != 0).then_some(UsageSlot(!number))
     }
 
     fn put_upper_half(&mut self, upper: u64) {
@@ -443,9 +459,14 @@ impl Record {
         let mut usage = UsageSlots::default();
         for (at, &slot) in self.folded_usage().iter().enumerate() {
             let before_qos = at < 4 && self.cell_bits >> (4 + at) & 1 != 0;
+            let what = if before_qos { Counted::All } else { Counted::Passed };
             // A record folds fewer counters than there is room for. That one of them has a quota is said of all: one
             // without is never used up.
-            let _ = usage.push(UsageSlot(slot), before_qos, self.has_folded_quotas());
+            let _ = usage.push(UsageSlot(slot), what, self.has_folded_quotas());
+        }
+        if let Some(dropped) = self.folded_dropped() {
+            // As above.
+            let _ = usage.push(dropped, Counted::Dropped, false);
         }
         let mut qos = Enforcement::default();
         for &slot in self.folded_policers() {

@@ -16,24 +16,52 @@ pub(crate) struct FreeSlots {
     /// Given back, the last first. A place that was a counter's stays one: a worker that comes late miscounts, and no more.
     free: Vec<UsageSlot>,
     /// Where there are places that were never a counter's; else they lie in a row, behind all that were.
-    lines: Option<(Lines, LineCursor)>,
+    lines: Option<Places>,
+}
+
+/// Where counters are taken that never were any.
+#[derive(Debug)]
+struct Places {
+    lines: Lines,
+    near_records: LineCursor,
+    apart: LineCursor,
 }
 
 impl FreeSlots {
     /// Those of counters, none of which is in use.
     pub(crate) fn of(counters: &UsageCounters) -> Self {
-        let lines = counters.lines.as_ref().map(|lines| (lines.clone(), Lines::cursor(RECORDS)));
+        let lines = counters.lines.as_ref().map(|lines| Places {
+            lines: lines.clone(),
+            near_records: Lines::cursor(RECORDS),
+            apart: Lines::cursor(0),
+        });
         Self { used: 0, bound: counters.len, free: Vec::new(), lines }
     }
 
-    /// Takes a counter that has counted nothing.
+    /// Takes a counter that has counted nothing, where there is room for records near it.
     pub(crate) fn take(&mut self, counters: &UsageCounters) -> Option<UsageSlot> {
+        self.take_by(counters, |places| &mut places.near_records)
+    }
+
+    /// As [`FreeSlots::take`], for a counter that few packets move.
+    pub(crate) fn take_apart(&mut self, counters: &UsageCounters) -> Option<UsageSlot> {
+        self.take_by(counters, |places| &mut places.apart)
+    }
+
+    fn take_by(
+        &mut self,
+        counters: &UsageCounters,
+        cursor: impl FnOnce(&mut Places) -> &mut LineCursor,
+    ) -> Option<UsageSlot> {
         if self.used == self.bound {
             return None;
         }
         let slot = match (self.free.pop(), &mut self.lines) {
             (Some(slot), _) => slot,
-            (None, Some((lines, cursor))) => UsageSlot(lines.take(cursor)?),
+            (None, Some(places)) => {
+                let lines = places.lines.clone();
+                UsageSlot(lines.take(cursor(places))?)
+            }
             // All that ever were are in use.
             (None, None) => UsageSlot(self.used),
         };

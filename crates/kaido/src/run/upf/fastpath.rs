@@ -9,7 +9,7 @@ use kaido_engine::{DropReason, NextHop, NextHops, PortId, PortTotals, Resolution
 use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
 use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{WorkerEvent, keys_max, usage_cells};
-use kaido_upf::record::{Direction, SessionIndex, TunnelShape};
+use kaido_upf::record::{Counted, Direction, SessionIndex, TunnelShape};
 use kaido_upf::usage::{Aside, UsageSlot};
 use kaido_xdp::fastpath::{
     EXCEPTIONS_MAX, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hop,
@@ -285,7 +285,7 @@ impl InKernel {
             ue_ipv4,
             ue_ipv6,
             usage: std::array::from_fn(|_| {
-                counted.next().map(|(slot, before_qos)| UsageCell { cell: slot.0, before_qos })
+                counted.next().map(|(slot, what)| UsageCell { cell: slot.0, before_qos: what != Counted::Passed })
             }),
             destination,
         })

@@ -22,6 +22,7 @@ use self::clock::{Clock, Pace, Seen};
 pub(super) use self::counts::Counts;
 use self::quota::Quota;
 use self::returned::{Measured, Returned, duration};
+use super::counters::Counter;
 use super::millis;
 use crate::rules::{
     ApplicationDetection, MonitoringTime, Part, ReportingTriggers, UpdateUrr, Urr, UsageReport,
@@ -36,6 +37,12 @@ const EVENT_TIMES_MAX: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meter {
     pub(crate) slot: UsageSlot,
+    /// Counts what QoS enforcement drops, where that is counted and others have the same counter.
+    pub(crate) dropped: Option<UsageSlot>,
+    /// Other URRs have the same counter: limits are set for all together.
+    pub(crate) is_shared: bool,
+    /// What is measured beside what is in the counters, or below zero.
+    beside: Option<Box<Volume>>,
     ur_seqn: u32,
     /// Reports since their number was given.
     sent: u16,
@@ -69,9 +76,12 @@ pub(super) fn millis_of(time: Duration) -> u64 {
 }
 
 impl Meter {
-    pub(crate) fn new(slot: UsageSlot, urr: &Urr, usage: &UsageCounters, now: SystemTime) -> Self {
+    pub(crate) fn new(counter: Counter, urr: &Urr, usage: &UsageCounters, now: SystemTime) -> Self {
         let mut meter = Self {
-            slot,
+            slot: counter.slot,
+            dropped: counter.dropped,
+            is_shared: counter.is_shared,
+            beside: beside(&Volume::default().minus(&counter.from)),
             ur_seqn: 0,
             sent: 0,
             reported: Counts::default(),
@@ -93,6 +103,29 @@ impl Meter {
         meter.renew_period(urr, now);
         meter.arm(urr, usage, now);
         meter
+    }
+
+    /// Whether it measures what is counted there.
+    pub(crate) fn counts_in(&self, slot: UsageSlot) -> bool {
+        self.slot == slot || self.dropped == Some(slot)
+    }
+
+    /// What was counted so far.
+    pub(crate) fn volume(&self, usage: &UsageCounters) -> Volume {
+        usage.read(self.slot).plus(&self.elsewhere(usage))
+    }
+
+    /// What of it is not in the counter that packets move which pass.
+    fn elsewhere(&self, usage: &UsageCounters) -> Volume {
+        let dropped = self.dropped.map_or_else(Volume::default, |dropped| usage.read(dropped));
+        self.beside.as_ref().map_or(dropped, |beside| dropped.plus(beside))
+    }
+
+    /// Goes on in another counter, which counts since it was made. No worker counts in the old one any more.
+    pub(crate) fn go_on_in(&mut self, counter: &Counter, usage: &UsageCounters) {
+        let before = self.volume(usage);
+        self.beside = beside(&before.minus(&counter.from));
+        (self.slot, self.dropped, self.is_shared) = (counter.slot, counter.dropped, counter.is_shared);
     }
 
     /// When there is something to do whatever is counted, in milliseconds.
@@ -119,7 +152,7 @@ impl Meter {
         usage: &UsageCounters,
         now: SystemTime,
     ) {
-        let (at, packets) = (millis(now), usage.read(self.slot).total_packets());
+        let (at, packets) = (millis(now), self.volume(usage).total_packets());
         if was_inactive != urr.information.inactive || Pace::of(urr).is_none() {
             self.clock.stop(packets, at);
         }
@@ -144,11 +177,7 @@ impl Meter {
 
     /// What was measured by `now`.
     fn counts(&self, usage: &UsageCounters, now: SystemTime) -> Counts {
-        Counts {
-            volume: usage.read(self.slot),
-            time: self.clock.total(millis(now)),
-            events: self.events.into(),
-        }
+        Counts { volume: self.volume(usage), time: self.clock.total(millis(now)), events: self.events.into() }
     }
 
     /// Whether reports with that trigger are wanted still.
@@ -195,7 +224,7 @@ impl Meter {
     }
 
     fn observe(&mut self, urr: &Urr, usage: &UsageCounters, now: SystemTime) -> Seen {
-        let (at, packets) = (millis(now), usage.read(self.slot).total_packets());
+        let (at, packets) = (millis(now), self.volume(usage).total_packets());
         let Some(pace) = Pace::of(urr) else { return Seen::default() };
         let seen = self.clock.observe(pace, packets, at);
         if seen.started {
@@ -274,22 +303,51 @@ impl Meter {
         reports
     }
 
-    /// Sets limits after a report or a change of the rule.
-    fn arm(&mut self, urr: &Urr, usage: &UsageCounters, now: SystemTime) {
-        let threshold = urr.volume_threshold.filter(|_| urr.method.volume);
-        let threshold = threshold.filter(|_| self.reports(urr, ReportingTriggers::VOLTH)).unwrap_or_default();
-        let limits = Limits {
-            thresholds: places(&self.threshold_from, threshold),
-            quotas: self.quota.volume_limits(urr),
-            exhausted: self.quota.is_exhausted(),
-        };
-        usage.set_limits(self.slot, &limits);
-        if self.clock.waits() && Pace::of(urr).is_some() {
-            usage.watch(self.slot);
+    /// Sets limits after a report or a change of the rule. Those of a counter that URRs share are set for all together.
+    pub(crate) fn arm(&mut self, urr: &Urr, usage: &UsageCounters, now: SystemTime) {
+        if !self.is_shared {
+            usage.set_limits(self.slot, &self.limits(urr, usage));
+            if self.awaits_packet(urr) {
+                usage.watch(self.slot);
+            }
         }
         if !self.reports(urr, ReportingTriggers::PERIO) {
             self.period_ends = None;
         }
+        self.look_again(urr, usage, now);
+    }
+
+    /// Where its counter is to tell.
+    pub(crate) fn limits(&self, urr: &Urr, usage: &UsageCounters) -> Limits {
+        let threshold = urr.volume_threshold.filter(|_| urr.method.volume);
+        let threshold = threshold.filter(|_| self.reports(urr, ReportingTriggers::VOLTH)).unwrap_or_default();
+        let elsewhere = self.elsewhere(usage);
+        let elsewhere = [elsewhere.uplink_bytes, elsewhere.downlink_bytes, elsewhere.total_bytes()];
+        let of_counter = |places: [u64; 3]| {
+            let mut own = places.into_iter().zip(elsewhere).map(|(place, elsewhere)| match place {
+                UNLIMITED => UNLIMITED,
+                // Below zero where the counter has more than is measured.
+                place => match elsewhere.cast_signed() {
+                    less @ ..0 => place.saturating_add(less.unsigned_abs()),
+                    _ => place.saturating_sub(elsewhere),
+                },
+            });
+            [(); 3].map(|()| own.next().unwrap_or(UNLIMITED))
+        };
+        Limits {
+            thresholds: of_counter(places(&self.threshold_from, threshold)),
+            quotas: of_counter(self.quota.volume_limits(urr)),
+            exhausted: self.quota.is_exhausted(),
+        }
+    }
+
+    /// Whether the next packet is of interest.
+    pub(crate) fn awaits_packet(&self, urr: &Urr) -> bool {
+        self.clock.waits() && Pace::of(urr).is_some()
+    }
+
+    /// Looks whether something is due already, which no packet will tell of.
+    pub(crate) fn look_again(&mut self, urr: &Urr, usage: &UsageCounters, now: SystemTime) {
         // What was counted since the counts were read last may have crossed a limit that was not set yet.
         let mut trial = self.clone();
         let late = trial.due(urr, Seen::default(), usage, now);
@@ -299,7 +357,7 @@ impl Meter {
         }
         let started = Pace::of(urr).is_some()
             && self.clock.waits()
-            && self.clock.is_moved(usage.read(self.slot).total_packets());
+            && self.clock.is_moved(self.volume(usage).total_packets());
         self.urgent = !late.is_empty() || ended || started;
     }
 
@@ -446,6 +504,11 @@ impl Meter {
         self.sent = self.sent.saturating_add(1);
         report
     }
+}
+
+/// A volume, where there is any.
+fn beside(volume: &Volume) -> Option<Box<Volume>> {
+    (*volume != Volume::default()).then(|| Box::new(*volume))
 }
 
 /// Absolute counts ahead of `from`.
