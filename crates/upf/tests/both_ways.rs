@@ -10,8 +10,8 @@ use fixture::{GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, now};
 use kaido_engine::PortId;
 use kaido_upf::node::OuterSourcePort;
 use kaido_upf::rules::{
-    ChooseOr, Establishment, FTeid, Ipv6Prefix, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Pdr,
-    PdrId, Qfi, SessionService, Teid, Volume,
+    ApplyAction, ChooseOr, Establishment, FTeid, Far, FarId, Ipv6Prefix, LocalFTeid, OuterHeaderCreation,
+    OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, Urr, UrrId, Volume,
 };
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, PduSession, UdpRepr, gtpu};
 use proptest::prelude::*;
@@ -19,7 +19,9 @@ use proptest::prelude::*;
 /// Sessions 0: IPv4 in IPv4 tunnels; 1: both families, with QFI, towards an IPv6 peer; 2: as the SMF of Open5GS makes them,
 /// with a QFI to match and a PDR for router solicitations on the F-TEID.
 ///
-/// On the `careful` side every rule has a second one behind it, which no packet comes to: such rules do not fold,
+/// 3 and 4 have flows by SDF filters: what a packet matches is told by its QFI, remote network, protocol and ports.
+///
+/// On the `careful` side every rule has a second one before it that does the same with few packets: such rules do not fold,
 /// and their packets do not go straight.
 fn rig(careful: bool) -> Rig {
     let mut settings = fixture::settings();
@@ -27,10 +29,7 @@ fn rig(careful: bool) -> Rig {
     let mut rig = Rig::with(settings);
     let mut establish = |mut request: Establishment| {
         if careful {
-            let behind = request.pdrs.clone().into_iter();
-            let behind =
-                behind.map(|pdr| Pdr { id: PdrId(pdr.id.0 + 10), precedence: pdr.precedence + 1, ..pdr });
-            request.pdrs.extend(behind);
+            request.pdrs.extend(fixture::careful(&request.pdrs));
         }
         rig.upf.establish(&request, now()).unwrap();
     };
@@ -50,7 +49,49 @@ fn rig(careful: bool) -> Rig {
     request.qers[0].qfi = Some(Qfi(9));
     establish(request);
     establish(smf_shapes::open5gs(2));
+    establish(filtered(3, false));
+    establish(filtered(4, true));
     rig
+}
+
+/// A session with flows by SDF filters, in the order of precedence: uplink and downlink rules, each with a URR of its own. The
+/// last drops what no other matches.
+fn filtered(n: u8, with_qfis: bool) -> Establishment {
+    let mut plan = SessionPlan::ipv4(n);
+    plan.ue.ipv6 = Some(ChooseOr::Given(Ipv6Prefix::of(format!("2001:db8:60:{n}::").parse().unwrap(), 64)));
+    let mut request = plan.establishment();
+    request.pdrs.clear();
+    request.urrs.clear();
+    request.fars.push(Far { id: FarId(3), apply_action: ApplyAction::DROP, ..plan.uplink_far() });
+    let flows = [
+        (
+            &[
+                "permit out 6 from 8.8.0.0/16 to assigned",
+                "permit out 17 from 8.8.4.0/24 5000-5009 to assigned",
+            ][..],
+            1,
+        ),
+        (&["permit out ip from 2001:db8:9::/48 to assigned 4000"], 9),
+        (&["permit out 17 from any to assigned 4000-4999"], 9),
+        (&["permit out 1 from any to assigned"], 9),
+    ];
+    for (number, (filters, qfi)) in (1u16..).zip(flows) {
+        let urr = UrrId(number.into());
+        request.urrs.push(Urr { id: urr, ..plan.urr() });
+        let (up, down) = (plan.uplink_pdr(), plan.downlink_pdr());
+        for (id, pdr) in [(2 * number - 1, up), (2 * number, down)] {
+            let mut rule = Pdr { id: PdrId(id), precedence: number.into(), urr_ids: vec![urr], ..pdr };
+            rule.pdi.sdf_filters = filters.iter().map(|text| SdfFilter::parse(text).unwrap()).collect();
+            if with_qfis && rule.id.0 % 2 == 1 {
+                rule.pdi.qfis = vec![Qfi(qfi)];
+            }
+            if number == 4 && n == 4 {
+                rule.far_id = Some(FarId(3));
+            }
+            request.pdrs.push(rule);
+        }
+    }
+    request
 }
 
 fn ethernet(dst: [u8; 6], packet: &[u8]) -> Vec<u8> {
@@ -113,7 +154,15 @@ fn uplink_v4(teid: u32, container: bool, inner: &[u8]) -> Vec<u8> {
     ethernet(N3_MAC, &v4_packet("10.100.3.2", "10.100.3.1", &g_pdu(teid, container, inner)))
 }
 
-const SEEDS: usize = 12;
+fn icmp_v4(src: &str, dst: &str) -> Vec<u8> {
+    let mut packet = v4_packet(src, dst, &[8, 0, 0xf7, 0xff, 0, 0, 0, 0]);
+    (packet[9], packet[10], packet[11]) = (1, 0, 0);
+    let sum = !kaido_wire::checksum::sum(&packet[..20]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+const SEEDS: usize = 21;
 
 /// Frames of every shape that the sessions forward.
 fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
@@ -133,6 +182,15 @@ fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
         (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "10.60.0.0"))),
         (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "10.60.0.1"))),
         (N6, ethernet(N6_MAC, &udp_v6("2001:db8:9::1", "2001:db8:60:1::5"))),
+        (N3, uplink_v4(1003, false, &udp_v4("10.60.0.3", "8.8.4.4"))),
+        (N3, uplink_v4(1003, true, &udp_v4("10.60.0.3", "9.9.9.9"))),
+        (N3, uplink_v4(1003, true, &udp_v6("2001:db8:60:3::5", "2001:db8:9::1"))),
+        (N3, uplink_v4(1003, false, &icmp_v4("10.60.0.3", "8.8.4.4"))),
+        (N3, uplink_v4(1004, true, &udp_v4("10.60.0.4", "9.9.9.9"))),
+        (N6, ethernet(N6_MAC, &v4_packet("8.8.4.4", "10.60.0.3", &udp((5003, 7), &[1; 20])))),
+        (N6, ethernet(N6_MAC, &v4_packet("9.8.4.4", "10.60.0.4", &udp((5003, 4321), &[1; 20])))),
+        (N6, ethernet(N6_MAC, &v6_packet("2001:db8:9::1", "2001:db8:60:4::5", &udp((443, 4000), &[2; 20])))),
+        (N6, ethernet(N6_MAC, &icmp_v4("8.8.8.8", "10.60.0.3"))),
     ]
 }
 
@@ -187,6 +245,26 @@ fn a_header_of_unusual_shape_is_judged_by_every_rule_of_its_session() {
     assert_eq!(out.len(), 1);
     assert_eq!(out, careful.pass(N6, &frame));
     assert_eq!(account(&straight), account(&careful));
+}
+
+/// What lies in a later fragment where ports would be is nobody's port.
+#[test]
+fn a_later_fragment_matches_no_ports() {
+    let (mut straight, mut careful) = (rig(false), rig(true));
+    let whole = uplink_v4(1003, false, &udp_v4("10.60.0.3", "9.9.9.9"));
+    for _ in 0..2 {
+        assert_eq!(straight.pass(N3, &whole).len(), 1);
+        assert_eq!(careful.pass(N3, &whole).len(), 1);
+    }
+    let mut inner = udp_v4("10.60.0.3", "9.9.9.9");
+    inner[6..8].copy_from_slice(&[0, 10]);
+    inner[10..12].fill(0);
+    let sum = !kaido_wire::checksum::sum(&inner[..20]);
+    inner[10..12].copy_from_slice(&sum.to_be_bytes());
+    let frame = uplink_v4(1003, false, &inner);
+    assert_eq!(straight.pass(N3, &frame), careful.pass(N3, &frame));
+    assert_eq!(straight.pass(N3, &frame), [], "it waits for the first");
+    assert_eq!(account(&straight).1, account(&careful).1);
 }
 
 proptest! {

@@ -267,8 +267,7 @@ fn what_a_rate_drops_is_counted_before_qos_alone() {
             pdr.urr_ids = vec![UrrId(1), UrrId(2)];
         }
         if filters {
-            let spare = Pdr { id: PdrId(9), precedence: 999, ..request.pdrs[0].clone() };
-            request.pdrs.push(spare);
+            request.pdrs.extend(fixture::careful(&request.pdrs));
         }
         let seid = clock.rig.upf.establish(&request, now()).unwrap().seid;
         clock.offer(&up(7, 1000), MS, SECOND);

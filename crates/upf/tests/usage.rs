@@ -10,8 +10,8 @@ use fixture::{N3, N6, Rig, SessionPlan};
 use kaido_engine::DropReason;
 use kaido_upf::rules::{
     ApplyAction, Change, Establishment, Far, FarId, MeasurementInformation, MeasurementMethod, Modification,
-    MonitoringTime, Part, Pdr, PdrId, ReportingTriggers, RuleId, Seid, SessionEvent, SessionService,
-    TimeQuotaMechanism, UpdateUrr, Urr, UrrId, UsageReport, UsageReportTrigger, Volume, VolumeThreshold,
+    MonitoringTime, Part, ReportingTriggers, RuleId, Seid, SessionEvent, SessionService, TimeQuotaMechanism,
+    UpdateUrr, Urr, UrrId, UsageReport, UsageReportTrigger, Volume, VolumeThreshold,
 };
 
 /// A session of one UE, and a clock that the test moves.
@@ -114,12 +114,11 @@ fn one((mut reports, at): (Vec<(u64, UsageReport)>, u64)) -> UsageReport {
     report
 }
 
-/// On both ways through the path: with a second rule behind each the packets go the careful one.
+/// On both ways through the path: with a second rule before each the packets go the careful one.
 fn both_ways(urr: &Urr) -> [Establishment; 2] {
     let plain = Establishment { urrs: vec![urr.clone()], ..SessionPlan::ipv4(7).establishment() };
     let mut careful = plain.clone();
-    let behind = plain.pdrs.iter().cloned();
-    careful.pdrs.extend(behind.map(|pdr| Pdr { id: PdrId(pdr.id.0 + 10), precedence: 999, ..pdr }));
+    careful.pdrs.extend(fixture::careful(&plain.pdrs));
     [plain, careful]
 }
 

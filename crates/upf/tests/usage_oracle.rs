@@ -12,7 +12,7 @@ use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan};
 use kaido_engine::{DropReason, PortId};
 use kaido_upf::rules::{
-    BitRate, Change, MeasurementInformation, MeasurementMethod, Modification, Pdr, PdrId, QerId,
+    BitRate, Change, MeasurementInformation, MeasurementMethod, Modification, PdrId, QerId,
     ReportingTriggers, Seid, SessionEvent, SessionService, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
     UsageReport, VolumeThreshold,
 };
@@ -246,14 +246,10 @@ impl World {
             Step::Careful(careful) if careful != self.careful => {
                 self.careful = careful;
                 let plan = SessionPlan::ipv4(7);
-                let behind = [plan.uplink_pdr(), plan.downlink_pdr()].map(|pdr| Pdr {
-                    id: PdrId(pdr.id.0 + 10),
-                    precedence: 999,
-                    urr_ids: self.named_by(pdr.id.0),
-                    ..pdr
-                });
+                let mut ahead = fixture::careful(&[plan.uplink_pdr(), plan.downlink_pdr()]);
+                ahead.iter_mut().for_each(|pdr| pdr.urr_ids = self.named_by(pdr.id.0));
                 self.modify(&if careful {
-                    Modification { create_pdrs: behind.into(), ..Modification::default() }
+                    Modification { create_pdrs: ahead, ..Modification::default() }
                 } else {
                     Modification { remove_pdrs: vec![PdrId(11), PdrId(12)], ..Modification::default() }
                 });

@@ -7,6 +7,7 @@ use kaido_table::{Probe, Stages};
 use super::Worker;
 use super::parse::{Parsed, parse};
 use super::read::{Arrived, Kind};
+use super::select::usual_flow;
 use crate::node::Node;
 use crate::qos::PolicerSlot;
 use crate::record::{CommonWay, Record, SessionKey, StraightWay};
@@ -28,6 +29,10 @@ pub(super) struct Group<'g> {
     pub(super) arrivals: [Arrived; GROUP],
     pub(super) probes: [Probe<'g, SessionKey, Record>; GROUP],
     pub(super) records: [Option<&'g Record>; GROUP],
+    /// Those of the rules that packets match, where a record has several.
+    chosen: [Option<&'g Record>; GROUP],
+    /// A record has lines to choose from.
+    has_lines: bool,
     /// The way of all its packets, if they have the same.
     way: StraightWay,
 }
@@ -99,15 +104,33 @@ impl<'g> Group<'g> {
 
     #[inline(never)]
     pub(super) fn resolve(&mut self, stages: Stages<'g, SessionKey, Record>, node: &Node) {
-        for ((record, probe), arrived) in self.records.iter_mut().zip(&self.probes).zip(&self.arrivals) {
+        let known = self.probes.iter().zip(&self.arrivals);
+        let found = self.records.iter_mut().zip(&mut self.chosen);
+        for ((record, chosen), (probe, arrived)) in found.zip(known) {
             if arrived.kind != Kind::Unusual {
                 *record = stages.resolve(*probe, &arrived.key);
+                *chosen = *record;
                 if let Some(record) = record {
-                    record.folded_usage().iter().for_each(|&slot| node.usage.prefetch(UsageSlot(slot)));
-                    record
-                        .folded_policers()
-                        .iter()
-                        .for_each(|&slot| node.policers.prefetch(PolicerSlot(slot)));
+                    prefetch_cells(record, node);
+                    if record.has_lines() {
+                        record.prefetch_lines();
+                        self.has_lines = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds the rules that packets match of records with lines.
+    #[inline(never)]
+    fn choose(&mut self, node: &Node, frames: &[Frame]) {
+        let known = self.chosen.iter_mut().zip(&self.arrivals);
+        for ((chosen, arrived), frame) in known.zip(frames) {
+            if let Some(record) = chosen.filter(|record| record.has_lines()) {
+                let flow = usual_flow(record.direction(), arrived, frame);
+                *chosen = flow.and_then(|flow| record.of_flow(&flow));
+                if let Some(rule) = chosen {
+                    prefetch_cells(rule, node);
                 }
             }
         }
@@ -116,13 +139,16 @@ impl<'g> Group<'g> {
     /// Makes packets ready to leave that need nothing more.
     #[inline(always)]
     pub(super) fn act(
-        &self,
+        &mut self,
         node: &Node,
         worker: &mut Worker,
         frames: &mut [Frame],
         quiet: bool,
         exits: &mut [Exit],
     ) {
+        if self.has_lines {
+            self.choose(node, frames);
+        }
         let may_be_plain = quiet && !worker.clamps_mss;
         match self.way {
             StraightWay::UP if may_be_plain => self.act_up(node, worker, frames, exits),
@@ -166,13 +192,20 @@ impl<'g> Group<'g> {
         exits: &mut [Exit],
         mut act: impl FnMut(&Record, &Arrived, &mut Frame) -> Exit,
     ) {
-        let known = self.records.iter().zip(&self.arrivals);
+        let known = self.chosen.iter().zip(&self.arrivals);
         for (((record, arrived), frame), exit) in known.zip(frames).zip(exits) {
             if let Some(record) = record {
                 *exit = act(record, arrived, frame);
             }
         }
     }
+}
+
+/// Brings what packets of a record move into the cache.
+#[inline(always)]
+fn prefetch_cells(record: &Record, node: &Node) {
+    record.folded_usage().iter().for_each(|&slot| node.usage.prefetch(UsageSlot(slot)));
+    record.folded_policers().iter().for_each(|&slot| node.policers.prefetch(PolicerSlot(slot)));
 }
 
 /// Reads a frame that is not of the usual shape.

@@ -35,6 +35,7 @@ mod rate;
 mod read;
 mod redirect;
 mod relay;
+mod select;
 mod send;
 mod straight;
 mod trace;

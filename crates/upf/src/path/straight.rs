@@ -290,7 +290,7 @@ fn may_be_to_gtpu(arrived: &Arrived, frame: &Frame) -> bool {
 }
 
 /// The QFI of a tunnelled packet of the usual shape: its PDU session container, if it has one, is the last thing before it.
-fn qfi_of(arrived: &Arrived, frame: &Frame) -> Option<u8> {
+pub(super) fn qfi_of(arrived: &Arrived, frame: &Frame) -> Option<u8> {
     let offset = usize::from(arrived.offset);
     if arrived.way != StraightWay::UP || TUNNELLED_AT.contains(&offset) {
         return None;

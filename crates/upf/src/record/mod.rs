@@ -7,6 +7,7 @@
 
 mod action;
 mod key;
+mod lines;
 mod ways;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,6 +19,8 @@ pub use self::action::{
 };
 use self::key::upper_half;
 pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
+use self::lines::{LINES_MAX, Line};
+pub(crate) use self::lines::{UsualFlow, UsualPorts};
 use self::ways::Flags;
 pub(crate) use self::ways::{CommonWay, PlainWay, StraightWay};
 use crate::classify::Classifier;
@@ -54,7 +57,10 @@ pub(crate) struct SessionFacts<'s> {
 
 /// Rules that do not fold into the record itself.
 #[derive(Clone, Debug)]
+#[repr(C)]
 struct Wide {
+    /// The first of them, as the fast path reads them: as many as the record says.
+    lines: [Line; LINES_MAX],
     ue: UeAddresses,
     /// Networks behind the UE: sources uplink.
     framed: Box<[FramedRoute]>,
@@ -101,7 +107,7 @@ pub struct Record {
     flags: Flags,
     shape: ShapeId,
     /// Packets that a BAR suggests to keep; with [`Flags::QFI_MATCH`] the QoS flow that matches, as what is simply forwarded is
-    /// never kept.
+    /// never kept, or of a record that is not simply forwarded the number of its lines.
     buffer_suggested: u8,
     /// Bits 0 to 2: how many counters; bit 3: two policers, where [`Flags::POLICED`] says that there is any; bits 4 to 7: which
     /// of the first four counters count before QoS enforcement.
@@ -126,9 +132,15 @@ impl Record {
         if let Some(folded) = folded.as_ref().filter(|_| is_whole) {
             return folded.clone();
         }
-        let empty = || Self::empty(session, Flags(0).with(Flags::UPLINK, direction == Direction::Uplink));
+        let mut lines = [(); LINES_MAX].map(|()| Line::unused(session));
+        let is_told = !may_fold || folded.is_some();
+        let count = if is_told { 0 } else { lines::fill(&mut lines, session, direction, ue, &rules) };
+        let flags = Flags(0).with(Flags::UPLINK, direction == Direction::Uplink);
+        let flags = flags.with(Flags::QFI_MATCH, count > 0);
+        let empty = || Self { buffer_suggested: count, ..Self::empty(session, flags) };
         Self {
             wide: Some(Box::new(Wide {
+                lines,
                 ue,
                 needs_ports: rules.iter().any(FilteredRule::needs_ports),
                 framed: framed.into(),
@@ -174,10 +186,42 @@ impl Record {
         }
     }
 
+    /// The record of a rule alone; `None` where that does not fold, or more is to be done than it says.
+    fn of_rule(
+        session: SessionIndex,
+        direction: Direction,
+        ue: UeAddresses,
+        rule: &FilteredRule,
+    ) -> Option<Self> {
+        let is_simple = rule.special.is_none() && rule.on_quota.is_empty();
+        is_simple.then(|| Self::fold(session, direction, ue, &rule.action)).flatten()
+    }
+
+    /// Whether packets of the usual shape find their rule by [`Record::of_flow`].
+    #[inline(always)]
+    pub(crate) fn has_lines(&self) -> bool {
+        self.flags.0 & (Flags::QFI_MATCH | Flags::STRAIGHT) == Flags::QFI_MATCH
+    }
+
+    /// Brings its lines into the cache, ahead of [`Record::of_flow`].
+    #[inline]
+    pub(crate) fn prefetch_lines(&self) {
+        if let Some(wide) = &self.wide {
+            kaido_table::prefetch(&wide.lines);
+        }
+    }
+
+    /// The record of the rule that a packet of the usual shape matches; `None` where the rules themselves must be looked at.
+    #[inline]
+    pub(crate) fn of_flow(&self, flow: &UsualFlow) -> Option<&Self> {
+        let lines = self.wide.as_ref()?.lines.get(..usize::from(self.buffer_suggested))?;
+        lines::choose(lines, flow)
+    }
+
     /// The QoS flow that a packet of a folded record must be of, if that matters.
     #[inline(always)]
     pub(crate) fn folded_qfi(&self) -> Option<u8> {
-        self.flags.has(Flags::QFI_MATCH).then_some(self.buffer_suggested)
+        self.flags.has(Flags::QFI_MATCH | Flags::STRAIGHT).then_some(self.buffer_suggested)
     }
 
     /// The QoS flow and the action of what the fast path forwards, where it forwards anything: other rules of the key are about

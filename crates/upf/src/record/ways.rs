@@ -23,7 +23,7 @@ impl Flags {
     pub(super) const PLAIN: u16 = 1 << 12;
     /// Forwards into a tunnel that is not known yet.
     pub(super) const NO_TUNNEL: u16 = 1 << 13;
-    /// Packets of one QoS flow match, and no others.
+    /// With [`Flags::STRAIGHT`], packets of one QoS flow match, and no others; without, the record has lines.
     pub(super) const QFI_MATCH: u16 = 1 << 14;
     /// One of the counters has a quota.
     pub(super) const QUOTAS: u16 = 1 << 15;

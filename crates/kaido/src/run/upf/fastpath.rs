@@ -285,7 +285,9 @@ impl InKernel {
             ue_ipv4,
             ue_ipv6,
             usage: std::array::from_fn(|_| {
-                counted.next().map(|(slot, what)| UsageCell { cell: slot.0, before_qos: what != Counted::Passed })
+                counted
+                    .next()
+                    .map(|(slot, what)| UsageCell { cell: slot.0, before_qos: what != Counted::Passed })
             }),
             destination,
         })

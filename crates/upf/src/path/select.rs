@@ -1,0 +1,50 @@
+//! What packets of the usual shape are asked for, where their key has several rules.
+
+use kaido_engine::Frame;
+use kaido_wire::{IpProtocol, ipv4, ipv6};
+
+use super::read::{Arrived, Kind, be16, be32};
+use super::straight::qfi_of;
+use crate::record::{Direction, UsualFlow, UsualPorts};
+
+/// Fragment offset and More Fragments of an IPv4 header (RFC 791 3.1).
+const IS_FRAGMENT: u16 = 0x3fff;
+
+/// The flow of a packet; `None` where its headers are not of the usual shape.
+#[inline]
+pub(super) fn usual_flow(direction: Direction, arrived: &Arrived, frame: &Frame) -> Option<UsualFlow> {
+    if arrived.kind != Kind::Usual {
+        return None;
+    }
+    let packet = frame.data().get(usize::from(arrived.offset)..)?;
+    let (protocol, remote, upper, is_fragment) = match packet.first()? >> 4 {
+        4 => {
+            let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+            let at = if direction == Direction::Uplink { 16 } else { 12 };
+            let upper = usize::from(be16(header, 2)).checked_sub(ipv4::HEADER_LEN)?;
+            let is_fragment = be16(header, 6) & IS_FRAGMENT != 0;
+            (header[0] == 0x45).then_some((header[9], Some(be32(header, at)), upper, is_fragment))?
+        }
+        6 => {
+            let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
+            let is_plain =
+                matches!(IpProtocol(header[6]), IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV6);
+            is_plain.then_some((header[6], None, usize::from(be16(header, 4)), false))?
+        }
+        _ => return None,
+    };
+    let upper_at = if remote.is_some() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+    let ports = if !IpProtocol(protocol).has_ports() {
+        UsualPorts::None
+    } else if is_fragment || upper < 4 {
+        UsualPorts::Unknown
+    } else {
+        let ports = packet.get(upper_at..upper_at + 4)?;
+        let (src, dst) = (be16(ports, 0), be16(ports, 2));
+        match direction {
+            Direction::Uplink => UsualPorts::Known(dst, src),
+            Direction::Downlink => UsualPorts::Known(src, dst),
+        }
+    };
+    Some(UsualFlow { qfi: qfi_of(arrived, frame), protocol, remote, ports })
+}

@@ -1,0 +1,235 @@
+//! The first rules of a key as cache lines, which a packet of the usual shape is compared with one after the other.
+//!
+//! ```text
+//!   16 octets: what a packet must be │ 48 octets: the record of its rule
+//! ```
+//! A line says yes, no, or that it does not know: then, and for what a line has no record of, the rules themselves are looked at.
+//! A rule with several SDF filters has a line for each.
+
+use super::{Direction, FilteredRule, Record, SessionIndex, UeAddresses};
+use crate::rules::{AddressMatch, SdfFilter};
+
+/// Lines of a key: two pairs of cache lines.
+pub(super) const LINES_MAX: usize = 4;
+
+/// What lines ask of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UsualFlow {
+    /// Of its PDU session container.
+    pub(crate) qfi: Option<u8>,
+    pub(crate) protocol: u8,
+    /// The remote address; `None` in IPv6.
+    pub(crate) remote: Option<u32>,
+    pub(crate) ports: UsualPorts,
+}
+
+/// The ports of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum UsualPorts {
+    /// The remote end's and the UE's.
+    Known(u16, u16),
+    /// Its protocol has none.
+    None,
+    /// Of a fragment, or too short.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    Unknown,
+}
+
+/// A QFI that no packet has: any matches.
+const ANY_QFI: u8 = u8::MAX;
+/// All ports.
+const ANY_PORTS: [u16; 2] = [0, u16::MAX];
+
+/// What a packet must be.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Asks {
+    remote: u32,
+    remote_ports: [u16; 2],
+    local_ports: [u16; 2],
+    prefix_len: u8,
+    qfi: u8,
+    protocol: u8,
+    flags: u8,
+}
+
+impl Asks {
+    /// It cannot be said here.
+    const UNKNOWN: u8 = 1 << 0;
+    /// One protocol matches.
+    const PROTOCOL: u8 = 1 << 1;
+    /// An IPv4 network, or, with [`Asks::IPV6`], an IPv6 network, in which the remote address lies.
+    const REMOTE: u8 = 1 << 2;
+    const IPV6: u8 = 1 << 3;
+    /// Ports are asked for.
+    const PORTS: u8 = 1 << 4;
+    /// The line has no record.
+    const CAREFUL: u8 = 1 << 5;
+
+    const ANY: Self = Self {
+        remote: 0,
+        remote_ports: ANY_PORTS,
+        local_ports: ANY_PORTS,
+        prefix_len: 0,
+        qfi: ANY_QFI,
+        protocol: 0,
+        flags: 0,
+    };
+
+    fn of(sdf: &SdfFilter) -> Option<Self> {
+        let SdfFilter { protocol, remote, local, tos, spi, flow_label, id: _ } = sdf;
+        let is_more = tos.is_some() || spi.is_some() || flow_label.is_some();
+        if is_more || local.address != AddressMatch::Any {
+            return None;
+        }
+        let range = |ports: &[(u16, u16)]| match *ports {
+            [] => Some(ANY_PORTS),
+            [(low, high)] => Some([low, high]),
+            _ => None,
+        };
+        let mut asks =
+            Self { remote_ports: range(&remote.ports)?, local_ports: range(&local.ports)?, ..Self::ANY };
+        if !(remote.ports.is_empty() && local.ports.is_empty()) {
+            asks.flags |= Self::PORTS;
+        }
+        if let Some(protocol) = protocol {
+            (asks.protocol, asks.flags) = (*protocol, asks.flags | Self::PROTOCOL);
+        }
+        match remote.address {
+            AddressMatch::Any => {}
+            AddressMatch::V4(network, len) => {
+                (asks.remote, asks.prefix_len) = (network.to_bits(), len);
+                asks.flags |= Self::REMOTE;
+            }
+            AddressMatch::V6(..) => asks.flags |= Self::REMOTE | Self::IPV6,
+        }
+        Some(asks)
+    }
+
+    const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline(always)]
+    fn answer(&self, flow: &UsualFlow) -> Answer {
+        if self.has(Self::UNKNOWN) {
+            return Answer::Unknown;
+        }
+        let other_qfi = self.qfi != ANY_QFI && flow.qfi != Some(self.qfi);
+        if other_qfi || (self.has(Self::PROTOCOL) && self.protocol != flow.protocol) {
+            return Answer::No;
+        }
+        if self.has(Self::REMOTE) {
+            match (flow.remote, self.has(Self::IPV6)) {
+                (Some(_), true) | (None, false) => return Answer::No,
+                (None, true) => return Answer::Unknown,
+                (Some(remote), false) => {
+                    let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix_len)).unwrap_or(0);
+                    if (remote ^ self.remote) & mask != 0 {
+                        return Answer::No;
+                    }
+                }
+            }
+        }
+        if self.has(Self::PORTS) {
+            let within = |[low, high]: [u16; 2], port: u16| (low..=high).contains(&port);
+            return match flow.ports {
+                UsualPorts::Known(remote, local)
+                    if within(self.remote_ports, remote) && within(self.local_ports, local) =>
+                {
+                    Answer::Yes
+                }
+                UsualPorts::Known(..) | UsualPorts::None => Answer::No,
+                UsualPorts::Unknown => Answer::Unknown,
+            };
+        }
+        Answer::Yes
+    }
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Line {
+    asks: Asks,
+    record: Record,
+}
+
+const _: () = assert!(size_of::<Line>() == 64);
+
+impl Line {
+    /// One that no packet comes to.
+    pub(super) fn unused(session: SessionIndex) -> Self {
+        let asks = Asks { flags: Asks::UNKNOWN, ..Asks::ANY };
+        Self { asks, record: Record::empty(session, super::Flags(0)) }
+    }
+}
+
+/// Puts rules into lines. Returns how many; none where no line has a record.
+pub(super) fn fill(
+    lines: &mut [Line; LINES_MAX],
+    session: SessionIndex,
+    direction: Direction,
+    ue: UeAddresses,
+    rules: &[FilteredRule],
+) -> u8 {
+    // Where packets go is looked at on the uplink alone.
+    let met = rules.iter().filter(|rule| direction == Direction::Downlink || !rule.matches_unroutable_only());
+    let all = met.flat_map(|rule| {
+        let record = Record::of_rule(session, direction, ue, rule);
+        asks_of(rule).into_iter().map(move |asks| match &record {
+            Some(record) => Line { asks, record: record.clone() },
+            None => {
+                let asks = Asks { flags: asks.flags | Asks::CAREFUL, ..asks };
+                Line { asks, ..Line::unused(session) }
+            }
+        })
+    });
+    let mut count = 0;
+    for (place, line) in lines.iter_mut().zip(all) {
+        *place = line;
+        count += 1;
+        if place.asks.has(Asks::UNKNOWN) {
+            break;
+        }
+    }
+    let any = lines.iter().any(|line| !line.asks.has(Asks::UNKNOWN | Asks::CAREFUL));
+    if any { count } else { 0 }
+}
+
+/// What packets of a rule must be, one of these.
+fn asks_of(rule: &FilteredRule) -> Vec<Asks> {
+    let unknown = || vec![Asks { flags: Asks::UNKNOWN, ..Asks::ANY }];
+    let qfi = match rule.qfis {
+        None => ANY_QFI,
+        Some(qfis) if qfis.is_power_of_two() => u8::try_from(qfis.trailing_zeros()).unwrap_or(ANY_QFI),
+        Some(_) => return unknown(),
+    };
+    if rule.ue.is_some() || rule.app.is_some() {
+        return unknown();
+    }
+    if rule.sdf.is_empty() {
+        return vec![Asks { qfi, ..Asks::ANY }];
+    }
+    let all: Option<Vec<_>> = rule.sdf.iter().map(|sdf| Some(Asks { qfi, ..Asks::of(sdf)? })).collect();
+    all.unwrap_or_else(unknown)
+}
+
+/// The record of the rule that a packet matches; `None` where the rules themselves must be looked at.
+#[inline(always)]
+pub(super) fn choose<'l>(lines: &'l [Line], flow: &UsualFlow) -> Option<&'l Record> {
+    for line in lines {
+        match line.asks.answer(flow) {
+            Answer::Yes => return (!line.asks.has(Asks::CAREFUL)).then_some(&line.record),
+            Answer::No => {}
+            Answer::Unknown => return None,
+        }
+    }
+    None
+}
