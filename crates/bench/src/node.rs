@@ -12,7 +12,7 @@ use kaido_engine::{
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
-use kaido_upf::record::{InstanceId, Record, SessionKey};
+use kaido_upf::record::InstanceId;
 use kaido_upf::rules::{
     ApplyAction, ChooseOr, FTeid, Far, FarId, ForwardingParameters, Interface, Ipv6Prefix, LocalFTeid,
     Modification, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Seid, SessionService, Teid,
@@ -20,7 +20,6 @@ use kaido_upf::rules::{
 };
 
 use crate::BenchError;
-use crate::floor::LINE;
 use crate::frames::{Direction, Family, GNB_MAC, MTU, N3_MAC, N6_MAC, ROUTER_MAC, teid};
 use crate::ports::Feed;
 use crate::shape::Shape;
@@ -31,15 +30,6 @@ const N6_PORT: PortId = PortId(1);
 
 /// Sessions between two looks at the clock and the stop flag.
 const CHUNK: u32 = 16_384;
-
-/// Lines of session state that a packet touches: its bucket, its record, and the counters of its URR.
-pub(crate) fn cold_line_names() -> Vec<String> {
-    let record_lines = (size_of::<SessionKey>() + size_of::<Record>()).div_ceil(LINE);
-    let mut names = vec!["bucket".to_owned(), "record".to_owned()];
-    names.extend((2..=record_lines).map(|line| format!("record, line {line}")));
-    names.push("counters".to_owned());
-    names
-}
 
 /// A node with its sessions, and a worker that is turned by hand.
 pub(crate) struct UpfNode {

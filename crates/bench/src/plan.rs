@@ -7,8 +7,10 @@ use crate::shape::Shape;
 pub struct Plan {
     /// Numbers of sessions, ascending.
     pub sessions: Vec<u32>,
-    /// Their rules; `None` is plain ones at every number, and at one number those of each SMF, too.
+    /// Their rules, beside plain ones, to which they are held.
     pub shape: Option<Shape>,
+    /// Without it: rules that are measured at one number of sessions beside plain ones at every number.
+    pub beside: &'static [Shape],
     /// Frame lengths, in bytes without FCS, ascending.
     pub frames: Vec<usize>,
     /// Rounds of every case; each gives one sample.
@@ -40,6 +42,7 @@ impl Plan {
         Self {
             sessions: vec![1, 65_536, MILLION, 16_640_000],
             shape: None,
+            beside: &[Shape::Free5gc, Shape::Open5gs, Shape::Volte, Shape::Slice, Shape::Mixed],
             frames: vec![64, 128, 256, 512, 1024, 1424, 3024],
             rounds: 15,
             packets_per_round: 32_768,
@@ -57,6 +60,7 @@ impl Plan {
     pub fn quick() -> Self {
         Self {
             sessions: vec![1, MILLION],
+            beside: &[Shape::Mixed],
             frames: vec![128],
             rounds: 7,
             chain_runs_per_round: 100_000,
@@ -70,15 +74,16 @@ impl Plan {
     /// The nodes that are measured: the rules of their sessions, and how many.
     pub(crate) fn nodes(&self) -> Vec<(Shape, u32)> {
         let all = |shape| self.sessions.iter().map(move |&sessions| (shape, sessions));
-        if let Some(shape) = self.shape {
-            return all(shape).collect();
-        }
         // The largest number up to a million: where a session's lines come from memory.
-        let beside = self.sessions.iter().rfind(|&&sessions| sessions <= MILLION).or(self.sessions.first());
-        let others = [Shape::Free5gc, Shape::Open5gs];
-        let others =
-            others.into_iter().zip(beside.into_iter().cycle()).map(|(shape, &beside)| (shape, beside));
-        all(Shape::Plain).chain(others).collect()
+        let many = self.sessions.iter().rfind(|&&sessions| sessions <= MILLION).or(self.sessions.first());
+        match self.shape {
+            Some(Shape::Plain) => all(Shape::Plain).collect(),
+            Some(shape) => all(Shape::Plain).chain(all(shape)).collect(),
+            None => {
+                let beside = self.beside.iter().flat_map(|&shape| many.map(|&many| (shape, many)));
+                all(Shape::Plain).chain(beside).collect()
+            }
+        }
     }
 
     /// The length of frame at which the map chain is run: 128 bytes where the plan has them.
@@ -109,12 +114,14 @@ mod tests {
 
     #[test]
     fn sessions_of_smfs_stand_beside_the_plain_ones() {
-        use Shape::{Free5gc, Open5gs, Plain};
-        let quick = Plan::quick().nodes();
-        assert_eq!(quick, [(Plain, 1), (Plain, MILLION), (Free5gc, MILLION), (Open5gs, MILLION)]);
-        assert_eq!(Plan::full().nodes()[4..], [(Free5gc, MILLION), (Open5gs, MILLION)]);
+        use Shape::{Free5gc, Mixed, Open5gs, Plain, Slice, Volte};
+        assert_eq!(Plan::quick().nodes(), [(Plain, 1), (Plain, MILLION), (Mixed, MILLION)]);
+        let beside = [Free5gc, Open5gs, Volte, Slice, Mixed].map(|shape| (shape, MILLION));
+        assert_eq!(Plan::full().nodes()[4..], beside);
         let one = Plan { sessions: vec![1, 7], shape: Some(Open5gs), ..Plan::quick() };
-        assert_eq!(one.nodes(), [(Open5gs, 1), (Open5gs, 7)]);
+        assert_eq!(one.nodes(), [(Plain, 1), (Plain, 7), (Open5gs, 1), (Open5gs, 7)]);
+        let plain = Plan { sessions: vec![1, 7], shape: Some(Plain), ..Plan::quick() };
+        assert_eq!(plain.nodes(), [(Plain, 1), (Plain, 7)]);
     }
 
     #[test]

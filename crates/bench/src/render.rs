@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use crate::machine::Machine;
 use crate::report::{ChainResult, PathResult, Report, RunInfo, SessionResult, goal};
+use crate::shape::Shape;
 use crate::shared::SharedResult;
 use crate::stats::Verdict;
 use crate::table::TableResult;
@@ -82,12 +83,15 @@ fn paths(f: &mut Formatter<'_>, results: &[PathResult]) -> fmt::Result {
     let Some(first) = results.first() else { return Ok(()) };
     writeln!(
         f,
-        "\nUPF path, one core, ns a packet. Cold lines: {} ({}); goal: {} ns at 1 session, else {} × lines × floor + \
-         the figure at 1 session",
+        "\nUPF path, one core, ns a packet. Cold lines of plain sessions: {} ({}); goal: {} ns at 1 session, else {} × lines × \
+         floor + the figure at 1 session; of other rules {} to {} times that of plain sessions, {} at 1 session",
         first.cold_lines,
         first.cold_line_names.join(", "),
         goal::ONE_SESSION_NS,
         goal::FLOOR_FACTOR,
+        Shape::Mixed.goal_factor(goal::MANY_SESSIONS),
+        Shape::Slice.goal_factor(goal::MANY_SESSIONS),
+        Shape::Mixed.goal_factor(1),
     )?;
     if first.cold_lines > goal::COLD_LINES {
         writeln!(f, "  more cold lines than the {} of the goal", goal::COLD_LINES)?;
@@ -151,25 +155,22 @@ fn sessions(f: &mut Formatter<'_>, results: &[SessionResult]) -> fmt::Result {
     if results.is_empty() {
         return Ok(());
     }
+    writeln!(f, "\nSession service, one thread")?;
     writeln!(
         f,
-        "\nSession service: plain sessions have 2 PDRs, 2 FARs, 1 QER, 1 URR each, those of free5GC 2, 2, 2, 3, of Open5GS 3, \
-         3, 1, 1; one thread"
-    )?;
-    writeln!(
-        f,
-        "    sessions  rules   establish/s   modify/s   delete/s  bytes/session  resident MiB  8 GiB met"
+        "    sessions  rules   establish/s   modify/s   delete/s  bytes/session  goal  resident MiB  8 GiB met"
     )?;
     for result in results {
         writeln!(
             f,
-            "  {:>10}  {:7} {:>11.0} {:>10.0} {:>10.0} {:>14.0} {:>13}  {}",
+            "  {:>10}  {:7} {:>11.0} {:>10.0} {:>10.0} {:>14.0} {:>5} {:>13}  {}",
             result.sessions,
             result.shape.name(),
             result.establish_per_second,
             result.modify_per_second,
             result.delete_per_second,
             result.bytes_per_session,
+            result.bytes_goal.map_or_else(|| "-".to_owned(), |goal| format!("{goal:.0}")),
             result.resident_bytes >> 20,
             yes(result.met),
         )?;

@@ -26,6 +26,8 @@ pub mod goal {
     pub const RESIDENT_BYTES: u64 = 8 << 30;
     /// Sessions for that.
     pub const RESIDENT_SESSIONS: u32 = 16_640_000;
+    /// Sessions from which on bytes a session are held against their goal.
+    pub const MANY_SESSIONS: u32 = 1 << 20;
     /// Replacements a second by one writer while a reader runs.
     pub const REPLACES_PER_SECOND: f64 = 1e6;
 }
@@ -108,7 +110,7 @@ pub struct PathResult {
     /// Cache lines of session state that a packet touches. With one session they are warm.
     pub cold_lines: usize,
     /// Which.
-    pub cold_line_names: Vec<String>,
+    pub cold_line_names: &'static [&'static str],
     /// Cache lines of the packet that its headers span; their cost is in the figure for one session too.
     pub packet_lines: usize,
     /// The memory's floor over a working set of as many lines as this direction's sessions have: median.
@@ -152,6 +154,8 @@ pub struct SessionResult {
     pub bytes_per_session: f64,
     /// Bytes resident: the process without any session, and these sessions.
     pub resident_bytes: u64,
+    /// What bytes a session shall be at most; none below a million sessions, and of shapes without a goal.
+    pub bytes_goal: Option<f64>,
     /// Whether 16.64 M sessions fit into 8 GiB; none at other numbers.
     pub met: Option<bool>,
 }
@@ -200,7 +204,16 @@ impl PathResult {
         self.page_faults > goal::PAGE_FAULTS_MAX
     }
 
-    /// Holds the figure against its goal.
+    /// Holds the figure of a shape against that of plain sessions.
+    fn hold_to_plain(&mut self, (ns, spread): (f64, f64)) {
+        let goal = self.shape.goal_factor(self.sessions) * ns;
+        (self.goal_ns, self.ratio) = (Some(goal), Some(self.ns_per_packet / goal));
+        let noise = self.ns_spread + self.shape.goal_factor(self.sessions) * spread;
+        let goal = Some(goal).filter(|_| !self.is_disturbed());
+        self.met = goal.map(|goal| Verdict::at_most(self.ns_per_packet, noise, goal));
+    }
+
+    /// Holds the figure of plain sessions against its goal.
     pub(crate) fn hold(&mut self, one_session_ns: Option<f64>) {
         self.goal_ns = if self.shape != Shape::Plain {
             None
@@ -248,16 +261,27 @@ impl ChainResult {
     }
 }
 
-/// Judges every case of the path by the one-session case of the same direction and frame length.
+/// Judges every case of plain sessions by the one-session case of the same direction and frame length, and every other by that of
+/// as many plain sessions.
 pub(crate) fn hold_all(results: &mut [PathResult]) {
-    let ones: Vec<_> = results
+    let plain: Vec<_> = results
         .iter()
-        .filter(|result| result.sessions == 1 && result.shape == Shape::Plain)
-        .map(|result| ((result.direction, result.frame_bytes), result.ns_per_packet))
+        .filter(|result| result.shape == Shape::Plain)
+        .map(|result| {
+            let of = (result.direction, result.frame_bytes);
+            (of, result.sessions, (result.ns_per_packet, result.ns_spread))
+        })
         .collect();
     for result in results {
-        let same = (result.direction, result.frame_bytes);
-        result.hold(ones.iter().find(|(case, _)| *case == same).map(|&(_, ns)| ns));
+        let of = |sessions| {
+            let same = ((result.direction, result.frame_bytes), sessions);
+            plain.iter().find(|(case, sessions, _)| (*case, *sessions) == same).map(|&(.., taken)| taken)
+        };
+        match (result.shape, of(result.sessions)) {
+            (Shape::Plain, _) => result.hold(of(1).map(|(ns, _)| ns)),
+            (_, Some(taken)) => result.hold_to_plain(taken),
+            (_, None) => result.hold(None),
+        }
     }
 }
 
@@ -280,7 +304,7 @@ pub(crate) mod tests {
             held_ns_per_packet: ns - 5.0,
             held_ns_spread: 0.5,
             cold_lines: 3,
-            cold_line_names: vec!["bucket".into(), "record".into(), "counters".into()],
+            cold_line_names: Shape::Plain.cold_line_names(),
             packet_lines: 2,
             floor_ns_per_line: 10.0,
             floor_ns_spread: 0.5,
@@ -334,6 +358,7 @@ pub(crate) mod tests {
             },
             results,
             sessions: vec![SessionResult {
+                bytes_goal: None,
                 sessions: 1 << 20,
                 shape: Shape::Plain,
                 establish_per_second: 1e5,
@@ -376,9 +401,15 @@ pub(crate) mod tests {
         let mut near = path(Direction::Uplink, 1 << 20, 63.0);
         near.hold(Some(20.0));
         assert_eq!(near.met, Some(Verdict::NotResolved), "within the spread of figure and floor");
-        let mut other = PathResult { shape: Shape::Open5gs, ..path(Direction::Uplink, 1 << 20, 60.0) };
-        other.hold(Some(20.0));
-        assert_eq!((other.goal_ns, other.met), (None, None));
+        let other = |shape, ns| PathResult { shape, ..path(Direction::Uplink, 1 << 20, ns) };
+        let mut others =
+            [path(Direction::Uplink, 1 << 20, 60.0), other(Shape::Open5gs, 85.0), other(Shape::Volte, 190.0)];
+        hold_all(&mut others);
+        assert_eq!((others[1].goal_ns, others[1].met), (Some(90.0), Some(Verdict::Met)));
+        assert_eq!((others[2].goal_ns, others[2].met), (Some(150.0), Some(Verdict::NotMet)));
+        let mut alone = [other(Shape::Open5gs, 85.0)];
+        hold_all(&mut alone);
+        assert_eq!((alone[0].goal_ns, alone[0].met), (None, None), "no plain sessions beside");
         assert_eq!((results[2].goal_ns, results[2].met), (None, None), "no one-session case downlink");
         let mut slow = path(Direction::Uplink, 1 << 20, 70.0);
         slow.hold(Some(20.0));

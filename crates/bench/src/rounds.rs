@@ -9,6 +9,7 @@ use crate::clock::{Taken, timed};
 use crate::frames::{ETHERNET, Template};
 use crate::node::{Forwarder, stopped};
 use crate::permutation::Permutation;
+use crate::shape::Shape;
 
 /// Steps after which packets that have not come out are lost.
 const EMPTY_STEPS_MAX: usize = 4;
@@ -118,11 +119,28 @@ impl Stocks {
 pub(crate) struct Order {
     permutation: Permutation,
     place: u64,
+    shape: Shape,
 }
 
 impl Order {
     pub(crate) fn new(sessions: u32, seed: u64) -> Self {
-        Self { permutation: Permutation::new(sessions, seed), place: 0 }
+        Self { permutation: Permutation::new(sessions, seed), place: 0, shape: Shape::Plain }
+    }
+
+    /// Of sessions of a shape: those that are idle are left out.
+    pub(crate) fn of_shape(self, shape: Shape) -> Self {
+        Self { shape, ..self }
+    }
+
+    /// The next session.
+    fn next(&mut self) -> u32 {
+        loop {
+            let session = self.permutation.at(self.place);
+            self.place += 1;
+            if self.shape.is_active(session) {
+                return session;
+            }
+        }
     }
 }
 
@@ -165,14 +183,13 @@ pub(crate) fn round(
 ) -> Result<Taken, BenchError> {
     stopped(stop)?;
     let direction = template.direction;
-    let first = order.place;
-    for (place, frame) in (first..).zip(&mut frames.frames) {
-        if !template.write(order.permutation.at(place), frame) {
+    let (first, sent) = (order.place, frames.count);
+    let sessions: Vec<_> = (0..sent).map(|_| order.next()).collect();
+    for (&session, frame) in sessions.iter().zip(&mut frames.frames) {
+        if !template.write(session, frame) {
             return Err(BenchError::FrameLength(template.len));
         }
     }
-    let sent = frames.count;
-    order.place += sent as u64;
     node.feeds(direction).0.load(std::mem::take(&mut frames.frames));
     // The ports take the frames over.
     node.step();
@@ -200,7 +217,7 @@ pub(crate) fn round(
     }
     let sample = Permutation::new(u32::try_from(sent).unwrap_or(u32::MAX), first);
     for at in std::iter::once(0).chain((0..JUDGED.min(sent)).map(|n| sample.at(n as u64) as usize)) {
-        template.judge(order.permutation.at(first + at as u64), frames.frames[at].data())?;
+        template.judge(sessions[at], frames.frames[at].data())?;
     }
     Ok(taken)
 }

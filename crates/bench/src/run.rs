@@ -12,7 +12,7 @@ use self::cases::{Cases, chain_results, path_results};
 use crate::BenchError;
 use crate::machine::{Before, Machine, cores, hugepages};
 use crate::memory::{Reservation, available, resident};
-use crate::node::{UpfNode, cold_line_names, stopped};
+use crate::node::{UpfNode, stopped};
 use crate::plan::Plan;
 use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
 use crate::rounds::{Stocks, sizes_for, touched_bytes};
@@ -162,7 +162,7 @@ impl Context<'_> {
             }
         };
         self.bytes_per_session = Some(each);
-        let floor_each = (cold_line_names().len() * crate::floor::LINE) as f64;
+        let floor_each = (Shape::Plain.cold_line_names().len() * crate::floor::LINE) as f64;
         let needed = f64::from(sessions) * (each + floor_each) / 1e9;
         let there = available().saturating_sub(KEPT_BYTES) as f64 / 1e9;
         Ok((needed > there).then(|| {
@@ -203,6 +203,7 @@ impl Context<'_> {
             sample,
             bytes_per_session,
             resident_bytes,
+            bytes_goal: shape.goal_bytes().filter(|_| sessions >= goal::MANY_SESSIONS),
             met: (sessions == goal::RESIDENT_SESSIONS && shape == Shape::Plain)
                 .then_some(resident_bytes <= goal::RESIDENT_BYTES),
         });

@@ -11,7 +11,7 @@ use crate::chain::{self, ChainError, MapChain};
 use crate::floor::{Floor, LINE};
 use crate::frames::{Direction, Template};
 use crate::memory::available;
-use crate::node::{UpfNode, cold_line_names, stopped};
+use crate::node::{UpfNode, stopped};
 use crate::plan::Plan;
 use crate::report::{ChainResult, PathResult, Skipped};
 use crate::rounds::{Order, Stock, Stocks, UNTIMED_ROUNDS, held_round, settled_round, size_for};
@@ -81,7 +81,7 @@ impl Cases {
     ) -> Result<Self, BenchError> {
         let mut cases = Vec::new();
         for ((shape, sessions), node) in nodes {
-            let lines = cold_line_names().len();
+            let lines = shape.cold_line_names().len();
             let floor =
                 Floor::new(sessions.saturating_mul(u32::try_from(lines).unwrap_or(u32::MAX)), plan.seed)?;
             if shape != Shape::Plain {
@@ -211,7 +211,7 @@ impl Case {
             cases: Default::default(),
             fast: Default::default(),
         });
-        let orders = [Order::new(sessions, plan.seed), Order::new(sessions, !plan.seed)];
+        let orders = [plan.seed, !plan.seed].map(|seed| Order::new(sessions, seed).of_shape(shape));
         Self { node, orders, floor, paths, chain, fast, path_samples, chain_samples }
     }
 
@@ -227,7 +227,7 @@ impl Case {
             self.path_samples.page_faults += taken.page_faults;
         }
         // As many lines as the packets of a round have touched.
-        let lines = plan.packets_per_round * cold_line_names().len();
+        let lines = plan.packets_per_round * self.path_samples.shape.cold_line_names().len();
         for _ in 0..UNTIMED_ROUNDS {
             self.floor.round(lines);
         }
@@ -272,7 +272,6 @@ impl Case {
 
 /// The path's figures, the goals not yet held against them.
 pub(super) fn path_results(plan: &Plan, all: &[PathSamples]) -> Vec<PathResult> {
-    let names = cold_line_names();
     let mut results = Vec::new();
     for direction in Direction::ALL {
         for samples in all {
@@ -293,12 +292,13 @@ pub(super) fn path_results(plan: &Plan, all: &[PathSamples]) -> Vec<PathResult> 
                     ns_range: [path.min, path.max],
                     held_ns_per_packet: held.median,
                     held_ns_spread: held.spread,
-                    cold_lines: names.len(),
-                    cold_line_names: names.clone(),
+                    cold_lines: samples.shape.cold_line_names().len(),
+                    cold_line_names: samples.shape.cold_line_names(),
                     packet_lines: crate::rounds::PACKET_LINES,
                     floor_ns_per_line: floor.median,
                     floor_ns_spread: floor.spread,
-                    working_set_bytes: u64::from(samples.sessions) * (names.len() * LINE) as u64,
+                    working_set_bytes: u64::from(samples.sessions)
+                        * (samples.shape.cold_line_names().len() * LINE) as u64,
                     pages: samples.pages.clone(),
                     floor_pages: samples.floor_pages.clone(),
                     page_faults: samples.page_faults,

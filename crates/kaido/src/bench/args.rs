@@ -166,8 +166,8 @@ pub(super) struct MicroArgs {
     /// Numbers of sessions [default: 1,65536,1048576,16640000]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(SESSIONS_MAX)))]
     sessions: Vec<u32>,
-    /// Rules of the sessions: plain, or as an SMF in use asks for them: free5gc, open5gs [default: plain, and beside them
-    /// each of the others at one number of sessions]
+    /// Rules of the sessions, beside plain ones: free5gc, open5gs, volte, slice, mixed [default: each at one number of sessions;
+    /// with --quick mixed]
     #[arg(long, value_name = "SHAPE")]
     shape: Option<Shape>,
     /// Lengths of frames in bytes, without FCS [default: 64,128,256,512,1024,1424,3024]
@@ -304,7 +304,7 @@ mod tests {
             ("--sessions 16777001", "1..=16777000"),
             ("--sessions many", "invalid digit"),
             ("--frames 63", "64 to 3600"),
-            ("--shape oai", "give plain, free5gc or open5gs"),
+            ("--shape oai", "give plain, free5gc, open5gs, volte, slice, mixed"),
             ("--frames 9000", "64 to 3600"),
             ("--rounds 0", "1..=10000"),
             ("--packets 511", "512..=262144"),
