@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rig.faults import LINK_FAULTS
 from rig.net import Topology
 from rig.soak import Soak, soak
 
-pytestmark = pytest.mark.needs("root", "ip", "ethtool")
+pytestmark = pytest.mark.needs("root", "ip", "ethtool", "curl", "gcc")
 
 
 def test_half_a_minute_of_churn_loses_nothing(binary: Path, net: Topology, tmp_path: Path) -> None:
@@ -19,3 +20,18 @@ def test_half_a_minute_of_churn_loses_nothing(binary: Path, net: Topology, tmp_p
         assert report[name] > 50, f"{name}: {report[name]}"
     differing = [check for check in run.checks() if not check.ok()]
     assert not differing, (differing, run.drops, report["differences"])
+
+
+def test_a_fault_of_each_kind_loses_only_its_own(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """Links, neighbours, a silent SMF, the clock and floods: what is lost has its fault, and usage is exact.
+
+    Conformance: TS 29.244 5.2.2.2 | Usage is exact while links, peers and clocks fail
+    """
+    run = Soak(seconds=120, ues=300, churn=100, pps=300, faults=1, quiet=0.5, once=True)
+    soak(binary, net, tmp_path, run)
+    kinds = {window.name.split(": ")[-1] for window in run.windows}
+    others = ("SMF silent", "idle control clients", "wall clock")
+    assert kinds == {*LINK_FAULTS, *others, "flood to n3", "flood to n4", "flood to n6"}
+    differing = [check for check in run.checks() if not check.ok()]
+    table = "\n".join(run.verdict().table())
+    assert not differing, f"{differing}\n{table}\n{run.report['differences']}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from contextlib import suppress
 
 from rig.net import RECEIVE_BUFFER, SO_RCVBUFFORCE
 
@@ -16,7 +17,9 @@ def main() -> None:
         server.bind((sys.argv[1], int(sys.argv[2])))
         while True:
             data, peer = server.recvfrom(65535)
-            server.sendto(data, peer)
+            # The link may be gone for a while.
+            with suppress(OSError):
+                server.sendto(data, peer)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rig.net import Namespace, NetError, run, wait_until
@@ -67,6 +68,7 @@ class Node:
     more: str = ""
     pfcp: str = ""
     node: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -96,7 +98,10 @@ class Node:
         file = self.folder / "kaido.toml"
         file.write_text(self.config)
         with self.log.open("a") as log:
-            self.process = self.space.start(str(self.binary), "run", "-c", str(file), stdout=log, stderr=log)
+            command = (str(self.binary), "run", "-c", str(file))
+            self.process = self.space.start(
+                *command, stdout=log, stderr=log, env=os.environ | self.environment
+            )
         try:
             wait_until(lambda: self.ended() or self.ask("status") is not None, "the node does not answer")
         except NetError as error:

@@ -84,6 +84,10 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "PER_SECOND", requires = "traffic", conflicts_with_all = ["tuns", "hold", "ue_from_upf"],
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     churn: Option<u32>,
+    /// With --churn: the network loses packets. Each that is lost is reported with its time, and usage may be that of what
+    /// was not. From SIGUSR1 to SIGUSR2 the SMF is silent
+    #[arg(long, requires = "churn")]
+    faults: bool,
     /// Write what was seen to a JSON file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -98,7 +102,7 @@ pub(crate) struct SimArgs {
     quiet: bool,
     /// Without root and network: run UPF and sim in this process and leave packet captures in a directory
     #[arg(long, value_name = "DIR", conflicts_with_all =
-        ["upf_pfcp", "smf", "upf_gtpu", "gnb", "tuns", "traffic", "churn", "report", "hold", "ready_file",
+        ["upf_pfcp", "smf", "upf_gtpu", "gnb", "tuns", "traffic", "churn", "faults", "report", "hold", "ready_file",
          "network_instance"])]
     pub(super) offline: Option<PathBuf>,
     /// Bytes of IP packets that `--offline` sends through the tunnels in each direction
@@ -163,9 +167,18 @@ impl SimArgs {
     /// The run with UEs that come and go, if it is to be one.
     pub(super) fn churn_plan(&self) -> Result<Option<ChurnPlan>, SimFault> {
         let Some(per_second) = self.churn else { return Ok(None) };
+        if self.faults && self.dialect != Dialect::Plain {
+            return Err(SimFault::args(
+                format!(
+                    "--faults --dialect {}: this SMF asks for no packets of both directions",
+                    self.dialect.name()
+                ),
+                "leave one of them out: usage is compared with what was not lost",
+            ));
+        }
         let plan = self.plan()?;
         // clap sees to it that there is traffic.
-        Ok(plan.traffic.clone().map(|traffic| ChurnPlan { per_second, traffic, plan }))
+        Ok(plan.traffic.clone().map(|traffic| ChurnPlan { per_second, traffic, faults: self.faults, plan }))
     }
 
     /// The run without a network, between these two addresses.

@@ -187,9 +187,9 @@ impl Uplink<'_> {
         }
     }
 
-    /// Sends what waits.
-    pub(super) fn flush(&mut self) {
-        let mut from = 0;
+    /// Sends what waits; how many packets the kernel would not send.
+    pub(super) fn flush(&mut self) -> usize {
+        let (mut from, mut failed) = (0, 0);
         while from < self.filled.len() {
             match self.send_from(from) {
                 Ok(sent) => from += sent,
@@ -197,10 +197,12 @@ impl Uplink<'_> {
                 Err(_) => {
                     count(&self.gnb.counters.send_errors);
                     from += 1;
+                    failed += 1;
                 }
             }
         }
         self.filled.clear();
+        failed
     }
 
     fn send_from(&self, from: usize) -> rustix::io::Result<usize> {

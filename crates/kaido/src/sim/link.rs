@@ -31,7 +31,12 @@ pub(super) struct Link {
     datagram: Vec<u8>,
     /// Why the last datagram could not be sent.
     send_error: Option<io::Error>,
+    /// Whether requests of the UPF's are not taken in.
+    silent: bool,
 }
+
+/// Heartbeat, Association Update and Release, Node Report, Session Report: what a UPF asks a control plane (TS 29.244 7.3).
+const REQUESTS_OF_UPFS: [u8; 5] = [1, 7, 9, 12, 56];
 
 impl Link {
     /// An SMF at `local` that speaks to `upf`, with at most `window` requests outstanding.
@@ -63,12 +68,22 @@ impl Link {
             dialect,
         });
         let datagram = vec![0; DATAGRAM_MAX];
-        Ok(Self { smf, socket, upf, out: Vec::new(), datagram, send_error: None })
+        Ok(Self { smf, socket, upf, out: Vec::new(), datagram, send_error: None, silent: false })
     }
 
     /// The SMF, to read its counters.
     pub(super) fn smf(&self) -> &Smf {
         &self.smf
+    }
+
+    /// Whether requests of the UPF's are lost on their way.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// Loses requests of the UPF's from now on, or no more.
+    pub(super) fn set_silent(&mut self, silent: bool) {
+        self.silent = silent;
     }
 
     /// What happened, in order.
@@ -115,6 +130,10 @@ impl Link {
             match self.socket.recv_from(&mut self.datagram) {
                 Ok((len, from)) => {
                     let datagram = self.datagram.get(..len).unwrap_or_default();
+                    let kind = datagram.get(1).copied().unwrap_or_default();
+                    if self.silent && REQUESTS_OF_UPFS.contains(&kind) {
+                        continue;
+                    }
                     self.smf.handle(Moment::now(), from, datagram, &mut self.out);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

@@ -105,6 +105,8 @@ pub(super) struct ChurnPlan {
     pub(super) per_second: u32,
     /// What the attached ones send.
     pub(super) traffic: Traffic,
+    /// Whether the network loses packets, and the SMF is silent at times.
+    pub(super) faults: bool,
     /// All else.
     pub(super) plan: Plan,
 }

@@ -9,20 +9,28 @@
 //! ```
 //!
 //! A procedure is as many requests as the dialect writes; the next is sent once the one before is answered.
+//! With `--faults` the network loses packets and the SMF is silent at times. Usage is then compared with what was not lost, and
+//! each loss is reported with its time ([`losses`]).
+//!
 //! One thread: PFCP, the tunnels and the pace in turn. What went through each session's tunnels is known here to the
 //! octet, and compared with what the UPF reports of it once it is deleted.
 
+mod losses;
 mod procedures;
 mod session;
 mod tally;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_pfcp::{Dialect, SmfEvent};
 use kaido_upf::rules::{Seid, UsageReport};
 use kaido_wire::MessageType;
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
+use signal_hook::flag;
 
 use self::session::{Phase, Session};
 use self::tally::Tally;
@@ -59,20 +67,36 @@ const LENGTHS: u64 = 64;
 pub(super) fn run(plan: &ChurnPlan) -> Result<(), SimFault> {
     let mut talk = Talk::new(plan.plan.quiet);
     let mut churn = Churn::open(plan)?;
+    if plan.faults {
+        churn.silence = silence()?;
+    }
     churn.associate()?;
     let begun = Instant::now();
     while begun.elapsed() < plan.traffic.duration {
+        churn.follow_silence();
         churn.change(begun.elapsed())?;
         churn.send(begun.elapsed());
         churn.turn()?;
         talk.progress("attached", churn.attached, plan.plan.sessions.ues);
     }
+    churn.link.set_silent(false);
     churn.wind_down()?;
     churn.release()?;
-    let Churn { tally, gnb, link, tunnels, .. } = &mut churn;
+    let Churn { tally, gnb, link, tunnels, left, .. } = &mut churn;
+    left.values().for_each(|&left| tally.unended(left));
     tally.end(&gnb.counters, link.smf().counters(), tunnels.len());
     talk.say(&tally.summary());
     plan.plan.report.as_deref().map_or(Ok(()), |path| tally.write(path))
+}
+
+/// Set by SIGUSR1, cleared by SIGUSR2.
+fn silence() -> Result<Arc<AtomicUsize>, SimFault> {
+    let silence = Arc::new(AtomicUsize::new(0));
+    for (signal, value) in [(SIGUSR1, 1), (SIGUSR2, 0)] {
+        flag::register_usize(signal, silence.clone(), value)
+            .map_err(SimFault::system("cannot take SIGUSR1 and SIGUSR2"))?;
+    }
+    Ok(silence)
 }
 
 /// `SplitMix64`.
@@ -103,6 +127,8 @@ struct Churn<'p> {
     tunnels: HashMap<u32, usize>,
     /// Tunnels that had their End Marker, or will have none, and since when they are left.
     ended: VecDeque<(u32, Instant)>,
+    /// Tunnels that were left and have no End Marker yet, and since when.
+    left: HashMap<u32, Instant>,
     draining: VecDeque<usize>,
     closing: VecDeque<usize>,
     /// Sessions of UEs that answer a page.
@@ -115,6 +141,8 @@ struct Churn<'p> {
     random: Random,
     associated: bool,
     buffer: Vec<u8>,
+    /// Not zero while the SMF is silent.
+    silence: Arc<AtomicUsize>,
     tally: Tally,
 }
 
@@ -129,6 +157,7 @@ impl<'p> Churn<'p> {
             by_seid: HashMap::new(),
             tunnels: HashMap::new(),
             ended: VecDeque::new(),
+            left: HashMap::new(),
             draining: VecDeque::new(),
             closing: VecDeque::new(),
             paged: VecDeque::new(),
@@ -140,7 +169,8 @@ impl<'p> Churn<'p> {
             random: Random(1),
             associated: false,
             buffer: vec![0; DATAGRAM_MAX],
-            tally: Tally::default(),
+            silence: Arc::default(),
+            tally: Tally::new(plan.faults),
             plan,
         })
     }
@@ -179,8 +209,13 @@ impl<'p> Churn<'p> {
         self.plan.plan.sessions.dialect
     }
 
+    /// A silent SMF takes no request of the UPF's in, and begins no procedure.
+    fn follow_silence(&mut self) {
+        self.link.set_silent(self.silence.load(Ordering::Relaxed) != 0);
+    }
+
     fn has_room(&self) -> bool {
-        self.link.smf().outstanding() < self.plan.plan.sessions.window
+        !self.link.is_silent() && self.link.smf().outstanding() < self.plan.plan.sessions.window
     }
 
     /// Makes the changes that are due.
@@ -239,7 +274,10 @@ impl<'p> Churn<'p> {
         let Some(packet) = uplink.space().get_mut(..len) else { return };
         if numbered::write(packet, number, SocketAddr::new(address, SOURCE_PORT), to).is_ok() {
             uplink.push(&session.ue, len);
-            uplink.flush();
+            if uplink.flush() > 0 {
+                self.tally.unsent();
+                return;
+            }
             session.sent(number, len);
             self.tally.sent(len);
         }
@@ -275,6 +313,7 @@ impl<'p> Churn<'p> {
         if place.is_some_and(|place| self.sessions[place].next_teid != teid) {
             gnb::count(&self.gnb.counters.end_markers);
             self.tunnels.remove(&teid);
+            self.left.remove(&teid);
             self.ended.push_back((teid, Instant::now()));
         } else if self.ended.iter().any(|&(ended, _)| ended == teid) {
             self.tally.end_markers_again += 1;
@@ -324,7 +363,13 @@ impl<'p> Churn<'p> {
         let dialect = self.dialect();
         if let Some(&place) = self.by_seid.get(&seid) {
             let counted = reports.iter().filter(|report| dialect.counts(report.urr_id));
-            counted.for_each(|report| self.sessions[place].usage.add(report));
+            let session = &mut self.sessions[place];
+            let gaps = session.usage.out_of_sequence;
+            counted.for_each(|report| session.usage.add(report));
+            if session.usage.out_of_sequence > gaps {
+                self.tally.gap(session.reported);
+            }
+            session.reported = Instant::now();
         }
     }
 

@@ -136,6 +136,8 @@ impl Churn<'_> {
             Phase::Moving => {
                 if !ends {
                     self.ended.push_back((session.teid, Instant::now()));
+                } else if self.tunnels.contains_key(&session.teid) {
+                    self.left.insert(session.teid, Instant::now());
                 }
                 session.teid = session.next_teid;
                 session.enter(Phase::Active);
@@ -156,6 +158,7 @@ impl Churn<'_> {
             // They would find no rule.
             return Ok(());
         }
+        self.sessions[place].fall_asleep();
         self.tally.idles += 1;
         let requests = self.sessions[place].pdu.release_access();
         self.start(place, Phase::Idling, requests)

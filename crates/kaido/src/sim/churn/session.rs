@@ -7,6 +7,8 @@ use kaido_pfcp::PduSession;
 use kaido_upf::rules::{Modification, Qfi, Seid};
 use serde::Serialize;
 
+use super::losses::{SentPacket, is_some_of};
+
 use crate::sim::report::Usage;
 use crate::sim::ue::Ue;
 
@@ -48,7 +50,7 @@ impl Phase {
 }
 
 /// Packets and octets of IP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub(super) struct Amount {
     pub(super) packets: u64,
     pub(super) bytes: u64,
@@ -59,6 +61,12 @@ impl Amount {
     pub(super) fn add(&mut self, bytes: usize) {
         self.packets += 1;
         self.bytes += bytes as u64;
+    }
+
+    /// What it is more than another; `None` when it is less.
+    fn beyond(self, other: Self) -> Option<Self> {
+        let packets = self.packets.checked_sub(other.packets)?;
+        Some(Self { packets, bytes: self.bytes.checked_sub(other.bytes)? })
     }
 }
 
@@ -78,11 +86,13 @@ pub(super) struct Session {
     pub(super) teid: u32,
     /// The one that it moves to.
     pub(super) next_teid: u32,
-    /// Numbers of packets that were not answered yet.
-    pub(super) waiting: Vec<u64>,
+    /// Packets that were not answered yet.
+    pub(super) waiting: Vec<SentPacket>,
     pub(super) sent: Amount,
     pub(super) received: Amount,
     pub(super) usage: Usage,
+    /// When usage was reported last, or the session began.
+    pub(super) reported: Instant,
 }
 
 impl Session {
@@ -101,6 +111,7 @@ impl Session {
             sent: Amount::default(),
             received: Amount::default(),
             usage: Usage::default(),
+            reported: Instant::now(),
         }
     }
 
@@ -113,6 +124,7 @@ impl Session {
         self.sent = Amount::default();
         self.received = Amount::default();
         self.usage = Usage::default();
+        self.reported = Instant::now();
         self.enter(Phase::Attaching);
     }
 
@@ -125,12 +137,19 @@ impl Session {
     /// Counts a packet into the tunnel.
     pub(super) fn sent(&mut self, number: u64, len: usize) {
         self.sent.add(len);
-        self.waiting.push(number);
+        let asleep = matches!(self.phase, Phase::Idling | Phase::Idle | Phase::Waking);
+        let len = u16::try_from(len).unwrap_or(u16::MAX);
+        self.waiting.push(SentPacket { number, len, at: Instant::now(), asleep });
+    }
+
+    /// The UE falls asleep: what is not answered yet may be buffered.
+    pub(super) fn fall_asleep(&mut self) {
+        self.waiting.iter_mut().for_each(|packet| packet.asleep = true);
     }
 
     /// Takes the reply to a packet; `false` for one that nothing waits for.
     pub(super) fn answered(&mut self, number: u64) -> bool {
-        let found = self.waiting.iter().position(|&waiting| waiting == number);
+        let found = self.waiting.iter().position(|waiting| waiting.number == number);
         found.is_some_and(|place| {
             self.waiting.swap_remove(place);
             true
@@ -149,16 +168,37 @@ impl Session {
 
     /// Whether the UPF reported just what went through, as far as it was asked to.
     pub(super) fn agrees(&self) -> bool {
-        let (usage, asked) = (&self.usage, self.pdu.accounting());
+        let asked = self.pdu.accounting();
         let expected = |through: Amount, wanted: bool| Amount {
             packets: if wanted && asked.packets { through.packets } else { 0 },
             bytes: if wanted { through.bytes } else { 0 },
         };
+        (expected(self.sent, asked.uplink), expected(self.received, asked.downlink)) == self.charged()
+            && self.usage.out_of_sequence == 0
+            && self.usage.final_reports == self.pdu.counting_urrs()
+    }
+
+    /// What the UPF reported, up and down.
+    fn charged(&self) -> (Amount, Amount) {
+        let usage = &self.usage;
         let up = Amount { packets: usage.uplink_packets, bytes: usage.uplink_bytes };
-        let down = Amount { packets: usage.downlink_packets, bytes: usage.downlink_bytes };
-        (expected(self.sent, asked.uplink), expected(self.received, asked.downlink)) == (up, down)
-            && usage.out_of_sequence == 0
-            && usage.final_reports == self.pdu.counting_urrs()
+        (up, Amount { packets: usage.downlink_packets, bytes: usage.downlink_bytes })
+    }
+
+    /// What was sent and not charged, and what was charged and not received; `None` when there is less than nothing.
+    pub(super) fn lost(&self) -> Option<(Amount, Amount)> {
+        let (up, down) = self.charged();
+        Some((self.sent.beyond(up)?, down.beyond(self.received)?))
+    }
+
+    /// Whether the UPF reported just what went through where packets were lost: what was sent without packets that had no
+    /// reply, and what was received with replies that are missing.
+    pub(super) fn agrees_but_for_losses(&self) -> bool {
+        self.lost().is_some_and(|(up, down)| {
+            up.packets + down.packets <= self.waiting.len() as u64
+                && is_some_of(up, &self.waiting)
+                && is_some_of(down, &self.waiting)
+        }) && self.usage.final_reports == self.pdu.counting_urrs()
     }
 }
 
@@ -180,5 +220,27 @@ mod tests {
         assert!(session.agrees());
         session.usage.downlink_bytes += 1;
         assert!(!session.agrees());
+    }
+
+    #[test]
+    fn usage_of_a_session_that_lost_packets_is_that_of_some_of_them() {
+        let mut session = Session::new(Ue::new(None, None));
+        session.begin(7, PduSession::default());
+        [(1, 100), (2, 200), (3, 300)].into_iter().for_each(|(number, len)| session.sent(number, len));
+        assert!(session.answered(1));
+        session.received.add(100);
+        session.usage.final_reports = 1;
+        // The second was lost on its way up, the reply to the third on its way down.
+        (session.usage.uplink_packets, session.usage.uplink_bytes) = (2, 400);
+        (session.usage.downlink_packets, session.usage.downlink_bytes) = (2, 400);
+        assert!(!session.agrees() && session.agrees_but_for_losses());
+        session.usage.downlink_bytes += 1;
+        assert!(!session.agrees_but_for_losses());
+        // More was charged than sent.
+        (session.usage.downlink_bytes, session.usage.uplink_bytes) = (400, 700);
+        assert!(!session.agrees_but_for_losses());
+        // What was answered must be charged.
+        (session.usage.uplink_packets, session.usage.uplink_bytes) = (0, 0);
+        assert!(!session.agrees_but_for_losses());
     }
 }

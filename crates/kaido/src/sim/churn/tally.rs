@@ -4,10 +4,12 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use kaido_pfcp::Counters;
 use serde::Serialize;
 
+use super::losses::{Clock, Loss};
 use super::session::{Amount, Session};
 use crate::sim::fault::SimFault;
 use crate::sim::gnb::GnbCounters;
@@ -67,9 +69,59 @@ pub(super) struct Tally {
     retransmissions_sent: u64,
     requests_exhausted: u64,
     requests_refused: u64,
+    /// Where the network loses packets.
+    faults: Option<FaultTally>,
+}
+
+/// What a network that loses packets did. Times are seconds since 1970.
+#[derive(Debug, Default, Serialize)]
+struct FaultTally {
+    #[serde(skip)]
+    clock: Clock,
+    /// Sessions that lost packets.
+    losses: Vec<Loss>,
+    /// When packets were not sent: the gNB's kernel took none.
+    unsent_at: Vec<f64>,
+    /// When tunnels were left whose End Marker did not come.
+    unended_at: Vec<f64>,
+    /// Where UR-SEQN was not the next, since the report before and until this one: reports were sent that nobody took.
+    gaps: Vec<(f64, f64)>,
 }
 
 impl Tally {
+    /// Of a run whose network loses packets, or not.
+    pub(super) fn new(faults: bool) -> Self {
+        Self { faults: faults.then(FaultTally::default), ..Self::default() }
+    }
+
+    /// Notes a packet that was not sent.
+    pub(super) fn unsent(&mut self) {
+        if let Some(faults) = &mut self.faults {
+            faults.unsent_at.push(faults.clock.seconds(Instant::now()));
+        }
+    }
+
+    /// Notes that usage reports are missing between one that came then and one that came now.
+    pub(super) fn gap(&mut self, before: Instant) {
+        if let Some(FaultTally { clock, gaps, .. }) = &mut self.faults {
+            gaps.push((clock.seconds(before), clock.seconds(Instant::now())));
+        }
+    }
+
+    /// Notes a tunnel that was left then and has no End Marker.
+    pub(super) fn unended(&mut self, left: Instant) {
+        if let Some(faults) = &mut self.faults {
+            faults.unended_at.push(faults.clock.seconds(left));
+        }
+    }
+
+    /// Whether usage is the traffic. What was lost is noted.
+    fn agrees(&mut self, ue: usize, session: &Session) -> bool {
+        let Some(faults) = &mut self.faults else { return session.agrees() };
+        faults.losses.extend(Loss::of(ue, session, &faults.clock));
+        session.agrees_but_for_losses()
+    }
+
     /// Counts a packet into a tunnel.
     pub(super) fn sent(&mut self, len: usize) {
         self.uplink.add(len);
@@ -85,7 +137,7 @@ impl Tally {
         self.sessions += 1;
         self.unanswered += session.waiting.len() as u64;
         self.usage.merge(&session.usage);
-        if !session.agrees() {
+        if !self.agrees(ue, session) {
             self.differing += 1;
             if self.differences.len() < TOLD_MAX {
                 let Session { sent, received, usage, .. } = *session;
