@@ -182,6 +182,9 @@ impl<'w> Output<'w> {
     /// Sends all frames of a batch from one port, in their order and behind what waits there already.
     #[inline]
     pub fn transmit_all(&mut self, port: PortId, batch: &mut Batch) {
+        if let Some(witness) = &mut self.witness {
+            batch.iter().for_each(|frame| witness.sent(port, frame));
+        }
         if let Some(departures) = &mut self.departures {
             departures.extend(batch.drain(..).map(|frame| Departure { port, frame, preferred: false }));
             return;

@@ -31,6 +31,8 @@ pub mod shared;
 pub mod steer;
 mod sync;
 mod timing;
+mod trace;
+pub mod tracer;
 mod witness;
 mod worker;
 

@@ -19,6 +19,8 @@ use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
 use crate::shared::{Departure, Drained, cycles};
 use crate::timing::{Sample, Sampler, StageCycles};
+use crate::trace;
+use crate::tracer::{PortRecord, Traced, Tracer};
 
 /// A worker that is not running yet, or that a test turns by hand.
 pub struct Worker {
@@ -40,6 +42,9 @@ pub struct Worker {
     doorbell: Option<Arc<Doorbell>>,
     /// What it is told of its ports.
     inbox: Arc<Inbox>,
+    /// Who wants to know what becomes of the packets of ports, and what of that is known here.
+    tracer: Arc<Tracer<PortRecord>>,
+    traced: Traced<PortId>,
 }
 
 /// How often devices are asked what they dropped: a system call each.
@@ -91,7 +96,16 @@ impl Worker {
             losses_asked: Instant::now(),
             doorbell: None,
             inbox: Arc::default(),
+            tracer: Arc::default(),
+            traced: Traced::default(),
         }
+    }
+
+    /// Has it write down what becomes of the packets of the ports that are traced there.
+    #[must_use]
+    pub fn with_tracer(mut self, tracer: Arc<Tracer<PortRecord>>) -> Self {
+        self.tracer = tracer;
+        self
     }
 
     /// Where it hears of changes of its ports.
@@ -120,6 +134,9 @@ impl Worker {
         if self.inbox.is_waiting() {
             self.change_ports();
         }
+        if self.tracer.generation() != self.traced.generation {
+            self.traced = self.tracer.traced();
+        }
         if now.saturating_duration_since(self.losses_asked) >= LOSSES_EVERY {
             self.losses_asked = now;
             self.count_losses();
@@ -141,7 +158,11 @@ impl Worker {
             }
         }
         let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
-        self.function.tick(&mut out);
+        if self.traced.keys.is_empty() {
+            self.function.tick(&mut out);
+        } else {
+            trace::tick(&mut *self.function, &mut out, (&self.tracer, self.traced.snap));
+        }
         let Some(sample) = self.sample.take() else {
             out.flush_all();
             return received;
@@ -207,6 +228,14 @@ impl Worker {
         out.times = times;
         match self.wire_of[index] {
             // What the kernel says on the TAP goes out on the port it stands for.
+            _ if !self.traced.keys.is_empty() => {
+                let to = (&*self.tracer, self.traced.snap);
+                let function = &mut *self.function;
+                trace::process(&mut self.batch, port, &mut out, to, |one, out| match self.wire_of[index] {
+                    Some(wire) => one.drain(..).for_each(|frame| out.transmit(wire, frame)),
+                    None => function.process(port, one, out),
+                });
+            }
             Some(wire) => self.batch.drain(..).for_each(|frame| out.transmit(wire, frame)),
             None => self.function.process(port, &mut self.batch, &mut out),
         }

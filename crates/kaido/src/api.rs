@@ -9,11 +9,11 @@ use kaido_upf::rules::Imsi;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::trace::{
-    TraceOf, TraceQuestion, TraceRead, TracedFate, TracedFrame, TracedPacket, TracedRule,
+    IN, OUT, TraceOf, TraceQuestion, TraceRead, TracedFate, TracedFrame, TracedPacket, TracedRule,
 };
 
 /// A question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Question {
     /// What the node is and does.

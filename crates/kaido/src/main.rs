@@ -74,14 +74,15 @@ enum Command {
         #[command(subcommand)]
         what: Shown,
     },
-    /// Show the way of each packet of a session: rules, verdict and time.
+    /// Show the way of each packet of a session, or of a port where there are no sessions: rules, verdict and time.
     Trace {
         #[command(flatten)]
         at: Where,
         #[command(flatten)]
         trace: show::TraceArgs,
     },
-    /// Write the packets of a session to a pcapng file, before and after, with the rule in the comment.
+    /// Write the packets of a session, or of a port where there are no sessions, to a pcapng file, before and after, with rule
+    /// and verdict in the comment.
     Capture {
         /// The node's control socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]

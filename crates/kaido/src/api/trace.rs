@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 /// A question about a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub(crate) enum TraceQuestion {
     /// Begin one.
@@ -28,20 +28,28 @@ pub(crate) enum TraceQuestion {
 }
 
 /// Whose packets are traced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TraceOf {
     /// Those of the session that has a UE address.
     Ue(IpAddr),
     /// Those of a session, by our SEID.
     Seid(u64),
+    /// Those of ports, by name, of a node without sessions; none means all.
+    Ports(Vec<String>),
 }
+
+/// Direction of a packet that came in by a port, where there are no sessions.
+pub(crate) const IN: &str = "in";
+/// Direction of one that the node sent and nothing came in for just then.
+pub(crate) const OUT: &str = "out";
 
 /// What a trace has brought since it was last read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TraceRead {
-    /// SEIDs of the sessions that are traced now.
-    pub(crate) sessions: Vec<String>,
+    /// SEIDs of the sessions, or names of the ports, that are traced now.
+    #[serde(rename = "sessions")]
+    pub(crate) of: Vec<String>,
     /// Packets that there was no room for.
     pub(crate) lost: u64,
     /// The packets, oldest first.
@@ -53,9 +61,9 @@ pub(crate) struct TraceRead {
 pub(crate) struct TracedPacket {
     /// When it came, in nanoseconds since 1970.
     pub(crate) time_ns: u64,
-    /// Our SEID of its session; empty when that has gone.
+    /// Our SEID of its session; empty when that has gone, or there are none.
     pub(crate) seid: String,
-    /// `uplink` or `downlink`.
+    /// `uplink` or `downlink`; [`IN`] or [`OUT`] where there are no sessions.
     pub(crate) direction: String,
     /// The port that it came in by.
     pub(crate) port: String,
@@ -72,6 +80,13 @@ pub(crate) struct TracedPacket {
     pub(crate) frame: TracedFrame,
     /// What became of it, and of packets that it brought about, in their order.
     pub(crate) fates: Vec<TracedFate>,
+}
+
+impl TracedPacket {
+    /// Whether it was chosen by its port, and knows no session.
+    pub(crate) fn is_of_port(&self) -> bool {
+        [IN, OUT].contains(&&self.direction[..])
+    }
 }
 
 /// The rules that a packet met.

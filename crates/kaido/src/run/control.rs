@@ -8,6 +8,7 @@ use kaido_engine::{FramePool, PortTotals, WorkerCounters};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::board::{Heartbeat, PortBoard, ShownPort};
+use super::port_trace::PortTraces;
 use super::server::Server;
 use super::{shown, workers};
 use crate::api::{self, Answer, Question};
@@ -42,6 +43,7 @@ pub(super) struct Control<S> {
     pub(super) ports: PortBoard,
     pub(super) heartbeat: Heartbeat,
     pub(super) workers: Vec<Arc<WorkerCounters>>,
+    pub(super) traces: PortTraces,
     pub(super) function: S,
 }
 
@@ -51,9 +53,14 @@ impl<S: Shows> Control<S> {
         while !stop.load(Ordering::Relaxed) && !failed() {
             self.wait();
             self.heartbeat.beat();
-            let Self { server, node_id, started, pool, ports, workers, function, .. } = self;
+            let Self { server, node_id, started, pool, ports, workers, traces, function, .. } = self;
+            traces.turn();
             server.serve(|question| {
                 let ports = &ports.list();
+                if let Question::Trace(question) = question {
+                    let names: Vec<_> = ports.iter().map(|port| port.name.clone()).collect();
+                    return traces.answer(question, &names);
+                }
                 View { node_id, started: *started, pool, ports, workers, function }.answer(question)
             });
         }

@@ -12,6 +12,7 @@ mod gre;
 mod link_monitor;
 mod metrics;
 mod ndn;
+mod port_trace;
 mod ports;
 mod queues;
 mod server;
@@ -26,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use kaido_engine::tracer::{PortRecord, Tracer};
 use kaido_engine::{FramePool, Function, Inbox, Worker, WorkerCounters, WorkerHandle, WorkerSettings};
 use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
 use thiserror::Error;
@@ -180,6 +182,7 @@ fn no_socket(error: ErrorKind) -> &'static str {
 /// The workers of a node.
 struct Crew {
     stop: Arc<AtomicBool>,
+    tracer: Arc<Tracer<PortRecord>>,
     workers: Vec<WorkerHandle>,
 }
 
@@ -192,8 +195,10 @@ impl Crew {
         mut function: impl FnMut() -> miette::Result<Box<dyn Function>>,
     ) -> miette::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
+        let tracer = Arc::<Tracer<PortRecord>>::default();
         let made = (0u8..).zip(queues).map(|(number, queues)| {
-            Ok(Worker::new(pool, queues, function()?, worker_settings(base, number)))
+            let worker = Worker::new(pool, queues, function()?, worker_settings(base, number));
+            Ok(worker.with_tracer(tracer.clone()))
         });
         let made: Vec<Worker> = made.collect::<miette::Result<_>>()?;
         let named = made.into_iter().enumerate();
@@ -202,11 +207,16 @@ impl Crew {
             .collect::<Result<_, _>>()
             .into_diagnostic()
             .wrap_err("cannot start a worker thread")?;
-        Ok(Self { stop, workers })
+        Ok(Self { stop, tracer, workers })
     }
 
     fn counters(&self) -> Vec<Arc<WorkerCounters>> {
         self.workers.iter().map(|worker| worker.counters().clone()).collect()
+    }
+
+    /// Where the workers write down what becomes of the packets of ports.
+    fn tracer(&self) -> Arc<Tracer<PortRecord>> {
+        self.tracer.clone()
     }
 
     /// Where the workers hear of changes of their ports.

@@ -11,7 +11,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use kaido_wire::{EtherType, IpProtocol, gtpu, ip, ipv4, ipv6, vlan};
+use kaido_wire::{EtherType, IpProtocol, gre, gtpu, ip, ipv4, ipv6, vlan};
 
 use super::pcapng::octets;
 use crate::api::{TracedFate, TracedPacket};
@@ -146,23 +146,30 @@ fn layers(frame: &[u8]) -> Vec<Layer> {
     // One tunnel, and what is in it.
     for _ in 0..2 {
         let Some((mut layer, upper)) = layer(packet) else { break };
-        let is_tunnel = layer.protocol == IpProtocol::UDP
-            && layer.ports.is_some_and(|(_, to)| to == gtpu::UDP_PORT)
-            && layers.is_empty();
-        let header = upper.get(8..).filter(|_| is_tunnel).and_then(|payload| {
-            let header = gtpu::header_within(payload, usize::MAX).ok()?;
-            Some((header, payload))
-        });
-        layer.teid = header.map(|(header, _)| header.teid);
+        let inside = layers.is_empty().then(|| tunnelled(&mut layer, upper)).flatten();
         layers.push(layer);
-        match header {
-            Some((header, payload)) => {
-                packet = payload.get(usize::from(header.payload_offset)..).unwrap_or_default();
-            }
-            None => break,
-        }
+        let Some(inside) = inside else { break };
+        packet = inside;
     }
     layers
+}
+
+/// What a tunnel of GTP-U or GRE carries. `layer` is the header of IP outside, `upper` what is behind it.
+fn tunnelled<'p>(layer: &mut Layer, upper: &'p [u8]) -> Option<&'p [u8]> {
+    match layer.protocol {
+        IpProtocol::GRE => {
+            let header = gre::header(upper).ok()?;
+            let carries_ip = matches!(header.protocol, EtherType::IPV4 | EtherType::IPV6);
+            upper.get(usize::from(header.header_len)..).filter(|_| carries_ip)
+        }
+        IpProtocol::UDP if layer.ports.is_some_and(|(_, to)| to == gtpu::UDP_PORT) => {
+            let payload = upper.get(8..)?;
+            let header = gtpu::header_within(payload, usize::MAX).ok()?;
+            layer.teid = Some(header.teid);
+            payload.get(usize::from(header.payload_offset)..)
+        }
+        _ => None,
+    }
 }
 
 /// The header of IP that a packet begins with, and what is behind it. The rest of a long packet may be missing.
@@ -254,6 +261,20 @@ mod tests {
         ] {
             let fault = text.parse::<Filter>().unwrap_err();
             assert!(fault.contains(said) && fault.contains("write host ADDRESS"), "{text}: {fault}");
+        }
+    }
+
+    #[test]
+    fn filters_see_into_gre() {
+        let inner = "4500001c0000000040110000 0a090001 0a080002 0fa0 0035 0008 0000";
+        let outer = format!("45000038000000004 02f0000 c0000201 c0000202 2000 0800 00000007 {inner}");
+        let octets = format!("020000000001 020000000002 0800 {outer}").replace(' ', "");
+        let mut packet = packet();
+        (packet.fates, packet.frame) = (Vec::new(), TracedFrame { len: octets.len() / 2, octets });
+        for (text, admits) in
+            [("proto gre and host 192.0.2.1", true), ("host 10.9.0.1 and port 53", true), ("teid 7", false)]
+        {
+            assert_eq!(text.parse::<Filter>().unwrap().admits(&packet), admits, "{text}");
         }
     }
 

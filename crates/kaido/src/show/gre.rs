@@ -7,7 +7,7 @@ use crate::api::{Answer, Question};
 
 /// `kaido show gre`.
 pub(crate) fn gre(socket: &Path, json: bool) -> miette::Result<()> {
-    let answer = ask(socket, Question::Gre)?;
+    let answer = ask(socket, &Question::Gre)?;
     let Answer::Gre(status) = &answer else { return Err(unexpected(&answer)) };
     if json {
         return print_json(&answer);

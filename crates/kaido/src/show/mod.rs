@@ -57,7 +57,7 @@ fn teid(text: &str) -> Result<u32, String> {
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn ask(socket: &Path, question: Question) -> miette::Result<Answer> {
+fn ask(socket: &Path, question: &Question) -> miette::Result<Answer> {
     let mut stream = UnixStream::connect(socket).map_err(|error| {
         miette!(
             help = "is `kaido run` running, and is its control.socket this path? Name another with --socket",
@@ -66,7 +66,7 @@ fn ask(socket: &Path, question: Question) -> miette::Result<Answer> {
         )
     })?;
     stream.set_read_timeout(Some(PATIENCE)).into_diagnostic()?;
-    let mut line = serde_json::to_string(&question).into_diagnostic()?;
+    let mut line = serde_json::to_string(question).into_diagnostic()?;
     line.push('\n');
     stream.write_all(line.as_bytes()).into_diagnostic().wrap_err("the node does not listen")?;
     let mut answer = String::new();
@@ -110,7 +110,7 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
 
 /// `kaido status`.
 pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
-    let answer = ask(socket, Question::Status)?;
+    let answer = ask(socket, &Question::Status)?;
     let Answer::Status(status) = &answer else { return Err(unexpected(&answer)) };
     if json {
         return print_json(&answer);
@@ -256,7 +256,7 @@ pub(crate) fn sessions(
     (skip, limit): (usize, usize),
     of: SessionsOf,
 ) -> miette::Result<()> {
-    let answer = ask(socket, Question::Sessions { skip, limit, of })?;
+    let answer = ask(socket, &Question::Sessions { skip, limit, of })?;
     let Answer::Sessions { total, sessions } = &answer else { return Err(unexpected(&answer)) };
     if json {
         return print_json(&answer);
@@ -288,7 +288,7 @@ pub(crate) fn sessions(
 
 /// `kaido drops`.
 pub(crate) fn drops(socket: &Path, json: bool) -> miette::Result<()> {
-    let answer = ask(socket, Question::Drops)?;
+    let answer = ask(socket, &Question::Drops)?;
     let Answer::Drops { drops } = &answer else { return Err(unexpected(&answer)) };
     if json {
         return print_json(&answer);

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use super::trace::rule_of;
-use crate::api::{TracedFate, TracedFrame, TracedPacket};
+use crate::api::{self, TracedFate, TracedFrame, TracedPacket};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -63,16 +63,20 @@ impl<W: Write> Pcapng<W> {
             TracedFate::Dropped { reason } => Some(format!(": {reason}")),
             _ => None,
         });
-        let comment = format!(
-            "{} of session {} by {}; {}; {}{}",
-            packet.direction,
-            packet.seid,
-            packet.key,
-            rule_of(packet),
-            packet.verdict,
-            reasons.collect::<String>()
-        );
-        self.frame(&packet.port, packet.time_ns, &packet.frame, INBOUND, &format!("in: {comment}"))?;
+        let verdict = format!("{}{}", packet.verdict, reasons.collect::<String>());
+        let comment = match packet.is_of_port() {
+            true => verdict,
+            false => format!(
+                "{} of session {} by {}; {}; {verdict}",
+                packet.direction,
+                packet.seid,
+                packet.key,
+                rule_of(packet),
+            ),
+        };
+        if packet.direction != api::OUT {
+            self.frame(&packet.port, packet.time_ns, &packet.frame, INBOUND, &format!("in: {comment}"))?;
+        }
         let left_ns = packet.time_ns + packet.took_ns;
         for fate in &packet.fates {
             if let TracedFate::Sent { port, frame } = fate {

@@ -9,7 +9,7 @@ use crate::api::{Answer, Question};
 
 /// `kaido session`.
 pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()> {
-    let answer = ask(socket, Question::Session { seid })?;
+    let answer = ask(socket, &Question::Session { seid })?;
     let Answer::Session(detail) = &answer else { return Err(unexpected(&answer)) };
     if json {
         return print_json(&answer);

@@ -11,7 +11,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use super::filter::{self, Filter};
 use super::pcapng::Pcapng;
 use super::{ask, unexpected};
-use crate::api::{Answer, Question, TraceOf, TraceQuestion, TraceRead, TracedFate, TracedPacket};
+use crate::api::{self, Answer, Question, TraceOf, TraceQuestion, TraceRead, TracedFate, TracedPacket};
 
 /// How often the node is asked.
 const PACE: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ pub(crate) struct TraceArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(required = false, multiple = false)]
 struct Of {
     /// A UE's address; the session that has it, both ways.
     #[arg(long, value_name = "ADDRESS")]
@@ -41,6 +41,9 @@ struct Of {
     /// A session's SEID, as `kaido sessions` shows it.
     #[arg(long, value_parser = seid)]
     seid: Option<u64>,
+    /// A port of a node without sessions (GRE, NDN); may be given again. All ports when nothing is given.
+    #[arg(long, value_name = "NAME")]
+    port: Vec<String>,
 }
 
 /// Where to, and how much.
@@ -75,8 +78,9 @@ pub(crate) fn seid(text: &str) -> Result<u64, String> {
 }
 
 impl Of {
-    fn wanted(&self) -> Option<TraceOf> {
-        self.ue.map(TraceOf::Ue).or_else(|| self.seid.map(TraceOf::Seid))
+    fn wanted(&self) -> TraceOf {
+        let session = self.ue.map(TraceOf::Ue).or_else(|| self.seid.map(TraceOf::Seid));
+        session.unwrap_or_else(|| TraceOf::Ports(self.port.clone()))
     }
 }
 
@@ -89,15 +93,14 @@ struct Trace<'s> {
 
 impl<'s> Trace<'s> {
     fn begin(socket: &'s Path, of: &Of, snap: usize) -> miette::Result<Self> {
-        let of = of.wanted().ok_or_else(|| miette!("neither --ue nor --seid"))?;
-        match ask(socket, Question::Trace(TraceQuestion::Begin { of, snap }))? {
+        match ask(socket, &Question::Trace(TraceQuestion::Begin { of: of.wanted(), snap }))? {
             Answer::TraceBegun { id, ports } => Ok(Self { socket, id, ports }),
             answer => Err(unexpected(&answer)),
         }
     }
 
     fn read(&self) -> miette::Result<TraceRead> {
-        match ask(self.socket, Question::Trace(TraceQuestion::Read { id: self.id }))? {
+        match ask(self.socket, &Question::Trace(TraceQuestion::Read { id: self.id }))? {
             Answer::Trace(read) => Ok(*read),
             answer => Err(unexpected(&answer)),
         }
@@ -107,7 +110,7 @@ impl<'s> Trace<'s> {
 impl Drop for Trace<'_> {
     fn drop(&mut self) {
         // If it cannot be told, the node ends it by itself.
-        let _ = ask(self.socket, Question::Trace(TraceQuestion::End { id: self.id }));
+        let _ = ask(self.socket, &Question::Trace(TraceQuestion::End { id: self.id }));
     }
 }
 
@@ -123,11 +126,11 @@ fn follow(
     let (mut seen, mut lost, mut told) = (0, 0, None);
     loop {
         let read = trace.read()?;
-        if told != Some(read.sessions.len()) {
-            told = Some(read.sessions.len());
-            match &read.sessions[..] {
+        if told != Some(read.of.len()) {
+            told = Some(read.of.len());
+            match &read.of[..] {
                 [] => eprintln!("no session matches now; waiting for one"),
-                sessions => eprintln!("tracing {}", sessions.join(" ")),
+                traced => eprintln!("tracing {}", traced.join(" ")),
             }
         }
         lost += read.lost;
@@ -208,11 +211,16 @@ pub(crate) fn capture(socket: &Path, args: &CaptureArgs) -> miette::Result<()> {
 fn described(packet: &TracedPacket) -> String {
     let (seconds, ns) = (packet.time_ns / 1_000_000_000, packet.time_ns % 1_000_000_000);
     let qfi = packet.qfi.map(|qfi| format!(" qfi {qfi}")).unwrap_or_default();
-    let mut text = format!(
-        "{seconds}.{ns:09} {} {} in {} B by {}{qfi}, session {}\n",
-        packet.direction, packet.port, packet.frame.len, packet.key, packet.seid
-    );
+    let mut text = match &packet.direction[..] {
+        api::OUT => format!("{seconds}.{ns:09} out\n"),
+        api::IN => format!("{seconds}.{ns:09} {} in {} B\n", packet.port, packet.frame.len),
+        direction => format!(
+            "{seconds}.{ns:09} {direction} {} in {} B by {}{qfi}, session {}\n",
+            packet.port, packet.frame.len, packet.key, packet.seid
+        ),
+    };
     match (&packet.rule, packet.matched_ns) {
+        _ if packet.is_of_port() => {}
         (Some(_), Some(ns)) => {
             text.push_str(&format!("  {:>9}  match  {}\n", after(ns), rule_of(packet)));
         }
@@ -228,6 +236,7 @@ fn described(packet: &TracedPacket) -> String {
     }
     let waits = match &packet.verdict[..] {
         "buffered" => Some("keep   in the session's buffer"),
+        "waits" if packet.is_of_port() => Some("keep   for now"),
         "waits" => Some("wait   for the next hop, or for the rest of its packet"),
         _ => None,
     };

@@ -25,13 +25,13 @@ impl Tracing {
     /// Whether no session is traced.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.traced.sessions.is_empty()
+        self.traced.keys.is_empty()
     }
 
     /// Whether a session is traced.
     #[inline]
     pub(super) fn has(&self, session: SessionIndex) -> bool {
-        !self.is_empty() && self.traced.sessions.binary_search(&session).is_ok()
+        !self.is_empty() && self.traced.keys.binary_search(&session).is_ok()
     }
 }
 

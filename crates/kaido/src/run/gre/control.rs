@@ -32,11 +32,6 @@ impl Shows for ShownGre {
     fn answer(&self, question: Question) -> Answer {
         match question {
             Question::Gre => Answer::Gre(self.rules.status()),
-            Question::Trace(_) => Answer::Error {
-                message: "this node removes GRE headers, and has no sessions whose packets could be traced; `kaido drops` \
-                          and `kaido show gre` count them by reason and rule"
-                    .to_owned(),
-            },
             _ => Answer::Error { message: "this node removes GRE headers, and has no sessions".to_owned() },
         }
     }

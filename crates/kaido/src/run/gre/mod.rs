@@ -17,6 +17,7 @@ use self::rules::Rules;
 use super::board::{Health, Heartbeat};
 use super::control::Control;
 use super::metrics::Figures;
+use super::port_trace::PortTraces;
 use super::{Crew, Ground, export, notify};
 use crate::config::GreConfig;
 
@@ -58,6 +59,7 @@ pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
         export(endpoint, GreOffer::new(figures, rules.clone()), health)
     });
     let exporter = exporter.transpose()?;
+    let traces = PortTraces::new(crew.tracer(), shown.list().into_iter().map(|port| port.name).collect());
     let function = ShownGre { datapath, rules };
     let mut control = Control {
         server,
@@ -67,6 +69,7 @@ pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
         ports: shown,
         heartbeat,
         workers,
+        traces,
         function,
     };
     notify(&[sd_notify::NotifyState::Ready]);

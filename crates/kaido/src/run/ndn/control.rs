@@ -19,14 +19,7 @@ impl Shows for ShownRouter {
         by_workers.into_iter().map(|totals| (totals, (0, 0))).collect()
     }
 
-    fn answer(&self, question: Question) -> Answer {
-        let message = match question {
-            Question::Trace(_) => {
-                "this node routes NDN, and has no sessions whose packets could be traced; `kaido drops` counts packets by reason, \
-                 `kaido ndn face list` by face"
-            }
-            _ => "this node routes NDN: ask it with `kaido ndn`",
-        };
-        Answer::Error { message: message.to_owned() }
+    fn answer(&self, _: Question) -> Answer {
+        Answer::Error { message: "this node routes NDN: ask it with `kaido ndn`".to_owned() }
     }
 }

@@ -30,6 +30,7 @@ use self::workers::Workers;
 use super::board::{Health, Heartbeat, ShownPort};
 use super::control::Control;
 use super::metrics::Figures;
+use super::port_trace::PortTraces;
 use super::{Crew, Ground, export, notify};
 use crate::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName, group_number};
 
@@ -106,6 +107,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     let management = Management::start(config, node, authority, &host_control)?;
     ports.opened.watch(crew.inboxes(), None)?;
     let shown = ports.opened.board().clone();
+    let ethernet_ports = shown.list().into_iter().map(|port| port.name).collect();
     shown.push(ShownPort::steady(HOST_PORT, &listening(config), kaido_wire::ndn::PACKET_MAX));
     if let Some(name) = team.shown() {
         shown.push(ShownPort::steady(name, "rings", kaido_wire::ndn::PACKET_MAX));
@@ -127,6 +129,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         export(endpoint, NdnOffer::new(figures, router, team.balance), health)
     });
     let exporter = exporter.transpose()?;
+    let traces = PortTraces::new(crew.tracer(), ethernet_ports);
     let function = ShownRouter;
     let mut control = Control {
         server,
@@ -136,6 +139,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         ports: shown,
         heartbeat,
         workers,
+        traces,
         function,
     };
     notify(&[sd_notify::NotifyState::Ready]);

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kaido_engine::{Fate, PortId};
+use kaido_engine::PortId;
 use kaido_upf::control::{TraceBatch, TraceFilter, TracedPacket, Upf};
 use kaido_upf::node::NodeSettings;
 use kaido_upf::record::{Direction, KeyParts, SessionKey};
@@ -11,11 +11,7 @@ use kaido_upf::trace::WatchId;
 
 use crate::api::{self, Answer, TraceOf, TraceQuestion};
 use crate::run::board::ShownPort;
-
-/// Packets in one answer, and about how many octets of them.
-const READ_MAX: (usize, usize) = (512, 1 << 20);
-/// Octets of a frame that are kept at most: longer than any.
-const SNAP_MAX: usize = 65_536;
+use crate::run::port_trace::{READ_MAX, SNAP_MAX, frame, nanoseconds, shown_fate, verdict};
 
 /// The answer to a question about traces.
 pub(super) fn answer(upf: &mut Upf, ports: &[ShownPort], question: TraceQuestion, now: SystemTime) -> Answer {
@@ -24,6 +20,11 @@ pub(super) fn answer(upf: &mut Upf, ports: &[ShownPort], question: TraceQuestion
             let filter = match of {
                 TraceOf::Ue(address) => TraceFilter::Ue(address),
                 TraceOf::Seid(seid) => TraceFilter::Session(Seid(seid)),
+                TraceOf::Ports(_) => {
+                    let message =
+                        "this node is a user plane: say whose packets, with --ue ADDRESS or --seid SEID";
+                    return Answer::Error { message: message.to_owned() };
+                }
             };
             match upf.begin_trace(filter, snap.min(SNAP_MAX), now) {
                 Some(WatchId(id)) => {
@@ -48,7 +49,7 @@ pub(super) fn answer(upf: &mut Upf, ports: &[ShownPort], question: TraceQuestion
 
 fn read(batch: &TraceBatch, ports: &[ShownPort], settings: &NodeSettings) -> api::TraceRead {
     api::TraceRead {
-        sessions: batch.sessions.iter().map(|&seid| shown(seid)).collect(),
+        of: batch.sessions.iter().map(|&seid| shown(seid)).collect(),
         lost: batch.lost,
         packets: batch.packets.iter().map(|packet| traced(packet, ports, settings)).collect(),
     }
@@ -70,13 +71,6 @@ fn traced(packet: &TracedPacket, ports: &[ShownPort], settings: &NodeSettings) -
             urrs: rules.map(|rules| rules.urrs.iter().map(|urr| urr.0).collect()).unwrap_or_default(),
         }
     });
-    let verdict = match record.fates.last() {
-        Some(Fate::Sent { .. }) => "sent",
-        Some(Fate::Dropped(_)) => "dropped",
-        Some(Fate::ToKernel) => "kernel",
-        None if record.buffered => "buffered",
-        None => "waits",
-    };
     api::TracedPacket {
         time_ns: nanoseconds(record.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
         seid: packet.seid.map(shown).unwrap_or_default(),
@@ -87,14 +81,10 @@ fn traced(packet: &TracedPacket, ports: &[ShownPort], settings: &NodeSettings) -
         rule,
         matched_ns: record.matched.map(|(_, after)| nanoseconds(after)),
         took_ns: nanoseconds(record.took),
-        verdict: verdict.to_owned(),
+        verdict: verdict(&record.fates, record.buffered).to_owned(),
         frame: frame(record.len, &record.front),
-        fates: record.fates.iter().map(|fate| shown_fate(fate, ports)).collect(),
+        fates: record.fates.iter().map(|fate| shown_fate(fate, |port| name(ports, port))).collect(),
     }
-}
-
-fn nanoseconds(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn name(ports: &[ShownPort], port: PortId) -> String {
@@ -113,24 +103,5 @@ fn key(key: &SessionKey, settings: &NodeSettings) -> String {
         KeyParts::Framed(_, route) => route.to_string(),
         KeyParts::Ethernet(instance, false) => format!("Ethernet in instance {}", instance.0),
         KeyParts::Ethernet(instance, true) => format!("Ethernet member of instance {}", instance.0),
-    }
-}
-
-fn frame(len: usize, front: &[u8]) -> api::TracedFrame {
-    let mut octets = String::with_capacity(2 * front.len());
-    for octet in front {
-        octets
-            .extend([octet >> 4, octet & 0xf].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('?')));
-    }
-    api::TracedFrame { len, octets }
-}
-
-fn shown_fate(fate: &Fate, ports: &[ShownPort]) -> api::TracedFate {
-    match fate {
-        Fate::Sent { port, len, front } => {
-            api::TracedFate::Sent { port: name(ports, *port), frame: frame(*len, front) }
-        }
-        Fate::Dropped(reason) => api::TracedFate::Dropped { reason: reason.name().to_owned() },
-        Fate::ToKernel => api::TracedFate::Kernel,
     }
 }

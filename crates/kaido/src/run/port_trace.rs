@@ -1,0 +1,203 @@
+//! Traces of ports, for functions without sessions: what becomes of each packet that comes in or leaves by one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use kaido_engine::tracer::{PortRecord, Tracer, WatchId};
+use kaido_engine::{Fate, PortId};
+
+use crate::api::{self, Answer, TraceOf, TraceQuestion, TracedFate};
+
+/// A reader that does not come back for so long has gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Packets in one answer, and about how many octets of them.
+pub(super) const READ_MAX: (usize, usize) = (512, 1 << 20);
+/// Octets of a frame that are kept at most: longer than any.
+pub(super) const SNAP_MAX: usize = 65_536;
+
+/// A watch and when it was read last.
+#[derive(Debug)]
+struct Reader {
+    id: WatchId,
+    /// Names of its ports.
+    ports: Vec<String>,
+    read: Instant,
+}
+
+/// The control side of traces of ports.
+#[derive(Debug)]
+pub(super) struct PortTraces {
+    tracer: Arc<Tracer<PortRecord>>,
+    /// Names of the ports of Ethernet, which come first; others have no frames to show.
+    named: Vec<String>,
+    readers: Vec<Reader>,
+}
+
+impl PortTraces {
+    /// Traces by those workers, of these ports, in the order of their numbers.
+    pub(super) fn new(tracer: Arc<Tracer<PortRecord>>, named: Vec<String>) -> Self {
+        Self { tracer, named, readers: Vec::new() }
+    }
+
+    /// Ends what nobody reads any more.
+    pub(super) fn turn(&mut self) {
+        let Self { tracer, readers, .. } = self;
+        readers.retain(|reader| {
+            let is_read = reader.read.elapsed() < PATIENCE;
+            if !is_read {
+                tracer.close(reader.id);
+            }
+            is_read
+        });
+    }
+
+    /// The answer to a question. `all` names every port of the node.
+    pub(super) fn answer(&mut self, question: TraceQuestion, all: &[String]) -> Answer {
+        match question {
+            TraceQuestion::Begin { of: TraceOf::Ports(wanted), snap } => {
+                self.begin(wanted, snap.min(SNAP_MAX))
+            }
+            TraceQuestion::Begin { .. } => error(
+                "this node has no sessions; leave --ue and --seid out, and name a port with --port if it is not to be all",
+            ),
+            TraceQuestion::Read { id } => self.read(id, all),
+            TraceQuestion::End { id } => {
+                self.readers.retain(|reader| reader.id.0 != id);
+                self.tracer.close(WatchId(id));
+                Answer::TraceEnded
+            }
+        }
+    }
+
+    fn begin(&mut self, wanted: Vec<String>, snap: usize) -> Answer {
+        let ports = if wanted.is_empty() { self.named.clone() } else { wanted };
+        if ports.is_empty() {
+            return error("this node has no port of Ethernet; tcpdump sees what its TCP and UDP faces carry");
+        }
+        let mut keys = Vec::new();
+        for name in &ports {
+            let at = self.named.iter().position(|known| known == name);
+            let Some(number) = at.and_then(|at| u8::try_from(at).ok()) else {
+                let known = self.named.join(", ");
+                return error(&format!(
+                    "there is no port {name} whose packets could be traced, only {known}"
+                ));
+            };
+            keys.push(PortId(number));
+        }
+        let Some(id) = self.tracer.open(snap) else { return error("there are too many traces already") };
+        self.tracer.watch(id, &keys);
+        self.readers.push(Reader { id, ports, read: Instant::now() });
+        Answer::TraceBegun { id: id.0, ports: self.named.clone() }
+    }
+
+    fn read(&mut self, id: u32, all: &[String]) -> Answer {
+        let Some(reader) = self.readers.iter_mut().find(|reader| reader.id.0 == id) else {
+            return error("the trace has ended: nobody had read it for a while");
+        };
+        reader.read = Instant::now();
+        let (records, lost) = self.tracer.read(reader.id, READ_MAX.0, READ_MAX.1);
+        let packets = records.iter().map(|record| traced(record, all)).collect();
+        Answer::Trace(Box::new(api::TraceRead { of: reader.ports.clone(), lost, packets }))
+    }
+}
+
+fn error(message: &str) -> Answer {
+    Answer::Error { message: message.to_owned() }
+}
+
+fn traced(record: &PortRecord, ports: &[String]) -> api::TracedPacket {
+    let leaves = record.fates.iter().find_map(|fate| match fate {
+        Fate::Sent { port, .. } => Some(*port),
+        _ => None,
+    });
+    let port = record.port.or(leaves).map(|port| name(ports, port)).unwrap_or_default();
+    api::TracedPacket {
+        time_ns: nanoseconds(record.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
+        seid: String::new(),
+        direction: if record.port.is_some() { api::IN } else { api::OUT }.to_owned(),
+        port,
+        key: String::new(),
+        qfi: None,
+        rule: None,
+        matched_ns: None,
+        took_ns: nanoseconds(record.took),
+        verdict: verdict(&record.fates, false).to_owned(),
+        frame: frame(record.len, &record.front),
+        fates: record.fates.iter().map(|fate| shown_fate(fate, |port| name(ports, port))).collect(),
+    }
+}
+
+fn name(ports: &[String], port: PortId) -> String {
+    ports.get(port.index()).cloned().unwrap_or_else(|| format!("port {}", port.0))
+}
+
+/// What became of a packet, in one word.
+pub(super) fn verdict(fates: &[Fate], is_buffered: bool) -> &'static str {
+    match fates.last() {
+        Some(Fate::Sent { .. }) => "sent",
+        Some(Fate::Dropped(_)) => "dropped",
+        Some(Fate::ToKernel) => "kernel",
+        None if is_buffered => "buffered",
+        None => "waits",
+    }
+}
+
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A frame, its front in hexadecimal.
+pub(super) fn frame(len: usize, front: &[u8]) -> api::TracedFrame {
+    let mut octets = String::with_capacity(2 * front.len());
+    for octet in front {
+        octets
+            .extend([octet >> 4, octet & 0xf].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('?')));
+    }
+    api::TracedFrame { len, octets }
+}
+
+/// A fate, with the name of its port.
+pub(super) fn shown_fate(fate: &Fate, name: impl Fn(PortId) -> String) -> TracedFate {
+    match fate {
+        Fate::Sent { port, len, front } => TracedFate::Sent { port: name(*port), frame: frame(*len, front) },
+        Fate::Dropped(reason) => TracedFate::Dropped { reason: reason.name().to_owned() },
+        Fate::ToKernel => TracedFate::Kernel,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traces() -> PortTraces {
+        PortTraces::new(Arc::default(), ["wan", "lan"].map(str::to_owned).to_vec())
+    }
+
+    fn begin(traces: &mut PortTraces, ports: &[&str]) -> Answer {
+        let ports = ports.iter().map(|&port| port.to_owned()).collect();
+        traces.answer(TraceQuestion::Begin { of: TraceOf::Ports(ports), snap: 64 }, &[])
+    }
+
+    #[test]
+    fn ports_are_named_or_all() {
+        let mut traces = traces();
+        assert!(matches!(begin(&mut traces, &[]), Answer::TraceBegun { .. }));
+        assert_eq!(traces.tracer.traced().keys[..], [PortId(0), PortId(1)]);
+        assert!(matches!(begin(&mut traces, &["lan"]), Answer::TraceBegun { id: 2, .. }));
+        let Answer::Error { message } = begin(&mut traces, &["vlan"]) else { panic!("there is no vlan") };
+        assert!(message.contains("no port vlan") && message.contains("wan, lan"), "{message}");
+    }
+
+    #[test]
+    fn what_nobody_reads_ends() {
+        let mut traces = traces();
+        begin(&mut traces, &[]);
+        traces.turn();
+        assert!(!traces.tracer.traced().keys.is_empty());
+        traces.readers[0].read -= PATIENCE;
+        traces.turn();
+        assert!(traces.tracer.traced().keys.is_empty());
+        assert!(matches!(traces.answer(TraceQuestion::Read { id: 1 }, &[]), Answer::Error { .. }));
+    }
+}
