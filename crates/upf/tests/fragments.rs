@@ -3,14 +3,15 @@
 
 mod fixture;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fixture::packets::{downlink, ethernet, ipv4 as ipv4_packet, udp_between, udp_with, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now, settings};
-use kaido_engine::{DropReason, PortId};
+use kaido_engine::{DropReason, PortChange, PortId, PortLink};
 use kaido_upf::fragment::{FragmentSettings, Limits, Oversize};
-use kaido_upf::node::NodeSettings;
-use kaido_upf::path::MssClamp;
+use kaido_upf::node::{NodeSettings, PortRole};
+use kaido_upf::path::{MssClamp, MssLimit};
 use kaido_upf::rules::{Pdr, PdrId, SdfFilter, SessionService};
 use kaido_wire::{IpProtocol, checksum, gtpu, ipv4};
 
@@ -271,7 +272,7 @@ fn syn(src: &str, dst: &str, mss: u16) -> Vec<u8> {
 /// Conformance: RFC 4459 3.2 | The MSS of TCP connections through the tunnel is lowered, both ways
 #[test]
 fn the_mss_of_a_connection_is_lowered_both_ways() {
-    let mss_clamp = Some(MssClamp { ipv4: 1340, ipv6: 1320 });
+    let mss_clamp = Some(MssLimit::Fixed(MssClamp { ipv4: 1340, ipv6: 1320 }));
     let mut rig = Rig::with(NodeSettings { mss_clamp, ..settings() });
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
     for (announced, passed) in [(1460, 1340), (536, 536)] {
@@ -279,5 +280,25 @@ fn the_mss_of_a_connection_is_lowered_both_ways() {
         assert_eq!(out[0].1[34..], syn("10.60.0.7", "8.8.8.8", passed)[20..]);
         let out = rig.pass(N6, &downlink(&syn("8.8.8.8", "10.60.0.7", announced)));
         assert_eq!(out[0].1[14 + 36 + 20..], syn("8.8.8.8", "10.60.0.7", passed)[20..]);
+    }
+}
+
+#[test]
+fn the_mss_follows_the_mtu_of_the_ports() {
+    let mut rig = Rig::with(NodeSettings { mss_clamp: Some(MssLimit::ByMtu), ..settings() });
+    rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    // As the interfaces are told to have another MTU while the node runs; N3 has room for a tunnel's headers over IPv6.
+    for (n3_mtu, n6_mtu, passed) in
+        [(9000, 1500, 1460), (9000, 1300, 1260), (1364, 1300, 1260), (1300, 1500, 1196), (9000, 1500, 1460)]
+    {
+        for (port, mtu) in [(N3, n3_mtu), (N6, n6_mtu)] {
+            let PortRole { mac, addresses, .. } = settings().ports[port.index()].clone();
+            let link = PortLink { mac, mtu, addresses };
+            rig.worker.inbox().tell(port, PortChange::Link(Arc::new(link)));
+        }
+        let out = rig.pass(N3, &uplink(1007, &syn("10.60.0.7", "8.8.8.8", 9000)));
+        assert_eq!(out[0].1[34..], syn("10.60.0.7", "8.8.8.8", passed)[20..], "{n3_mtu} {n6_mtu}");
+        let out = rig.pass(N6, &downlink(&syn("8.8.8.8", "10.60.0.7", 9000)));
+        assert_eq!(out[0].1[14 + 36 + 20..], syn("8.8.8.8", "10.60.0.7", passed)[20..], "{n3_mtu} {n6_mtu}");
     }
 }

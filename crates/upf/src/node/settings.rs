@@ -10,7 +10,7 @@ use crate::echo::EchoSettings;
 use crate::ethernet::EthernetSettings;
 use crate::fragment::FragmentSettings;
 use crate::lan::Lans;
-use crate::path::MssClamp;
+use crate::path::MssLimit;
 use crate::qos::WINDOW_DEFAULT;
 use crate::record::{EndpointId, InstanceId, UeToUe};
 use crate::rules::{Interface, NetworkInstance, PredefinedRule, Qfi};
@@ -203,7 +203,7 @@ pub struct NodeSettings {
     /// Fragments, and packets too large for their way.
     pub fragments: FragmentSettings,
     /// Largest TCP segments that may be announced, both ways.
-    pub mss_clamp: Option<MssClamp>,
+    pub mss_clamp: Option<MssLimit>,
 }
 
 impl Default for NodeSettings {

@@ -133,7 +133,7 @@ impl Worker {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
-        if let Some(most) = self.node.settings.mss_clamp
+        if let Some(most) = self.mss_clamp
             && packet.protocol == IpProtocol::TCP
             && !packet.is_fragment
             && let Some(segment) = frame.data_mut().get_mut(packet.upper_offset..)

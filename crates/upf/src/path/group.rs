@@ -149,7 +149,7 @@ impl<'g> Group<'g> {
         if self.has_lines {
             self.choose(node, frames);
         }
-        let may_be_plain = quiet && !worker.clamps_mss;
+        let may_be_plain = quiet && worker.mss_clamp.is_none();
         match self.way {
             StraightWay::UP if may_be_plain => self.act_up(node, worker, frames, exits),
             StraightWay::DOWN if may_be_plain => self.act_down(node, worker, frames, exits),

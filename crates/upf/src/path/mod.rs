@@ -58,7 +58,7 @@ use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, Unusual, comm
 use self::hold::Buffers;
 use self::lan::LanHops;
 use self::laps::{Laps, STAGES as STAGE_NAMES, Stage, Timed, Untimed};
-pub use self::mss::MssClamp;
+pub use self::mss::{MssClamp, MssLimit};
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};
 use self::read::{Kind, Ports};
@@ -114,8 +114,8 @@ struct Worker {
     /// Extension headers of the tunnelled packet at hand.
     stored: Stored,
     tracing: Tracing,
-    /// Whether TCP SYNs are looked at.
-    clamps_mss: bool,
+    /// What TCP SYNs may announce, where they are looked at.
+    mss_clamp: Option<MssClamp>,
     /// When the worker's round began.
     now: Instant,
 }
@@ -146,7 +146,7 @@ impl Path {
             secret: Seed::random(),
             stored: Stored::default(),
             tracing: Tracing::default(),
-            clamps_mss: settings.mss_clamp.is_some(),
+            mss_clamp: settings.mss_clamp.and_then(|limit| limit.clamp(settings)),
             now: Instant::now(),
             ports: Ports::new(settings),
             prepared: PreparedTunnels::default(),
@@ -216,6 +216,7 @@ impl Function for Path {
         role.addresses.clone_from(&link.addresses);
         // What was made beforehand of the addresses.
         worker.ports = Ports::new(settings);
+        worker.mss_clamp = settings.mss_clamp.and_then(|limit| limit.clamp(settings));
         worker.prepared = PreparedTunnels::default();
     }
 }

@@ -1,7 +1,11 @@
 //! MSS clamping (RFC 4459 3.2 calls for it where tunnels make the way narrower): a TCP SYN that announces larger segments
 //! than the way takes has its option lowered, and its checksum with it.
 
+use std::net::IpAddr;
+
 use kaido_wire::checksum;
+
+use crate::node::{NodeSettings, PortRole};
 
 /// The MSS option (RFC 9293 3.2).
 const OPTION_MSS: u8 = 2;
@@ -11,6 +15,34 @@ const FLAG_SYN: u8 = 1 << 1;
 const TCP_LEN: usize = 20;
 const TCP_FLAGS_AT: usize = 13;
 const TCP_CHECKSUM_AT: usize = 16;
+
+/// Octets that a tunnel puts before a packet at most: IP, UDP, GTP-U with a PDU session container.
+const TUNNEL_OVERHEAD_IPV4: usize = 20 + 8 + 16;
+const TUNNEL_OVERHEAD_IPV6: usize = 40 + 8 + 16;
+
+/// What TCP connections may announce at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MssLimit {
+    /// This much.
+    Fixed(MssClamp),
+    /// What passes every port, as they are now, with a tunnel's headers where there is GTP-U.
+    ByMtu,
+}
+
+impl MssLimit {
+    /// What it comes to with these ports; `None` where there are none.
+    pub(super) fn clamp(self, settings: &NodeSettings) -> Option<MssClamp> {
+        if let Self::Fixed(most) = self {
+            return Some(most);
+        }
+        let is_ipv6 = settings.endpoints.iter().any(IpAddr::is_ipv6);
+        let overhead = if is_ipv6 { TUNNEL_OVERHEAD_IPV6 } else { TUNNEL_OVERHEAD_IPV4 };
+        let carrying = settings.ports.iter().filter(|port| port.gtpu || port.instance.is_some());
+        let room = |port: &PortRole| port.mtu.saturating_sub(if port.gtpu { overhead } else { 0 });
+        let mtu = carrying.map(room).min()?;
+        Some(MssClamp::for_mtu(u16::try_from(mtu).unwrap_or(u16::MAX)))
+    }
+}
 
 /// Largest segments to be announced over each family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,7 +54,7 @@ impl Worker {
             return None;
         }
         let packet = frame.data().get(usize::from(arrived.offset)..)?;
-        if self.clamps_mss && may_be_syn(packet) {
+        if self.mss_clamp.is_some() && may_be_syn(packet) {
             return None;
         }
         let is_ipv4 = packet.first()? >> 4 == 4;

@@ -13,7 +13,7 @@ use kaido_pfcp::Features;
 use kaido_upf::fragment::FragmentSettings;
 use kaido_upf::lan::VlanTags;
 use kaido_upf::node::{EndpointScope, Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
-use kaido_upf::path::MssClamp;
+use kaido_upf::path::{MssClamp, MssLimit};
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
 use kaido_wire::gtpu;
@@ -26,10 +26,6 @@ use crate::config::{Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfCon
 use crate::run::StartFault;
 use crate::run::ports::{Demands, Device, Found, Opened, Program, fault, lock, routable};
 use kaido_engine::FramePool;
-
-/// Octets that a tunnel puts before a packet at most: IP, UDP, GTP-U with a PDU session container.
-const TUNNEL_OVERHEAD_IPV4: usize = 20 + 8 + 16;
-const TUNNEL_OVERHEAD_IPV6: usize = 40 + 8 + 16;
 
 impl Program for Steering {
     fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error> {
@@ -146,24 +142,6 @@ impl Ports {
         Ok(Self { opened, endpoints, fast: fast.map(fastpath::Shared::new), kernel: None, _sink: sink })
     }
 
-    /// The largest TCP segments to be announced: what passes every port, with a tunnel's headers where there is GTP-U.
-    fn mss_clamp(&self, config: &UpfConfig) -> Option<MssClamp> {
-        match *config.gtpu.mss_clamp.get_ref() {
-            MssClampConfig::ByMtu(false) => None,
-            MssClampConfig::To(most) => Some(MssClamp { ipv4: most, ipv6: most }),
-            MssClampConfig::ByMtu(true) => {
-                let is_ipv6 = self.endpoints.iter().any(IpAddr::is_ipv6);
-                let overhead = if is_ipv6 { TUNNEL_OVERHEAD_IPV6 } else { TUNNEL_OVERHEAD_IPV4 };
-                let room = |device: &Device| {
-                    let mtu = device.interface.mtu as usize;
-                    mtu.saturating_sub(if is_gtpu(&device.config) { overhead } else { 0 })
-                };
-                let mtu = self.opened.devices.iter().map(room).min()?;
-                Some(MssClamp::for_mtu(u16::try_from(mtu).unwrap_or(u16::MAX)))
-            }
-        }
-    }
-
     /// What tunnels at one of our addresses are for: what its port is for.
     fn scope(&self, endpoint: IpAddr) -> EndpointScope {
         let at = |device: &&Device| {
@@ -239,7 +217,7 @@ impl Ports {
                 limits: config.base.reassembly.limits(),
                 oversize: config.gtpu.oversize.into(),
             },
-            mss_clamp: self.mss_clamp(config),
+            mss_clamp: mss_clamp(config),
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.fast.is_some(),
             ue_to_ue: config.base.node.ue_to_ue.into(),
@@ -428,4 +406,13 @@ fn sink(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<UdpSink>, Sta
         fault(&device.config, error, "another process has UDP port 2152; `ss -lunp` shows which")
     })?;
     Ok(Some(sink))
+}
+
+/// The largest TCP segments to be announced.
+fn mss_clamp(config: &UpfConfig) -> Option<MssLimit> {
+    match *config.gtpu.mss_clamp.get_ref() {
+        MssClampConfig::ByMtu(false) => None,
+        MssClampConfig::To(most) => Some(MssLimit::Fixed(MssClamp { ipv4: most, ipv6: most })),
+        MssClampConfig::ByMtu(true) => Some(MssLimit::ByMtu),
+    }
 }
