@@ -7,13 +7,14 @@ import pty
 import signal
 import struct
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from conftest import Attach
 from rig.net import Topology, run, wait_until
-from rig.node import Node
+from rig.node import Node, port
 from rig.pfcp import ControlPlane, downlink, ie, to_access, to_core, uplink
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
@@ -49,6 +50,47 @@ def test_pfcp_in_fragments_at_the_address_of_n3_arrives(
         peer.sendto(heartbeat(octets), (own, PFCP))
         assert peer.recv(2000)[1] == HEARTBEAT_RESPONSE, octets
     assert node.drops() == {}
+    assert node.stop() == 0
+
+
+#: Sends a UDP datagram between two addresses, port 8805 both, in fragments, of which the first comes last.
+BACKWARDS = """
+import sys
+from scapy.all import IP, UDP, IPv6, IPv6ExtHdrFragment, Raw, fragment, fragment6, send
+source, to, payload = sys.argv[1], sys.argv[2], bytes.fromhex(sys.argv[3])
+rest = UDP(sport=8805, dport=8805) / Raw(payload)
+if ":" in to:
+    pieces = fragment6(IPv6(src=source, dst=to) / IPv6ExtHdrFragment(id=77) / rest, 1400)
+else:
+    pieces = fragment(IP(src=source, dst=to, id=77) / rest, fragsize=1200)
+assert len(pieces) > 2
+for piece in reversed(pieces):
+    send(piece, verbose=False)
+"""
+
+
+@pytest.mark.parametrize("attach_mode", ["native", "generic"])
+@pytest.mark.parametrize("address", ["10.100.3", "fd00:3::"], ids=["ipv4", "ipv6"])
+def test_pfcp_whose_first_fragment_comes_last_arrives(
+    binary: Path, net: Topology, tmp_path: Path, address: str, attach_mode: str
+) -> None:
+    """N4 shares N3's address, and the network turned the fragments of a request round.
+
+    Conformance: RFC 791 3.2 | Fragments of PFCP at a tunnel address are put together in any order
+    """
+    own, far = (f"{address}{'' if '::' in address else '.'}{host}" for host in (1, 2))
+    n3 = port("n3", "af_xdp", f'attach = "{attach_mode}"')
+    node = Node(binary, net.upf, tmp_path, listen=(own,), n3=n3).start()
+    peer = net.ran.socket(far, PFCP)
+    peer.settimeout(5)
+    for octets in (3000, 4000):
+        net.ran.run(sys.executable, "-c", BACKWARDS, far, own, heartbeat(octets).hex())
+        assert peer.recv(2000)[1] == HEARTBEAT_RESPONSE, (octets, node.drops())
+    # In order still.
+    peer.sendto(heartbeat(3000), (own, PFCP))
+    assert peer.recv(2000)[1] == HEARTBEAT_RESPONSE
+    assert node.drops() == {}
+    peer.close()
     assert node.stop() == 0
 
 

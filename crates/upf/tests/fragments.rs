@@ -3,7 +3,7 @@
 
 mod fixture;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fixture::packets::{downlink, ethernet, ipv4 as ipv4_packet, udp_between, udp_with, uplink};
@@ -11,7 +11,7 @@ use fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_engine::{DropReason, PortChange, PortId, PortLink};
 use kaido_upf::fragment::{FragmentSettings, Limits, Oversize};
 use kaido_upf::node::{NodeSettings, PortRole};
-use kaido_upf::path::{MssClamp, MssLimit};
+use kaido_upf::path::{KernelReturn, MssClamp, MssLimit};
 use kaido_upf::rules::{Pdr, PdrId, SdfFilter, SessionService};
 use kaido_wire::{IpProtocol, checksum, gtpu, ipv4};
 
@@ -121,10 +121,11 @@ fn signalling_and_strangers_in_fragments_are_what_they_are_in_one_piece() {
         fixture::GNB_MAC,
         &udp_between(("10.100.3.2", 9), ("10.100.3.1", 8805), 100),
     );
-    for frame in frames_of(&other_port, 48) {
-        assert!(rig.pass(N3, &frame).is_empty());
+    let pieces = frames_of(&other_port, 48);
+    for frame in &pieces {
+        assert!(rig.pass(N3, frame).is_empty());
     }
-    assert_eq!(rig.drops(N3, DropReason::NotOurs), 1);
+    assert_eq!(rig.drops(N3, DropReason::NotOurs), pieces.len() as u64, "no kernel is on this port");
     // Overlaps take the whole packet with them.
     let mut frames = frames_of(&stray, 48);
     frames.insert(1, frames_of(&stray, 64).remove(1));
@@ -300,5 +301,47 @@ fn the_mss_follows_the_mtu_of_the_ports() {
         assert_eq!(out[0].1[34..], syn("10.60.0.7", "8.8.8.8", passed)[20..], "{n3_mtu} {n6_mtu}");
         let out = rig.pass(N6, &downlink(&syn("8.8.8.8", "10.60.0.7", 9000)));
         assert_eq!(out[0].1[14 + 36 + 20..], syn("8.8.8.8", "10.60.0.7", passed)[20..], "{n3_mtu} {n6_mtu}");
+    }
+}
+
+/// A kernel that takes frames until it is full.
+#[derive(Debug, Default)]
+struct Kernel {
+    room: usize,
+    frames: Mutex<Vec<(PortId, Vec<u8>)>>,
+}
+
+impl KernelReturn for Kernel {
+    fn give(&self, port: PortId, frame: &[u8]) -> Option<bool> {
+        let mut frames = self.frames.lock().unwrap();
+        let has_room = frames.len() < self.room;
+        if has_room {
+            frames.push((port, frame.to_vec()));
+        }
+        Some(has_room)
+    }
+}
+
+#[test]
+fn fragments_of_the_kernels_datagrams_are_returned_in_order() {
+    let datagram = ethernet(
+        fixture::N3_MAC,
+        [2, 0, 0, 0, 0, 0],
+        &udp_between(("10.100.3.2", 8805), ("10.100.3.1", 8805), 100),
+    );
+    let pieces = frames_of(&datagram, 48);
+    assert_eq!(pieces.len(), 3);
+    for (room, full) in [(3, 0), (1, 2)] {
+        let kernel = Arc::new(Kernel { room, ..Kernel::default() });
+        let mut rig = Rig::with_kernel_return(with_fragments(Oversize::Icmp), kernel.clone());
+        // The first comes last.
+        for frame in pieces.iter().rev() {
+            assert!(rig.pass(N3, frame).is_empty());
+        }
+        let returned = kernel.frames.lock().unwrap();
+        let expected: Vec<_> = pieces.iter().take(room).map(|frame| (N3, frame.clone())).collect();
+        assert_eq!(*returned, expected);
+        assert_eq!(rig.drops(N3, DropReason::KernelPathFull), full);
+        assert_eq!(rig.drops(N3, DropReason::NotOurs), 0);
     }
 }

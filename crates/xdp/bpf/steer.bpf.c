@@ -73,14 +73,22 @@ struct {
 	__uint(max_entries, STEER_VLANS_MAX);
 } vlans SEC(".maps");
 
-/* Datagrams whose first fragment was the kernel's, and when it came, in nanoseconds. Fragments that come before their
- * first go to the user plane, which waits for the rest. */
+/* Datagrams whose first fragment was the kernel's, and when it came, in nanoseconds. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, struct steer_datagram);
 	__type(value, __u64);
 	__uint(max_entries, STEER_DATAGRAMS_MAX);
 } datagrams SEC(".maps");
+
+/* Datagrams of which a fragment came before the first, or whose first was ours, and when. All that follow go to the user
+ * plane, which waits for the rest and returns what is the kernel's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct steer_datagram);
+	__type(value, __u64);
+	__uint(max_entries, STEER_DATAGRAMS_MAX);
+} held SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -104,6 +112,7 @@ struct packet {
 	__u8 is_v6;
 	__u8 is_fragment; /* of UDP; udp_port is that of the first one */
 	__u8 is_later;    /* not the first one */
+	__u8 is_returned; /* the user plane held it, and it is the kernel's */
 	__u8 is_unicast;
 	__u8 is_malformed;
 };
@@ -290,17 +299,37 @@ static __always_inline int is_ours(struct packet *packet, __be16 port)
 		return packet->udp_port == port;
 	now = bpf_ktime_get_ns();
 	packet->datagram.destination = packet->destination;
-	if (packet->is_later) {
-		since = bpf_map_lookup_elem(&datagrams, &packet->datagram);
-		return !since || now - *since > DATAGRAM_NS_MAX;
-	}
-	if (packet->udp_port == port) {
+	if (!packet->is_later && packet->udp_port == port) {
 		/* A sender uses its identifications again. */
 		bpf_map_delete_elem(&datagrams, &packet->datagram);
+		bpf_map_delete_elem(&held, &packet->datagram);
 		return 1;
+	}
+	if (packet->is_returned) {
+		bpf_map_delete_elem(&held, &packet->datagram);
+	} else {
+		since = bpf_map_lookup_elem(&held, &packet->datagram);
+		if (since && now - *since <= DATAGRAM_NS_MAX)
+			return 1;
+		if (packet->is_later) {
+			since = bpf_map_lookup_elem(&datagrams, &packet->datagram);
+			if (since && now - *since <= DATAGRAM_NS_MAX)
+				return 0;
+			bpf_map_update_elem(&held, &packet->datagram, &now, BPF_ANY);
+			return 1;
+		}
 	}
 	bpf_map_update_elem(&datagrams, &packet->datagram, &now, BPF_ANY);
 	return 0;
+}
+
+/* Whether the user plane returned a frame: metadata is before it, which no driver puts there. */
+static __always_inline int is_returned(const struct xdp_md *ctx)
+{
+	const void *data = (const void *)(long)ctx->data;
+	const __u32 *mark = (const void *)(long)ctx->data_meta;
+
+	return (const void *)(mark + 1) <= data && *mark == STEER_RETURNED;
 }
 
 /* Whether a tag is that of a VLAN of ours. */
@@ -367,6 +396,7 @@ __noinline int steer(struct xdp_md *ctx)
 		return take_ndn(ctx, cfg, count, eth, &packet);
 	else if (!is_own)
 		return pass(count, STEER_PASS_NOT_IP);
+	packet.is_returned = is_returned(ctx);
 	if (is_own)
 		return take_vlan(ctx, cfg, count, eth, &packet);
 	if (packet.is_malformed)

@@ -25,6 +25,8 @@
 #define STEER_PREFIXES_MAX 65536
 /* Datagrams in fragments that are the kernel's, remembered by their first fragment; the least recent give way. */
 #define STEER_DATAGRAMS_MAX 1024
+/* Metadata of frames that the user plane returns to the kernel. */
+#define STEER_RETURNED 0x4b414944u
 
 struct steer_config {
 	__u32 flags;

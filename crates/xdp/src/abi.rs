@@ -16,6 +16,8 @@ pub(crate) const BY_UE: u32 = 8;
 pub(crate) const BY_TEID: u32 = 16;
 pub(crate) const ROLE_NDN: u32 = 32;
 pub(crate) const VLANS: u32 = 64;
+/// Metadata of frames that the user plane returns to the kernel.
+pub(crate) const RETURNED: u32 = 0x4b41_4944;
 /// VLAN identifiers.
 pub(crate) const VLAN_IDS: u16 = 4096;
 

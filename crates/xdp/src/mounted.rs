@@ -6,6 +6,7 @@ use std::time::Duration;
 use libbpf_rs::{MapHandle, Object, ProgramInput};
 
 use crate::Error;
+use crate::abi;
 use crate::attach::{AttachMode, Link};
 use crate::fastpath::FastPath;
 use crate::object::{Aligned, map, open};
@@ -111,6 +112,35 @@ impl Mounted {
     /// The interface the program is on.
     pub fn ifindex(&self) -> Option<u32> {
         self.link.as_ref().map(|link| link.ifindex)
+    }
+
+    /// Gives the kernel a frame that the program had given to a socket, as if the interface received it now.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`], before Linux 5.18 too. [`Error::Sys`] where it is on no interface.
+    pub fn return_to_kernel(&self, frame: &[u8]) -> Result<(), Error> {
+        // Octets of the metadata.
+        const MARK: u32 = 4;
+        let Some(program) = self.object.progs_mut().find(|program| program.name() == self.name) else {
+            return Err(Error::missing("finding the XDP program"));
+        };
+        let Some(ifindex) = self.ifindex() else { return Err(Error::missing("finding the interface")) };
+        let mut marked = abi::RETURNED.to_ne_bytes().to_vec();
+        marked.extend_from_slice(frame);
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex. What is before data is
+        // metadata.
+        let len = u32::try_from(marked.len()).unwrap_or(u32::MAX);
+        let context = [MARK, len, 0, ifindex, 0, 0];
+        let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let input = ProgramInput {
+            data_in: Some(&marked),
+            context_in: Some(&mut context),
+            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+            repeat: 1,
+            ..Default::default()
+        };
+        program.test_run(input).map_err(Error::libbpf("returning a frame to the kernel"))?;
+        Ok(())
     }
 
     /// Runs the program `repeat` times on a frame as if received on queue 0 of the namespace's `lo`

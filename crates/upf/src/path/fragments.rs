@@ -7,6 +7,7 @@ use kaido_table::Guard;
 use kaido_wire::IpProtocol;
 
 use super::Worker;
+use super::emit;
 use super::forward::Arrival;
 use super::parse::{Packet, Parsed, tunnelled};
 use super::relay::Stored;
@@ -59,31 +60,37 @@ impl Worker {
             Outcome::Refused(piece, reason) => out.drop(piece.from, piece.frame, reason),
             Outcome::Ready(pieces) => {
                 let whole = assemble(&pieces, |piece| (&piece.frame, piece.header_len), || out.allocate());
-                pieces.into_iter().for_each(|piece| out.release(piece.frame));
                 match whole {
-                    Ok(whole) => self.reassembled(guard, endpoint, port, whole, out),
-                    Err(reason) => out.count_drop(port, reason),
+                    Ok(whole) => self.reassembled(guard, endpoint, port, (whole, pieces), out),
+                    Err(reason) => {
+                        pieces.into_iter().for_each(|piece| out.release(piece.frame));
+                        out.count_drop(port, reason);
+                    }
                 }
             }
         }
     }
 
-    /// A datagram to one of our tunnel endpoints that is whole again; the frame begins with it.
+    /// A datagram to one of our tunnel endpoints that is whole again; the frame begins with it. The kernel's goes there in
+    /// its pieces, as it came.
     fn reassembled(
         &mut self,
         guard: &Guard<'_>,
         endpoint: EndpointId,
         port: PortId,
-        frame: Frame,
+        (frame, pieces): (Frame, Vec<Piece>),
         out: &mut Output<'_>,
     ) {
-        let Ok(packet) = Packet::read(frame.data(), frame.packet_len()) else {
-            return out.drop(port, frame, DropReason::IpMalformed);
-        };
-        match tunnelled(&packet, endpoint, frame.data(), 0) {
-            // What came as fragments cannot be left to the kernel in one piece.
-            Parsed::Kernel => out.drop(port, frame, DropReason::NotOurs),
-            parsed => {
+        let parsed = Packet::read(frame.data(), frame.packet_len())
+            .map(|packet| tunnelled(&packet, endpoint, frame.data(), 0));
+        if let Ok(Parsed::Kernel) = parsed {
+            out.release(frame);
+            return pieces.into_iter().for_each(|piece| self.return_to_kernel(piece, out));
+        }
+        pieces.into_iter().for_each(|piece| out.release(piece.frame));
+        match parsed {
+            Err(_) => out.drop(port, frame, DropReason::IpMalformed),
+            Ok(parsed) => {
                 let node = self.node.clone();
                 let record = match parsed {
                     Parsed::Tunnel(key, _) => node.table.get(guard, &key),
@@ -91,6 +98,25 @@ impl Worker {
                 };
                 self.handle_read(&node, guard, parsed, record, port, frame, out);
             }
+        }
+    }
+
+    /// Leaves a fragment to the kernel that only its datagram's first one shows to be the kernel's.
+    fn return_to_kernel(&mut self, piece: Piece, out: &mut Output<'_>) {
+        let Piece { mut frame, from, .. } = piece;
+        let mac = self.role(from).mac;
+        // Whoever sent it is not known any more, and nobody asks.
+        if emit::ethernet(&mut frame, [2, 0, 0, 0, 0, 0], mac).is_err() {
+            return out.drop(from, frame, DropReason::NoHeadroom);
+        }
+        let returned = self.kernel_return.as_ref().and_then(|kernel| {
+            let octets: Vec<u8> = frame.segments().flatten().copied().collect();
+            kernel.give(from, &octets)
+        });
+        match returned {
+            Some(true) => out.release(frame),
+            Some(false) => out.drop(from, frame, DropReason::KernelPathFull),
+            None => out.to_kernel(from, frame),
         }
     }
 

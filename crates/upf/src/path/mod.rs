@@ -41,6 +41,7 @@ mod straight;
 mod trace;
 mod waiting;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -116,8 +117,17 @@ struct Worker {
     tracing: Tracing,
     /// What TCP SYNs may announce, where they are looked at.
     mss_clamp: Option<MssClamp>,
+    /// Takes frames that a device gave us alone and are the kernel's.
+    kernel_return: Option<Arc<dyn KernelReturn>>,
     /// When the worker's round began.
     now: Instant,
+}
+
+/// Where frames go that are the kernel's, and that it was not given when they came. Fragments alone are, rarely.
+pub trait KernelReturn: fmt::Debug + Send + Sync {
+    /// Gives the kernel a frame that came in on `port`; whether it took it. `None`: it has that port's frames itself, or a
+    /// device of its own for them.
+    fn give(&self, port: PortId, frame: &[u8]) -> Option<bool>;
 }
 
 impl Path {
@@ -147,6 +157,7 @@ impl Path {
             stored: Stored::default(),
             tracing: Tracing::default(),
             mss_clamp: settings.mss_clamp.and_then(|limit| limit.clamp(settings)),
+            kernel_return: None,
             now: Instant::now(),
             ports: Ports::new(settings),
             prepared: PreparedTunnels::default(),
@@ -155,6 +166,13 @@ impl Path {
             node: node.clone(),
         };
         Ok(Self { node: node.clone(), reader: node.domain.reader()?, worker })
+    }
+
+    /// Has frames returned to the kernel that a device gave us alone.
+    #[must_use]
+    pub fn with_kernel_return(mut self, kernel: Arc<dyn KernelReturn>) -> Self {
+        self.worker.kernel_return = Some(kernel);
+        self
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod control;
 mod fastpath;
+mod kernel_return;
 mod lag;
 mod listen;
 mod memory;
@@ -12,6 +13,7 @@ mod trace;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::{Doorbell, FramePool};
@@ -58,9 +60,10 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         upf.set_kernel(Box::new(kernel));
     }
     let queues = ports.opened.take_queues();
+    let kernel_return = Arc::new(ports.kernel_return());
     let crew = Crew::start(&config.base, pool, queues, || {
         let path = Path::new(&node, ports.opened.routes().next_hops()).into_diagnostic()?;
-        Ok(Box::new(path))
+        Ok(Box::new(path.with_kernel_return(kernel_return.clone())))
     })?;
     ports.opened.attach()?;
     let (node_id, endpoint) = endpoint(config, upf, ports.features())?;

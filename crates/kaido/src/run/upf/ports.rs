@@ -22,6 +22,7 @@ use kaido_xdp::{FastPath, Pass, Roles, Steering, SteeringConfig};
 use toml::Spanned;
 
 use super::fastpath::{self, Exit, Exits, InKernel, Surroundings};
+use super::kernel_return::ProgramReturn;
 use crate::config::{Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
 use crate::run::StartFault;
 use crate::run::ports::{Demands, Device, Found, Opened, Program, fault, lock, routable};
@@ -140,6 +141,13 @@ impl Ports {
         let opened = Opened::open(found, pool, &wants, is_bridged)?;
         let sink = sink(&opened.devices, &endpoints)?;
         Ok(Self { opened, endpoints, fast: fast.map(fastpath::Shared::new), kernel: None, _sink: sink })
+    }
+
+    /// How frames of each port are returned to the kernel that it was not given.
+    pub(super) fn kernel_return(&self) -> ProgramReturn {
+        let program = |device: &Device| device.program.filter(|_| device.side.is_none());
+        let of_port = self.opened.devices.iter().map(program).collect();
+        ProgramReturn::new(self.opened.programs().clone(), of_port)
     }
 
     /// What tunnels at one of our addresses are for: what its port is for.
