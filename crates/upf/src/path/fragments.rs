@@ -109,10 +109,7 @@ impl Worker {
         if emit::ethernet(&mut frame, [2, 0, 0, 0, 0, 0], mac).is_err() {
             return out.drop(from, frame, DropReason::NoHeadroom);
         }
-        let returned = self.kernel_return.as_ref().and_then(|kernel| {
-            let octets: Vec<u8> = frame.segments().flatten().copied().collect();
-            kernel.give(from, &octets)
-        });
+        let returned = self.kernel_return.as_ref().and_then(|kernel| kernel.give(from, &frame.to_vec()));
         match returned {
             Some(true) => out.release(frame),
             Some(false) => out.drop(from, frame, DropReason::KernelPathFull),
