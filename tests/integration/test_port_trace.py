@@ -13,7 +13,7 @@ import pytest
 from rig.gre import INNER_LEFT, LEFT, RIGHT, Remover, Wire, header, start_peer
 from rig.gtpu import ipv4, udp
 from rig.ndn import Hosts, Router, digest, fetch, serve
-from rig.net import Namespace, run, wait_until
+from rig.net import Namespace, run
 from rig.node import Node
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping", "tshark")
@@ -36,12 +36,7 @@ def wire() -> Iterator[Wire]:
 
 def watch(node: Node, command: str, *arguments: str) -> subprocess.Popen[str]:
     """`kaido trace` or `capture`, once it says what it traces."""
-    asked = [str(node.binary), command, "--socket", str(node.socket), *arguments]
-    log = node.folder / f"{command}.err"
-    with log.open("w") as errors:
-        running = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=errors, text=True)
-    wait_until(lambda: "tracing " in log.read_text(), "the trace has begun")
-    return running
+    return node.watch("tracing ", command, *arguments)
 
 
 def fields(file: Path, *names: str) -> list[list[str]]:

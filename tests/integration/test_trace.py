@@ -18,12 +18,7 @@ UE = "10.60.0.1"
 
 def watch(node: Node, command: str, *arguments: str) -> subprocess.Popen[str]:
     """`kaido trace` or `capture`, once it says that it has found its session."""
-    asked = [str(node.binary), command, "--socket", str(node.socket), *arguments]
-    log = node.folder / f"{command}.err"
-    with log.open("w") as errors:
-        running = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=errors, text=True)
-    wait_until(lambda: "tracing 0x" in log.read_text(), "the session is found")
-    return running
+    return node.watch("tracing 0x", command, *arguments)
 
 
 def ping(net: Topology) -> None:

@@ -114,6 +114,15 @@ class Node:
         """Whether the process is gone."""
         return self.process is None or self.process.poll() is not None
 
+    def watch(self, begun: str, command: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start `kaido trace` or `capture`; return once it has said `begun`."""
+        asked = [str(self.binary), command, "--socket", str(self.socket), *arguments]
+        log = self.folder / f"{command}.err"
+        with log.open("w") as errors:
+            running = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=errors, text=True)
+        wait_until(lambda: begun in log.read_text(), f"kaido {command} does not say `{begun}`")
+        return running
+
     def ask(self, command: str, *arguments: str) -> dict[str, object] | None:
         """What `kaido COMMAND --json` prints, or nothing when the node does not answer."""
         socket = ["--socket", str(self.socket), "--json"]

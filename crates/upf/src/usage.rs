@@ -96,11 +96,7 @@ impl Limits {
 
     /// The nearer of each.
     pub(crate) fn nearest(&self, other: &Self) -> Self {
-        let nearer = |own: [u64; 3], other: [u64; 3]| {
-            let [a, b, c] = own;
-            let [d, e, f] = other;
-            [a.min(d), b.min(e), c.min(f)]
-        };
+        let nearer = |own: [u64; 3], other: [u64; 3]| std::array::from_fn(|at| own[at].min(other[at]));
         Self {
             thresholds: nearer(self.thresholds, other.thresholds),
             quotas: nearer(self.quotas, other.quotas),

@@ -143,7 +143,7 @@ impl World {
     fn send(&mut self, (port, way): (PortId, usize), count: u8, octets: u16, frame: &[u8]) {
         let over_rate = |rig: &Rig| rig.drops(port, DropReason::MbrExceeded);
         let before = over_rate(&self.rig);
-        let out = (0..count).map(|_| self.rig.pass(port, frame).len() as u64).sum::<u64>();
+        let out = self.rig.pass_times(port, frame, count.into()) as u64;
         let dropped = over_rate(&self.rig) - before;
         for (id, there) in self.there.iter().filter(|(_, there)| there.ways >> way & 1 != 0) {
             let counted = out + if there.before_qos { dropped } else { 0 };

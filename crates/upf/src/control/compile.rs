@@ -319,8 +319,8 @@ fn action(
 /// Has packets move the counters of a URR; `false` when there is no room.
 fn count_in(usage: &mut UsageSlots, counter: &Counter, may_stop: bool) -> bool {
     let what = if counter.before_qos { Counted::All } else { Counted::Passed };
-    let counts_dropped = |usage: &mut UsageSlots, slot| usage.push(slot, Counted::Dropped, false);
-    usage.push(counter.slot, what, may_stop) && counter.dropped.is_none_or(|slot| counts_dropped(usage, slot))
+    usage.push(counter.slot, what, may_stop)
+        && counter.dropped.is_none_or(|slot| usage.push(slot, Counted::Dropped, false))
 }
 
 /// What the QERs of a rule ask of its direction.

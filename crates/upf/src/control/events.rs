@@ -28,11 +28,11 @@ impl Upf {
         match event {
             WorkerEvent::Threshold { session, slot } => {
                 let Some(mut session) = self.sessions.get(session) else { return };
-                if !session.has_counter(slot) {
+                if !session.counters().any(|own| own == slot) {
                     // Said of an earlier session that had the place.
                     return;
                 }
-                self.settle(&mut session, |_, meter| meter.counts_in(slot), now, out);
+                self.settle(&mut session, |_, meter| meter.slot == slot, now, out);
                 self.rest(&session);
             }
             WorkerEvent::Buffered { session, pdr, dscp } => {

@@ -116,11 +116,6 @@ impl Session {
         self.kept.meters.values().map(|meter| meter.slot).chain(self.kept.activity)
     }
 
-    /// Whether a counter is the session's.
-    pub(crate) fn has_counter(&self, slot: UsageSlot) -> bool {
-        self.kept.activity == Some(slot) || self.kept.meters.values().any(|meter| meter.counts_in(slot))
-    }
-
     /// Packets of the session, some of them several times: to tell whether there were any.
     pub(crate) fn packets(&self, usage: &UsageCounters) -> u64 {
         self.counters().map(|slot| usage.read(slot).total_packets()).fold(0, u64::wrapping_add)

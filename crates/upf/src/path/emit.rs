@@ -161,7 +161,7 @@ impl FlowFields {
 fn entropy_port_v4(packet: &[u8]) -> u16 {
     let Some(header) = packet.first_chunk::<{ ipv4::HEADER_LEN }>() else { return ENTROPY_PORT_BASE };
     let protocol = IpProtocol(header[9]);
-    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+    let is_fragment = is_fragment_v4([header[6], header[7]]);
     let upper = if is_fragment { None } else { packet.get(usize::from(header[0] & 0xf) * 4..) };
     source_port(fold_words(&header[12..20]), protocol, upper)
 }
@@ -173,7 +173,7 @@ fn entropy_port_usual_v4(packet: &[u8]) -> u16 {
     let Some(head) = packet.first_chunk::<24>() else { return entropy_port_v4(packet) };
     let word = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let protocol = IpProtocol(head[9]);
-    let has_ports = protocol.has_ports() && u16::from_ne_bytes([head[6], head[7]]) & IS_FRAGMENT == 0;
+    let has_ports = protocol.has_ports() && !is_fragment_v4([head[6], head[7]]);
     let folded = word(12) ^ word(16) ^ if has_ports { word(20) } else { 0 };
     // The halves fold alike in any byte order.
     #[allow(clippy::cast_possible_truncation)] // Both halves are folded into one.
@@ -183,6 +183,12 @@ fn entropy_port_usual_v4(packet: &[u8]) -> u16 {
 
 /// Offset and MF of an IPv4 header, in the machine's byte order.
 const IS_FRAGMENT: u16 = 0x3fff_u16.to_be();
+
+/// Whether these octets, the seventh and eighth of an IPv4 header, are of a fragment.
+#[inline(always)]
+pub(super) fn is_fragment_v4(octets: [u8; 2]) -> bool {
+    u16::from_ne_bytes(octets) & IS_FRAGMENT != 0
+}
 
 /// [`FlowFields::src_port`] of an IPv6 packet.
 #[inline(always)]

@@ -3,12 +3,10 @@
 use kaido_engine::Frame;
 use kaido_wire::{IpProtocol, ipv4, ipv6};
 
-use super::read::{Arrived, Kind, be16, be32};
+use super::emit::is_fragment_v4;
+use super::read::{Arrived, Kind, be16, be32, usual_ipv6};
 use super::straight::qfi_of;
 use crate::record::{Direction, UsualFlow, UsualPorts};
-
-/// Fragment offset and More Fragments of an IPv4 header (RFC 791 3.1).
-const IS_FRAGMENT: u16 = 0x3fff;
 
 /// The flow of a packet; `None` where its headers are not of the usual shape.
 #[inline]
@@ -22,14 +20,13 @@ pub(super) fn usual_flow(direction: Direction, arrived: &Arrived, frame: &Frame)
             let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
             let at = if direction == Direction::Uplink { 16 } else { 12 };
             let upper = usize::from(be16(header, 2)).checked_sub(ipv4::HEADER_LEN)?;
-            let is_fragment = be16(header, 6) & IS_FRAGMENT != 0;
+            let is_fragment = is_fragment_v4([header[6], header[7]]);
             (header[0] == 0x45).then_some((header[9], Some(be32(header, at)), upper, is_fragment))?
         }
         6 => {
             let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
-            let is_plain =
-                matches!(IpProtocol(header[6]), IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV6);
-            is_plain.then_some((header[6], None, usize::from(be16(header, 4)), false))?
+            let total = usual_ipv6(header, arrived.available.into())?;
+            (header[6], None, usize::from(total) - ipv6::HEADER_LEN, false)
         }
         _ => return None,
     };

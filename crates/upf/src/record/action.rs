@@ -226,8 +226,13 @@ impl FilteredRule {
     /// Whether all that the rule matches goes to addresses that no router forwards to (multicast, link-local, loopback):
     /// router solicitations to ff02::2, as the SMF of Open5GS takes them out of every session. The fast path and the
     /// kernel's datapath leave such packets alone, so they need not know the rule.
-    pub(super) fn matches_unroutable_only(&self) -> bool {
+    fn matches_unroutable_only(&self) -> bool {
         !self.sdf.is_empty() && self.sdf.iter().all(|filter| is_unroutable(&filter.remote.address))
+    }
+
+    /// Whether packets of the fast path can match: where they go is looked at on the uplink alone.
+    pub(super) fn is_met(&self, direction: Direction) -> bool {
+        direction == Direction::Downlink || !self.matches_unroutable_only()
     }
 
     pub(super) fn needs_ports(&self) -> bool {

@@ -179,9 +179,7 @@ pub(super) fn fill(
     ue: UeAddresses,
     rules: &[FilteredRule],
 ) -> u8 {
-    // Where packets go is looked at on the uplink alone.
-    let met = rules.iter().filter(|rule| direction == Direction::Downlink || !rule.matches_unroutable_only());
-    let all = met.flat_map(|rule| {
+    let all = rules.iter().filter(|rule| rule.is_met(direction)).flat_map(|rule| {
         let record = Record::of_rule(session, direction, ue, rule);
         asks_of(rule).into_iter().map(move |asks| match &record {
             Some(record) => Line { asks, record: record.clone() },

@@ -133,8 +133,11 @@ impl Record {
             return folded.clone();
         }
         let mut lines = [(); LINES_MAX].map(|()| Line::unused(session));
-        let is_told = !may_fold || folded.is_some();
-        let count = if is_told { 0 } else { lines::fill(&mut lines, session, direction, ue, &rules) };
+        let count = if may_fold && folded.is_none() {
+            lines::fill(&mut lines, session, direction, ue, &rules)
+        } else {
+            0
+        };
         let flags = Flags(0).with(Flags::UPLINK, direction == Direction::Uplink);
         let flags = flags.with(Flags::QFI_MATCH, count > 0);
         let empty = || Self { buffer_suggested: count, ..Self::empty(session, flags) };
@@ -162,10 +165,7 @@ impl Record {
         ue: UeAddresses,
         rules: &[FilteredRule],
     ) -> (Option<Self>, bool) {
-        // Where packets go is looked at on the uplink alone.
-        let never_met =
-            |rule: &&FilteredRule| direction == Direction::Uplink && rule.matches_unroutable_only();
-        let mut met = rules.iter().filter(|rule| !never_met(rule));
+        let mut met = rules.iter().filter(|rule| rule.is_met(direction));
         let (Some(rule), None) = (met.next(), met.next()) else { return (None, false) };
         if !rule.matches_all_but_qfi() || rule.special.is_some() || !rule.on_quota.is_empty() {
             return (None, false);

@@ -105,11 +105,6 @@ impl Meter {
         meter
     }
 
-    /// Whether it measures what is counted there.
-    pub(crate) fn counts_in(&self, slot: UsageSlot) -> bool {
-        self.slot == slot || self.dropped == Some(slot)
-    }
-
     /// What was counted so far.
     pub(crate) fn volume(&self, usage: &UsageCounters) -> Volume {
         usage.read(self.slot).plus(&self.elsewhere(usage))
@@ -324,15 +319,11 @@ impl Meter {
         let elsewhere = self.elsewhere(usage);
         let elsewhere = [elsewhere.uplink_bytes, elsewhere.downlink_bytes, elsewhere.total_bytes()];
         let of_counter = |places: [u64; 3]| {
-            let mut own = places.into_iter().zip(elsewhere).map(|(place, elsewhere)| match place {
+            std::array::from_fn(|at| match places[at] {
                 UNLIMITED => UNLIMITED,
-                // Below zero where the counter has more than is measured.
-                place => match elsewhere.cast_signed() {
-                    less @ ..0 => place.saturating_add(less.unsigned_abs()),
-                    _ => place.saturating_sub(elsewhere),
-                },
-            });
-            [(); 3].map(|()| own.next().unwrap_or(UNLIMITED))
+                // What is elsewhere is below zero where the counter has more than is measured.
+                place => place.saturating_sub_signed(elsewhere[at].cast_signed()),
+            })
         };
         Limits {
             thresholds: of_counter(places(&self.threshold_from, threshold)),
