@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rig.net import Topology
+from rig.net import FAR, Topology
 from rig.soak import Soak, soak
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
@@ -33,3 +33,16 @@ def test_a_dialect_is_understood(binary: Path, net: Topology, tmp_path: Path, di
         assert (report[name] == 0) == (name in WITHOUT[dialect]), f"{name}: {report[name]}"
     differing = [check for check in run.checks() if not check.ok()]
     assert not differing, (differing, run.drops, report["differences"])
+
+
+@pytest.mark.parametrize("dialect", WITHOUT)
+def test_a_dialect_goes_by_the_kernel(binary: Path, net: Topology, tmp_path: Path, dialect: str) -> None:
+    """With AMBR, several URRs, QoS flows and rules of their own, most packets never come to a worker."""
+    net.beyond()
+    plan = Soak(seconds=12, ues=100, churn=50, pps=400, dialect=dialect, datapath="xdp", to=FAR)
+    run = soak(binary, net, tmp_path, plan)
+    report = run.report
+    differing = [check for check in run.checks() if not check.ok()]
+    assert not differing, (differing, run.drops, report["differences"])
+    packets = report["uplink"]["packets"] + report["downlink"]["packets"]
+    assert run.by_kernel > packets / 2, (run.by_kernel, packets)

@@ -13,29 +13,21 @@ from pathlib import Path
 
 import pytest
 from conftest import OVER_IPV6, Attach
-from rig.net import UE_IPV4, UE_IPV6, Topology, run, wait_until
+from rig import gtpu, pfcp
+from rig.net import FAR, FAR6, UE_IPV4, UE_IPV6, Topology, run, wait_until
 from rig.node import Node
 from test_lifecycle import traces
 from test_peers import SMF_BASE
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
 
-#: A host behind the data network's router, in both families.
-FAR, FAR6 = "10.200.0.1", "fd00:200::1"
-
 Start = Callable[..., Node]
 
 
 @pytest.fixture
 def far(net: Topology) -> Topology:
-    """Default routes to the data network, a host behind it, and veth ends that take redirected frames."""
-    for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
-        # A frame that is redirected to a veth device is taken only if the other end polls: with GRO it does.
-        space.run("ethtool", "-K", interface, "gro", "on")
-    for prefix, gateway in (("0.0.0.0/0", "10.100.6.2"), ("::/0", "fd00:6::2")):
-        net.upf.ip("route", "add", prefix, "via", gateway)
-    for address in (f"{FAR}/32", f"{FAR6}/128"):
-        net.dn.ip("address", "add", address, "dev", "lo")
+    """With a host behind the data network's router."""
+    net.beyond()
     return net
 
 
@@ -87,13 +79,6 @@ def ping(net: Topology, device: str, address: str, *options: str) -> bool:
     return net.ran.pings(address, "-I", device, *options)
 
 
-def echo(net: Topology) -> None:
-    """An echo server on the host behind the router."""
-    net.dn.start(sys.executable, "-m", "rig.echo", FAR, "7")
-    listening = ("ss", "--listening", "--udp", "--numeric")
-    wait_until(lambda: f"{FAR}:7 " in net.dn.run(*listening).stdout, "the echo server starts")
-
-
 def test_what_is_charged_is_what_was_counted_and_the_kernel_forwarded_it(
     start: Start, far: Topology, attach: Attach, tmp_path: Path
 ) -> None:
@@ -103,7 +88,7 @@ def test_what_is_charged_is_what_was_counted_and_the_kernel_forwarded_it(
     networks = (UE_IPV4, UE_IPV6)
     counting = far.dn.start(sys.executable, "-m", "rig.count", "eth0", *networks, "--out", str(out))
     wait_until(out.with_suffix(".ready").exists, "the counter starts")
-    echo(far)
+    far.echo(FAR)
     traffic = f"pps=1000,bytes=300,seconds=4,to={FAR}:7"
     sim = attach(f"--ues 200 --qfi 9 --threshold 10000 --tuns 1 --traffic {traffic}")
     assert records(node) == 600, "for each UE a tunnel and two addresses"
@@ -131,6 +116,93 @@ def test_what_is_charged_is_what_was_counted_and_the_kernel_forwarded_it(
     assert (seen["n6"]["rx_bytes"], seen["n6"]["tx_bytes"]) == (4000 * inside, 4000 * inside)
     assert (seen["n3"]["rx_bytes"], seen["n3"]["tx_bytes"]) == (4000 * outside, 4000 * outside)
     assert records(node) == 0
+
+
+TUNNEL = pfcp.choose(0x77)
+
+
+class Offered:
+    """A session of the tests' own SMF, whose UE sends a burst to a host behind the router."""
+
+    UE = "10.60.0.9"
+
+    def __init__(self, net: Topology, reference: bytes, *rules: bytes) -> None:
+        """Establish it; both directions refer to one of its rules."""
+        self.access = gtpu.Access(net.ran)
+        self.smf = pfcp.ControlPlane(net.ran, "10.100.4.2")
+        self.smf.set_up()
+        both = (pfcp.uplink(1, TUNNEL, reference), pfcp.downlink(self.UE, 2, reference))
+        self.session = self.smf.establish(*both, pfcp.to_core(), pfcp.to_access(0x88), *rules)
+        assert self.session.cause == 1
+
+    def close(self) -> None:
+        """Leave it."""
+        self.access.close()
+        self.smf.close()
+
+    def send(self, packets: int) -> None:
+        """Packets of 1000 octets from the UE."""
+        packet = gtpu.ipv4(self.UE, FAR, gtpu.udp(4000, 9, bytes(972)))
+        for _ in range(packets):
+            self.access.send(gtpu.gtpu(gtpu.G_PDU, 0x77, packet))
+
+
+def forwarded(node: Node) -> int:
+    """Packets out of tunnels that left, by whomever."""
+    return ports(node)["n6"]["tx_packets"]
+
+
+def test_a_rate_is_kept_in_the_kernel(start: Start, far: Topology) -> None:
+    """What a bucket of 300 ms does not let pass is dropped there, by name."""
+    node = start("xdp")
+    offered = Offered(far, pfcp.u32(109, 1), pfcp.create_mbr(1, 1000, 1000))
+    assert records(node) == 2
+    before, sent = forwarded(node), 400
+    offered.send(sent)
+    wait_until(lambda: forwarded(node) - before + node.drops().get("n3 mbr_exceeded", 0) == sent, "all came")
+    passed = forwarded(node) - before
+    # 37 500 octets, and what the time of the burst brings.
+    assert 37 <= passed <= 80, passed
+    assert ports(node)["n3"]["kernel_packets"] >= passed - 1, "the first may go by a worker"
+    offered.close()
+
+
+def test_a_quota_is_kept_to_the_packet_in_the_kernel(start: Start, far: Topology) -> None:
+    """The packet that uses it up is the last that passes."""
+    node = start("xdp")
+    offered = Offered(far, pfcp.u32(81, 1), pfcp.create_quota(1, 200_000))
+    before, sent = forwarded(node), 500
+    offered.send(sent)
+    wait_until(
+        lambda: forwarded(node) - before + node.drops().get("n3 quota_exhausted", 0) == sent, "all came"
+    )
+    assert forwarded(node) - before == 200
+    assert ports(node)["n3"]["kernel_packets"] > 150
+    offered.close()
+
+
+def test_a_session_says_what_of_it_is_not_the_kernels(start: Start, far: Topology, binary: Path) -> None:
+    """And why."""
+    node = start("xdp")
+    text = b"permit out 17 from 10.201.0.0/16 to assigned"
+    voice = pfcp.u8(20, 0) + TUNNEL + pfcp.ie(23, b"\x01\0" + len(text).to_bytes(2, "big") + text)
+    rate = pfcp.ie(27, (100).to_bytes(5, "big") * 2)
+    guaranteed = pfcp.ie(7, pfcp.u32(109, 2) + pfcp.u8(25, 0) + rate)
+    flow = pfcp.ie(
+        1, pfcp.u16(56, 3) + pfcp.u32(29, 9) + pfcp.ie(2, voice) + pfcp.u32(108, 1) + pfcp.u32(109, 2)
+    )
+    default = pfcp.create_mbr(1, 1000, 1000)
+    offered = Offered(far, pfcp.u32(109, 1), default, flow, guaranteed)
+    listed = node.ask("sessions")
+    assert listed is not None
+    sessions = listed["sessions"]
+    assert isinstance(sessions, list)
+    (session,) = sessions
+    command = [str(binary), "session", session["seid"], "--socket", str(node.socket)]
+    lines = run(*command).stdout.splitlines()
+    assert any(Offered.UE in line and line.endswith("all") for line in lines), lines
+    assert any("a QER guarantees a rate" in line for line in lines), lines
+    offered.close()
 
 
 def test_ordinary_programs_do_not_notice(start: Start, far: Topology, attach: Attach) -> None:
@@ -163,7 +235,7 @@ def test_hybrid_gives_the_kernel_so_many_records_and_no_more(
 ) -> None:
     """What is beyond the bound, and what comes later, is the workers'."""
     node = start("hybrid", "xdp_records_max = 30")
-    echo(far)
+    far.echo(FAR)
     sim = attach(f"--ues 20 --qfi 9 --tuns 1 --traffic pps=400,bytes=200,seconds=3,to={FAR}:7")
     assert records(node) == 30
     wait_until(lambda: "traffic done" in sim.log.read_text(), "the traffic ends")

@@ -37,6 +37,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 UE_IPV4 = "10.60.0.0/16"
 UE_IPV6 = "2001:db8:60::/48"
+#: A host behind the router of the data network, in both families.
+FAR, FAR6 = "10.200.0.1", "fd00:200::1"
 
 
 class NetError(Exception):
@@ -250,13 +252,21 @@ class Topology(Network):
         for network, gateway in ((UE_IPV4, "10.100.6.1"), (UE_IPV6, "fd00:6::1")):
             self.dn.ip("route", "add", network, "via", gateway)
 
-    def echo(self) -> None:
-        """Start a UDP echo server in the data network, at 10.100.6.2 port 7."""
-        self.dn.start(sys.executable, "-m", "rig.echo", "10.100.6.2", "7")
+    def echo(self, address: str = "10.100.6.2") -> None:
+        """Start a UDP echo server in the data network, at port 7 of an address there."""
+        self.dn.start(sys.executable, "-m", "rig.echo", address, "7")
         listening = ("ss", "--listening", "--udp", "--numeric")
-        wait_until(
-            lambda: "10.100.6.2:7 " in self.dn.run(*listening).stdout, "the echo server does not start"
-        )
+        wait_until(lambda: f"{address}:7 " in self.dn.run(*listening).stdout, "the echo server starts")
+
+    def beyond(self) -> None:
+        """Default routes to the data network, a host behind it, and veth ends that take redirected frames."""
+        for space, interface in ((self.ran, "gnb0"), (self.dn, "eth0")):
+            # A frame that is redirected to veth is taken only if the other end polls: with GRO it does.
+            space.run("ethtool", "-K", interface, "gro", "on")
+        for prefix, gateway in (("0.0.0.0/0", "10.100.6.2"), ("::/0", "fd00:6::2")):
+            self.upf.ip("route", "add", prefix, "via", gateway)
+        for address in (f"{FAR}/32", f"{FAR6}/128"):
+            self.dn.ip("address", "add", address, "dev", "lo")
 
 
 def wait_until(happens: object, what: str, seconds: float = 60) -> None:

@@ -95,6 +95,18 @@ def create_qer(qer: int, qfi: int) -> bytes:
     return ie(7, u32(109, qer) + u8(25, 0) + u8(124, qfi))
 
 
+def create_mbr(qer: int, uplink_kbps: int, downlink_kbps: int) -> bytes:
+    """Create QER: gates open, packets held to rates (8.2.8)."""
+    rates = uplink_kbps.to_bytes(5, "big") + downlink_kbps.to_bytes(5, "big")
+    return ie(7, u32(109, qer) + u8(25, 0) + ie(26, rates))
+
+
+def create_quota(urr: int, octets: int) -> bytes:
+    """Create URR: so many octets uplink, and a report when they are used up (7.5.2.4)."""
+    method, triggers = u8(62, 2), ie(37, b"\0\x01")
+    return ie(6, u32(81, urr) + method + triggers + ie(73, b"\x02" + struct.pack("!Q", octets)))
+
+
 def create_far(far: int, action: int, parameters: bytes | None = None) -> bytes:
     """Create FAR (7.5.2.3)."""
     forwarding = b"" if parameters is None else ie(4, parameters)

@@ -66,6 +66,9 @@ class Soak:
     churn: int
     pps: int
     dialect: str = "plain"
+    datapath: str = "engine"
+    #: Whom the UEs' packets go to, on the data network.
+    to: str = "10.100.6.2"
     #: Faults, from this seed, with so many seconds of quiet between two.
     faults: int | None = None
     quiet: float = 20.0
@@ -81,6 +84,8 @@ class Soak:
     sessions_left: object = None
     #: Resident KiB of the node and of the sim, by the second they were looked at.
     resident: list[tuple[float, int, int]] = field(default_factory=list)
+    #: Packets that a datapath in the kernel forwarded, both ways.
+    by_kernel: int = 0
 
     def plateau(self) -> tuple[float, float]:
         """Mean resident KiB of the node in the first and the last tenth after warm-up."""
@@ -214,18 +219,19 @@ def folder_of(out: Path | None) -> Iterator[Path]:
 
 def soak(binary: Path, net: Topology, folder: Path, run: Soak) -> Soak:
     """Run the soak in a network that is there."""
-    net.echo()
+    net.echo(run.to)
     clock = None if run.faults is None else wall_clock_of(folder)
     node = Node(
         binary,
         net.upf,
         folder,
         sessions_max=max(1024, 2 * run.ues),
+        node=f'datapath = "{run.datapath}"',
         more=METRICS if clock else "",
         environment=clock.environment if clock else {},
     ).start()
     before = node.drops()
-    traffic = f"pps={run.pps},bytes=400,seconds={run.seconds},to=10.100.6.2:7"
+    traffic = f"pps={run.pps},bytes=400,seconds={run.seconds},to={run.to}:7"
     report = folder / "soak.json"
     arguments = [*ENDS.split(), "--ues", str(run.ues), "--churn", str(run.churn), "--traffic", traffic]
     arguments += ["--faults"] if clock else ["--dialect", run.dialect]
@@ -271,6 +277,9 @@ def soak(binary: Path, net: Topology, folder: Path, run: Soak) -> Soak:
     run.lost_in_kernel = udp_losses(net.ran) + udp_losses(net.dn)
     status = node.ask("status")
     run.sessions_left = status["sessions"] if status else None
+    ports = status["ports"] if status else []
+    assert isinstance(ports, list)
+    run.by_kernel = sum(port["kernel_packets"] for port in ports)
     node.stop()
     log_text = node.log.read_text()
     run.log_bytes, run.panics = len(log_text), log_text.count("panicked")

@@ -269,8 +269,21 @@ pub(crate) struct Session {
 pub(crate) struct SessionDetail {
     #[serde(flatten)]
     pub(crate) session: Session,
+    /// What a datapath in the kernel does of it, by what its packets are found by; none where there is no such datapath.
+    #[serde(default)]
+    pub(crate) kernel: Vec<KernelShare>,
     /// As they are installed: by kind, then by number.
     pub(crate) rules: serde_json::Value,
+}
+
+/// What a datapath in the kernel does with the packets of a tunnel or a UE address.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KernelShare {
+    pub(crate) key: String,
+    /// Whether it has any of its rules.
+    pub(crate) held: bool,
+    /// Why packets of others, or all, are the workers'.
+    pub(crate) left: Vec<String>,
 }
 
 /// Packets dropped on a port for one reason.

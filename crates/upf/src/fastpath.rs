@@ -2,27 +2,34 @@
 //!
 //! ```text
 //!   commit ─┬─▶ Node.table ◀── workers: every session, every packet
-//!           └─▶ KernelDatapath:         plain packets of the sessions whose record fits
+//!           └─▶ KernelDatapath:         plain packets of the rules that fit
 //! ```
 //! The table has the records of all sessions, so a packet that the kernel does not take, for whatever reason, is a
 //! worker's, and is handled by the same rules. Both move the same counters ([`UsageCounters::over`]).
 //!
 //! [`UsageCounters::over`]: crate::usage::UsageCounters::over
+//! [`Policers::over`]: crate::qos::Policers::over
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use arrayvec::ArrayVec;
+
 use crate::lan::LanId;
 use crate::node::{Node, NodeSettings, WorkerEvent};
+use crate::qos::Enforcement;
 use crate::record::{
-    Action, Destination, Direction, FilteredRule, InstanceId, KeyParts, Record, Rules, SessionIndex,
-    SessionKey, ShapeId, TunnelShape, UeAddresses, UsageSlots,
+    Action, Destination, Direction, FilteredRule, FlowAsk, InstanceId, KeyParts, LINES_MAX, Record, Rules,
+    SessionIndex, SessionKey, ShapeId, TunnelShape, UeAddresses, UsageSlots, asks_of,
 };
 use crate::rules::Teid;
 use crate::special::{Egress, Exit, Special};
 
-/// Usage counters that a record in the kernel moves at most.
-pub const KERNEL_USAGE_MAX: usize = 3;
+/// Counters and policers of a rule in the kernel at most, counters of what passes, and policers.
+pub const KERNEL_CELLS_MAX: usize = 5;
+const KERNEL_USAGE_MAX: usize = 4;
+/// Policers of a rule in the kernel at most.
+pub const KERNEL_POLICERS_MAX: usize = 2;
 
 /// Whether a kernel's datapath has a record of its own under a key is its own affair: it may refuse any, and the workers
 /// take the packets. It never changes one that it has but when it is told to.
@@ -119,72 +126,210 @@ pub enum KernelDestination {
     FarDrop,
 }
 
-/// A record that the kernel can take: one rule for its key, which forwards or drops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A record that the kernel can take.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelRecord {
     /// The session.
     pub session: SessionIndex,
     /// Which way packets go.
     pub direction: Direction,
-    /// QoS flows that the rule matches, a bit each; `None` matches all, also packets without a QFI. What does not match is
-    /// the workers' to drop.
-    pub qfis: Option<u64>,
     /// The UE's addresses: the source uplink, where there are any.
     pub ue: UeAddresses,
-    /// What is counted, at most [`KERNEL_USAGE_MAX`].
+    /// Its rules in the order of precedence. What matches none of them is the workers'.
+    pub lines: ArrayVec<KernelLine, LINES_MAX>,
+}
+
+/// A rule in the kernel, and what packets must be that match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelLine {
+    /// What they must be.
+    pub ask: FlowAsk,
+    /// What becomes of them, or why they are the workers'.
+    pub rule: Result<KernelRule, Unfit>,
+}
+
+/// What becomes of a packet in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelRule {
+    /// What is counted.
     pub usage: UsageSlots,
-    /// What becomes of a packet.
+    /// The policers of what passes: [`KERNEL_POLICERS_MAX`] at most.
+    pub policers: Enforcement,
+    /// Where it goes.
     pub destination: KernelDestination,
 }
 
+/// Why packets are left to the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// Tunnels over IPv6, 5G virtual networks, and networks behind UEs are found by the workers alone.
+    #[error("the key is a tunnel over IPv6, of a 5G virtual network, or of a network behind the UE")]
+    Key,
+    /// Its packets are told to a trace.
+    #[error("the session is traced")]
+    Traced,
+    /// The PDN type is Ethernet.
+    #[error("its PDN type is Ethernet")]
+    Ethernet,
+    /// The UE's prefix is no /64.
+    #[error("the UE's IPv6 prefix is not a /64")]
+    Prefix,
+    /// A network behind the UE.
+    #[error("a network lies behind the UE (framed route)")]
+    Framed,
+    /// A PDR asks for applications.
+    #[error("a PDR detects applications")]
+    Applications,
+    /// Delays of a QoS flow are measured.
+    #[error("delays of a QoS flow are measured")]
+    Monitored,
+    /// A rule asks for more of a packet than one flow filter does.
+    #[error("a PDR's filters ask for more than protocol, remote network and a range of ports")]
+    Filters,
+    /// There is no room for so many rules.
+    #[error("there are more than {LINES_MAX} PDRs and filters")]
+    Rules,
+    /// More is asked for than forwarding: a header of its own, copies, redirection.
+    #[error("the FAR asks for more than forwarding")]
+    Special,
+    /// A FAR of its own says what happens when a quota is used up.
+    #[error("a FAR stands for the time after a quota")]
+    QuotaAction,
+    /// A guaranteed rate is measured.
+    #[error("a QER guarantees a rate")]
+    Guaranteed,
+    /// Packets are counted against a packet rate.
+    #[error("a QER limits the number of packets")]
+    PacketRate,
+    /// More counters and policers than there is room for.
+    #[error("there are more URRs and rates than there is room for")]
+    Cells,
+    /// Packets wait.
+    #[error("the FAR buffers")]
+    Buffering,
+    /// The FAR names no tunnel yet.
+    #[error("the FAR names no tunnel yet")]
+    NoTunnel,
+    /// Out of a network instance by its own port.
+    #[error("the network instance has a way out of its own")]
+    Exit,
+    /// Routed to UEs.
+    #[error("packets are routed towards the access")]
+    Routed,
+    /// From tunnel to tunnel.
+    #[error("packets go from tunnel to tunnel")]
+    Relayed,
+    /// A header that only the workers write: over IPv6, with a UDP checksum, with an element that few ask for.
+    #[error("the tunnel is over IPv6, has a UDP checksum, or a paging policy or reflective QoS indication")]
+    TunnelHeader,
+}
+
 impl KernelRecord {
-    /// The kernel's form of a record. `None` where there are several rules, or filters of flows, where packets are buffered,
-    /// and where they need headers that only the workers write.
-    pub fn of(record: &Record, node: &Node) -> Option<Self> {
-        let (qfis, action, lan) = match record.rules(&node.tunnels) {
-            Rules::Filtered([FilteredRule { qfis, sdf, ue: None, app: None, action, special: None, .. }])
-                if sdf.is_empty() =>
-            {
-                (*qfis, *action, None)
-            }
-            Rules::Filtered(
-                [FilteredRule { qfis, sdf, ue: None, app: None, action, special: Some(special), .. }],
-            ) if sdf.is_empty() => (*qfis, *action, Some(lan_of(special)?)),
-            _ => {
-                let (qfi, action) = record.fast_rule(&node.tunnels)?;
-                (qfi.map(|qfi| 1 << qfi), action, None)
-            }
-        };
-        if node.settings.mss_clamp.is_some() {
-            // The kernel does not look at TCP.
-            return None;
-        }
-        if !action.qos.is_none() {
-            // Rates are the workers' to enforce.
-            return None;
-        }
-        if record.is_ethernet() {
-            // The kernel knows packets of IP.
-            return None;
-        }
-        if node.tracer.is_traced(record.session()) {
-            return None;
+    /// The kernel's form of a record under a key.
+    ///
+    /// # Errors
+    /// [`Unfit`] where no packet of the key would be the kernel's.
+    pub fn of(key: &SessionKey, record: &Record, node: &Node) -> Result<Self, Unfit> {
+        if KernelKey::of(key, &node.settings).is_none() {
+            return Err(Unfit::Key);
         }
         let ue = record.ue();
-        if ue.ipv6.is_some_and(|prefix| prefix.len != 64) || !record.framed().is_empty() || record.listens() {
-            return None;
+        let unfit = [
+            (Unfit::Ethernet, record.is_ethernet()),
+            (Unfit::Traced, node.tracer.is_traced(record.session())),
+            (Unfit::Prefix, ue.ipv6.is_some_and(|prefix| prefix.len != 64)),
+            (Unfit::Framed, !record.framed().is_empty()),
+            (Unfit::Applications, record.listens()),
+            (Unfit::Monitored, !record.monitors().is_empty()),
+        ];
+        if let Some((unfit, _)) = unfit.into_iter().find(|(_, is_so)| *is_so) {
+            return Err(unfit);
         }
-        let destination = destination(&action, lan, record.direction(), &node.settings)?;
+        let direction = record.direction();
+        let mut fitted = Self { session: record.session(), direction, ue, lines: ArrayVec::new() };
+        let is_tunnel = key.is_tunnel();
+        match record.rules(&node.tunnels) {
+            Rules::One(action) => {
+                let rule = KernelRule::of(&action, None, is_tunnel, direction, &node.settings);
+                fitted.lines.push(KernelLine { ask: FlowAsk::any(record.folded_qfi()), rule });
+            }
+            Rules::Filtered(rules) => fitted.add(rules, is_tunnel, &node.settings),
+        }
+        if fitted.left().any(|unfit| unfit == Unfit::Buffering) {
+            // What waits goes first, and the kernel does not know of it.
+            return Err(Unfit::Buffering);
+        }
+        if fitted.lines.iter().any(|line| line.rule.is_ok()) {
+            return Ok(fitted);
+        }
+        // Where there is no line at all, the first rule cannot be told from others.
+        let unfit = fitted.left().next();
+        Err(unfit.unwrap_or(Unfit::Filters))
+    }
+
+    /// Adds rules up to one that cannot be told here from others.
+    fn add(&mut self, rules: &[FilteredRule], is_tunnel: bool, settings: &NodeSettings) {
+        for filtered in rules.iter().filter(|rule| rule.is_met(self.direction)) {
+            let Some(asks) = asks_of(filtered) else { return };
+            let rule = KernelRule::of_filtered(filtered, is_tunnel, self.direction, settings);
+            for ask in asks {
+                if self.lines.try_push(KernelLine { ask, rule }).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Why packets of it are left to the workers that match some of its rules, or none.
+    pub fn left(&self) -> impl Iterator<Item = Unfit> + '_ {
+        self.lines.iter().filter_map(|line| line.rule.err())
+    }
+}
+
+impl KernelRule {
+    fn of_filtered(
+        rule: &FilteredRule,
+        is_tunnel: bool,
+        direction: Direction,
+        settings: &NodeSettings,
+    ) -> Result<Self, Unfit> {
+        if !rule.on_quota.is_empty() {
+            return Err(Unfit::QuotaAction);
+        }
+        let lan = rule.special.as_deref().map(|special| lan_of(special).ok_or(Unfit::Special)).transpose()?;
+        Self::of(&rule.action, lan, is_tunnel, direction, settings)
+    }
+
+    fn of(
+        action: &Action,
+        lan: Option<LanId>,
+        is_tunnel: bool,
+        direction: Direction,
+        settings: &NodeSettings,
+    ) -> Result<Self, Unfit> {
+        let destination = destination(action, lan, direction, settings)?;
+        if is_tunnel && matches!(destination, KernelDestination::Tunnel { .. }) {
+            // Its hops stay as they are, and its extension headers go on with it.
+            return Err(Unfit::Relayed);
+        }
         let drops = matches!(destination, KernelDestination::GateClosed | KernelDestination::FarDrop);
-        let usage = if drops { action.usage } else { action.usage.without_dropped() };
-        Some(Self {
-            session: record.session(),
-            direction: record.direction(),
-            qfis,
-            ue,
-            usage: Some(usage).filter(|usage| usage.len() <= KERNEL_USAGE_MAX && !usage.has_quotas())?,
-            destination,
-        })
+        let policers = if drops { Enforcement::default() } else { action.qos };
+        if policers.packets().is_some() {
+            return Err(Unfit::PacketRate);
+        }
+        let rates = policers.only_policers().ok_or(Unfit::Guaranteed)?.count();
+        let limited = drops || rates > 0;
+        let usage = if limited { action.usage } else { action.usage.without_dropped() };
+        let passed = usage.of_passed().count();
+        let is_room = passed <= KERNEL_USAGE_MAX
+            && usage.len() - passed <= 1
+            && rates <= KERNEL_POLICERS_MAX
+            && usage.len() + rates <= KERNEL_CELLS_MAX;
+        if !is_room {
+            return Err(Unfit::Cells);
+        }
+        Ok(Self { usage, policers, destination })
     }
 }
 
@@ -201,38 +346,38 @@ fn destination(
     lan: Option<LanId>,
     direction: Direction,
     settings: &NodeSettings,
-) -> Option<KernelDestination> {
+) -> Result<KernelDestination, Unfit> {
     // In the order in which a worker asks.
     if !action.gate_open {
-        return Some(KernelDestination::GateClosed);
+        return Ok(KernelDestination::GateClosed);
     }
     if action.apply.drop {
-        return Some(KernelDestination::FarDrop);
+        return Ok(KernelDestination::FarDrop);
     }
     if action.apply.buffer {
-        return None;
+        return Err(Unfit::Buffering);
     }
-    match action.destination {
-        Destination::Routed if lan.is_some() => {
-            lan.filter(|_| direction == Direction::Uplink).map(KernelDestination::Lan)
-        }
+    if action.apply.duplicate {
+        return Err(Unfit::Special);
+    }
+    let uplink = |destination| (direction == Direction::Uplink).then_some(destination).ok_or(Unfit::Routed);
+    match (action.destination, lan) {
+        (Destination::Routed, Some(lan)) => uplink(KernelDestination::Lan(lan)),
+        // The kernel knows one way out, whatever the network instance.
+        (Destination::Routed, None) if action.exit.is_some() => Err(Unfit::Exit),
         // Towards UEs no one hop leads to all.
-        Destination::Routed if action.exit.is_some() => {
-            // The kernel knows one way out, whatever the network instance.
-            None
-        }
-        Destination::Routed => (direction == Direction::Uplink).then_some(KernelDestination::Routed),
-        Destination::NoTunnel => None,
-        Destination::Tunnel(tunnel) => {
+        (Destination::Routed, None) => uplink(KernelDestination::Routed),
+        (Destination::NoTunnel, _) => Err(Unfit::NoTunnel),
+        (Destination::Tunnel(tunnel), _) => {
             let shape = tunnel.shape;
-            let local = settings.endpoints.get(usize::from(shape.local.0))?;
+            let local = settings.endpoints.get(usize::from(shape.local.0));
             let plain = !shape.reflective
                 && shape.paging_policy.is_none()
                 && shape.peer.is_ipv4()
-                && local.is_ipv4()
+                && local.is_some_and(IpAddr::is_ipv4)
                 && !settings.udp_checksums.computed(shape.peer);
-            let (id, teid) = (tunnel.id.filter(|_| plain)?, tunnel.teid);
-            Some(KernelDestination::Tunnel { id, shape, teid })
+            let id = tunnel.id.filter(|_| plain).ok_or(Unfit::TunnelHeader)?;
+            Ok(KernelDestination::Tunnel { id, shape, teid: tunnel.teid })
         }
     }
 }

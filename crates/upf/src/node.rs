@@ -218,20 +218,23 @@ impl Node {
         let lines = Lines::new(Table::<SessionKey, Record>::records_of(keys).saturating_add(counters))?;
         let domain = Domain::new();
         let table = Table::among(&domain, keys, &lines)?;
-        Self::made(settings, domain, table, UsageCounters::among(lines, counters))
+        let policers = Policers::new(policer_cells(settings.sessions_max))?;
+        Self::made(settings, domain, table, UsageCounters::among(lines, counters), policers)
     }
 
-    /// As [`Node::new`], with counters that others count in too: then `workers_share_sessions` must be set.
+    /// As [`Node::new`], with counters that others count in too, and policers that others take from: then
+    /// `workers_share_sessions` must be set.
     ///
     /// # Errors
     /// [`RegionError`] when the tables do not fit into memory.
-    pub fn with_usage(
+    pub fn beside_kernel(
         settings: NodeSettings,
         usage: UsageCounters,
+        policers: Policers,
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let domain = Domain::new();
         let table = Table::new(&domain, keys_max(settings.sessions_max))?;
-        Self::made(settings, domain, table, usage)
+        Self::made(settings, domain, table, usage, policers)
     }
 
     fn made(
@@ -239,6 +242,7 @@ impl Node {
         domain: Domain,
         table: Table<SessionKey, Record>,
         usage: UsageCounters,
+        policers: Policers,
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let (events, heard) = sync_channel(EVENTS_MAX);
         let node = Self {
@@ -255,7 +259,7 @@ impl Node {
             ethernet: Ethernet::new(&settings.ethernet),
             echoes: AwaitedEchoes::default(),
             recovery: recovery_time_stamp(SystemTime::now()),
-            policers: Policers::new(policer_cells(settings.sessions_max))?,
+            policers,
             clock: Clock::new(),
             settings,
             events,

@@ -136,9 +136,9 @@ unsafe impl Send for UsageCounters {}
 // SAFETY: as above.
 unsafe impl Sync for UsageCounters {}
 
-/// Memory given for usage counters that cannot hold any.
+/// Memory given for usage counters or policers that cannot hold any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("usage counters need cache lines of 64 bytes, aligned so")]
+#[error("usage counters and policers need cache lines of 64 bytes, aligned so")]
 pub struct UnfitMemory;
 
 impl UsageCounters {

@@ -13,7 +13,9 @@ use fixture::{GNB_MAC, N3, Rig, SessionPlan, now, v4};
 use kaido_engine::Wanted;
 use kaido_table::Reader;
 use kaido_upf::control::TraceFilter;
-use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
+use kaido_upf::fastpath::{
+    KernelDatapath, KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule,
+};
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent};
 use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
 use kaido_upf::rules::{
@@ -23,7 +25,8 @@ use kaido_upf::rules::{
 use kaido_upf::usage::{Aside, UsageCounters, UsageSlot};
 
 /// What the table had under the key of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // There are few.
 enum InTable {
     Nothing,
     /// A record that does not fit into the kernel.
@@ -31,7 +34,7 @@ enum InTable {
     Fits(KernelRecord),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Call {
     Put(KernelKey, KernelRecord, InTable),
     /// With what was there.
@@ -65,7 +68,7 @@ impl Fake {
         let guard = reader.pin();
         match self.node.table.get(&guard, &key) {
             None => InTable::Nothing,
-            Some(record) => KernelRecord::of(record, &self.node).map_or(InTable::Other, InTable::Fits),
+            Some(record) => KernelRecord::of(&key, record, &self.node).map_or(InTable::Other, InTable::Fits),
         }
     }
 }
@@ -77,17 +80,18 @@ impl KernelDatapath for Fake {
         if state.refuses {
             return false;
         }
-        state.calls.push(Call::Put(*key, *record, in_table));
-        state.records.insert(*key, *record);
+        state.calls.push(Call::Put(*key, record.clone(), in_table));
+        state.records.insert(*key, record.clone());
         true
     }
 
     fn remove(&mut self, key: &KernelKey) -> bool {
         let in_table = self.in_table(key);
         let mut state = self.state.lock().unwrap();
-        let removed = state.records.remove(key);
-        state.calls.extend(removed.map(|record| Call::Removed(*key, record, in_table)));
-        removed.is_some()
+        let removed = state.records.remove(key).map(|record| Call::Removed(*key, record, in_table));
+        let is_removed = removed.is_some();
+        state.calls.extend(removed);
+        is_removed
     }
 
     fn holds(&self, key: &KernelKey) -> bool {
@@ -206,13 +210,13 @@ impl Bench {
     }
 
     fn record(&self, key: KernelKey) -> Option<KernelRecord> {
-        self.state().records.get(&key).copied()
+        self.state().records.get(&key).cloned()
     }
 
     /// The counter of the downlink, and what the kernel tells of a threshold of it.
     fn told(&self) -> (UsageSlot, WorkerEvent) {
         let record = self.record(UE).unwrap();
-        let (slot, _) = record.usage.iter().next().unwrap();
+        let (slot, _) = rule(&record).usage.iter().next().unwrap();
         (slot, WorkerEvent::Threshold { session: record.session, slot })
     }
 
@@ -226,6 +230,12 @@ impl Bench {
     fn after(&mut self, millis: u64) -> Vec<SessionEvent> {
         self.rig.upf.poll_events(self.start + Duration::from_millis(millis), 100)
     }
+}
+
+/// The one rule of a record.
+fn rule(record: &KernelRecord) -> KernelRule {
+    let [KernelLine { rule: Ok(rule), .. }] = record.lines[..] else { panic!("{record:?}") };
+    rule
 }
 
 fn downlink_far(apply: ApplyAction) -> Modification {
@@ -250,7 +260,7 @@ fn a_new_session_is_in_the_table_before_the_kernel_has_it() {
         assert_eq!(in_table, InTable::Fits(record));
     }
     assert_eq!(bench.rig.upf.kernel_records(), Some(2));
-    assert_eq!(bench.record(TUNNEL).unwrap().destination, KernelDestination::Routed);
+    assert_eq!(rule(&bench.record(TUNNEL).unwrap()).destination, KernelDestination::Routed);
 }
 
 #[test]
@@ -277,8 +287,8 @@ fn a_gate_that_closes_and_opens_replaces_the_records_at_once() {
         assert_eq!(calls.len(), 2, "{calls:?}");
         for call in calls {
             let Call::Put(_, record, in_table) = call else { panic!("{call:?}") };
+            assert_eq!(rule(&record).destination == KernelDestination::GateClosed, !open);
             assert_eq!(in_table, InTable::Fits(record));
-            assert_eq!(record.destination == KernelDestination::GateClosed, !open);
         }
     }
 }
@@ -288,7 +298,7 @@ fn what_ceases_to_fit_leaves_the_kernel_before_the_table_changes() {
     let mut bench = Bench::new();
     let before = bench.record(UE).unwrap();
     let calls = bench.modify(&downlink_far(BUFFER));
-    assert_eq!(calls[0], Call::Removed(UE, before, InTable::Fits(before)));
+    assert_eq!(calls[0], Call::Removed(UE, before.clone(), InTable::Fits(before)));
     assert_eq!(bench.record(UE), None);
     assert!(bench.record(TUNNEL).is_some(), "the other direction stays");
 }
@@ -304,7 +314,7 @@ fn what_was_buffered_goes_before_the_kernel_takes_over() {
     bench.calls();
     bench.after(20);
     let record = bench.record(UE).unwrap();
-    assert_eq!(bench.calls(), [Call::Put(UE, record, InTable::Fits(record))]);
+    assert_eq!(bench.calls(), [Call::Put(UE, record.clone(), InTable::Fits(record))]);
     // By then the session may buffer again.
     bench.modify(&downlink_far(BUFFER));
     bench.modify(&downlink_far(FORWARD));
@@ -322,8 +332,8 @@ fn a_session_leaves_the_kernel_first_and_is_reported_when_nothing_counts_any_mor
     assert_eq!(deleted.usage_reports.len(), 1);
     let calls = bench.calls();
     assert_eq!(calls.len(), 3, "{calls:?}");
-    assert!(calls[..2].contains(&Call::Removed(TUNNEL, up, InTable::Fits(up))), "{calls:?}");
-    assert!(calls[..2].contains(&Call::Removed(UE, down, InTable::Fits(down))), "{calls:?}");
+    assert!(calls[..2].contains(&Call::Removed(TUNNEL, up.clone(), InTable::Fits(up))), "{calls:?}");
+    assert!(calls[..2].contains(&Call::Removed(UE, down.clone(), InTable::Fits(down))), "{calls:?}");
     assert_eq!(calls[2], Call::Settled);
     assert_eq!(bench.rig.upf.kernel_records(), Some(0));
     bench.after(1000);
@@ -336,7 +346,7 @@ fn a_counter_is_reported_at_its_end_when_nothing_counts_any_more() {
     let request = Modification { remove_urrs: vec![UrrId(1)], ..Modification::default() };
     let calls = bench.modify(&request);
     assert_eq!(calls.last(), Some(&Call::Settled));
-    assert_eq!(bench.record(UE).unwrap().usage.len(), 0);
+    assert_eq!(rule(&bench.record(UE).unwrap()).usage.len(), 0);
 }
 
 #[test]
@@ -345,7 +355,7 @@ fn a_rule_that_goes_leaves_the_kernel_before_the_table() {
     let down = bench.record(UE).unwrap();
     let request = Modification { remove_pdrs: vec![PdrId(2)], ..Modification::default() };
     let calls = bench.modify(&request);
-    assert_eq!(calls[0], Call::Removed(UE, down, InTable::Fits(down)));
+    assert_eq!(calls[0], Call::Removed(UE, down.clone(), InTable::Fits(down)));
 }
 
 #[test]
@@ -396,7 +406,7 @@ fn an_end_marker_follows_when_the_kernels_queues_are_empty() {
     });
     let calls = bench.modify(&handover);
     assert_eq!(calls.last(), Some(&Call::Settled));
-    let KernelDestination::Tunnel { shape, teid, .. } = bench.record(UE).unwrap().destination else {
+    let KernelDestination::Tunnel { shape, teid, .. } = rule(&bench.record(UE).unwrap()).destination else {
         panic!()
     };
     assert_eq!((shape.peer, teid), (peer, Teid(9000)));

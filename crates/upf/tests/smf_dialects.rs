@@ -195,15 +195,19 @@ fn the_kernel_takes_sessions_as_smfs_make_them() {
     for pdr in request.pdrs.iter_mut().filter(|pdr| pdr.pdi.sdf_filters.is_empty()) {
         pdr.pdi.sdf_filters = vec![SdfFilter::parse("permit out ip from any to assigned").unwrap()];
     }
+    request.qers[0].mbr = Some(BitRate { uplink_kbps: 50_000, downlink_kbps: 100_000 });
     rig.upf.establish(&request, now()).unwrap();
     let node = rig.upf.node().clone();
     let mut reader = node.domain.reader().unwrap();
     let guard = reader.pin();
-    let record = |key: &SessionKey| KernelRecord::of(node.table.get(&guard, key).unwrap(), &node);
+    let record = |key: &SessionKey| KernelRecord::of(key, node.table.get(&guard, key).unwrap(), &node);
     let up = record(&SessionKey::tunnel(EndpointId(0), Teid(1007))).unwrap();
-    assert_eq!((up.qfis, up.destination), (Some(1 << 9), KernelDestination::Routed));
+    let rule = |record: &KernelRecord| record.lines[0].rule.unwrap();
+    assert_eq!((up.lines.len(), up.lines[0].ask.qfi), (1, Some(9)));
+    assert_eq!(rule(&up).destination, KernelDestination::Routed);
+    assert_eq!(rule(&up).policers.policers().count(), 1, "its AMBR");
     let down = record(&SessionKey::ipv4(kaido_upf::record::InstanceId(0), fixture::v4("10.60.0.7"))).unwrap();
-    assert!(matches!(down.destination, KernelDestination::Tunnel { .. }), "{down:?}");
+    assert!(matches!(rule(&down).destination, KernelDestination::Tunnel { .. }), "{down:?}");
 }
 
 /// Some control planes always say Outer Header Removal 0, whatever family the F-TEID has, and others leave it out: what

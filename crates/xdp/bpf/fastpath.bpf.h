@@ -2,8 +2,8 @@
 /*
  * The fast path: what the engine does with a packet of a session whose record fits, done in the driver. A packet that is
  * not plainly such a one is left as it came, with a reason counted, to the steering and so to the engine, which drops,
- * answers and counts. So nothing is dropped here but what gate or FAR say, and nothing is changed before it is certain
- * that the packet goes out.
+ * answers and counts. So nothing is dropped here but what gate, FAR or a rate say, and nothing is changed before it is
+ * certain that the packet goes out.
  */
 #ifndef KAIDO_FASTPATH_BPF_H
 #define KAIDO_FASTPATH_BPF_H
@@ -24,6 +24,8 @@
 #define CONTAINER_LEN 8 /* optional part and PDU session container */
 #define ICMPV6_SOLICITATION 135
 #define ICMPV6_ADVERTISEMENT 136
+#define TCP_FLAGS_AT 13
+#define TCP_SYN 2
 #define FAST_OFFSET_MAX 128 /* of a GTP-U header behind tags and a plain IPv4 header */
 
 /* The UE's packet, and what it is looked up by. */
@@ -242,12 +244,12 @@ static __always_inline int fast_is_near(const struct fast_hop *hop, const struct
 
 static __always_inline int fast_is_source_right(const struct fast_record *record, const struct fast_packet *packet)
 {
-	if (!(record->flags & (FAST_UE_IPV4 | FAST_UE_IPV6)))
+	if (!record->ue_ipv4 && !record->ue_ipv6)
 		return 1;
 	if (packet->is_v6)
-		return record->flags & FAST_UE_IPV6 &&
+		return record->ue_ipv6 &&
 		       long_at(((const struct ipv6 *)packet->ip)->source.bytes) == record->ue_ipv6;
-	return record->flags & FAST_UE_IPV4 && word_at(((const struct ipv4 *)packet->ip)->source) == record->ue_ipv4;
+	return record->ue_ipv4 && word_at(((const struct ipv4 *)packet->ip)->source) == record->ue_ipv4;
 }
 
 static __always_inline __u16 fold_words(__u64 words)
@@ -331,11 +333,11 @@ struct fast_outer {
 
 _Static_assert(sizeof(struct fast_outer) == TUNNEL_OVERHEAD + CONTAINER_LEN, "tunnel headers");
 
-static __always_inline void fast_write_outer(struct fast_outer *outer, const struct fast_record *record,
+static __always_inline void fast_write_outer(struct fast_outer *outer, const struct fast_rule *rule,
 					     const struct fast_template *template, const struct fast_packet *packet,
 					     __u32 port)
 {
-	__u32 container = record->flags & FAST_QFI_MARK ? CONTAINER_LEN : 0;
+	__u32 container = rule->flags & FAST_QFI_MARK ? CONTAINER_LEN : 0;
 	__u32 total = packet->total;
 	__u32 length = total + container + TUNNEL_OVERHEAD;
 	__u32 copied = packet->class & template->copied;
@@ -350,20 +352,20 @@ static __always_inline void fast_write_outer(struct fast_outer *outer, const str
 	outer->udp[1] = bpf_htonl((length - (__u32)sizeof(struct ipv4)) << 16); /* no checksum */
 	outer->gtpu[0] = bpf_htonl((__u32)(container ? GTPU_VERSION | GTPU_EXTENSION : GTPU_VERSION) << 24 |
 				   GTPU_G_PDU << 16 | (total + container));
-	outer->gtpu[1] = record->teid;
+	outer->gtpu[1] = rule->teid;
 	if (container) {
 		outer->container[0] = bpf_htonl(GTPU_CONTAINER);
-		outer->container[1] = bpf_htonl(1u << 24 | (record->flags & FAST_CONTAINER_UPLINK ? 0x10u << 16 : 0) |
-						(record->flags >> FAST_QFI_SHIFT & 0x3f) << 8);
+		outer->container[1] = bpf_htonl(1u << 24 | (rule->flags & FAST_CONTAINER_UPLINK ? 0x10u << 16 : 0) |
+						(rule->flags >> FAST_QFI_SHIFT & 0x3f) << 8);
 	}
 }
 
 /* Rewrites the frame: from here on it goes out. False when there is no room for the headers: then it is as before. */
 static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_packet *packet,
-					const struct fast_record *record, const struct fast_template *template,
+					const struct fast_rule *rule, const struct fast_template *template,
 					const struct fast_hop *hop, __u32 port, __u32 surplus)
 {
-	__u32 flags = record->flags;
+	__u32 flags = rule->flags;
 	__u32 inner = hop->tag ? hop->inner : 0;
 	__u32 headers = sizeof(struct ethernet) + (hop->tag ? sizeof(struct vlan_tag) : 0) +
 			(inner ? sizeof(struct vlan_tag) : 0);
@@ -406,7 +408,7 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 
 		if ((void *)(outer + 1) > end)
 			return 0;
-		fast_write_outer(outer, record, template, packet, port);
+		fast_write_outer(outer, rule, template, packet, port);
 		at += TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
 	}
 	if (at + sizeof(struct ipv4) > end)
@@ -496,16 +498,118 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 	return -1;
 }
 
+/* What a line is asked about a packet: the halves of two words, which a function takes that the verifier looks at once. */
+#define FLOW_HAS_QFI 0x40u
+#define FLOW_IPV6 0x80u
+#define FLOW_PORTS 0x100u        /* they are known */
+#define FLOW_PORTS_UNKNOWN 0x200u /* of a fragment, or too short */
+#define FLOW_PROTOCOL_SHIFT 16
+
+/* The flow of a packet: its QFI, protocol and marks. */
+static __always_inline __u32 fast_flow(const struct fast_packet *packet, const void *end, __u32 is_downlink, __u32 *remote,
+				       __u32 *ports)
+{
+	__u32 flow = packet->has_qfi ? FLOW_HAS_QFI | packet->qfi : 0;
+	const __be16 *upper;
+	__u32 header;
+	int is_whole = 1;
+	__u8 protocol;
+
+	*remote = 0;
+	*ports = 0;
+	if (packet->is_v6) {
+		const struct ipv6 *ip = packet->ip;
+
+		protocol = ip->next;
+		header = sizeof(*ip);
+		upper = (const void *)(ip + 1);
+		flow |= FLOW_IPV6;
+	} else {
+		const struct ipv4 *ip = packet->ip;
+
+		protocol = ip->protocol;
+		header = sizeof(*ip);
+		upper = (const void *)(ip + 1);
+		is_whole = !(ip->fragment & bpf_htons(IP_MF | IP_OFFSET));
+		*remote = bpf_ntohl(word_at(is_downlink ? ip->source : ip->destination));
+	}
+	flow |= (__u32)protocol << FLOW_PROTOCOL_SHIFT;
+	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP && protocol != IPPROTO_SCTP)
+		return flow;
+	if (!is_whole || packet->total < header + 4 || (const void *)(upper + 2) > end)
+		return flow | FLOW_PORTS_UNKNOWN;
+	/* The remote end's above the UE's. */
+	*ports = is_downlink ? (__u32)bpf_ntohs(upper[0]) << 16 | bpf_ntohs(upper[1]) :
+			       (__u32)bpf_ntohs(upper[1]) << 16 | bpf_ntohs(upper[0]);
+	return flow | FLOW_PORTS;
+}
+
+/* The place of the first line that a packet matches, or zero: the engine knows. `at` is the group's first. As
+ * crates/upf/src/record/lines.rs has it. */
+__noinline __u32 fast_choose(__u32 at, __u32 count, __u32 flow, __u32 remote, __u32 ports)
+{
+	for (__u32 i = 0; i < FAST_LINES_MAX && i < count; i++) {
+		const struct fast_line *line = fast_line_at(at + i);
+		__u32 asks, far_port = ports >> 16, near_port = ports & 0xffff;
+
+		if (!line)
+			return 0;
+		asks = line->asks;
+		if (asks & FAST_ASK_QFI && (flow & (FLOW_HAS_QFI | 0x3f)) != (FLOW_HAS_QFI | line->qfi))
+			continue;
+		if (asks & FAST_ASK_PROTOCOL && (flow >> FLOW_PROTOCOL_SHIFT & 0xff) != line->protocol)
+			continue;
+		if (asks & FAST_ASK_IPV6) {
+			if (flow & FLOW_IPV6)
+				return 0;
+			continue;
+		}
+		if (asks & FAST_ASK_IPV4) {
+			__u64 mask = ~0ull << (32 - (line->prefix_len & 63));
+
+			if (flow & FLOW_IPV6 || (remote ^ line->remote) & (__u32)mask)
+				continue;
+		}
+		if (asks & FAST_ASK_PORTS) {
+			if (flow & FLOW_PORTS_UNKNOWN)
+				return 0;
+			if (!(flow & FLOW_PORTS) || far_port < line->remote_ports[0] ||
+			    far_port > line->remote_ports[1] || near_port < line->local_ports[0] ||
+			    near_port > line->local_ports[1])
+				continue;
+		}
+		return asks & FAST_ASK_ENGINE ? 0 : at + i;
+	}
+	return 0;
+}
+
+/* Whether a packet may open a TCP connection: of IPv4 and IPv6 without options, as the engine asks. */
+static __always_inline int fast_may_be_syn(const struct fast_packet *packet, const void *end)
+{
+	const __u8 *flags;
+	__u8 protocol;
+
+	if (packet->is_v6) {
+		protocol = ((const struct ipv6 *)packet->ip)->next;
+		flags = packet->ip + sizeof(struct ipv6) + TCP_FLAGS_AT;
+	} else {
+		protocol = ((const struct ipv4 *)packet->ip)->protocol;
+		flags = packet->ip + sizeof(struct ipv4) + TCP_FLAGS_AT;
+	}
+	return protocol == IPPROTO_TCP && ((const void *)(flags + 1) > end || *flags & TCP_SYN);
+}
+
 /* Does with a packet what its record says; a reason to hand it over in `*reason`, else an XDP action. The order of the
  * checks is the engine's. */
 static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_globals *globals,
 				      struct fast_counters *counters, const struct fast_packet *packet,
-				      __u32 at_record, __u32 surplus, int *reason)
+				      __u32 at, __u32 surplus, int *reason)
 {
-	const struct fast_record *record = fast_record_at(at_record);
+	const struct fast_record *record = fast_record_at(at);
 	const struct fast_template *template = 0;
 	const void *end = (const void *)(long)ctx->data_end;
 	__u32 flags, target, overhead = 0, port = GTPU_PORT;
+	const struct fast_rule *rule;
 	const struct fast_hop *hop;
 	int action = XDP_TX;
 	__u64 *sent;
@@ -513,8 +617,8 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	*reason = FAST_HAND_UNKNOWN;
 	if (!record)
 		return 0;
-	flags = record->flags;
-	target = record->target;
+	rule = &record->rule;
+	flags = rule->flags;
 	*reason = FAST_HAND_SOURCE;
 	if (!(flags & FAST_DOWNLINK) && !fast_is_source_right(record, packet))
 		return 0;
@@ -524,15 +628,47 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	*reason = FAST_HAND_HOP_LIMIT;
 	if (packet->hops <= 1)
 		return 0;
-	*reason = FAST_HAND_QFI;
-	if (flags & FAST_QFI_MATCH && !(packet->has_qfi && record->qfis >> (packet->qfi & 63) & 1))
+	*reason = FAST_HAND_SYN;
+	if (globals->flags & FAST_NO_SYN && fast_may_be_syn(packet, end))
 		return 0;
-	*reason = -1;
+	if (flags & FAST_LINES) {
+		__u32 remote, ports, flow = fast_flow(packet, end, flags & FAST_DOWNLINK, &remote, &ports);
+
+		*reason = FAST_HAND_RULE;
+		at = fast_choose(FAST_PLACE_LINE | rule->target * FAST_LINES_MAX, rule->teid, flow, remote, ports);
+		if (!at)
+			return 0;
+		rule = fast_rule_at(at);
+		if (!rule)
+			return 0;
+		flags = rule->flags;
+	}
+	*reason = FAST_HAND_QFI;
+	if (flags & FAST_QFI_MATCH && !(packet->has_qfi && packet->qfi == (flags >> FAST_QFI_MATCH_SHIFT & 0x3f)))
+		return 0;
 	if (flags & (FAST_GATE_CLOSED | FAST_FAR_DROP)) {
-		fast_count(at_record, packet->total, 1, packet->slot);
+		*reason = -1;
+		fast_count_drop(at, packet->total, flags & FAST_GATE_CLOSED ? FAST_DROP_GATE_CLOSED : FAST_DROP_FAR_DROP,
+				packet->slot);
 		return XDP_DROP;
 	}
+	*reason = FAST_HAND_QUOTA;
+	if (flags & FAST_QUOTA && fast_is_due(at, packet->total))
+		return 0;
+	if (flags >> FAST_POLICERS_SHIFT & 3) {
+		int admits = fast_admits(at, packet->total);
+
+		*reason = FAST_HAND_RATE;
+		if (admits > 0)
+			return 0;
+		if (admits < 0) {
+			*reason = -1;
+			fast_count_drop(at, packet->total, FAST_DROP_MBR_EXCEEDED, packet->slot);
+			return XDP_DROP;
+		}
+	}
 	*reason = FAST_HAND_NEXT_HOP;
+	target = rule->target;
 	if (flags & FAST_TUNNEL) {
 		template = bpf_map_lookup_elem(&fast_templates, &target);
 		if (!template || !*(const volatile __u32 *)&template->valid)
@@ -562,13 +698,15 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 			return 0;
 	}
 	*reason = FAST_HAND_HEADROOM;
-	if (!fast_rewrite(ctx, packet, record, template, hop, port, surplus))
+	if (!fast_rewrite(ctx, packet, rule, template, hop, port, surplus))
 		return 0;
 	*reason = -1;
 	sent = counters->sent[hop->port & (FAST_PORTS_MAX - 1)];
 	sent[0]++;
 	sent[1] += (long)ctx->data_end - (long)ctx->data;
-	fast_count(at_record, packet->total, 0, packet->slot);
+	fast_count(at, packet->total, packet->slot);
+	if (flags >> FAST_POLICERS_SHIFT & 3)
+		fast_take(at, packet->total);
 	return action;
 }
 

@@ -3,9 +3,12 @@
  * sides. Numbers are in host byte order unless said otherwise.
  *
  *   key ─ hash ─▶ bucket of four records ─▶ template, hop
+ *                                 ├ of several rules ▶ group of four lines ─▶ template, hop
+ *                                 ├ with a rate ▶ policer
  *                                 └ now and then ▶ usage cells
  *
- * What a packet needs of its session is one line, at a place that the key alone tells: it waits for memory once. */
+ * What a packet needs of its session is one line, at a place that the key alone tells: it waits for memory once, and once more
+ * where there are several rules or a rate. */
 #ifndef KAIDO_FASTPATH_H
 #define KAIDO_FASTPATH_H
 
@@ -16,23 +19,32 @@
 #define FAST_SCOPE_IPV4 0x20000u   /* key_value: the UE's address */
 #define FAST_SCOPE_IPV6 0x30000u   /* key_value: upper half of the UE's addresses */
 
-/* fast_record.flags. */
+/* fast_rule.flags. */
 #define FAST_DOWNLINK 0x1u         /* counts downlink; else uplink, with the checks on source and destination */
 #define FAST_TUNNEL 0x2u           /* into the tunnel of a template; else routed by a hop */
 #define FAST_GATE_CLOSED 0x4u
 #define FAST_FAR_DROP 0x8u
-#define FAST_UE_IPV4 0x10u         /* ue_ipv4 is an address the UE may send from */
-#define FAST_UE_IPV6 0x20u         /* ue_ipv6 likewise */
-#define FAST_QFI_MATCH 0x40u       /* packets have one of qfis, or are the engine's */
+#define FAST_LINES 0x10u           /* of a record: its rules are the lines of group `target`, `teid` of them */
+#define FAST_QUOTA 0x20u           /* a counter has a quota */
+#define FAST_QFI_MATCH 0x40u       /* packets have that QFI, or are the engine's */
 #define FAST_QFI_MARK 0x80u        /* the tunnel has a PDU session container */
 #define FAST_CONTAINER_UPLINK 0x100u
 #define FAST_EXACT 0x200u          /* its counts are in the usage cells at once */
+#define FAST_QFI_MATCH_SHIFT 10    /* six bits */
 #define FAST_QFI_SHIFT 16          /* six bits */
-#define FAST_USAGE_SHIFT 24        /* two bits: how many of usage[] are used */
-#define FAST_BEFORE_QOS_SHIFT 28   /* a bit each of usage[]: counts dropped packets too */
+#define FAST_POLICERS_SHIFT 22     /* two bits: how many of cells[] are policers, behind the counters */
+#define FAST_USAGE_SHIFT 24        /* three bits: how many of cells[] count what passes */
+#define FAST_USAGE_DROPPED 0x8000000u /* behind those stands one that counts what QoS enforcement drops, alone */
+#define FAST_BEFORE_QOS_SHIFT 28   /* a bit each of the first four: counts dropped packets too */
 
-#define FAST_USAGE_MAX 3
+#define FAST_CELLS_MAX 5
+#define FAST_USAGE_MAX 4
+#define FAST_POLICERS_MAX 2
+#define FAST_LINES_MAX 4
 #define FAST_BUCKET_RECORDS 4
+
+/* Set in the place of a rule that is a line: group, and line of it; else it is a record. */
+#define FAST_PLACE_LINE 0x80000000u
 
 /* fast_record.key_scope of a record whose key is gone, while programs may still be reading it. */
 #define FAST_SCOPE_GONE 0xffffffffu
@@ -44,6 +56,26 @@
 /* Octets after which they go to the cells, and what is near to a limit: more than the records of a cell keep back. */
 #define FAST_COUNTED_MAX 65536
 #define FAST_COUNTED_NEAR 1048576
+
+/* fast_line.asks. */
+#define FAST_ASK_QFI 0x1u      /* packets have that QFI */
+#define FAST_ASK_PROTOCOL 0x2u
+#define FAST_ASK_IPV4 0x4u     /* the remote address is in that IPv4 network */
+#define FAST_ASK_IPV6 0x8u     /* it is in an IPv6 network: the engine knows which */
+#define FAST_ASK_PORTS 0x10u
+#define FAST_ASK_ENGINE 0x20u  /* what matches is the engine's */
+
+/* fast_cell.marks. */
+#define FAST_MARK_EXHAUSTED 1u /* a quota is used up */
+
+/* fast_policer: digits behind the point of a nanosecond, and of what an octet takes. As crates/table/src/policer.rs has it. */
+#define FAST_TICK_SHIFT 10
+#define FAST_COST_SHIFT 24
+#define FAST_PACKET_MAX 65535
+#define FAST_TAKERS_MAX 64
+/* Octets that a rule takes from its policers ahead of its packets, at most, and as a part of their depth. */
+#define FAST_CREDIT_MAX 16384
+#define FAST_CREDIT_SHIFT 4
 #define FAST_OWN_WORDS 64
 #define FAST_PORTS_MAX 64
 #define FAST_EXCEPTIONS_MAX 16
@@ -64,32 +96,72 @@
 /* fast_globals.flags. */
 #define FAST_PORT_FIXED 1u /* the outer source port is 2152, else the flow's entropy */
 #define FAST_ECN 2u        /* congestion marks of outer headers go over to the packet inside */
+#define FAST_NO_SYN 4u     /* TCP segments that open a connection are the engine's, which lowers the MSS that they announce */
 
-/* One cache line, never changed while its scope is that of a key but for `counted`. */
+/* What becomes of a packet. Never changed while packets find it but for `counted`. */
+struct fast_rule {
+	__u32 flags;
+	__u32 teid;    /* of the tunnel it goes into, network byte order */
+	__u32 target;  /* template, or hop of IPv4, before that of IPv6 */
+	__u32 cells[FAST_CELLS_MAX]; /* usage cells, then policers; the last, where it is none, octets taken ahead from those */
+	__u64 counted;
+};
+_Static_assert(sizeof(struct fast_rule) == 40, "fast_rule");
+
+/* One cache line. */
 struct fast_record {
 	__u64 key_value;
 	__u32 key_scope; /* zero: there is none. Written last */
-	__u32 flags;
-	__u64 qfis;
-	__u64 ue_ipv6; /* upper half, network byte order */
-	__u32 ue_ipv4; /* network byte order */
-	__u32 teid;    /* of the tunnel it goes into, network byte order */
-	__u32 target;  /* template, or hop of IPv4, before that of IPv6 */
-	__u32 usage[FAST_USAGE_MAX];
-	__u64 counted;
+	__u32 ue_ipv4;   /* network byte order; zero for none */
+	__u64 ue_ipv6;   /* upper half, network byte order; zero for none */
+	struct fast_rule rule;
 };
 _Static_assert(sizeof(struct fast_record) == 64, "fast_record");
+
+/* A rule, and what packets must be that match. Addresses and ports are the remote end's and the UE's, in host byte order. */
+struct fast_line {
+	__u32 remote;
+	__u16 remote_ports[2]; /* lowest and highest */
+	__u16 local_ports[2];
+	__u8 prefix_len;
+	__u8 qfi;
+	__u8 protocol;
+	__u8 asks;
+	struct fast_rule rule;
+	__u32 counted_in; /* the line of the group that counts for those that count in the same cells */
+	__u32 spare;
+};
+_Static_assert(sizeof(struct fast_line) == 64, "fast_line");
+
+/* The rules of a key, in the order of precedence. */
+struct fast_group {
+	struct fast_line lines[FAST_LINES_MAX];
+};
+
+/* A token bucket, as crates/table/src/policer.rs has it. */
+struct fast_bucket_of_tokens {
+	__u64 until;
+	__u64 byte_cost;
+	__u64 depth;
+	__u64 byte_cost_was;
+};
+
+/* The rates of a QER. */
+struct fast_policer {
+	struct fast_bucket_of_tokens buckets[2]; /* uplink, downlink */
+};
+_Static_assert(sizeof(struct fast_policer) == 64, "fast_policer");
 
 /* Records are numbered through all buckets. */
 struct fast_bucket {
 	struct fast_record records[FAST_BUCKET_RECORDS];
 };
 
-/* As crates/upf/src/usage.rs has it: counts, and complements of the counts at which a report is due. */
+/* As crates/upf/src/usage.rs has it: counts, and complements of the counts at which a report is due, and marks. */
 struct fast_cell {
 	__u64 bytes[4]; /* uplink bytes, uplink packets, downlink bytes, downlink packets */
 	__u64 limits[3]; /* uplink, downlink, total */
-	__u64 spare;
+	__u64 marks;
 };
 _Static_assert(sizeof(struct fast_cell) == 64, "fast_cell");
 
@@ -129,6 +201,7 @@ _Static_assert(sizeof(struct fast_hop) == 48, "fast_hop");
 
 struct fast_globals {
 	__u64 seed[4];
+	__u64 policers_began; /* the moment zero of their clock, in nanoseconds of the monotonic clock */
 	__u32 buckets;
 	__u32 flags;
 	__u64 own[FAST_OWN_WORDS]; /* a filter: a clear bit says that an address is not the node's */
@@ -136,7 +209,7 @@ struct fast_globals {
 	__u32 exceptions_len[2];
 	struct fast_prefix exceptions[2][FAST_EXCEPTIONS_MAX];
 };
-_Static_assert(sizeof(struct fast_globals) == 1072, "fast_globals");
+_Static_assert(sizeof(struct fast_globals) == 1080, "fast_globals");
 
 /* Of a CPU: odd while a program on it works by what it found in the tables. A cache line. */
 struct fast_reader {
@@ -181,13 +254,18 @@ enum fast_hand {
 	FAST_HAND_NEXT_HOP = 10,     /* not known here */
 	FAST_HAND_TOO_BIG = 11,      /* for the next hop's MTU */
 	FAST_HAND_HEADROOM = 12,     /* no room for the headers */
-	FAST_HANDS = 13,
+	FAST_HAND_RULE = 13,         /* no line that is known here matches */
+	FAST_HAND_QUOTA = 14,        /* a quota is used up, or a limit is reached by this packet */
+	FAST_HAND_RATE = 15,         /* its rate was changed, and what is taken is to be reckoned anew */
+	FAST_HAND_SYN = 16,          /* opens a TCP connection, and MSS are lowered */
+	FAST_HANDS = 17,
 };
 
 enum fast_drop {
 	FAST_DROP_GATE_CLOSED = 0,
 	FAST_DROP_FAR_DROP = 1,
-	FAST_DROPS = 2,
+	FAST_DROP_MBR_EXCEEDED = 2,
+	FAST_DROPS = 3,
 };
 
 /* Packets, per CPU and slot: of one port of the interface. Slot 0 has what no other has. */
@@ -200,6 +278,6 @@ struct fast_counters {
 	__u64 received_bytes; /* of the frames that were forwarded or dropped, as they came */
 	__u64 sent[FAST_PORTS_MAX][2]; /* frames and their bytes, by the port of the hop */
 };
-_Static_assert(sizeof(struct fast_counters) == 1192, "fast_counters");
+_Static_assert(sizeof(struct fast_counters) == 1232, "fast_counters");
 
 #endif

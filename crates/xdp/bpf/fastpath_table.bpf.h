@@ -31,6 +31,22 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
+	__type(value, struct fast_group);
+	__uint(max_entries, 1);
+} fast_groups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fast_policer);
+	__uint(max_entries, 1);
+} fast_policers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
 	__type(value, struct fast_cell);
 	__uint(max_entries, 1);
 } fast_cells SEC(".maps");
@@ -140,6 +156,40 @@ static __always_inline struct fast_record *fast_record_at(__u32 at)
 	return bucket ? &bucket->records[at % FAST_BUCKET_RECORDS] : 0;
 }
 
+/* A line of a group, by its place. */
+static __always_inline struct fast_line *fast_line_at(__u32 at)
+{
+	__u32 index = (at & ~FAST_PLACE_LINE) / FAST_LINES_MAX;
+	struct fast_group *group = bpf_map_lookup_elem(&fast_groups, &index);
+
+	return group ? &group->lines[at % FAST_LINES_MAX] : 0;
+}
+
+/* The rule of a place, a record or a line. */
+static __always_inline struct fast_rule *fast_rule_at(__u32 at)
+{
+	struct fast_record *record;
+	struct fast_line *line;
+
+	if (at & FAST_PLACE_LINE) {
+		line = fast_line_at(at);
+		return line ? &line->rule : 0;
+	}
+	record = fast_record_at(at);
+	return record ? &record->rule : 0;
+}
+
+/* The place at which the packets of a rule are counted: its own, or that of another line with the same cells. */
+static __always_inline __u32 fast_counted_at(__u32 at)
+{
+	struct fast_line *line;
+
+	if (!(at & FAST_PLACE_LINE))
+		return at;
+	line = fast_line_at(at);
+	return line ? (at & ~(FAST_LINES_MAX - 1)) | (line->counted_in & (FAST_LINES_MAX - 1)) : at;
+}
+
 /* Finds a key's record in one of its two buckets: its number and one, or zero. */
 static __always_inline __u32 fast_search(__u32 index, __u64 value, __u32 scope)
 {
@@ -226,47 +276,248 @@ static __always_inline int fast_move(__u32 at, __u32 is_downlink, __u64 packets,
 	return fast_check_limit(&cell->limits[2], total, at, counters) | near;
 }
 
-/* Moves all usage cells of a record by what was counted in it. */
-static __noinline int fast_settle(struct fast_record *record, struct fast_counters *counters)
+/* How many of a rule's cells count what passes. */
+static __always_inline __u32 fast_usage_of(__u32 flags)
 {
-	__u64 taken = __sync_lock_test_and_set(&record->counted, 0) & ~FAST_COUNTED_FAR;
-	__u32 flags = record->flags, count = flags >> FAST_USAGE_SHIFT & 3;
+	return flags >> FAST_USAGE_SHIFT & 7;
+}
+
+/* Moves all usage cells of a rule by what was counted in it. */
+static __noinline int fast_settle(struct fast_rule *rule, struct fast_counters *counters)
+{
+	__u64 taken = __sync_lock_test_and_set(&rule->counted, 0) & ~FAST_COUNTED_FAR;
+	__u32 flags = rule->flags, count = fast_usage_of(flags);
 	int near = 0;
 
 	for (__u32 i = 0; i < FAST_USAGE_MAX && i < count; i++)
-		near |= fast_move(record->usage[i], flags & FAST_DOWNLINK, taken / FAST_COUNTED_PACKET,
+		near |= fast_move(rule->cells[i], flags & FAST_DOWNLINK, taken / FAST_COUNTED_PACKET,
 				  taken % FAST_COUNTED_PACKET, counters);
 	if (!near && !(flags & FAST_EXACT))
-		__sync_fetch_and_or(&record->counted, FAST_COUNTED_FAR);
+		__sync_fetch_and_or(&rule->counted, FAST_COUNTED_FAR);
 	return 0;
 }
 
-/* Counts a packet of a record: one that goes on, or one that does not, in the cells that count before QoS enforcement. */
-__noinline int fast_count(__u32 at_record, __u32 bytes, int is_dropped, __u32 slot)
+/* Counts a packet that a rule drops, or its rate: in the cells that count before QoS enforcement, and in that of the dropped. */
+__noinline int fast_count_drop(__u32 at, __u32 bytes, __u32 reason, __u32 slot)
 {
-	struct fast_record *record = fast_record_at(at_record);
+	struct fast_rule *rule = fast_rule_at(at);
 	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &slot);
 	__u32 flags, count;
+
+	if (!rule || !counters)
+		return 0;
+	flags = rule->flags;
+	count = fast_usage_of(flags);
+	for (__u32 i = 0; i < FAST_USAGE_MAX && i < count; i++)
+		if (flags >> (FAST_BEFORE_QOS_SHIFT + i) & 1)
+			fast_move(rule->cells[i], flags & FAST_DOWNLINK, 1, bytes, counters);
+	if (flags & FAST_USAGE_DROPPED && count < FAST_CELLS_MAX)
+		fast_move(rule->cells[count], flags & FAST_DOWNLINK, 1, bytes, counters);
+	if (reason < FAST_DROPS)
+		counters->dropped[reason]++;
+	return 0;
+}
+
+/* Counts a packet that goes on. */
+__noinline int fast_count(__u32 at, __u32 bytes, __u32 slot)
+{
+	struct fast_rule *rule = fast_rule_at(fast_counted_at(at));
+	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &slot);
+	__u32 flags;
 	__u64 counted;
 
-	if (!record || !counters)
+	if (!rule || !counters)
 		return 0;
-	flags = record->flags;
-	count = flags >> FAST_USAGE_SHIFT & 3;
-	if (is_dropped) {
-		for (__u32 i = 0; i < FAST_USAGE_MAX && i < count; i++)
-			if (flags >> (FAST_BEFORE_QOS_SHIFT + i) & 1)
-				fast_move(record->usage[i], flags & FAST_DOWNLINK, 1, bytes, counters);
-		counters->dropped[flags & FAST_GATE_CLOSED ? FAST_DROP_GATE_CLOSED : FAST_DROP_FAR_DROP]++;
-		return 0;
-	}
-	if (count) {
-		counted = __sync_fetch_and_add(&record->counted, FAST_COUNTED_PACKET + bytes);
+	flags = rule->flags;
+	if (fast_usage_of(flags)) {
+		counted = __sync_fetch_and_add(&rule->counted, FAST_COUNTED_PACKET + bytes);
 		if (!(counted & FAST_COUNTED_FAR) || counted % FAST_COUNTED_PACKET + bytes >= FAST_COUNTED_MAX)
-			fast_settle(record, counters);
+			fast_settle(rule, counters);
 	}
 	counters->packets[flags & FAST_DOWNLINK]++;
 	counters->bytes[flags & FAST_DOWNLINK] += bytes;
+	return 0;
+}
+
+/* Whether a counter with a quota is used up, or would reach a limit by this packet: then the packet is the engine's, which stops
+ * what is to be stopped before the next. While no limit is near nobody looks. */
+__noinline int fast_is_due(__u32 at, __u32 bytes)
+{
+	struct fast_rule *rule = fast_rule_at(fast_counted_at(at));
+	__u32 flags, count;
+
+	if (!rule || *(volatile __u64 *)&rule->counted & FAST_COUNTED_FAR)
+		return 0;
+	flags = rule->flags;
+	count = fast_usage_of(flags);
+	for (__u32 i = 0; i < FAST_USAGE_MAX && i < count; i++) {
+		__u32 index = rule->cells[i];
+		struct fast_cell *cell = bpf_map_lookup_elem(&fast_cells, &index);
+		__u64 up, down, own;
+
+		if (!cell)
+			continue;
+		up = *(volatile __u64 *)&cell->bytes[0];
+		down = *(volatile __u64 *)&cell->bytes[2];
+		own = (flags & FAST_DOWNLINK ? down : up) + bytes;
+		if (*(volatile __u64 *)&cell->marks & FAST_MARK_EXHAUSTED ||
+		    own >= ~*(volatile __u64 *)&cell->limits[flags & FAST_DOWNLINK] ||
+		    up + down + bytes >= ~*(volatile __u64 *)&cell->limits[2])
+			return 1;
+	}
+	return 0;
+}
+
+/* What octets take at a rate. */
+static __always_inline __u64 fast_cost(__u64 bytes, __u64 byte_cost)
+{
+	return bytes * (byte_cost >> FAST_COST_SHIFT) +
+	       (bytes * (byte_cost & ((1ull << FAST_COST_SHIFT) - 1)) >> FAST_COST_SHIFT);
+}
+
+/* How far a bucket is ahead of the clock: nothing where a time is further ahead than any packet can have put it. */
+static __always_inline __u64 fast_ahead(__u64 until, __u64 now, __u64 byte_cost, __u64 depth)
+{
+	__s64 ahead = until - now;
+
+	if (ahead <= 0 || (__u64)ahead > depth + fast_cost(FAST_PACKET_MAX, byte_cost) * FAST_TAKERS_MAX)
+		return 0;
+	return ahead;
+}
+
+static __always_inline struct fast_bucket_of_tokens *fast_tokens(const struct fast_rule *rule, __u32 i)
+{
+	__u32 flags = rule->flags, count = fast_usage_of(flags) + !!(flags & FAST_USAGE_DROPPED) + i, index;
+	struct fast_policer *policer;
+
+	if (count >= FAST_CELLS_MAX)
+		return 0;
+	index = rule->cells[count];
+	policer = bpf_map_lookup_elem(&fast_policers, &index);
+	return policer ? &policer->buckets[flags & FAST_DOWNLINK] : 0;
+}
+
+/* What is left of the octets that a rule took ahead of its packets, or nothing where it has no room to keep that. So many packets
+ * need neither the policers, which lie at places that only the rule tells, nor the clock. */
+static __always_inline __u32 *fast_credit(struct fast_rule *rule)
+{
+	__u32 flags = rule->flags;
+	__u32 used = fast_usage_of(flags) + !!(flags & FAST_USAGE_DROPPED) + (flags >> FAST_POLICERS_SHIFT & 3);
+
+	return used < FAST_CELLS_MAX ? &rule->cells[FAST_CELLS_MAX - 1] : 0;
+}
+
+/* The policers' clock. */
+static __always_inline __u64 fast_now(void)
+{
+	const __u32 zero = 0;
+	const struct fast_globals *globals = bpf_map_lookup_elem(&fast_globals, &zero);
+
+	return globals ? (bpf_ktime_get_ns() - globals->policers_began) << FAST_TICK_SHIFT : 0;
+}
+
+/* Whether all rates of a rule let a packet pass, of which nothing is taken: 0, -1 when not, 1 when the engine knows. */
+__noinline int fast_admits(__u32 at, __u32 bytes)
+{
+	struct fast_rule *rule = fast_rule_at(at);
+	const volatile __u32 *credit;
+	int admits = 0;
+	__u64 now;
+
+	if (!rule)
+		return 1;
+	credit = fast_credit(rule);
+	if (credit && *credit >= bytes)
+		return 0;
+	now = fast_now();
+	for (__u32 i = 0; i < FAST_POLICERS_MAX && i < (rule->flags >> FAST_POLICERS_SHIFT & 3); i++) {
+		const volatile struct fast_bucket_of_tokens *tokens = fast_tokens(rule, i);
+		__u64 cost, depth, ahead;
+
+		if (!tokens)
+			return 1;
+		cost = tokens->byte_cost;
+		if (!cost)
+			continue;
+		if (tokens->byte_cost_was)
+			return 1;
+		depth = tokens->depth;
+		ahead = fast_ahead(tokens->until, now, cost, depth);
+		if (ahead && ahead >= depth)
+			admits = -1;
+	}
+	return admits;
+}
+
+/* Has a bucket pay for octets. */
+static __always_inline void fast_pay(struct fast_bucket_of_tokens *tokens, __u64 bytes, __u64 now)
+{
+	__u64 cost = *(volatile __u64 *)&tokens->byte_cost, depth = *(volatile __u64 *)&tokens->depth;
+	__u64 until = *(volatile __u64 *)&tokens->until, spent = fast_cost(bytes, cost);
+
+	if (!cost)
+		return;
+	for (int tries = 0; tries < 8; tries++) {
+		__u64 after = (fast_ahead(until, now, cost, depth) ? until : now) + spent;
+		__u64 found = __sync_val_compare_and_swap(&tokens->until, until, after);
+
+		if (found == until)
+			return;
+		until = found;
+	}
+	/* Overtaken so often, it adds to what the others have made of it: that is ahead of the clock. */
+	__sync_fetch_and_add(&tokens->until, spent);
+}
+
+/* How many octets a rule may take ahead: a part of the depth of each of its buckets. */
+static __always_inline __u32 fast_ahead_of(const struct fast_rule *rule)
+{
+	__u32 octets = FAST_CREDIT_MAX;
+
+	for (__u32 i = 0; i < FAST_POLICERS_MAX && i < (rule->flags >> FAST_POLICERS_SHIFT & 3); i++) {
+		const volatile struct fast_bucket_of_tokens *tokens = fast_tokens(rule, i);
+		__u64 cost, part;
+
+		if (!tokens)
+			return 0;
+		cost = tokens->byte_cost;
+		part = tokens->depth >> FAST_CREDIT_SHIFT;
+		for (int halves = 0; halves < 5 && fast_cost(octets, cost) > part; halves++)
+			octets >>= 1;
+		if (fast_cost(octets, cost) > part)
+			return 0;
+	}
+	return octets;
+}
+
+/* Takes what a packet costs that passes. */
+__noinline int fast_take(__u32 at, __u32 bytes)
+{
+	struct fast_rule *rule = fast_rule_at(at);
+	__u32 *credit, ahead = 0;
+	__u64 now;
+
+	if (!rule)
+		return 0;
+	credit = fast_credit(rule);
+	if (credit && *(volatile __u32 *)credit >= bytes) {
+		if (__sync_fetch_and_add(credit, -bytes) >= bytes)
+			return 0;
+		/* Somebody was faster. */
+		__sync_fetch_and_add(credit, bytes);
+	}
+	if (credit)
+		ahead = fast_ahead_of(rule);
+	now = fast_now();
+	for (__u32 i = 0; i < FAST_POLICERS_MAX && i < (rule->flags >> FAST_POLICERS_SHIFT & 3); i++) {
+		struct fast_bucket_of_tokens *tokens = fast_tokens(rule, i);
+
+		if (!tokens)
+			break;
+		fast_pay(tokens, bytes + ahead, now);
+	}
+	if (credit && ahead)
+		__sync_fetch_and_add(credit, ahead);
 	return 0;
 }
 

@@ -3,14 +3,15 @@
 //! The figures are those of one core, the packet in its cache and no driver around: compare them with those of other
 //! programs timed the same way, in the same minute.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
 
 use crate::abi::{self, Config};
 use crate::fastpath::{
-    FastDestination, FastDirection, FastKey, FastPath, FastPathConfig, FastPathError, FastRecord, Hop,
-    Template, UsageCell,
+    FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastPath, FastPathConfig, FastPathError,
+    FastRecord, FastRule, Hop, Template, UsageCell,
 };
 use crate::object::{Aligned, map, open};
 use crate::{Action, Error};
@@ -42,53 +43,94 @@ impl Timing {
     }
 }
 
-/// A fast path with sessions 0 and up, each with a record for its tunnel and one for its UE's address, and one usage
-/// counter for both.
+/// What sessions ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Usage counters of both directions.
+    pub counters: u32,
+    /// Policers of both directions, which let everything pass.
+    pub policers: u32,
+    /// Rules with filters that no packet matches, ahead of the one that all do.
+    pub before: u32,
+}
+
+impl Rules {
+    /// One rule and one counter.
+    pub const PLAIN: Self = Self { counters: 1, policers: 0, before: 0 };
+}
+
+/// A fast path with sessions 0 and up, each with a record for its tunnel and one for its UE's address.
 ///
 /// # Errors
 /// [`FastPathError`], as of loading and filling any.
-pub fn filled(sessions: u32) -> Result<FastPath, FastPathError> {
+pub fn filled(sessions: u32, rules: Rules) -> Result<FastPath, FastPathError> {
     let mut path = FastPath::load(&FastPathConfig {
         records_max: sessions.saturating_mul(2),
-        usage_cells_max: sessions,
+        groups_max: if rules.before > 0 { sessions.saturating_mul(2) } else { 0 },
+        usage_cells_max: sessions.saturating_mul(rules.counters),
+        policers_max: sessions.saturating_mul(rules.policers),
         templates_max: 1,
         hops_max: 2,
         fixed_source_port: false,
         ecn: true,
+        no_syn: false,
         seed: [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93],
     })?;
     // Test runs come in by the loopback interface: what leaves by it leaves by where it came in.
     let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], ..Hop::default() };
     path.set_hop(0, Some(&hop))?;
     path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, copied: 3, hop: 0 }))?;
+    let (buckets, _) = path.leak_policers()?.as_chunks::<4>();
+    for [until, byte_cost, depth, _] in buckets {
+        until.store(0, Ordering::Relaxed);
+        byte_cost.store(TBIT_COST, Ordering::Relaxed);
+        depth.store(DEPTH, Ordering::Relaxed);
+    }
     for session in 0..sessions {
-        for (key, record) in records(session) {
+        for (key, record) in records(session, rules) {
             path.insert_or_replace(key, &record)?;
         }
     }
     Ok(path)
 }
 
+/// What an octet takes at 1 Tbit/s, and 300 ms, as `kaido_table::TokenBucket` has them.
+const TBIT_COST: u64 = (8 << 34) / 1000;
+const DEPTH: u64 = 300_000_000 << 10;
+
 /// The records of a session in such a fast path, of its tunnel and of its UE's address.
-pub fn records(session: u32) -> [(FastKey, FastRecord); 2] {
+pub fn records(session: u32, rules: Rules) -> [(FastKey, FastRecord); 2] {
     let address = Speed::ue(session);
-    let uplink = FastRecord {
-        session,
-        direction: FastDirection::Uplink,
-        gate_open: true,
-        far_drop: false,
-        qfis: None,
-        ue_ipv4: Some(address),
-        ue_ipv6: None,
-        usage: [Some(UsageCell { cell: session, before_qos: false }), None, None],
-        destination: FastDestination::Hop(0),
+    let record = |direction, destination| {
+        let mut rule = FastRule::to(destination);
+        for (cell, place) in (session * rules.counters..(session + 1) * rules.counters).zip(&mut rule.usage) {
+            *place = Some(UsageCell::of_passed(cell));
+        }
+        for (number, place) in
+            (session * rules.policers..(session + 1) * rules.policers).zip(&mut rule.policers)
+        {
+            *place = Some(number);
+        }
+        // Nobody is there, as the packets' remote end.
+        let elsewhere = |third| FastAsks {
+            protocol: Some(17),
+            remote: Some((IpAddr::V4(Ipv4Addr::new(10, 201, third, 0)), 24)),
+            ports: Some([[20_000, 50_000], [0, u16::MAX]]),
+            ..FastAsks::default()
+        };
+        let asks = (0..rules.before).map(|at| elsewhere(u8::try_from(at).unwrap_or(u8::MAX)));
+        let lines =
+            asks.chain([FastAsks::default()]).map(|asks| FastLine { asks, rule: Some(rule) }).collect();
+        FastRecord { session, direction, ue_ipv4: Some(address), ue_ipv6: None, lines }
     };
     let tunnel =
         FastDestination::Tunnel { template: 0, teid: session, qfi: Some(9), container_uplink: false };
-    let downlink = FastRecord { direction: FastDirection::Downlink, destination: tunnel, ..uplink };
     [
-        (FastKey::Tunnel { local: LOCAL, teid: session }, uplink),
-        (FastKey::Ipv4 { instance: 0, address }, downlink),
+        (
+            FastKey::Tunnel { local: LOCAL, teid: session },
+            record(FastDirection::Uplink, FastDestination::Hop(0)),
+        ),
+        (FastKey::Ipv4 { instance: 0, address }, record(FastDirection::Downlink, tunnel)),
     ]
 }
 

@@ -5,10 +5,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kaido_xdp::FastPath;
-use kaido_xdp::fastpath::{FastDirection, FastRecord, ThresholdEvent, UsageCell};
-use kaido_xdp::speed::{Speed, filled, records};
+use kaido_xdp::fastpath::{FastDirection, ThresholdEvent, UsageCell};
+use kaido_xdp::speed::{Rules, Speed, filled, records};
 
 mod rig;
+use rig::fast;
 
 /// Bytes of the packets that the timing program sends, without the tunnel.
 const UPLINK_BYTES: u64 = 192 - 14 - 20 - 8 - 8;
@@ -25,7 +26,7 @@ struct Rig {
 
 impl Rig {
     fn new(sessions: u32) -> Self {
-        let path = filled(sessions).unwrap();
+        let path = filled(sessions, Rules::PLAIN).unwrap();
         let speed = Speed::load(&path).unwrap();
         let words = path.leak_usage_cells().unwrap();
         Self { path, speed, words }
@@ -97,9 +98,9 @@ fn records_beyond_those_that_may_keep_back_count_at_once() {
     let sessions = 6;
     with_rig("records_beyond_those_that_may_keep_back_count_at_once", sessions, |mut rig| {
         for session in 0..sessions {
-            for (key, record) in records(session) {
-                let usage = [Some(UsageCell { cell: 0, before_qos: false }), None, None];
-                rig.path.insert_or_replace(key, &FastRecord { usage, ..record }).unwrap();
+            for (key, record) in records(session, Rules::PLAIN) {
+                let record = fast::changed(record, |rule| *rule = rule.counting([UsageCell::of_passed(0)]));
+                rig.path.insert_or_replace(key, &record).unwrap();
             }
         }
         rig.send(sessions, 5000);
@@ -121,7 +122,7 @@ fn nothing_is_lost_or_counted_twice_when_all_changes() {
                 let mut rounds = 0u32;
                 while !done.load(Ordering::Relaxed) {
                     let session = rounds % sessions;
-                    for (key, record) in records(session) {
+                    for (key, record) in records(session, Rules::PLAIN) {
                         path.insert_or_replace(key, &record).unwrap();
                     }
                     let limit = &words[8 * session as usize + TOTAL_LIMIT];

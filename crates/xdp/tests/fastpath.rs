@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use kaido_wire::{checksum, ecn, gtpu, ipv4, ipv6, udp};
 use kaido_xdp::fastpath::{
-    FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hand, Hop, HopReach,
-    Template, ThresholdEvent, UsageCell, Vlan, VlanRole,
+    Counts, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, FastRule, Hand, Hop,
+    HopReach, Template, ThresholdEvent, UsageCell, Vlan, VlanRole,
 };
 use kaido_xdp::{Action, Error, FastPath, FastPathError, Roles, Steering, SteeringConfig, TestRun};
 
@@ -75,25 +75,19 @@ fn downlink() -> Vec<u8> {
 }
 
 fn record(direction: FastDirection) -> FastRecord {
-    FastRecord {
-        session: 77,
-        direction,
-        gate_open: true,
-        far_drop: false,
-        qfis: None,
-        ue_ipv4: Some(UE),
-        ue_ipv6: Some(UE6),
-        usage: [Some(UsageCell { cell: 5, before_qos: false }), None, None],
-        destination: match direction {
-            FastDirection::Uplink => FastDestination::Hop(N6),
-            FastDirection::Downlink => FastDestination::Tunnel {
-                template: 3,
-                teid: DOWN_TEID,
-                qfi: Some(QFI),
-                container_uplink: false,
-            },
-        },
-    }
+    let destination = match direction {
+        FastDirection::Uplink => FastDestination::Hop(N6),
+        FastDirection::Downlink => {
+            FastDestination::Tunnel { template: 3, teid: DOWN_TEID, qfi: Some(QFI), container_uplink: false }
+        }
+    };
+    let rule = FastRule::to(destination).counting([UsageCell::of_passed(5)]);
+    FastRecord { ue_ipv4: Some(UE), ue_ipv6: Some(UE6), ..FastRecord::of_rule(77, direction, rule) }
+}
+
+/// The uplink's record, with a rule that is changed.
+fn uplink_with(change: impl Fn(&mut FastRule)) -> FastRecord {
+    fast::changed(record(FastDirection::Uplink), change)
 }
 
 const TUNNEL_KEY: FastKey = FastKey::Tunnel { local: LOCAL, teid: TEID };
@@ -219,18 +213,24 @@ fn counts_what_it_forwards_and_tells_a_threshold_once() {
 #[test]
 fn gate_and_far_drop_and_count_before_qos_only() {
     with_node("gate_and_far_drop_and_count_before_qos_only", |mut node| {
-        let usage = [5, 6, 7].map(|cell| Some(UsageCell { cell, before_qos: cell == 6 }));
-        let open = FastRecord { usage, ..record(FastDirection::Uplink) };
-        let closed = FastRecord { gate_open: false, ..open };
-        let far = FastRecord { far_drop: true, ..open };
-        for (record, drops) in [(closed, [1, 0]), (far, [1, 1])] {
+        let counts = |cell| match cell {
+            6 => Counts::All,
+            8 => Counts::Dropped,
+            _ => Counts::Passed,
+        };
+        let usage = [5, 8, 6, 7].map(|cell| UsageCell { cell, counts: counts(cell) });
+        let open = uplink_with(|rule| *rule = rule.counting(usage));
+        let closed = fast::changed(open.clone(), |rule| rule.gate_open = false);
+        let far = fast::changed(open.clone(), |rule| rule.far_drop = true);
+        for (record, drops) in [(closed, [1, 0, 0]), (far, [1, 1, 0])] {
             node.path.insert_or_replace(TUNNEL_KEY, &record).unwrap();
             assert_eq!(node.run(&uplink()).action, Action::Drop);
             assert_eq!(FastDrop::ALL.map(|drop| node.counters().dropped(drop)), drops);
         }
         node.path.insert_or_replace(TUNNEL_KEY, &open).unwrap();
         node.forwards(&uplink());
-        assert_eq!([5, 6, 7].map(|cell| node.cell(cell)[..2].to_vec()), [[68, 1], [204, 3], [68, 1]]);
+        let counted = [5, 6, 7, 8].map(|cell| node.cell(cell)[..2].to_vec());
+        assert_eq!(counted, [[68, 1], [204, 3], [68, 1], [136, 2]]);
     });
 }
 
@@ -264,8 +264,9 @@ fn what_is_not_plain_is_the_engines() {
         node.hands(&uplink(), Hand::NextHop);
         node.path.set_template(3, None).unwrap();
         node.hands(&downlink(), Hand::NextHop);
-        let qfis = FastRecord { qfis: Some(1 << 8), ..record(FastDirection::Uplink) };
-        node.path.insert_or_replace(TUNNEL_KEY, &qfis).unwrap();
+        let mut other_flow = record(FastDirection::Uplink);
+        other_flow.lines[0].asks.qfi = Some(8);
+        node.path.insert_or_replace(TUNNEL_KEY, &other_flow).unwrap();
         node.hands(&uplink(), Hand::Qfi);
         assert!(node.path.remove(&TUNNEL_KEY) && !node.path.remove(&TUNNEL_KEY));
         node.hands(&uplink(), Hand::Unknown);
@@ -400,7 +401,7 @@ fn a_vlan_has_roles_and_counters_of_its_own() {
         );
         assert_eq!((counters(&node, 1).sent(6).0, counters(&node, 2).sent(6).0), (1, 1));
         assert_eq!(counters(&node, 3).total(), 0, "there is no such slot");
-        let closed = FastRecord { gate_open: false, ..record(FastDirection::Uplink) };
+        let closed = uplink_with(|rule| rule.gate_open = false);
         node.path.insert_or_replace(TUNNEL_KEY, &closed).unwrap();
         assert_eq!(node.run(&within(100, &uplink())).action, Action::Drop);
         assert_eq!([0, 1, 2].map(|slot| counters(&node, slot).dropped(FastDrop::GateClosed)), [0, 1, 0]);
@@ -541,8 +542,10 @@ fn cut_and_damaged_packets_are_never_transformed_wrongly() {
 fn a_record_that_is_replaced_is_never_missing() {
     with_node("a_record_that_is_replaced_is_never_missing", |mut node| {
         // Dropping leaves the packet as it is, so one test run may repeat it.
-        let usage = |cell| [Some(UsageCell { cell, before_qos: true }), None, None];
-        let drops = |cell| FastRecord { far_drop: true, usage: usage(cell), ..record(FastDirection::Uplink) };
+        let drops = |cell| {
+            let usage = [UsageCell { cell, counts: Counts::All }];
+            uplink_with(|rule| *rule = FastRule { far_drop: true, ..rule.counting(usage) })
+        };
         node.path.insert_or_replace(TUNNEL_KEY, &drops(8)).unwrap();
         let repeat = 3_000_000;
         let done = AtomicBool::new(false);
@@ -601,8 +604,9 @@ fn a_full_table_finds_every_key_and_refuses_the_next() {
             node.forwards(&eth(OURS, 0x0800, &v4(REMOTE, address(host), &[0; 8])));
         });
         for bad in [
-            FastRecord { destination: FastDestination::Hop(7), ..downlink },
-            FastRecord { usage: [Some(UsageCell { cell: 1024, before_qos: false }), None, None], ..downlink },
+            fast::changed(downlink.clone(), |rule| rule.destination = FastDestination::Hop(7)),
+            fast::changed(downlink.clone(), |rule| *rule = rule.counting([UsageCell::of_passed(1024)])),
+            fast::changed(downlink.clone(), |rule| rule.policers[0] = Some(16)),
         ] {
             let refused = node.path.insert_or_replace(UE_KEY, &bad);
             assert!(matches!(refused, Err(FastPathError::OutOfRange { .. })), "{refused:?}");
@@ -642,7 +646,10 @@ fn frames_and_their_bytes_are_counted_as_they_come_and_go() {
         let key = FastKey::Ipv6 { instance: 0, address: UE6 };
         assert!(node.path.contains(&key) && node.path.remove(&key) && !node.path.contains(&key));
         node.path
-            .insert_or_replace(UE_KEY, &FastRecord { far_drop: true, ..record(FastDirection::Downlink) })
+            .insert_or_replace(
+                UE_KEY,
+                &fast::changed(record(FastDirection::Downlink), |rule| rule.far_drop = true),
+            )
             .unwrap();
         assert_eq!(node.run(&downlink()).action, Action::Drop);
         let counters = node.counters();
@@ -674,8 +681,8 @@ fn after_the_wait_nothing_is_counted_any_more() {
         let Node { path, steering } = &mut node;
         let (steering, stop) = (&*steering, AtomicBool::new(false));
         // Dropped and counted: a forwarded frame is another one when a run is repeated.
-        let usage = [Some(UsageCell { cell: 5, before_qos: true }), None, None];
-        let dropping = FastRecord { far_drop: true, usage, ..record(FastDirection::Uplink) };
+        let usage = [UsageCell { cell: 5, counts: Counts::All }];
+        let dropping = uplink_with(|rule| *rule = FastRule { far_drop: true, ..rule.counting(usage) });
         std::thread::scope(|scope| {
             let runs = scope.spawn(|| {
                 let mut runs = 0;

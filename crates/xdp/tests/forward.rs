@@ -3,7 +3,9 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-use kaido_xdp::fastpath::{FastDestination, FastDirection, FastKey, FastRecord, Hop, Template, UsageCell};
+use kaido_xdp::fastpath::{
+    FastDestination, FastDirection, FastKey, FastRecord, FastRule, Hop, Template, UsageCell,
+};
 use kaido_xdp::{AttachMode, FastPath, Roles, Steering, SteeringConfig};
 
 mod rig;
@@ -43,20 +45,14 @@ fn path(pair: &Pair) -> FastPath {
     path.set_hop(fast::N3, Some(&hop("kb-a1", "kb-b1"))).unwrap();
     path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, copied: 3, hop: fast::N3 }))
         .unwrap();
-    let uplink = FastRecord {
-        session: 1,
-        direction: FastDirection::Uplink,
-        gate_open: true,
-        far_drop: false,
-        qfis: None,
-        ue_ipv4: Some(UE),
-        ue_ipv6: None,
-        usage: [Some(UsageCell { cell: 0, before_qos: false }), None, None],
-        destination: FastDestination::Hop(fast::N6),
+    let record = |direction, destination| {
+        let rule = FastRule::to(destination).counting([UsageCell::of_passed(0)]);
+        FastRecord { ue_ipv4: Some(UE), ..FastRecord::of_rule(1, direction, rule) }
     };
+    let uplink = record(FastDirection::Uplink, FastDestination::Hop(fast::N6));
     path.insert_or_replace(FastKey::Tunnel { local: LOCAL, teid: 1 }, &uplink).unwrap();
     let tunnel = FastDestination::Tunnel { template: 0, teid: 2, qfi: None, container_uplink: false };
-    let downlink = FastRecord { direction: FastDirection::Downlink, destination: tunnel, ..uplink };
+    let downlink = record(FastDirection::Downlink, tunnel);
     path.insert_or_replace(FastKey::Ipv4 { instance: 0, address: UE }, &downlink).unwrap();
     path
 }

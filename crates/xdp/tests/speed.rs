@@ -3,7 +3,7 @@
 
 use kaido_xdp::Error;
 use kaido_xdp::fastpath::FastDirection;
-use kaido_xdp::speed::{Speed, filled};
+use kaido_xdp::speed::{Rules, Speed, filled};
 
 mod rig;
 
@@ -15,13 +15,13 @@ fn every_timed_packet_is_forwarded() {
     if !rig::is_root("every_timed_packet_is_forwarded") {
         return;
     }
-    let empty = filled(0).unwrap();
+    let empty = filled(0, Rules::PLAIN).unwrap();
     let speed = Speed::load(&empty).unwrap();
     for direction in BOTH {
         let refused = speed.time(direction, SESSIONS, 100);
         assert!(matches!(refused, Err(Error::NotForwarded { packets: 100 })), "{refused:?}");
     }
-    let mut path = filled(SESSIONS).unwrap();
+    let mut path = filled(SESSIONS, Rules::PLAIN).unwrap();
     let speed = Speed::load(&path).unwrap();
     for direction in BOTH {
         let timing = speed.time(direction, SESSIONS, 100).unwrap();

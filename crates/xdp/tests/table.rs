@@ -5,11 +5,15 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
-use kaido_xdp::fastpath::{FastDestination, FastDirection, FastKey, FastPathError, FastRecord, UsageCell};
-use kaido_xdp::speed::{Speed, filled, records};
+use kaido_xdp::fastpath::{
+    FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastPathError, FastRecord, FastRule,
+    UsageCell,
+};
+use kaido_xdp::speed::{Rules, Speed, filled, records};
 use kaido_xdp::{FastPath, FastPathConfig};
 
 mod rig;
+use rig::fast;
 
 /// As many keys as there is room for in sixteen buckets of four.
 const KEYS_MAX: u32 = 47;
@@ -18,18 +22,14 @@ fn key(number: u32) -> FastKey {
     FastKey::Tunnel { local: Ipv4Addr::new(192, 0, 2, 1), teid: number }
 }
 
+/// Of two rules, now and then.
 fn record(number: u32) -> FastRecord {
-    FastRecord {
-        session: number,
-        direction: FastDirection::Uplink,
-        gate_open: true,
-        far_drop: false,
-        qfis: None,
-        ue_ipv4: None,
-        ue_ipv6: None,
-        usage: [Some(UsageCell { cell: number % 7, before_qos: false }), None, None],
-        destination: FastDestination::Hop(0),
+    let rule = FastRule::to(FastDestination::Hop(0)).counting([UsageCell::of_passed(number % 7)]);
+    let mut record = FastRecord::of_rule(number, FastDirection::Uplink, rule);
+    if number.is_multiple_of(3) {
+        record.lines.push(FastLine { asks: FastAsks::default(), rule: None });
     }
+    record
 }
 
 /// A key is there once, wherever it and the others have moved: it is gone when it was taken away.
@@ -41,11 +41,14 @@ fn keys_that_move_about_are_each_there_once() {
     for seed in 0..4u64 {
         let mut path = FastPath::load(&FastPathConfig {
             records_max: KEYS_MAX,
+            groups_max: 23,
             usage_cells_max: 7,
+            policers_max: 0,
             templates_max: 1,
             hops_max: 2,
             fixed_source_port: false,
             ecn: true,
+            no_syn: false,
             seed: [3, 5, 7, 9].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed << 32 | 1),
         })
         .unwrap();
@@ -83,16 +86,16 @@ fn of_a_key_that_is_replaced_the_new_record_is_found() {
         return;
     }
     let (sessions, packets) = (23, 2000);
-    let mut path = filled(sessions).unwrap();
+    let mut path = filled(sessions, Rules::PLAIN).unwrap();
     let speed = Speed::load(&path).unwrap();
     let words = path.leak_usage_cells().unwrap();
     let mut sums = [0; 2];
     for round in 0..200 {
         // All records count in one cell, and all of the next round in the other.
         let cell = round % 2;
-        let usage = [Some(UsageCell { cell, before_qos: false }), None, None];
-        for (key, record) in (0..sessions).flat_map(records) {
-            path.insert_or_replace(key, &FastRecord { usage, ..record }).unwrap();
+        for (key, record) in (0..sessions).flat_map(|session| records(session, Rules::PLAIN)) {
+            let record = fast::changed(record, |rule| *rule = rule.counting([UsageCell::of_passed(cell)]));
+            path.insert_or_replace(key, &record).unwrap();
         }
         speed.time(FastDirection::Uplink, sessions, packets).unwrap();
         (0..2).for_each(|cell| path.gather(cell));

@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use kaido_xdp::fastpath::{
-    FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hand, Hop, Template, UsageCell,
+    Counts, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, FastRule, Hand, Hop, Template,
+    UsageCell,
 };
 use kaido_xdp::{Action, FastPath, Roles, Steering, SteeringConfig};
 use serde::Deserialize;
@@ -116,21 +117,16 @@ fn establish(path: &mut FastPath, vector: &Vector) {
     path.set_own_addresses(&own).unwrap();
     for (number, session) in (0u32..).zip(&vector.sessions) {
         let ue_ipv6 = session.ue_ipv6.as_ref().map(|text| text.split_once('/').unwrap().0.parse().unwrap());
-        let record = |direction: FastDirection, name: &str, destination| FastRecord {
-            session: number,
-            direction,
-            gate_open: session.gate[name],
-            far_drop: session.far[name] == "drop",
-            qfis: None,
-            ue_ipv4: session.ue_ipv4,
-            ue_ipv6,
-            usage: [Some(UsageCell { cell: number, before_qos: true }), None, None],
-            destination,
+        let record = |direction: FastDirection, name: &str, destination| {
+            let usage = [UsageCell { cell: number, counts: Counts::All }];
+            let (gate_open, far_drop) = (session.gate[name], session.far[name] == "drop");
+            let rule = FastRule { gate_open, far_drop, ..FastRule::to(destination).counting(usage) };
+            FastRecord { ue_ipv4: session.ue_ipv4, ue_ipv6, ..FastRecord::of_rule(number, direction, rule) }
         };
         // Flow filters do not fit a record.
         if let (IpAddr::V4(local), true) = (session.uplink.local, session.uplink.sdf.is_empty()) {
             let mut uplink = record(FastDirection::Uplink, "uplink", FastDestination::Hop(N6));
-            uplink.qfis = session.uplink.qfi.map(|qfi| 1 << qfi);
+            uplink.lines[0].asks.qfi = session.uplink.qfi;
             let key = FastKey::Tunnel { local, teid: session.uplink.teid };
             path.insert_or_replace(key, &uplink).unwrap();
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use kaido_xdp::FastPath;
 use kaido_xdp::fastpath::FastDirection;
-use kaido_xdp::speed::{Speed, filled};
+use kaido_xdp::speed::{Rules, Speed, filled};
 
 use crate::BenchError;
 use crate::chain::{self, ChainError, MapChain};
@@ -169,7 +169,7 @@ fn load_chain(sessions: u32, plan: &Plan, stop: &AtomicBool) -> Result<MapChain,
 /// Kaido's own program for the kernel, with as many sessions.
 fn load_fast(sessions: u32) -> Result<(FastPath, Speed), String> {
     fits(sessions, FAST_BYTES_PER_SESSION)?;
-    let path = filled(sessions).map_err(|error| error.to_string())?;
+    let path = filled(sessions, Rules::PLAIN).map_err(|error| error.to_string())?;
     let speed = Speed::load(&path).map_err(|error| error.to_string())?;
     Ok((path, speed))
 }

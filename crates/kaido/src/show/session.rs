@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{ask, print_json, table, unexpected};
-use crate::api::{Answer, Question};
+use crate::api::{Answer, KernelShare, Question};
 
 /// `kaido session`.
 pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()> {
@@ -28,9 +28,23 @@ pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()
         ("downlink", bytes(of.downlink_bytes, of.downlink_packets)),
     ];
     table(&["session", ""], &rows.map(|(name, value)| vec![name.to_owned(), value]));
+    if !detail.kernel.is_empty() {
+        println!();
+        let shares = detail.kernel.iter().map(|share| vec![share.key.clone(), share_of(share)]);
+        table(&["in the kernel", ""], &shares.collect::<Vec<_>>());
+    }
     println!("\nrules as installed");
     print!("{}", tree(&detail.rules, 1));
     Ok(())
+}
+
+/// What the kernel does with packets of a key.
+fn share_of(share: &KernelShare) -> String {
+    match (share.held, &share.left[..]) {
+        (true, []) => "all".to_owned(),
+        (true, left) => format!("some; the workers have others: {}", left.join("; ")),
+        (false, left) => format!("none: {}", left.join("; ")),
+    }
 }
 
 /// Lines of a value, a field each. What is not set is left out.

@@ -13,14 +13,26 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use super::Upf;
-use crate::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
+use crate::fastpath::{KernelDatapath, KernelKey, KernelRecord, Unfit};
 use crate::node::{Node, WorkerEvent};
 use crate::record::{Record, SessionKey};
-use crate::rules::OuterHeaderCreation;
+use crate::rules::{OuterHeaderCreation, Seid};
 
 /// How long what must come after the packets on their way is put off: longer than a worker sleeps and than the kernel
 /// takes for the packets of one interrupt.
 const AFTERWARDS: Duration = Duration::from_millis(20);
+
+/// What a datapath in the kernel does with packets of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelShare {
+    /// The key.
+    pub key: SessionKey,
+    /// Whether it has a record of it.
+    pub held: bool,
+    /// Why packets of some rules, or all, are left to the workers. None, and no record: there is no room, or the address is not one
+    /// that UEs have there.
+    pub left: Vec<Unfit>,
+}
 
 /// What is put off.
 #[derive(Debug)]
@@ -51,7 +63,7 @@ impl Kernel {
         node: &Node,
     ) {
         for key in old {
-            let fits = records.get(key).is_some_and(|record| fitting(key, record, node).is_some());
+            let fits = records.get(key).is_some_and(|record| KernelRecord::of(key, record, node).is_ok());
             if let Some(known) = KernelKey::of(key, &node.settings)
                 && !fits
             {
@@ -70,7 +82,7 @@ impl Kernel {
     ) {
         for (key, record) in records {
             let known = KernelKey::of(key, &node.settings);
-            let (Some(known), Some(record)) = (known, fitting(key, record, node)) else { continue };
+            let (Some(known), Ok(record)) = (known, KernelRecord::of(key, record, node)) else { continue };
             if old.contains(key) && !self.path.holds(&known) {
                 self.later.push_back((now + AFTERWARDS, Later::Put(*key)));
             } else if !self.path.put(&known, &record) {
@@ -119,17 +131,10 @@ impl Kernel {
     }
 }
 
-/// The kernel's form of a record, if it has one. What goes from tunnel to tunnel is the workers': its hops stay as
-/// they are, and its extension headers go on with it.
-fn fitting(key: &SessionKey, record: &Record, node: &Node) -> Option<KernelRecord> {
-    let record = KernelRecord::of(record, node)?;
-    let is_relayed = key.is_tunnel() && matches!(record.destination, KernelDestination::Tunnel { .. });
-    (!is_relayed).then_some(record)
-}
-
 impl Upf {
-    /// Has a datapath in the kernel forward what it can. It must count in the node's own counters
-    /// ([`Node::with_usage`]), and be set before there are sessions.
+    /// Has a datapath in the kernel forward what it can. It must count in the node's own counters and
+    /// take from its own policers
+    /// ([`Node::beside_kernel`]), and be set before there are sessions.
     pub fn set_kernel(&mut self, path: Box<dyn KernelDatapath>) {
         self.kernel = Some(Kernel::new(path));
     }
@@ -137,6 +142,23 @@ impl Upf {
     /// How many records the kernel has; `None` without a datapath there.
     pub fn kernel_records(&self) -> Option<usize> {
         self.kernel.as_ref().map(Kernel::len)
+    }
+
+    /// What the kernel does of a session, by its keys; `None` without a datapath there, or such a session.
+    pub fn kernel_shares(&mut self, seid: Seid) -> Option<Vec<KernelShare>> {
+        let keys = self.keys_of(&[self.sessions.find(seid)?]);
+        let kernel = self.kernel.as_ref()?;
+        let guard = self.reader.pin();
+        let share = |key: SessionKey| {
+            let record = self.node.table.get(&guard, &key)?;
+            let fitted = KernelRecord::of(&key, record, &self.node);
+            let mut left = fitted.map_or_else(|unfit| vec![unfit], |record| record.left().collect());
+            left.dedup();
+            let held =
+                KernelKey::of(&key, &self.node.settings).is_some_and(|known| kernel.path.holds(&known));
+            Some(KernelShare { key, held, left })
+        };
+        Some(keys.into_iter().filter_map(share).collect())
     }
 
     /// Does what was put off and is due, and follows the routes.
@@ -156,7 +178,8 @@ impl Upf {
     fn put_from_table(&mut self, key: &SessionKey) {
         let Some(kernel) = &mut self.kernel else { return };
         let guard = self.reader.pin();
-        let record = self.node.table.get(&guard, key).and_then(|record| fitting(key, record, &self.node));
+        let record = self.node.table.get(&guard, key);
+        let record = record.and_then(|record| KernelRecord::of(key, record, &self.node).ok());
         let known = KernelKey::of(key, &self.node.settings);
         if let (Some(record), Some(known)) = (record, known)
             && !kernel.path.put(&known, &record)

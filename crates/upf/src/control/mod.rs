@@ -50,6 +50,7 @@ use self::drops::DropCounts;
 use self::ending::{Ending, Endings};
 use self::far_ends::FarEnds;
 use self::kernel::Kernel;
+pub use self::kernel::KernelShare;
 use self::keys::all_keys;
 pub use self::paths::PathSummary;
 pub use self::pool::UePool;

@@ -185,7 +185,7 @@ impl Upf {
         }
     }
 
-    fn keys_of(&self, sessions: &[SessionIndex]) -> BTreeSet<SessionKey> {
+    pub(super) fn keys_of(&self, sessions: &[SessionIndex]) -> BTreeSet<SessionKey> {
         let sessions = sessions.iter().filter_map(|&index| self.sessions.get(index));
         sessions
             .flat_map(|session| all_keys(&session.kept.rules, &self.node.settings, session.index))

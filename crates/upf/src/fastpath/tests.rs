@@ -6,7 +6,7 @@ use crate::qos::{Enforcement, PolicerSlot};
 use crate::record::SessionFacts;
 use crate::record::{Counted, EndpointId, Tunnel};
 use crate::rules::{
-    AddressMatch, ApplyAction, FlowEnd, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
+    AddressMatch, ApplyAction, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
 };
 use crate::special::{Local, PlainHeader, UeToUe};
 use crate::usage::UsageSlot;
@@ -100,9 +100,35 @@ impl Rule {
         }
     }
 
-    fn translated(&self, node: &Node) -> Option<KernelRecord> {
-        KernelRecord::of(&self.record(), node)
+    fn translated(&self, node: &Node) -> Result<KernelRecord, Unfit> {
+        translated(&self.record(), node)
     }
+}
+
+/// The kernel's form of a record under a key of its direction.
+fn translated(record: &Record, node: &Node) -> Result<KernelRecord, Unfit> {
+    let key = match record.direction() {
+        Direction::Uplink => SessionKey::tunnel(EndpointId(1), Teid(1)),
+        Direction::Downlink => SessionKey::ipv4(InstanceId(0), Ipv4Addr::new(10, 60, 0, 7)),
+    };
+    KernelRecord::of(&key, record, node)
+}
+
+/// A record of one rule, which packets of a QoS flow match, if that matters.
+fn of_one(
+    direction: Direction,
+    qfi: Option<u8>,
+    usage: UsageSlots,
+    destination: KernelDestination,
+) -> KernelRecord {
+    let rule = Ok(KernelRule { usage, policers: Enforcement::default(), destination });
+    let lines = [KernelLine { ask: FlowAsk::any(qfi), rule }].into_iter().collect();
+    KernelRecord { session: SessionIndex(4), direction, ue: UE, lines }
+}
+
+/// Where packets of its one rule go.
+fn goes(record: Result<KernelRecord, Unfit>) -> Result<KernelDestination, Unfit> {
+    record.map(|record| record.lines[0].rule.unwrap().destination)
 }
 
 #[test]
@@ -110,23 +136,17 @@ fn a_plain_rule_of_each_direction_says_the_same_in_the_kernel() {
     let node = node();
     let down = Rule::downlink(&node, "10.3.0.2", 1);
     let Destination::Tunnel(Tunnel { shape, id: Some(id), teid }) = down.destination else { unreachable!() };
-    let expected = KernelRecord {
-        session: SessionIndex(4),
-        direction: Direction::Downlink,
-        qfis: None,
-        ue: UE,
-        usage: down.usage,
-        destination: KernelDestination::Tunnel { id, shape, teid },
-    };
-    assert_eq!(down.translated(&node), Some(expected));
-    let up =
-        KernelRecord { direction: Direction::Uplink, destination: KernelDestination::Routed, ..expected };
-    assert_eq!(Rule::uplink(&node).translated(&node), Some(up));
+    let tunnel = KernelDestination::Tunnel { id, shape, teid };
+    assert_eq!(down.translated(&node), Ok(of_one(Direction::Downlink, None, down.usage, tunnel)));
+    let up = |qfi| of_one(Direction::Uplink, qfi, down.usage, KernelDestination::Routed);
+    assert_eq!(Rule::uplink(&node).translated(&node), Ok(up(None)));
     let ipv6 = Some(Ipv6Prefix::of("2001:db8:60:7::".parse().unwrap(), 64));
     let dual = Rule { ue: UeAddresses { ipv6, ..UE }, ..Rule::uplink(&node) };
-    assert_eq!(dual.translated(&node), Some(KernelRecord { ue: dual.ue, ..up }));
+    assert_eq!(dual.translated(&node), Ok(KernelRecord { ue: dual.ue, ..up(None) }));
     let of_a_flow = Rule { qfis: Some(1 << 9), ..Rule::uplink(&node) };
-    assert_eq!(of_a_flow.translated(&node), Some(KernelRecord { qfis: Some(1 << 9), ..up }));
+    assert_eq!(of_a_flow.translated(&node), Ok(up(Some(9))));
+    let of_two = Rule { qfis: Some(1 << 9 | 1 << 5), ..Rule::uplink(&node) }.translated(&node).unwrap();
+    assert_eq!(of_two.lines.iter().map(|line| line.ask.qfi).collect::<Vec<_>>(), [Some(5), Some(9)]);
 }
 
 #[test]
@@ -137,29 +157,39 @@ fn what_is_dropped_whole_is_dropped_there_for_the_reason_that_a_worker_gives() {
         ApplyAction { buffer: true, ..ApplyAction::default() },
     );
     let rule = |apply, gate_open| Rule { apply, gate_open, ..Rule::downlink(&node, "10.3.0.2", 1) };
-    let found = |apply, gate_open| rule(apply, gate_open).translated(&node).map(|record| record.destination);
-    assert_eq!(found(drop, true), Some(KernelDestination::FarDrop));
-    assert_eq!(found(drop, false), Some(KernelDestination::GateClosed));
-    assert_eq!(found(buffer, false), Some(KernelDestination::GateClosed));
-    assert_eq!(found(buffer, true), None, "only workers keep packets");
+    let found = |apply, gate_open| goes(rule(apply, gate_open).translated(&node));
+    assert_eq!(found(drop, true), Ok(KernelDestination::FarDrop));
+    assert_eq!(found(drop, false), Ok(KernelDestination::GateClosed));
+    assert_eq!(found(buffer, false), Ok(KernelDestination::GateClosed));
+    assert_eq!(found(buffer, true), Err(Unfit::Buffering), "only workers keep packets");
     // Where it would go does not matter then.
     let over_ipv6 = Rule { gate_open: false, ..Rule::downlink(&node, "fd00:3::2", 0) };
-    assert_eq!(over_ipv6.translated(&node).unwrap().destination, KernelDestination::GateClosed);
+    assert_eq!(goes(over_ipv6.translated(&node)), Ok(KernelDestination::GateClosed));
 }
 
 #[test]
 fn what_only_workers_can_do_does_not_fit() {
     let node = node();
     let plain = || Rule::downlink(&node, "10.3.0.2", 1);
-    assert_eq!(Rule::downlink(&node, "fd00:3::2", 0).translated(&node), None, "over IPv6");
-    assert_eq!(Rule::downlink(&node, "10.3.0.65", 1).translated(&node), None, "with a UDP checksum");
-    assert_eq!(Rule::downlink(&node, "10.3.0.2", 0).translated(&node), None, "ends of two families");
-    assert_eq!(Rule { destination: Destination::Routed, ..plain() }.translated(&node), None, "routed to UEs");
+    for (peer, local, what) in [
+        ("fd00:3::2", 0, "over IPv6"),
+        ("10.3.0.65", 1, "with a UDP checksum"),
+        ("10.3.0.2", 0, "ends of two families"),
+    ] {
+        let found = Rule::downlink(&node, peer, local).translated(&node);
+        assert_eq!(found, Err(Unfit::TunnelHeader), "{what}");
+    }
+    let routed = Rule { destination: Destination::Routed, ..plain() };
+    assert_eq!(routed.translated(&node), Err(Unfit::Routed), "to UEs");
+    let relayed = Rule { direction: Direction::Uplink, ..plain() };
+    assert_eq!(relayed.translated(&node), Err(Unfit::Relayed));
     let mut usage = plain().usage;
-    assert!(usage.push(UsageSlot(6), Counted::Passed, false));
-    assert!(Rule { usage, ..plain() }.translated(&node).is_some());
-    assert!(usage.push(UsageSlot(7), Counted::Passed, false));
-    assert_eq!(Rule { usage, ..plain() }.translated(&node), None, "four counters");
+    for slot in [6, 7] {
+        assert!(usage.push(UsageSlot(slot), Counted::Passed, false));
+        assert!(Rule { usage, ..plain() }.translated(&node).is_ok());
+    }
+    assert!(usage.push(UsageSlot(8), Counted::Passed, false));
+    assert_eq!(Rule { usage, ..plain() }.translated(&node), Err(Unfit::Cells), "five counters");
 }
 
 #[test]
@@ -170,45 +200,58 @@ fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
     let record = |rule: Rule, special: Special| {
         let rules = vec![FilteredRule { special: Some(Box::new(special)), ..rule.filtered() }];
         let facts = SessionFacts { ue: UE, ..SessionFacts::default() };
-        KernelRecord::of(&Record::new(SessionIndex(4), rule.direction, facts, rules), &node)
+        goes(translated(&Record::new(SessionIndex(4), rule.direction, facts, rules), &node))
     };
     let uplink = Rule::uplink(&node);
-    let found = record(uplink, into(Exit::Lan(id))).map(|record| record.destination);
-    assert_eq!(found, Some(KernelDestination::Lan(id)));
+    assert_eq!(record(uplink, into(Exit::Lan(id))), Ok(KernelDestination::Lan(id)));
     let closed = Rule { gate_open: false, ..uplink };
-    let found = record(closed, into(Exit::Lan(id))).map(|record| record.destination);
-    assert_eq!(found, Some(KernelDestination::GateClosed));
+    assert_eq!(record(closed, into(Exit::Lan(id))), Ok(KernelDestination::GateClosed));
     let buffered = Rule { apply: ApplyAction { buffer: true, ..ApplyAction::default() }, ..uplink };
-    assert_eq!(record(buffered, into(Exit::Lan(id))), None);
+    assert_eq!(record(buffered, into(Exit::Lan(id))), Err(Unfit::Buffering));
     let downlink = Rule { destination: Destination::Routed, ..Rule::downlink(&node, "10.3.0.2", 1) };
-    assert_eq!(record(downlink, into(Exit::Lan(id))), None, "no gateway leads to UEs");
-    assert_eq!(record(uplink, into(Exit::Via(ip("10.6.0.9")))), None, "by a policy");
+    assert_eq!(record(downlink, into(Exit::Lan(id))), Err(Unfit::Routed), "no gateway leads to UEs");
+    let special = Err(Unfit::Special);
+    assert_eq!(record(uplink, into(Exit::Via(ip("10.6.0.9")))), special, "by a policy");
     let header = PlainHeader { own: ip("10.6.0.1"), peer: ip("10.6.0.9"), port: None, tos: 0, copied: 0 };
     let behind =
         Special { egress: Some(Egress { header: Some(header), exit: Exit::Lan(id) }), ..Special::default() };
-    assert_eq!(record(uplink, behind), None, "behind a header");
+    assert_eq!(record(uplink, behind), special, "behind a header");
     let more = Special { to_control_plane: true, ..into(Exit::Lan(id)) };
-    assert_eq!(record(uplink, more), None, "for the control plane too");
+    assert_eq!(record(uplink, more), special, "for the control plane too");
     let local = Some(Local::Neighbours { instance: InstanceId(1), how: UeToUe::Forward });
-    assert_eq!(record(uplink, Special { local, ..into(Exit::Lan(id)) }), None, "to other UEs first");
+    assert_eq!(record(uplink, Special { local, ..into(Exit::Lan(id)) }), special, "to other UEs first");
 }
 
 #[test]
-fn rates_and_rare_containers_are_the_workers_to_enforce() {
+fn rates_are_the_kernels_and_guarantees_and_rare_containers_the_workers() {
     let node = node();
     let mut usage = UsageSlots::default();
-    assert!(usage.push(UsageSlot(3), Counted::Passed, false));
-    for usage in [usage, Rule::uplink(&node).usage] {
-        let qos = Enforcement::of(PolicerSlot(1));
-        assert_eq!(Rule { qos, usage, ..Rule::uplink(&node) }.translated(&node), None);
-        assert!(Rule { usage, ..Rule::uplink(&node) }.translated(&node).is_some());
+    for (slot, what) in [(3, Counted::Passed), (4, Counted::Dropped)] {
+        assert!(usage.push(UsageSlot(slot), what, slot == 3));
     }
+    let up = Rule { usage, ..Rule::uplink(&node) };
+    let of = |rule: Rule| rule.translated(&node).map(|record| record.lines[0].rule.unwrap());
+    assert_eq!(of(up).unwrap().usage, usage.without_dropped(), "nothing is dropped");
+    let mut qos = Enforcement::of(PolicerSlot(1));
+    let limited = of(Rule { qos, ..up }).unwrap();
+    assert_eq!((limited.usage, limited.policers), (usage, qos));
+    let closed = of(Rule { qos, gate_open: false, ..up }).unwrap();
+    assert_eq!((closed.usage, closed.policers), (usage, Enforcement::default()));
+    assert!(qos.push(PolicerSlot(2)) && of(Rule { qos, ..up }).is_ok());
+    assert!(qos.push(PolicerSlot(3)));
+    assert_eq!(of(Rule { qos, ..up }), Err(Unfit::Cells), "three rates");
+    let mut guaranteed = Enforcement::of(PolicerSlot(1));
+    guaranteed.guarantee(PolicerSlot(2));
+    assert_eq!(of(Rule { qos: guaranteed, ..up }), Err(Unfit::Guaranteed));
+    let mut counted = Enforcement::default();
+    assert!(counted.count_packets(PolicerSlot(2)));
+    assert_eq!(of(Rule { qos: counted, ..up }), Err(Unfit::PacketRate));
     let down = Rule::downlink(&node, "10.3.0.2", 1);
     let Destination::Tunnel(Tunnel { shape, teid, .. }) = down.destination else { unreachable!() };
     let with = |shape| Rule { destination: Destination::Tunnel(node.tunnels.tunnel(shape, teid)), ..down };
-    assert_eq!(with(TunnelShape { reflective: true, ..shape }).translated(&node), None);
+    assert_eq!(of(with(TunnelShape { reflective: true, ..shape })), Err(Unfit::TunnelHeader));
     let ppi = Some(PagingPolicyIndicator(3));
-    assert_eq!(with(TunnelShape { paging_policy: ppi, ..shape }).translated(&node), None);
+    assert_eq!(of(with(TunnelShape { paging_policy: ppi, ..shape })), Err(Unfit::TunnelHeader));
 }
 
 #[test]
@@ -263,39 +306,76 @@ fn a_quota_folds() {
 }
 
 #[test]
-fn rules_that_look_into_packets_do_not_fit() {
+fn filters_go_with_their_rules_as_far_as_they_can_be_told() {
     let node = node();
-    let of = |facts, rules| {
-        KernelRecord::of(&Record::new(SessionIndex(4), Direction::Uplink, facts, rules), &node)
-    };
+    let of = |facts, rules| translated(&Record::new(SessionIndex(4), Direction::Uplink, facts, rules), &node);
     let facts = SessionFacts { ue: UE, ..SessionFacts::default() };
     let record = |rules| of(facts, rules);
     let plain = Rule::uplink(&node).filtered();
-    assert!(record(vec![plain.clone()]).is_some());
-    let behind = FramedRoute::of([192, 168, 1, 0].into(), 24);
-    let routed = SessionFacts { framed: &[behind], ..facts };
-    assert_eq!(of(routed, vec![plain.clone()]), None, "sources of a framed route");
-    let listening = SessionFacts { listens: true, ..facts };
-    assert_eq!(of(listening, vec![plain.clone()]), None, "a session that listens");
-    let app = Some(crate::apps::AppNumber(0));
-    assert_eq!(record(vec![FilteredRule { app, ..plain.clone() }]), None, "an application");
-    let any = FlowEnd { address: AddressMatch::Any, ports: Vec::new() };
-    let sdf = SdfFilter {
-        protocol: None,
-        remote: any.clone(),
-        local: any,
-        tos: Some((0xb8, 0xfc)),
-        spi: None,
-        flow_label: None,
-        id: None,
+    let filtered = |text: &str| {
+        let sdf = SdfFilter::parse(text).unwrap();
+        FilteredRule { sdf: Box::new([sdf]), ..plain.clone() }
     };
-    assert_eq!(record(vec![FilteredRule { sdf: Box::new([sdf]), ..plain.clone() }]), None);
+    let voice = filtered("permit out 17 from 10.201.0.0/16 20000-40000 to assigned");
+    let solicitations = filtered("permit out 58 from ff02::2/128 to assigned");
+    let mut buffering = voice.clone();
+    buffering.action.apply = ApplyAction { buffer: true, ..ApplyAction::default() };
+    let mut guaranteed = voice.clone();
+    guaranteed.action.qos.guarantee(PolicerSlot(2));
+
+    let found = record(vec![solicitations, guaranteed.clone(), voice.clone(), plain.clone()]).unwrap();
+    let asks: Vec<_> = found.lines.iter().map(|line| (line.ask, line.rule.err())).collect();
+    let voice_ask = FlowAsk {
+        qfi: None,
+        protocol: Some(17),
+        remote: AddressMatch::V4(Ipv4Addr::new(10, 201, 0, 0), 16),
+        ports: Some([[20_000, 40_000], [0, u16::MAX]]),
+    };
+    let expected = [(voice_ask, Some(Unfit::Guaranteed)), (voice_ask, None), (FlowAsk::any(None), None)];
+    assert_eq!(asks, expected, "what no router forwards to needs no line");
+    assert_eq!(found.left().collect::<Vec<_>>(), [Unfit::Guaranteed]);
+    assert_eq!(record(vec![guaranteed]), Err(Unfit::Guaranteed), "no rule fits");
+    assert_eq!(
+        record(vec![buffering, plain.clone()]),
+        Err(Unfit::Buffering),
+        "what waits would be overtaken"
+    );
+
+    // Nothing is told from what comes behind a rule that cannot be told.
+    let class = filtered("permit out 17 from 10.201.0.0/16 to assigned");
+    let mut class = class;
+    class.sdf[0].tos = Some((0xb8, 0xfc));
+    assert_eq!(record(vec![class.clone(), plain.clone()]), Err(Unfit::Filters));
+    assert_eq!(record(vec![voice.clone(), class, plain.clone()]).unwrap().lines.len(), 1);
+    let app = FilteredRule { app: Some(crate::apps::AppNumber(0)), ..plain.clone() };
+    assert_eq!(record(vec![app]), Err(Unfit::Filters), "an application");
     let narrow = UeAddresses { ipv4: None, ipv6: Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 64)) };
-    assert_eq!(record(vec![FilteredRule { ue: Some(narrow), ..plain.clone() }]), None);
-    assert_eq!(record(vec![FilteredRule { qfis: Some(2), ..plain.clone() }, plain]), None, "two rules");
+    let narrow = FilteredRule { ue: Some(narrow), ..plain.clone() };
+    assert_eq!(record(vec![narrow]), Err(Unfit::Filters), "an address of its own");
+    let many = record(vec![voice; 9]).unwrap();
+    assert_eq!(many.lines.len(), LINES_MAX);
+}
+
+#[test]
+fn sessions_that_ask_for_more_are_the_workers() {
+    let node = node();
+    let plain = Rule::uplink(&node);
+    let facts = SessionFacts { ue: UE, ..SessionFacts::default() };
+    let of = |facts| {
+        translated(&Record::new(SessionIndex(4), Direction::Uplink, facts, vec![plain.filtered()]), &node)
+            .err()
+    };
+    assert_eq!(of(facts), None);
+    let behind = FramedRoute::of([192, 168, 1, 0].into(), 24);
+    let framed = [behind];
+    assert_eq!(of(SessionFacts { framed: &framed, ..facts }), Some(Unfit::Framed));
+    assert_eq!(of(SessionFacts { listens: true, ..facts }), Some(Unfit::Applications));
+    assert_eq!(of(SessionFacts { ethernet: true, ..facts }), Some(Unfit::Ethernet));
     let ipv6 = Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 56));
-    let wide = Rule { ue: UeAddresses { ipv6, ..UE }, ..Rule::uplink(&node) };
-    assert_eq!(wide.translated(&node), None, "more than a /64");
+    let wide = Rule { ue: UeAddresses { ipv6, ..UE }, ..plain };
+    assert_eq!(wide.translated(&node), Err(Unfit::Prefix), "more than a /64");
+    let over_ipv6 = SessionKey::tunnel(EndpointId(0), Teid(1));
+    assert_eq!(KernelRecord::of(&over_ipv6, &plain.record(), &node), Err(Unfit::Key));
 }
 
 #[test]

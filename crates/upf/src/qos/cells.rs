@@ -1,9 +1,12 @@
-//! Rows of cells that workers share, in memory that costs nothing until it is used.
+//! Rows of cells that workers share, in memory that costs nothing until it is used, or that was given for good.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use kaido_table::{Region, RegionError};
+
+use crate::usage::UnfitMemory;
 
 /// Made of atomics alone, so that zeroed memory is a value of it and may be shared.
 ///
@@ -16,11 +19,11 @@ pub(super) unsafe trait Cell: Sync {}
 pub(super) struct Cells<T> {
     base: NonNull<T>,
     len: u32,
-    _region: Region,
+    _region: Option<Region>,
     _cells: PhantomData<T>,
 }
 
-// SAFETY: cells are made of atomics, and lie in memory that lives as long as this value.
+// SAFETY: cells are made of atomics, and lie in memory that lives as long as this value or longer.
 unsafe impl<T: Cell> Send for Cells<T> {}
 // SAFETY: as above.
 unsafe impl<T: Cell> Sync for Cells<T> {}
@@ -30,7 +33,17 @@ impl<T: Cell> Cells<T> {
     pub(super) fn new(len: u32) -> Result<Self, RegionError> {
         const { assert!(align_of::<T>() <= 4096) };
         let region = Region::sparse(len as usize * size_of::<T>())?;
-        Ok(Self { base: region.base().cast(), len, _region: region, _cells: PhantomData })
+        Ok(Self { base: region.base().cast(), len, _region: Some(region), _cells: PhantomData })
+    }
+
+    /// Cells in memory that others use as such too, all zero at first.
+    pub(super) fn over(words: &'static [AtomicU64]) -> Result<Self, UnfitMemory> {
+        let base = NonNull::from(words).cast::<T>();
+        if !size_of_val(words).is_multiple_of(size_of::<T>()) || !base.is_aligned() {
+            return Err(UnfitMemory);
+        }
+        let len = u32::try_from(size_of_val(words) / size_of::<T>()).map_err(|_| UnfitMemory)?;
+        Ok(Self { base, len, _region: None, _cells: PhantomData })
     }
 
     pub(super) fn len(&self) -> u32 {

@@ -1,5 +1,6 @@
 //! The token buckets of all QERs, by number.
 
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use kaido_table::{RegionError, Ticks, TokenBucket};
@@ -9,6 +10,7 @@ use super::cells::{self, Cells};
 use super::packets::{PacketCounters, PacketsLeft};
 use crate::record::Direction;
 use crate::rules::{BitRate, PacketRate};
+use crate::usage::UnfitMemory;
 
 /// Depth of a bucket without an averaging window, as a time at its rate: in any two seconds no more passes than the rate
 /// and 15 % of it, and one packet.
@@ -65,6 +67,22 @@ impl Policers {
     /// [`RegionError`] when there is not so much.
     pub fn new(len: u32) -> Result<Self, RegionError> {
         Ok(Self { cells: Cells::new(len)?, packets: Cells::new(len)?, began: Instant::now() })
+    }
+
+    /// Policers in memory that others take from too: eight words each, those of a [`TokenBucket`] for the uplink and for the downlink.
+    /// All zero at first. Their clock is [`Policers::age`] old.
+    ///
+    /// # Errors
+    /// [`UnfitMemory`] when it does not begin and end with a policer, or so many packet rates have no memory.
+    pub fn over(words: &'static [AtomicU64]) -> Result<Self, UnfitMemory> {
+        let cells = Cells::over(words)?;
+        let packets = Cells::new(cells.len()).map_err(|_| UnfitMemory)?;
+        Ok(Self { cells, packets, began: Instant::now() })
+    }
+
+    /// How long ago their clock began.
+    pub fn age(&self) -> Duration {
+        self.began.elapsed()
     }
 
     /// How many QERs there is room for.

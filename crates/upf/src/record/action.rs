@@ -231,7 +231,7 @@ impl FilteredRule {
     }
 
     /// Whether packets of the fast path can match: where they go is looked at on the uplink alone.
-    pub(super) fn is_met(&self, direction: Direction) -> bool {
+    pub(crate) fn is_met(&self, direction: Direction) -> bool {
         direction == Direction::Downlink || !self.matches_unroutable_only()
     }
 

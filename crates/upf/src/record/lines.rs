@@ -10,7 +10,61 @@ use super::{Direction, FilteredRule, Record, SessionIndex, UeAddresses};
 use crate::rules::{AddressMatch, SdfFilter};
 
 /// Lines of a key: two pairs of cache lines.
-pub(super) const LINES_MAX: usize = 4;
+pub const LINES_MAX: usize = 4;
+
+/// What a packet must be to match a rule, as far as its QoS flow and one flow filter say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowAsk {
+    /// Its QoS flow, if that matters.
+    pub qfi: Option<u8>,
+    /// Its protocol, if that matters.
+    pub protocol: Option<u8>,
+    /// Where the remote address lies.
+    pub remote: AddressMatch,
+    /// The lowest and highest port of the remote end and of the UE, where a port matters.
+    pub ports: Option<[[u16; 2]; 2]>,
+}
+
+impl FlowAsk {
+    /// Any packet, of a QoS flow if that matters.
+    pub const fn any(qfi: Option<u8>) -> Self {
+        Self { qfi, protocol: None, remote: AddressMatch::Any, ports: None }
+    }
+
+    /// That of a filter; `None` where it asks for more.
+    fn of(sdf: &SdfFilter, qfi: Option<u8>) -> Option<Self> {
+        let SdfFilter { protocol, remote, local, tos, spi, flow_label, id: _ } = sdf;
+        let is_more = tos.is_some() || spi.is_some() || flow_label.is_some();
+        if is_more || local.address != AddressMatch::Any {
+            return None;
+        }
+        let range = |ports: &[(u16, u16)]| match *ports {
+            [] => Some(ANY_PORTS),
+            [(low, high)] => Some([low, high]),
+            _ => None,
+        };
+        let ranges = [range(&remote.ports)?, range(&local.ports)?];
+        let matters = !(remote.ports.is_empty() && local.ports.is_empty());
+        Some(Self { qfi, protocol: *protocol, remote: remote.address, ports: matters.then_some(ranges) })
+    }
+}
+
+/// What packets of a rule must be, one of these; `None` where that cannot be said so.
+pub(crate) fn asks_of(rule: &FilteredRule) -> Option<Vec<FlowAsk>> {
+    if rule.ue.is_some() || rule.app.is_some() {
+        return None;
+    }
+    let flows =
+        rule.qfis.map_or(vec![None], |qfis| (0..64).filter(|qfi| qfis >> qfi & 1 != 0).map(Some).collect());
+    let of_flow = |qfi| -> Option<Vec<_>> {
+        if rule.sdf.is_empty() {
+            return Some(vec![FlowAsk::any(qfi)]);
+        }
+        rule.sdf.iter().map(|sdf| FlowAsk::of(sdf, qfi)).collect()
+    };
+    let all: Option<Vec<_>> = flows.into_iter().map(of_flow).collect();
+    all.map(|all| all.concat())
+}
 
 /// What lines ask of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -82,26 +136,16 @@ impl Asks {
         flags: 0,
     };
 
-    fn of(sdf: &SdfFilter) -> Option<Self> {
-        let SdfFilter { protocol, remote, local, tos, spi, flow_label, id: _ } = sdf;
-        let is_more = tos.is_some() || spi.is_some() || flow_label.is_some();
-        if is_more || local.address != AddressMatch::Any {
-            return None;
-        }
-        let range = |ports: &[(u16, u16)]| match *ports {
-            [] => Some(ANY_PORTS),
-            [(low, high)] => Some([low, high]),
-            _ => None,
-        };
-        let mut asks =
-            Self { remote_ports: range(&remote.ports)?, local_ports: range(&local.ports)?, ..Self::ANY };
-        if !(remote.ports.is_empty() && local.ports.is_empty()) {
+    fn of(ask: &FlowAsk) -> Self {
+        let mut asks = Self { qfi: ask.qfi.unwrap_or(ANY_QFI), ..Self::ANY };
+        if let Some([remote, local]) = ask.ports {
+            (asks.remote_ports, asks.local_ports) = (remote, local);
             asks.flags |= Self::PORTS;
         }
-        if let Some(protocol) = protocol {
-            (asks.protocol, asks.flags) = (*protocol, asks.flags | Self::PROTOCOL);
+        if let Some(protocol) = ask.protocol {
+            (asks.protocol, asks.flags) = (protocol, asks.flags | Self::PROTOCOL);
         }
-        match remote.address {
+        match ask.remote {
             AddressMatch::Any => {}
             AddressMatch::V4(network, len) => {
                 (asks.remote, asks.prefix_len) = (network.to_bits(), len);
@@ -109,7 +153,7 @@ impl Asks {
             }
             AddressMatch::V6(..) => asks.flags |= Self::REMOTE | Self::IPV6,
         }
-        Some(asks)
+        asks
     }
 
     const fn has(&self, flag: u8) -> bool {
@@ -181,7 +225,9 @@ pub(super) fn fill(
 ) -> u8 {
     let all = rules.iter().filter(|rule| rule.is_met(direction)).flat_map(|rule| {
         let record = Record::of_rule(session, direction, ue, rule);
-        asks_of(rule).into_iter().map(move |asks| match &record {
+        let unknown = || vec![Asks { flags: Asks::UNKNOWN, ..Asks::ANY }];
+        let asks = asks_of(rule).map_or_else(unknown, |asks| asks.iter().map(Asks::of).collect());
+        asks.into_iter().map(move |asks| match &record {
             Some(record) => Line { asks, record: record.clone() },
             None => {
                 let asks = Asks { flags: asks.flags | Asks::CAREFUL, ..asks };
@@ -199,24 +245,6 @@ pub(super) fn fill(
     }
     let any = lines.iter().any(|line| !line.asks.has(Asks::UNKNOWN | Asks::CAREFUL));
     if any { count } else { 0 }
-}
-
-/// What packets of a rule must be, one of these.
-fn asks_of(rule: &FilteredRule) -> Vec<Asks> {
-    let unknown = || vec![Asks { flags: Asks::UNKNOWN, ..Asks::ANY }];
-    let qfi = match rule.qfis {
-        None => ANY_QFI,
-        Some(qfis) if qfis.is_power_of_two() => u8::try_from(qfis.trailing_zeros()).unwrap_or(ANY_QFI),
-        Some(_) => return unknown(),
-    };
-    if rule.ue.is_some() || rule.app.is_some() {
-        return unknown();
-    }
-    if rule.sdf.is_empty() {
-        return vec![Asks { qfi, ..Asks::ANY }];
-    }
-    let all: Option<Vec<_>> = rule.sdf.iter().map(|sdf| Some(Asks { qfi, ..Asks::of(sdf)? })).collect();
-    all.unwrap_or_else(unknown)
 }
 
 /// The record of the rule that a packet matches; `None` where the rules themselves must be looked at.

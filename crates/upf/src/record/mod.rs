@@ -19,8 +19,9 @@ pub use self::action::{
 };
 use self::key::upper_half;
 pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
-use self::lines::{LINES_MAX, Line};
-pub(crate) use self::lines::{UsualFlow, UsualPorts};
+use self::lines::Line;
+pub use self::lines::{FlowAsk, LINES_MAX};
+pub(crate) use self::lines::{UsualFlow, UsualPorts, asks_of};
 use self::ways::Flags;
 pub(crate) use self::ways::{CommonWay, PlainWay, StraightWay};
 use crate::classify::Classifier;
@@ -222,13 +223,6 @@ impl Record {
     #[inline(always)]
     pub(crate) fn folded_qfi(&self) -> Option<u8> {
         self.flags.has(Flags::QFI_MATCH | Flags::STRAIGHT).then_some(self.buffer_suggested)
-    }
-
-    /// The QoS flow and the action of what the fast path forwards, where it forwards anything: other rules of the key are about
-    /// packets that it leaves alone.
-    pub(crate) fn fast_rule(&self, tunnels: &Tunnels) -> Option<(Option<u8>, Action)> {
-        let folded = self.wide.is_none() || self.flags.has(Flags::STRAIGHT);
-        folded.then(|| (self.folded_qfi(), self.action(tunnels)))
     }
 
     /// Whether packets notice no difference between two records, as far as the records themselves tell: of rules that did not

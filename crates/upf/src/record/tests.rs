@@ -69,7 +69,6 @@ fn one_qfi_is_matched_on_the_fast_path() {
     let record = uplink(vec![of_flow(1 << 9)]);
     assert!(is_fast(&record) && !record.is_plain(PlainWay::UP));
     assert_eq!(record.folded_qfi(), Some(9));
-    assert_eq!(record.fast_rule(&Tunnels::default()).map(|(qfi, _)| qfi), Some(Some(9)));
     assert!(!is_fast(&uplink(vec![of_flow(3)])), "two flows");
     let mut buffering = of_flow(1 << 9);
     buffering.action.apply = ApplyAction::BUFFER;

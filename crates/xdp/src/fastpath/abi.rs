@@ -10,18 +10,38 @@ pub(crate) const DOWNLINK: u32 = 0x1;
 pub(crate) const TUNNEL: u32 = 0x2;
 pub(crate) const GATE_CLOSED: u32 = 0x4;
 pub(crate) const FAR_DROP: u32 = 0x8;
-pub(crate) const UE_IPV4: u32 = 0x10;
-pub(crate) const UE_IPV6: u32 = 0x20;
+pub(crate) const LINES: u32 = 0x10;
+pub(crate) const QUOTA: u32 = 0x20;
 pub(crate) const QFI_MATCH: u32 = 0x40;
 pub(crate) const QFI_MARK: u32 = 0x80;
 pub(crate) const CONTAINER_UPLINK: u32 = 0x100;
 pub(crate) const EXACT: u32 = 0x200;
+pub(crate) const QFI_MATCH_SHIFT: u32 = 10;
 pub(crate) const QFI_SHIFT: u32 = 16;
+pub(crate) const POLICERS_SHIFT: u32 = 22;
 pub(crate) const USAGE_SHIFT: u32 = 24;
+pub(crate) const USAGE_DROPPED: u32 = 1 << 27;
 pub(crate) const BEFORE_QOS_SHIFT: u32 = 28;
 
-/// Usage counters that one fast record moves at most.
-pub const USAGE_MAX: usize = 3;
+/// Usage counters of what passes and policers that one rule has room for.
+pub const CELLS_MAX: usize = 5;
+/// Usage counters of what passes that one rule moves at most.
+pub const USAGE_MAX: usize = 4;
+/// Policers of one rule at most.
+pub const POLICERS_MAX: usize = 2;
+/// Rules of one record at most.
+pub const LINES_MAX: usize = 4;
+
+/// Set in the place of a rule that is a line.
+pub(crate) const PLACE_LINE: u32 = 1 << 31;
+
+pub(crate) const ASK_QFI: u8 = 0x1;
+pub(crate) const ASK_PROTOCOL: u8 = 0x2;
+pub(crate) const ASK_IPV4: u8 = 0x4;
+pub(crate) const ASK_IPV6: u8 = 0x8;
+pub(crate) const ASK_PORTS: u8 = 0x10;
+pub(crate) const ASK_ENGINE: u8 = 0x20;
+
 /// VLANs of one interface that lead to network instances.
 pub const VLANS_MAX: usize = 4096;
 /// The node's own addresses, over all interfaces.
@@ -53,6 +73,18 @@ pub(crate) const HOP_LAN: u8 = 1;
 pub(crate) const HOP_REDIRECT: u8 = 2;
 pub(crate) const PORT_FIXED: u32 = 1;
 pub(crate) const ECN: u32 = 2;
+pub(crate) const NO_SYN: u32 = 4;
+
+/// `struct fast_rule`, as it is written.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct RawRule {
+    pub(crate) flags: u32,
+    pub(crate) teid: u32,
+    pub(crate) target: u32,
+    pub(crate) cells: [u32; CELLS_MAX],
+    pub(crate) counted: u64,
+}
 
 /// `struct fast_record`, as it is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,15 +92,29 @@ pub(crate) const ECN: u32 = 2;
 pub(crate) struct RawRecord {
     pub(crate) key_value: u64,
     pub(crate) key_scope: u32,
-    pub(crate) flags: u32,
-    pub(crate) qfis: u64,
-    pub(crate) ue_ipv6: u64,
     pub(crate) ue_ipv4: u32,
-    pub(crate) teid: u32,
-    pub(crate) target: u32,
-    pub(crate) usage: [u32; USAGE_MAX],
-    pub(crate) counted: u64,
+    pub(crate) ue_ipv6: u64,
+    pub(crate) rule: RawRule,
 }
+
+/// `struct fast_line`, as it is written.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct RawLine {
+    pub(crate) remote: u32,
+    pub(crate) remote_ports: [u16; 2],
+    pub(crate) local_ports: [u16; 2],
+    pub(crate) prefix_len: u8,
+    pub(crate) qfi: u8,
+    pub(crate) protocol: u8,
+    pub(crate) asks: u8,
+    pub(crate) rule: RawRule,
+    pub(crate) counted_in: u32,
+    pub(crate) spare: u32,
+}
+
+/// `struct fast_group`.
+pub(crate) type RawGroup = [RawLine; LINES_MAX];
 
 /// `struct fast_bucket`.
 #[derive(Debug)]
@@ -81,9 +127,13 @@ pub(crate) struct Bucket([RawRecord; BUCKET_RECORDS as usize]);
 pub(crate) struct LiveRecord {
     key_value: u64,
     pub(crate) key_scope: AtomicU32,
-    rest: [u32; 11],
-    pub(crate) counted: AtomicU64,
+    rest: [u32; 13],
 }
+
+/// `struct fast_policer`: the layout of the node's.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Policer([AtomicU64; 8]);
 
 /// `struct fast_template`, but for `valid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +178,7 @@ pub(crate) struct Guarded<T> {
 #[repr(C)]
 pub(crate) struct Globals {
     pub(crate) seed: [u64; 4],
+    pub(crate) policers_began: AtomicU64,
     pub(crate) buckets: u32,
     pub(crate) flags: u32,
     pub(crate) own: [AtomicU64; OWN_WORDS],
@@ -160,14 +211,16 @@ pub(crate) struct Cell {
     rest: [AtomicU64; 4],
 }
 
+const _: () = assert!(size_of::<RawRule>() == 40);
 const _: () = assert!(size_of::<RawRecord>() == 64);
+const _: () = assert!(size_of::<RawLine>() == 64);
+const _: () = assert!(size_of::<Policer>() == 64);
 const _: () = assert!(size_of::<LiveRecord>() == 64);
 const _: () =
     assert!(std::mem::offset_of!(RawRecord, key_scope) == std::mem::offset_of!(LiveRecord, key_scope));
-const _: () = assert!(std::mem::offset_of!(RawRecord, counted) == std::mem::offset_of!(LiveRecord, counted));
 const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 32);
 const _: () = assert!(size_of::<Guarded<RawHop>>() == 48);
-const _: () = assert!(size_of::<Globals>() == 1072);
+const _: () = assert!(size_of::<Globals>() == 1080);
 const _: () = assert!(size_of::<Reader>() == 64);
 const _: () = assert!(size_of::<Cell>() == 64);
 
@@ -201,11 +254,19 @@ pub enum Hand {
     TooBig = 11,
     /// No room for the outer headers.
     Headroom = 12,
+    /// No rule of the key that is known here matches.
+    Rule = 13,
+    /// A quota is used up, or a counter with one would reach a limit.
+    Quota = 14,
+    /// A rate was changed: what is taken is to be reckoned anew.
+    Rate = 15,
+    /// Opens a TCP connection, whose MSS the workers lower.
+    Syn = 16,
 }
 
 impl Hand {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::NotCandidate,
         Self::Segments,
         Self::Outer,
@@ -219,6 +280,10 @@ impl Hand {
         Self::NextHop,
         Self::TooBig,
         Self::Headroom,
+        Self::Rule,
+        Self::Quota,
+        Self::Rate,
+        Self::Syn,
     ];
 
     /// The name in metrics.
@@ -237,6 +302,10 @@ impl Hand {
             Self::NextHop => "next_hop",
             Self::TooBig => "too_big",
             Self::Headroom => "headroom",
+            Self::Rule => "rule",
+            Self::Quota => "quota",
+            Self::Rate => "rate",
+            Self::Syn => "syn",
         }
     }
 }
@@ -249,17 +318,20 @@ pub enum FastDrop {
     GateClosed = 0,
     /// The FAR says drop.
     FarDrop = 1,
+    /// More than a QER's MBR.
+    MbrExceeded = 2,
 }
 
 impl FastDrop {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 2] = [Self::GateClosed, Self::FarDrop];
+    pub const ALL: [Self; 3] = [Self::GateClosed, Self::FarDrop, Self::MbrExceeded];
 
     /// The name in metrics: that of the engine's drop reason.
     pub const fn name(self) -> &'static str {
         match self {
             Self::GateClosed => "gate_closed",
             Self::FarDrop => "far_drop",
+            Self::MbrExceeded => "mbr_exceeded",
         }
     }
 }
@@ -278,7 +350,7 @@ pub struct FastCounters {
     sent: [[u64; 2]; PORTS_MAX],
 }
 
-const _: () = assert!(size_of::<FastCounters>() == 1192);
+const _: () = assert!(size_of::<FastCounters>() == 1232);
 
 impl Default for FastCounters {
     fn default() -> Self {
@@ -385,8 +457,22 @@ mod tests {
             ("FAST_TUNNEL", u64::from(TUNNEL)),
             ("FAST_GATE_CLOSED", u64::from(GATE_CLOSED)),
             ("FAST_FAR_DROP", u64::from(FAR_DROP)),
-            ("FAST_UE_IPV4", u64::from(UE_IPV4)),
-            ("FAST_UE_IPV6", u64::from(UE_IPV6)),
+            ("FAST_LINES", u64::from(LINES)),
+            ("FAST_QUOTA", u64::from(QUOTA)),
+            ("FAST_QFI_MATCH_SHIFT", u64::from(QFI_MATCH_SHIFT)),
+            ("FAST_POLICERS_SHIFT", u64::from(POLICERS_SHIFT)),
+            ("FAST_USAGE_DROPPED", u64::from(USAGE_DROPPED)),
+            ("FAST_CELLS_MAX", CELLS_MAX as u64),
+            ("FAST_POLICERS_MAX", POLICERS_MAX as u64),
+            ("FAST_LINES_MAX", LINES_MAX as u64),
+            ("FAST_PLACE_LINE", u64::from(PLACE_LINE)),
+            ("FAST_ASK_QFI", u64::from(ASK_QFI)),
+            ("FAST_ASK_PROTOCOL", u64::from(ASK_PROTOCOL)),
+            ("FAST_ASK_IPV4", u64::from(ASK_IPV4)),
+            ("FAST_ASK_IPV6", u64::from(ASK_IPV6)),
+            ("FAST_ASK_PORTS", u64::from(ASK_PORTS)),
+            ("FAST_ASK_ENGINE", u64::from(ASK_ENGINE)),
+            ("FAST_NO_SYN", u64::from(NO_SYN)),
             ("FAST_QFI_MATCH", u64::from(QFI_MATCH)),
             ("FAST_QFI_MARK", u64::from(QFI_MARK)),
             ("FAST_CONTAINER_UPLINK", u64::from(CONTAINER_UPLINK)),
@@ -433,22 +519,24 @@ mod tests {
     #[test]
     fn counters_add_up_over_cpus() {
         let mut counters = FastCounters::default();
-        let value: Vec<u8> = (1..=149u64).flat_map(u64::to_ne_bytes).collect();
+        let value: Vec<u8> = (1..=154u64).flat_map(u64::to_ne_bytes).collect();
         counters.add(&value);
         counters.add(&value);
         assert_eq!(counters.packets(FastDirection::Downlink), 4);
         assert_eq!(counters.bytes(FastDirection::Uplink), 6);
         assert_eq!(counters.handed(Hand::NotCandidate), 10);
         assert_eq!(counters.handed(Hand::Headroom), 34);
-        assert_eq!(counters.dropped(FastDrop::FarDrop), 38);
-        assert_eq!(counters.events_late(), 40);
-        assert_eq!(counters.received_bytes(), 42);
-        assert_eq!(counters.received_packets(), 2 * (1 + 2 + 18 + 19));
-        assert_eq!((counters.sent(0), counters.sent(63)), ((44, 46), (296, 298)));
-        assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=19).sum::<u64>()));
+        assert_eq!(counters.handed(Hand::Syn), 42);
+        assert_eq!(counters.dropped(FastDrop::FarDrop), 46);
+        assert_eq!(counters.dropped(FastDrop::MbrExceeded), 48);
+        assert_eq!(counters.events_late(), 50);
+        assert_eq!(counters.received_bytes(), 52);
+        assert_eq!(counters.received_packets(), 2 * (1 + 2 + 22 + 23 + 24));
+        assert_eq!((counters.sent(0), counters.sent(63)), ((54, 56), (306, 308)));
+        assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=24).sum::<u64>()));
         let untagged = FastCounters { received_bytes: 1000, ..counters }.without_tags(true, |port| port == 1);
         assert_eq!(untagged.received_bytes(), 1000 - 4 * counters.received_packets());
-        assert_eq!((untagged.sent(0), untagged.sent(1)), ((44, 46), (48, 0)));
+        assert_eq!((untagged.sent(0), untagged.sent(1)), ((54, 56), (58, 0)));
         assert_eq!(counters.without_tags(false, |_| false), counters);
     }
 }

@@ -1,4 +1,4 @@
-//! The in-kernel fast path: sessions whose rules fit one record are forwarded in the driver, all else is left as it came
+//! The in-kernel fast path: sessions whose rules fit are forwarded in the driver, all else is left as it came
 //! to the steering, and so to the engine.
 //!
 //! ```text
@@ -25,18 +25,21 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenMapMut};
 
 pub use self::abi::{
-    EXCEPTIONS_MAX, FastCounters, FastDrop, Hand, OWN_ADDRESSES_MAX, PORTS_MAX, USAGE_MAX, VLANS_MAX,
+    CELLS_MAX, EXCEPTIONS_MAX, FastCounters, FastDrop, Hand, LINES_MAX, OWN_ADDRESSES_MAX, POLICERS_MAX,
+    PORTS_MAX, USAGE_MAX, VLANS_MAX,
 };
 pub use self::port::{Vlan, VlanRole};
 pub use self::record::{
-    FastDestination, FastDirection, FastKey, FastRecord, Hop, HopReach, Template, UsageCell,
+    Counts, FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastRecord, FastRule, Hop, HopReach,
+    Template, UsageCell,
 };
 
-use self::abi::{Cell, Globals, Guarded, OWN_WORDS, RawHop, RawTemplate};
+use self::abi::{Cell, Globals, Guarded, OWN_WORDS, Policer, RawHop, RawTemplate};
 use self::events::Events;
 use self::grace::Grace;
 use self::record::{Limits, check, prefix_words};
@@ -55,8 +58,12 @@ pub(crate) use self::port::FastPort;
 pub struct FastPathConfig {
     /// Records: a session has one for its tunnel and one for each UE address. At most 2³⁰, however many are asked for.
     pub records_max: u32,
+    /// Records of these that may have several rules.
+    pub groups_max: u32,
     /// Usage counters.
     pub usage_cells_max: u32,
+    /// Policers.
+    pub policers_max: u32,
     /// Templates.
     pub templates_max: u32,
     /// Next hops.
@@ -65,8 +72,21 @@ pub struct FastPathConfig {
     pub fixed_source_port: bool,
     /// Congestion marks of outer headers go over to the packet inside.
     pub ecn: bool,
+    /// TCP segments that open a connection are the engine's, which lowers the MSS that they announce.
+    pub no_syn: bool,
     /// Secret of the keyed hash: random, and odd words.
     pub seed: [u64; 4],
+}
+
+impl FastPathConfig {
+    /// Memory of the tables that grow with sessions, in bytes: taken when they are made.
+    pub fn bytes(&self) -> u64 {
+        let of = |count: u32, size: usize| u64::from(count) * size as u64;
+        table::bytes_for(self.records_max)
+            + of(self.groups_max, size_of::<abi::RawGroup>())
+            + of(self.usage_cells_max, size_of::<Cell>())
+            + of(self.policers_max, size_of::<Policer>())
+    }
 }
 
 /// What the fast path refuses.
@@ -82,6 +102,12 @@ pub enum FastPathError {
     /// Both places of the key are full, and so are those their keys could move to.
     #[error("no place for the key in the fast path's table: the session stays with the engine")]
     Crowded,
+    /// As many records of several rules as there is room for.
+    #[error("the fast path holds {limit} records of several rules already: its limit")]
+    NoGroup {
+        /// How many it may hold.
+        limit: u32,
+    },
     /// An identifier beyond the configured limit.
     #[error("{what} {value} is out of range: the limit is {limit}")]
     OutOfRange {
@@ -110,6 +136,7 @@ pub struct ThresholdEvent {
 #[derive(Debug)]
 pub struct FastPath {
     table: RecordTable,
+    policers: SharedArray<Policer>,
     templates: SharedArray<Guarded<RawTemplate>>,
     hops: SharedArray<Guarded<RawHop>>,
     globals: SharedArray<Globals>,
@@ -131,7 +158,8 @@ impl FastPath {
         let own = create(MapType::Hash, "fast_own", 16, 1, 2 * entries(OWN_ADDRESSES_MAX))?;
         let usage = Usage::create(config.usage_cells_max.max(1))?;
         let fast = Self {
-            table: RecordTable::create(config.records_max, config.seed, usage)?,
+            table: RecordTable::create(config.records_max, config.groups_max, config.seed, usage)?,
+            policers: SharedArray::create("fast_policers", config.policers_max.max(1))?,
             templates: SharedArray::create("fast_templates", config.templates_max.max(1))?,
             hops: SharedArray::create("fast_hops", config.hops_max.max(1))?,
             globals: SharedArray::create("fast_globals", 1)?,
@@ -141,7 +169,8 @@ impl FastPath {
             grace: Grace::create()?,
         };
         let port_fixed = if config.fixed_source_port { abi::PORT_FIXED } else { 0 };
-        let flags = port_fixed | if config.ecn { abi::ECN } else { 0 };
+        let no_syn = if config.no_syn { abi::NO_SYN } else { 0 };
+        let flags = port_fixed | no_syn | if config.ecn { abi::ECN } else { 0 };
         // SAFETY: no program has the map yet.
         unsafe {
             let globals = fast.globals.at(0).as_ptr();
@@ -267,11 +296,23 @@ impl FastPath {
     /// # Errors
     /// [`Error::Sys`].
     pub fn leak_usage_cells(&self) -> Result<&'static [AtomicU64], Error> {
-        let mapping = std::mem::ManuallyDrop::new(self.cells().map_again()?);
-        let words = self.cells().len() as usize * size_of::<Cell>() / size_of::<AtomicU64>();
-        // SAFETY: so many words are mapped, page-aligned, and stay so: the mapping is never dropped. Programs and this
-        // process only touch them atomically.
-        Ok(unsafe { std::slice::from_raw_parts(mapping.base().cast::<AtomicU64>().as_ptr(), words) })
+        leak(self.cells())
+    }
+
+    /// The policers, `policers_max` of eight words each, zero at first, for as long as the process lives: two token buckets each,
+    /// uplink and downlink, as `kaido_table::TokenBucket` has them. Programs take from them too.
+    ///
+    /// # Errors
+    /// [`Error::Sys`].
+    pub fn leak_policers(&self) -> Result<&'static [AtomicU64], Error> {
+        leak(&self.policers)
+    }
+
+    /// Has the policers' clock run since `since`, as that of who else takes from them.
+    pub fn begin_policers(&self, since: Duration) {
+        // SAFETY: born zeroed; an atomic number, and only read by others.
+        let began = unsafe { &(*self.globals.at(0).as_ptr()).policers_began };
+        began.store(monotonic_ns().wrapping_sub(nanos(since)), Ordering::Relaxed);
     }
 
     /// The usage counters: `usage_cells_max` cells of 64 bytes, laid out as the node's: uplink bytes and packets,
@@ -319,6 +360,8 @@ impl FastPath {
         let shared = match map.name().to_str() {
             Some("fast_globals") => self.globals.map(),
             Some("fast_buckets") => self.table.buckets().map(),
+            Some("fast_groups") => self.table.groups().map(),
+            Some("fast_policers") => self.policers.map(),
             Some("fast_cells") => self.cells().map(),
             Some("fast_templates") => self.templates.map(),
             Some("fast_hops") => self.hops.map(),
@@ -336,7 +379,8 @@ impl FastPath {
     }
 
     fn limits(&self) -> Limits {
-        Limits { cells: self.cells().len(), templates: self.templates.len(), hops: self.hops.len() }
+        let (cells, policers) = (self.cells().len(), self.policers.len());
+        Limits { cells, policers, templates: self.templates.len(), hops: self.hops.len() }
     }
 }
 
@@ -369,6 +413,28 @@ fn set_guarded<T: Copy + PartialEq>(
         grace.wait();
     }
     valid.store(1, Ordering::Release);
+}
+
+/// The words of all elements, mapped once more, and never unmapped. Elements are made of atomic words.
+fn leak<T>(array: &SharedArray<T>) -> Result<&'static [AtomicU64], Error> {
+    let mapping = std::mem::ManuallyDrop::new(array.map_again()?);
+    let words = array.len() as usize * size_of::<T>() / size_of::<AtomicU64>();
+    // SAFETY: so many words are mapped, page-aligned, and stay so: the mapping is never dropped. Programs and this
+    // process only touch them atomically.
+    Ok(unsafe { std::slice::from_raw_parts(mapping.base().cast::<AtomicU64>().as_ptr(), words) })
+}
+
+/// The clock of `bpf_ktime_get_ns`.
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to `now`; the clock is there always.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The bits of the filter in `fast_globals` that stand for the addresses; `fast_is_own` computes the same.

@@ -2,8 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::FastPathError;
-use super::abi::{self, RawHop, RawRecord, RawTemplate, USAGE_MAX};
+use super::abi::{
+    self, CELLS_MAX, LINES_MAX, POLICERS_MAX, RawGroup, RawHop, RawLine, RawRecord, RawRule, RawTemplate,
+    USAGE_MAX,
+};
+use super::{FastPathError, entries};
 
 /// What a packet is looked up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +49,26 @@ pub enum FastDirection {
 pub struct UsageCell {
     /// The counter's place.
     pub cell: u32,
-    /// Counts before QoS enforcement, dropped packets included (MBQE, TS 29.244 5.2.2.2.1).
-    pub before_qos: bool,
+    /// What it counts.
+    pub counts: Counts,
+}
+
+impl UsageCell {
+    /// A counter of the packets that pass.
+    pub const fn of_passed(cell: u32) -> Self {
+        Self { cell, counts: Counts::Passed }
+    }
+}
+
+/// Which packets of a rule a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// Those that QoS enforcement lets pass.
+    Passed,
+    /// All (MBQE, TS 29.244 5.2.2.2.1).
+    All,
+    /// Those alone that QoS enforcement drops.
+    Dropped,
 }
 
 /// Where a forwarded packet goes.
@@ -70,28 +91,88 @@ pub enum FastDestination {
     },
 }
 
-/// A session's one rule of a key: no flow filters, no buffering, at most [`USAGE_MAX`] counters. What does not fit has no
-/// record here, and is the engine's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A session's rules of a key. What does not fit has no record here, and is the engine's.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastRecord {
     /// The session, as threshold events name it.
     pub session: u32,
     /// Which way packets go.
     pub direction: FastDirection,
-    /// Every QER lets this direction pass.
-    pub gate_open: bool,
-    /// The FAR drops.
-    pub far_drop: bool,
-    /// QoS flows that match, a bit each; none matches all. What does not match is left to the engine.
-    pub qfis: Option<u64>,
     /// The UE's IPv4 address, for the source check uplink. With no address of either family there is none.
     pub ue_ipv4: Option<Ipv4Addr>,
     /// Any address of the UE's /64, likewise.
     pub ue_ipv6: Option<Ipv6Addr>,
-    /// What is counted, the counters first.
-    pub usage: [Option<UsageCell>; USAGE_MAX],
+    /// The rules in the order of precedence, at least one and at most [`LINES_MAX`]. A packet that matches none is the engine's.
+    pub lines: Vec<FastLine>,
+}
+
+impl FastRecord {
+    /// A record of one rule that every packet matches.
+    pub fn of_rule(session: u32, direction: FastDirection, rule: FastRule) -> Self {
+        let lines = vec![FastLine { asks: FastAsks::default(), rule: Some(rule) }];
+        Self { session, direction, ue_ipv4: None, ue_ipv6: None, lines }
+    }
+}
+
+/// A rule, and what packets must be that match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastLine {
+    /// What they must be.
+    pub asks: FastAsks,
+    /// What becomes of them; `None` leaves them to the engine.
+    pub rule: Option<FastRule>,
+}
+
+/// What a packet must be to match.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastAsks {
+    /// Its QoS flow, 0 to 63.
+    pub qfi: Option<u8>,
+    /// Its protocol.
+    pub protocol: Option<u8>,
+    /// A network with the remote address. Packets of IPv6 that come to one of IPv6 are the engine's.
+    pub remote: Option<(IpAddr, u8)>,
+    /// Lowest and highest port of the remote end, and of the UE.
+    pub ports: Option<[[u16; 2]; 2]>,
+}
+
+/// What becomes of packets: no buffering, and [`CELLS_MAX`] counters and policers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastRule {
+    /// Every QER lets this direction pass.
+    pub gate_open: bool,
+    /// The FAR drops.
+    pub far_drop: bool,
+    /// What is counted, the counters first: at most [`USAGE_MAX`], and one more of dropped packets alone.
+    pub usage: [Option<UsageCell>; USAGE_MAX + 1],
+    /// A counter has a quota: packets that would reach a limit are the engine's.
+    pub quota: bool,
+    /// What rates packets are held to: places of [`policer_memory`](super::FastPath::leak_policers).
+    pub policers: [Option<u32>; POLICERS_MAX],
     /// Where it goes.
     pub destination: FastDestination,
+}
+
+impl FastRule {
+    /// A rule that forwards, and neither counts nor limits anything.
+    pub const fn to(destination: FastDestination) -> Self {
+        Self {
+            gate_open: true,
+            far_drop: false,
+            usage: [None; USAGE_MAX + 1],
+            quota: false,
+            policers: [None; POLICERS_MAX],
+            destination,
+        }
+    }
+
+    /// The rule with these counters, as many as there is room for.
+    #[must_use]
+    pub fn counting(mut self, usage: impl IntoIterator<Item = UsageCell>) -> Self {
+        let mut usage = usage.into_iter();
+        self.usage = std::array::from_fn(|_| usage.next());
+        self
+    }
 }
 
 /// Outer header of the tunnels between two addresses. UDP checksum zero: where the peer wants one, or the tunnel is over
@@ -149,6 +230,7 @@ pub enum HopReach {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) cells: u32,
+    pub(super) policers: u32,
     pub(super) templates: u32,
     pub(super) hops: u32,
 }
@@ -188,15 +270,86 @@ impl FastKey {
     }
 }
 
+/// A record as it is written, and its group of lines where one rule that asks for a QoS flow at most is not all.
+pub(super) struct Raw {
+    pub(super) record: RawRecord,
+    pub(super) group: Option<RawGroup>,
+}
+
 impl FastRecord {
-    pub(super) fn raw(&self, key: &FastKey, limits: Limits) -> Result<RawRecord, FastPathError> {
+    pub(super) fn raw(&self, key: &FastKey, limits: Limits) -> Result<Raw, FastPathError> {
+        let upper = |address| upper_half(address).to_be();
+        let record = RawRecord {
+            ue_ipv4: self.ue_ipv4.map_or(0, Ipv4Addr::to_bits).to_be(),
+            ue_ipv6: self.ue_ipv6.map_or(0, upper),
+            ..key.raw()
+        };
+        let direction = if self.direction == FastDirection::Downlink { abi::DOWNLINK } else { 0 };
+        if let [
+            FastLine { asks: FastAsks { qfi, protocol: None, remote: None, ports: None }, rule: Some(rule) },
+        ] = self.lines[..]
+        {
+            let mut rule = rule.raw(direction, limits)?;
+            if let Some(qfi) = qfi {
+                check("QFI", qfi.into(), 64)?;
+                rule.flags |= abi::QFI_MATCH | u32::from(qfi) << abi::QFI_MATCH_SHIFT;
+            }
+            return Ok(Raw { record: RawRecord { rule, ..record }, group: None });
+        }
+        // Places of lines and records have the same bits.
+        let count = u32::try_from(self.lines.len()).unwrap_or(u32::MAX);
+        check("number of rules", count, entries(LINES_MAX) + 1)?;
+        let mut group = RawGroup::default();
+        for (place, line) in group.iter_mut().zip(&self.lines) {
+            *place = line.raw(direction, limits)?;
+        }
+        for at in 0..group.len() {
+            let counted_in =
+                (0..at).find(|&other| group[other].rule.counts_as(&group[at].rule)).unwrap_or(at);
+            group[at].counted_in = entries(counted_in);
+        }
+        let rule = RawRule { flags: direction | abi::LINES, teid: count, ..RawRule::default() };
+        Ok(Raw { record: RawRecord { rule, ..record }, group: Some(group) })
+    }
+}
+
+impl FastLine {
+    fn raw(&self, direction: u32, limits: Limits) -> Result<RawLine, FastPathError> {
+        let FastAsks { qfi, protocol, remote, ports } = self.asks;
+        let mut line = RawLine { protocol: protocol.unwrap_or(0), ..RawLine::default() };
         let flag = |set, bit| if set { bit } else { 0 };
-        let mut flags = flag(self.direction == FastDirection::Downlink, abi::DOWNLINK)
+        line.asks = flag(qfi.is_some(), abi::ASK_QFI)
+            | flag(protocol.is_some(), abi::ASK_PROTOCOL)
+            | flag(ports.is_some(), abi::ASK_PORTS)
+            | flag(self.rule.is_none(), abi::ASK_ENGINE);
+        if let Some(qfi) = qfi {
+            check("QFI", qfi.into(), 64)?;
+            line.qfi = qfi;
+        }
+        match remote {
+            Some((IpAddr::V4(network), len)) => {
+                line.asks |= abi::ASK_IPV4;
+                (line.remote, line.prefix_len) = (network.to_bits(), len.min(32));
+            }
+            Some((IpAddr::V6(_), _)) => line.asks |= abi::ASK_IPV6,
+            None => {}
+        }
+        [line.remote_ports, line.local_ports] = ports.unwrap_or_default();
+        line.rule = match &self.rule {
+            Some(rule) => rule.raw(direction, limits)?,
+            None => RawRule { flags: direction, ..RawRule::default() },
+        };
+        Ok(line)
+    }
+}
+
+impl FastRule {
+    fn raw(&self, direction: u32, limits: Limits) -> Result<RawRule, FastPathError> {
+        let flag = |set, bit| if set { bit } else { 0 };
+        let mut flags = direction
             | flag(!self.gate_open, abi::GATE_CLOSED)
             | flag(self.far_drop, abi::FAR_DROP)
-            | flag(self.ue_ipv4.is_some(), abi::UE_IPV4)
-            | flag(self.ue_ipv6.is_some(), abi::UE_IPV6)
-            | flag(self.qfis.is_some(), abi::QFI_MATCH);
+            | flag(self.quota, abi::QUOTA);
         let (target, teid) = match self.destination {
             FastDestination::Hop(hop) => {
                 check("next hop", hop.saturating_add(1), limits.hops)?;
@@ -212,23 +365,57 @@ impl FastRecord {
                 (template, teid.to_be())
             }
         };
-        let mut usage = [0; USAGE_MAX];
-        for (at, (to, from)) in (0u32..).zip(usage.iter_mut().zip(self.usage.iter().flatten())) {
+        let mut numbers = Vec::new();
+        let of = |dropped| {
+            let all = self.usage.iter().flatten();
+            all.filter(move |usage| (usage.counts == Counts::Dropped) == dropped)
+        };
+        for (at, from) in (0u32..).zip(of(false)) {
+            check("number of usage cells", at, entries(USAGE_MAX))?;
             check("usage cell", from.cell, limits.cells)?;
-            *to = from.cell;
+            numbers.push(from.cell);
             flags += 1 << abi::USAGE_SHIFT;
-            flags |= flag(from.before_qos, 1 << (abi::BEFORE_QOS_SHIFT + at));
+            flags |= flag(from.counts == Counts::All, 1 << (abi::BEFORE_QOS_SHIFT + at));
         }
-        Ok(RawRecord {
-            flags,
-            qfis: self.qfis.unwrap_or(0),
-            ue_ipv6: self.ue_ipv6.map_or(0, upper_half).to_be(),
-            ue_ipv4: self.ue_ipv4.map_or(0, Ipv4Addr::to_bits).to_be(),
-            teid,
-            target,
-            usage,
-            ..key.raw()
-        })
+        for (at, from) in (0u32..).zip(of(true)) {
+            check("number of usage cells of dropped packets", at, 1)?;
+            check("usage cell", from.cell, limits.cells)?;
+            numbers.push(from.cell);
+            flags |= abi::USAGE_DROPPED;
+        }
+        for &policer in self.policers.iter().flatten() {
+            check("policer", policer, limits.policers)?;
+            numbers.push(policer);
+            flags += 1 << abi::POLICERS_SHIFT;
+        }
+        check("number of usage cells and policers", entries(numbers.len()), entries(CELLS_MAX) + 1)?;
+        let mut cells = [0; CELLS_MAX];
+        cells.iter_mut().zip(numbers).for_each(|(cell, number)| *cell = number);
+        Ok(RawRule { flags, teid, target, cells, counted: 0 })
+    }
+}
+
+impl RawRule {
+    /// How many of its cells count what passes, and how many count at all.
+    fn usage_len(&self) -> (usize, usize) {
+        let passed = (self.flags >> abi::USAGE_SHIFT & 7) as usize;
+        (passed, passed + usize::from(self.flags & abi::USAGE_DROPPED != 0))
+    }
+
+    /// The cells that count what passes.
+    pub(super) fn passed(&self) -> &[u32] {
+        &self.cells[..self.usage_len().0]
+    }
+
+    /// All cells that count.
+    pub(super) fn usage(&self) -> &[u32] {
+        &self.cells[..self.usage_len().1]
+    }
+
+    /// Whether what passes of both can be counted in one place.
+    fn counts_as(&self, other: &Self) -> bool {
+        const SAME: u32 = abi::DOWNLINK;
+        self.passed() == other.passed() && (self.flags ^ other.flags) & SAME == 0
     }
 }
 

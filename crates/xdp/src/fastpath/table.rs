@@ -1,21 +1,27 @@
 //! The writer's side of the record table that `bpf/fastpath.bpf.h` reads.
 //!
 //! ```text
-//!  key ─┬─▶ bucket: four records of 64 bytes, each [key · rules · target · cells · counted]
-//!       └─▶ (second bucket, when the first is full)
+//!  key ─┬─▶ bucket: four records of 64 bytes, each [key · rule: target · cells · counted]
+//!       └─▶ (second bucket, when the first is full)      └─▶ group: four lines of 64 bytes, each [asks · rule]
 //! ```
+//! A record of several rules points to a group of lines, which goes with it from place to place, and away with its key.
+//!
 //! What a record says never changes while its key is there: a replacement is written to another place of the key's, and the
 //! old record goes when every program that may not have seen the new one has ended; so every packet finds the old or the new.
 //! A place is written again when nobody can still be reading it or counting in it (see [`Grace`]), and what was counted there
 //! is in the usage cells.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::FastPathError;
-use super::abi::{BUCKET_RECORDS, Bucket, EXACT, LiveRecord, RawRecord, SCOPE_GONE};
+use super::abi::{
+    BUCKET_RECORDS, Bucket, EXACT, LINES, LINES_MAX, LiveRecord, PLACE_LINE, RawGroup, RawLine, RawRecord,
+    RawRule, SCOPE_GONE,
+};
 use super::grace::Grace;
+use super::record::Raw;
 use super::shared::SharedArray;
-use super::usage::{Usage, cells_of};
+use super::usage::Usage;
+use super::{FastPathError, entries};
 use crate::Error;
 
 /// So many keys have so many buckets when the table is full: two places of three are used.
@@ -35,28 +41,64 @@ fn buckets_for(keys_max: u32) -> u32 {
     (keys_max / KEYS_FOR_BUCKETS.0 * KEYS_FOR_BUCKETS.1).max(16)
 }
 
+/// Bytes of the buckets of so many keys.
+pub(super) fn bytes_for(keys_max: u32) -> u64 {
+    u64::from(buckets_for(keys_max.min(KEYS_MAX))) * size_of::<Bucket>() as u64
+}
+
+/// A place whose key is gone: programs may still be reading it, or counting in it.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    place: u32,
+    /// Its group is gone too, and not that of another place by now.
+    with_group: bool,
+}
+
 /// The records of all keys. One thread writes.
 #[derive(Debug)]
 pub(super) struct RecordTable {
     buckets: SharedArray<Bucket>,
+    groups: SharedArray<RawGroup>,
+    /// Groups that were used and are not; behind `groups_begun` none was ever.
+    groups_free: Vec<u32>,
+    groups_begun: u32,
     usage: Usage,
     seed: [u64; 4],
     keys_max: u32,
     keys: u32,
-    /// Places whose keys are gone: programs may still be reading them, or counting in them.
-    gone: Vec<u32>,
+    gone: Vec<Gone>,
 }
 
 impl RecordTable {
-    /// A table for so many keys, 2³⁰ at most, whose records count in `usage`.
-    pub(super) fn create(keys_max: u32, seed: [u64; 4], usage: Usage) -> Result<Self, Error> {
+    /// A table for so many keys, 2³⁰ at most, of which so many have several rules, and whose rules count in `usage`.
+    pub(super) fn create(
+        keys_max: u32,
+        groups_max: u32,
+        seed: [u64; 4],
+        usage: Usage,
+    ) -> Result<Self, Error> {
         let keys_max = keys_max.min(KEYS_MAX);
         let buckets = SharedArray::create("fast_buckets", buckets_for(keys_max))?;
-        Ok(Self { buckets, usage, seed, keys_max, keys: 0, gone: Vec::new() })
+        let groups = SharedArray::create("fast_groups", groups_max.clamp(1, KEYS_MAX / 4))?;
+        Ok(Self {
+            buckets,
+            groups,
+            groups_free: Vec::new(),
+            groups_begun: 0,
+            usage,
+            seed,
+            keys_max,
+            keys: 0,
+            gone: Vec::new(),
+        })
     }
 
     pub(super) fn buckets(&self) -> &SharedArray<Bucket> {
         &self.buckets
+    }
+
+    pub(super) fn groups(&self) -> &SharedArray<RawGroup> {
+        &self.groups
     }
 
     pub(super) fn usage(&self) -> &Usage {
@@ -68,26 +110,28 @@ impl RecordTable {
     }
 
     /// Puts a record under its key, in the place of one that is there.
-    pub(super) fn put(
-        &mut self,
-        record: &RawRecord,
-        session: u32,
-        grace: &Grace,
-    ) -> Result<(), FastPathError> {
-        let buckets = self.hash(record);
-        if self.keys == self.keys_max && self.find(buckets, record).is_none() {
+    pub(super) fn put(&mut self, raw: &Raw, session: u32, grace: &Grace) -> Result<(), FastPathError> {
+        let mut record = raw.record;
+        let buckets = self.hash(&record);
+        if self.keys == self.keys_max && self.find(buckets, &record).is_none() {
             return Err(FastPathError::Full { limit: self.keys_max });
         }
         if self.gone.len() >= GONE_MAX {
             self.reclaim(grace);
         }
+        let rules = raw.group.iter().flatten().map(|line| &line.rule).chain([&raw.record.rule]);
+        let usage = &mut self.usage;
+        rules.flat_map(RawRule::usage).for_each(|&cell| usage.set_session(cell, session));
         let place = self.vacate(buckets, grace).ok_or(FastPathError::Crowded)?;
+        if let Some(group) = &raw.group {
+            let limit = self.groups.len();
+            record.rule.target = self.write_group(group, grace).ok_or(FastPathError::NoGroup { limit })?;
+        }
         // Looked for now: the old record may have moved to make room for the new.
-        let old = self.find(buckets, record);
-        cells_of(record).iter().for_each(|&cell| self.usage.set_session(cell, session));
-        self.write(place, record, grace);
+        let old = self.find(buckets, &record);
+        self.write(place, &record, grace);
         match old {
-            Some(old) => self.forget(old, grace),
+            Some(old) => self.forget(Gone { place: old, with_group: true }, grace),
             None => self.keys += 1,
         }
         Ok(())
@@ -96,7 +140,7 @@ impl RecordTable {
     /// Takes the key of a record away; whether it was there.
     pub(super) fn remove(&mut self, key: &RawRecord) -> bool {
         let Some(place) = self.find(self.hash(key), key) else { return false };
-        self.go(place);
+        self.go(Gone { place, with_group: true });
         self.keys -= 1;
         true
     }
@@ -109,19 +153,87 @@ impl RecordTable {
     /// Waits until no program uses what is gone, and has what was counted there in the cells.
     pub(super) fn reclaim(&mut self, grace: &Grace) {
         grace.wait();
-        for place in std::mem::take(&mut self.gone) {
+        for Gone { place, with_group } in std::mem::take(&mut self.gone) {
             let record = self.record(place);
-            self.usage.settle(&record, self.live(place));
-            self.usage.release(&record, place);
+            if record.rule.flags & LINES == 0 {
+                self.end(place);
+            } else if with_group {
+                lines_of(record.rule.target).for_each(|line| self.end(line));
+                self.groups_free.push(record.rule.target);
+            }
             self.live(place).key_scope.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Has what was counted of a usage counter there, and not in records.
+    /// Has what was counted at a place in the cells, where nobody counts any more.
+    fn end(&mut self, place: u32) {
+        let rule = self.rule(place);
+        self.usage.settle(&rule, self.counted(place));
+        self.usage.release(&rule, place);
+    }
+
+    /// Has what was counted of a usage counter there, and not in rules.
     pub(super) fn gather(&self, cell: u32) {
         for place in self.usage.keepers(cell) {
-            self.usage.settle(&self.record(place), self.live(place));
+            self.usage.settle(&self.rule(place), self.counted(place));
         }
+    }
+
+    /// Where the rule of a place lies, a record or a line.
+    fn rule_place(&self, place: u32) -> std::ptr::NonNull<RawRule> {
+        if place & PLACE_LINE == 0 {
+            let record = self.place(place);
+            // SAFETY: a field of what is within the bucket.
+            return unsafe { record.byte_add(std::mem::offset_of!(RawRecord, rule)) }.cast();
+        }
+        let (group, line) = ((place & !PLACE_LINE) as usize / LINES_MAX, place as usize % LINES_MAX);
+        let lines = self.groups.at(entries(group)).cast::<RawLine>();
+        // SAFETY: within the group, which is an array of them; a field of it.
+        unsafe { lines.add(line).byte_add(std::mem::offset_of!(RawLine, rule)) }.cast()
+    }
+
+    fn rule(&self, place: u32) -> RawRule {
+        // SAFETY: only this table writes rules, and not now, but for what is counted, of which nobody asks here.
+        unsafe { self.rule_place(place).read_volatile() }
+    }
+
+    /// What was counted at a place.
+    fn counted(&self, place: u32) -> &AtomicU64 {
+        // SAFETY: zeroed at birth; aligned, as the whole rule; read and written by others in no other way.
+        unsafe { self.rule_place(place).byte_add(std::mem::offset_of!(RawRule, counted)).cast().as_ref() }
+    }
+
+    /// Writes lines to a free group.
+    fn write_group(&mut self, group: &RawGroup, grace: &Grace) -> Option<u32> {
+        if self.groups_free.is_empty() && self.groups_begun == self.groups.len() {
+            self.reclaim(grace);
+        }
+        let number = self.groups_free.pop().or_else(|| {
+            let begun = self.groups_begun;
+            self.groups_begun += u32::from(begun < self.groups.len());
+            (begun < self.groups_begun).then_some(begun)
+        })?;
+        let mut group = *group;
+        for ((at, place), line) in (0u32..).zip(lines_of(number)).zip(&mut group) {
+            // Those that are counted elsewhere keep nothing back.
+            let keeps = line.counted_in != at || self.keep(&line.rule, place, grace);
+            line.rule.flags |= if keeps { 0 } else { EXACT };
+        }
+        // SAFETY: no record names the group, and nobody reads it or counts in it.
+        unsafe { self.groups.at(number).write(group) };
+        Some(number)
+    }
+
+    /// Whether a rule at a place may keep counts back, which is noted.
+    fn keep(&mut self, rule: &RawRule, place: u32, grace: &Grace) -> bool {
+        if self.usage.keep(rule, place) {
+            return true;
+        }
+        if self.gone.is_empty() {
+            return false;
+        }
+        self.reclaim(grace);
+        self.usage.keep(rule, place)
     }
 
     fn place(&self, place: u32) -> std::ptr::NonNull<RawRecord> {
@@ -143,15 +255,12 @@ impl RecordTable {
 
     /// Writes a record to a free place, and has it found.
     fn write(&mut self, place: u32, record: &RawRecord, grace: &Grace) {
-        let mut keeps = self.usage.keep(record, place);
-        if !keeps && !self.gone.is_empty() {
-            self.reclaim(grace);
-            keeps = self.usage.keep(record, place);
-        }
-        let flags = if keeps { record.flags & !EXACT } else { record.flags | EXACT };
-        let unfound = RawRecord { key_scope: 0, counted: 0, flags, ..*record };
+        // Of several rules each keeps its own.
+        let keeps = record.rule.flags & LINES != 0 || self.keep(&record.rule, place, grace);
+        let flags = if keeps { record.rule.flags & !EXACT } else { record.rule.flags | EXACT };
+        let rule = RawRule { counted: 0, flags, ..record.rule };
         // SAFETY: no key is there, and nobody reads the place or counts in it.
-        unsafe { self.place(place).write(unfound) };
+        unsafe { self.place(place).write(RawRecord { key_scope: 0, rule, ..*record }) };
         // Programs have no acquire load: where the processor lets one read what it says ahead of the scope, whoever may have
         // read half of it has to be gone before it can be found.
         if cfg!(not(target_arch = "x86_64")) {
@@ -161,14 +270,14 @@ impl RecordTable {
     }
 
     /// Has a record go whose key is elsewhere by now: when every program has ended that may not have seen it there.
-    fn forget(&mut self, place: u32, grace: &Grace) {
+    fn forget(&mut self, gone: Gone, grace: &Grace) {
         grace.wait();
-        self.go(place);
+        self.go(gone);
     }
 
-    fn go(&mut self, place: u32) {
-        self.live(place).key_scope.store(SCOPE_GONE, Ordering::Release);
-        self.gone.push(place);
+    fn go(&mut self, gone: Gone) {
+        self.live(gone.place).key_scope.store(SCOPE_GONE, Ordering::Release);
+        self.gone.push(gone);
     }
 
     /// The two buckets of a record's key.
@@ -232,10 +341,15 @@ impl RecordTable {
             })?;
         let record = self.record(from);
         self.write(to, &record, grace);
-        self.forget(from, grace);
+        self.forget(Gone { place: from, with_group: false }, grace);
         self.reclaim(grace);
         Some(from)
     }
+}
+
+/// The places of a group's lines.
+fn lines_of(group: u32) -> impl Iterator<Item = u32> {
+    (0..entries(LINES_MAX)).map(move |at| PLACE_LINE | (group * entries(LINES_MAX) + at))
 }
 
 /// The halves of a 64 × 64-bit product, folded.

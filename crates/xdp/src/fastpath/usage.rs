@@ -1,26 +1,23 @@
-//! Usage counters, and the records that count in them.
+//! Usage counters, and the rules that count in them.
 //!
-//! A packet is counted in its record, whose line is there anyhow, and the record's counts go to the usage cells after 64 KiB: a cell is
-//! a line of its own, at a place that only the record tells, and waiting for it would take as long as for the record. While a
+//! A packet is counted in its rule, whose line is there anyhow, and the rule's counts go to the usage cells after 64 KiB: a cell is
+//! a line of its own, at a place that only the rule tells, and waiting for it would take as long as for the record. While a
 //! limit of a cell is near, each packet is counted in the cell at once, so that the one that reaches the limit tells.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::abi::{
-    COUNTED_FAR, COUNTED_MAX, COUNTED_NEAR, COUNTED_PACKET, Cell, DOWNLINK, LiveRecord, RawRecord,
-    USAGE_SHIFT,
-};
+use super::abi::{COUNTED_FAR, COUNTED_MAX, COUNTED_NEAR, COUNTED_PACKET, Cell, DOWNLINK, RawRule};
 use super::shared::SharedArray;
 use crate::Error;
 
-/// Records of one counter that may keep counts back: a session has one for its tunnel and for each of two addresses, and one of
+/// Rules of one counter that may keep counts back: a session has one for its tunnel and for each of two addresses, and one of
 /// them is there twice while it is replaced.
 const KEEPERS: usize = 4;
-/// Most bytes of packets that are not in a usage cell at a time: each record may have one packet more than it keeps.
+/// Most bytes of packets that are not in a usage cell at a time: each rule may have one packet more than it keeps.
 pub(super) const KEPT_MAX: u64 = KEEPERS as u64 * 2 * COUNTED_MAX;
 const _: () = assert!(KEPT_MAX < COUNTED_NEAR);
 
-/// Of a counter: its session, and the records that may keep counts back, by their places and one; zero for none.
+/// Of a counter: its session, and the rules that may keep counts back, by their places and one; zero for none.
 type Owner = [u32; 1 + KEEPERS];
 
 /// The usage cells, and where there may be counts that are not in them.
@@ -28,11 +25,6 @@ type Owner = [u32; 1 + KEEPERS];
 pub(super) struct Usage {
     cells: SharedArray<Cell>,
     owners: Vec<Owner>,
-}
-
-/// The cells that a record counts in.
-pub(super) fn cells_of(record: &RawRecord) -> &[u32] {
-    &record.usage[..(record.flags >> USAGE_SHIFT & 3) as usize]
 }
 
 impl Usage {
@@ -55,19 +47,19 @@ impl Usage {
         self.owners[cell as usize][0] = session;
     }
 
-    /// The places of records that may have counts of a counter.
+    /// The places of rules that may have counts of a counter.
     pub(super) fn keepers(&self, cell: u32) -> impl Iterator<Item = u32> + use<> {
         let [_, keepers @ ..] = self.owners.get(cell as usize).copied().unwrap_or_default();
         keepers.into_iter().filter_map(|keeper| keeper.checked_sub(1))
     }
 
-    /// Whether a record may keep counts back, which is noted: one at a place where none does so.
-    pub(super) fn keep(&mut self, record: &RawRecord, place: u32) -> bool {
+    /// Whether a rule may keep counts back, which is noted: one at a place where none does so.
+    pub(super) fn keep(&mut self, rule: &RawRule, place: u32) -> bool {
         let free = |owner: &Owner| owner[1..].iter().position(|&keeper| keeper == 0);
-        if cells_of(record).iter().any(|&cell| free(&self.owners[cell as usize]).is_none()) {
+        if rule.passed().iter().any(|&cell| free(&self.owners[cell as usize]).is_none()) {
             return false;
         }
-        for &cell in cells_of(record) {
+        for &cell in rule.passed() {
             let owner = &mut self.owners[cell as usize];
             // The same counter may be named twice.
             if let Some(at) = free(owner).filter(|_| !owner[1..].contains(&(place + 1))) {
@@ -77,22 +69,22 @@ impl Usage {
         true
     }
 
-    /// A record, which is used no more, keeps nothing back.
-    pub(super) fn release(&mut self, record: &RawRecord, place: u32) {
-        for &cell in cells_of(record) {
+    /// A rule, which is used no more, keeps nothing back.
+    pub(super) fn release(&mut self, rule: &RawRule, place: u32) {
+        for &cell in rule.passed() {
             let [_, keepers @ ..] = &mut self.owners[cell as usize];
             keepers.iter_mut().filter(|keeper| **keeper == place + 1).for_each(|keeper| *keeper = 0);
         }
     }
 
-    /// Has what a record has counted in the cells. Its next packet is counted there at once, and finds out whether a limit is near.
-    pub(super) fn settle(&self, record: &RawRecord, live: &LiveRecord) {
-        let taken = live.counted.swap(0, Ordering::Relaxed) & !COUNTED_FAR;
+    /// Has what a rule has counted in the cells. Its next packet is counted there at once, and finds out whether a limit is near.
+    pub(super) fn settle(&self, rule: &RawRule, counted: &AtomicU64) {
+        let taken = counted.swap(0, Ordering::Relaxed) & !COUNTED_FAR;
         if taken == 0 {
             return;
         }
-        let direction = if record.flags & DOWNLINK == 0 { 0 } else { 2 };
-        for &cell in cells_of(record) {
+        let direction = if rule.flags & DOWNLINK == 0 { 0 } else { 2 };
+        for &cell in rule.passed() {
             // SAFETY: in range by `at`; zeroed at birth, made of atomics, and never anything else.
             let counts = unsafe { &self.cells.at(cell).as_ref().counts };
             counts[direction].fetch_add(taken % COUNTED_PACKET, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! A fast path as tests use it.
 
+use kaido_xdp::fastpath::{FastRecord, FastRule};
 use kaido_xdp::{FastPath, FastPathConfig};
 
 use super::run;
@@ -12,11 +13,14 @@ pub const N6_V6: u32 = 2;
 pub fn config(records_max: u32, fixed_source_port: bool) -> FastPathConfig {
     FastPathConfig {
         records_max,
+        groups_max: 64,
         usage_cells_max: 1024,
+        policers_max: 16,
         templates_max: 64,
         hops_max: 8,
         fixed_source_port,
         ecn: true,
+        no_syn: false,
         seed: [
             0x1234_5678_9abc_def1,
             0x0fed_cba9_8765_4321,
@@ -33,4 +37,10 @@ pub fn path(config: &FastPathConfig) -> FastPath {
 /// Two interfaces to send to, `kb-n3` and `kb-n6`, in the thread's namespace; test runs come in by `lo`.
 pub fn interfaces() {
     run("ip link add kb-n3 type veth peer name kb-n6");
+}
+
+/// A record whose rules are changed.
+pub fn changed(mut record: FastRecord, change: impl Fn(&mut FastRule)) -> FastRecord {
+    record.lines.iter_mut().filter_map(|line| line.rule.as_mut()).for_each(change);
+    record
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::{Doorbell, FramePool, PortTotals, WorkerCounters};
 use kaido_pfcp::{Endpoint, Moment, Transmit, Untold, send_all};
-use kaido_upf::control::{PathSummary, SessionSummary, TraceFilter, Upf};
+use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
+use kaido_upf::record::KeyParts;
 use kaido_upf::rules::{Seid, Teid};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -463,13 +464,37 @@ fn wanted(upf: &mut Upf, of: SessionsOf) -> Vec<SessionSummary> {
     found
 }
 
+fn kernel_share(share: &KernelShare, endpoints: &[IpAddr]) -> api::KernelShare {
+    let key = match share.key.parts() {
+        KeyParts::Tunnel(endpoint, teid) => {
+            let local = endpoints.get(usize::from(endpoint.0)).map_or_else(String::new, IpAddr::to_string);
+            format!("{:#x}@{local}", teid.0)
+        }
+        KeyParts::Ipv4(_, address) => address.to_string(),
+        KeyParts::Ipv6(_, address) => format!("{address}/64"),
+        KeyParts::Member(_) => "member of a 5G virtual network".to_owned(),
+        KeyParts::Framed(_, route) => format!("{route} behind the UE"),
+        KeyParts::Ethernet(..) => "Ethernet".to_owned(),
+    };
+    let mut left: Vec<_> = share.left.iter().map(ToString::to_string).collect();
+    if left.is_empty() && !share.held {
+        left.push(
+            "there is no room in the kernel, or the address is of no pool of its network instance".to_owned(),
+        );
+    }
+    api::KernelShare { key, held: share.held, left }
+}
+
 /// A session and its rules.
 fn detail(upf: &mut Upf, seid: Seid) -> Answer {
     let rules = upf.rules_of(seid).map(serde_json::to_value);
     let summary = upf.sessions_of(TraceFilter::Session(seid)).pop();
     match (summary, rules) {
         (Some(summary), Some(Ok(rules))) => {
-            Answer::Session(Box::new(api::SessionDetail { session: session(&summary), rules }))
+            let shares = upf.kernel_shares(seid).unwrap_or_default();
+            let endpoints = &upf.node().settings.endpoints;
+            let kernel = shares.iter().map(|share| kernel_share(share, endpoints)).collect();
+            Answer::Session(Box::new(api::SessionDetail { session: session(&summary), kernel, rules }))
         }
         (_, Some(Err(error))) => Answer::Error { message: format!("the rules cannot be shown: {error}") },
         _ => Answer::Error { message: format!("there is no session {seid}; `kaido sessions` lists them") },

@@ -6,18 +6,22 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kaido_engine::{DropReason, NextHop, NextHops, PortId, PortTotals, Resolution};
-use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord};
+use kaido_upf::fastpath::{
+    KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDatapath, KernelDestination, KernelKey, KernelLine,
+    KernelRecord, KernelRule,
+};
 use kaido_upf::lan::{Lan, LanId, Lans};
-use kaido_upf::node::{WorkerEvent, keys_max, usage_cells};
-use kaido_upf::record::{Counted, Direction, SessionIndex, TunnelShape};
+use kaido_upf::node::{WorkerEvent, keys_max, policer_cells, usage_cells};
+use kaido_upf::record::{Counted, Direction, FlowAsk, LINES_MAX, SessionIndex, TunnelShape};
+use kaido_upf::rules::AddressMatch;
 use kaido_upf::usage::{Aside, UsageSlot};
 use kaido_xdp::fastpath::{
-    EXCEPTIONS_MAX, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, Hop,
-    HopReach, Template, ThresholdEvent, UsageCell,
+    self, Counts, EXCEPTIONS_MAX, FastAsks, FastCounters, FastDestination, FastDirection, FastDrop, FastKey,
+    FastLine, FastRecord, FastRule, Hop, HopReach, Template, ThresholdEvent, UsageCell,
 };
 use kaido_xdp::{FastPath, FastPathConfig};
 
-use crate::config::{Datapath, Prefix, SourcePort, UpfConfig};
+use crate::config::{Datapath, MssClampConfig, Prefix, SourcePort, UpfConfig};
 use crate::run::ports::Device;
 
 /// One template for each number of a tunnel shape; the hop towards its peer has the same number.
@@ -30,28 +34,41 @@ const LANS: u32 = TEMPLATES_MAX + 2;
 /// Octets that a frame may have beyond the MTU for tags where the kernel redirects it: those of one.
 const TAG_ROOM: u32 = 4;
 
+// What the user plane takes for fitting does fit.
+const _: () = assert!(LINES_MAX == fastpath::LINES_MAX && KERNEL_CELLS_MAX == fastpath::CELLS_MAX);
+const _: () = assert!(KERNEL_POLICERS_MAX == fastpath::POLICERS_MAX);
+/// Of so many records one may have several rules.
+const RECORDS_FOR_GROUP: u32 = 4;
+
+/// What a configuration asks of the fast path; `None` when the workers do all.
+pub(super) fn config(config: &UpfConfig) -> Option<FastPathConfig> {
+    let sessions_max = *config.base.node.sessions_max.get_ref();
+    let records_max = match config.base.node.datapath.get_ref() {
+        Datapath::Engine => return None,
+        Datapath::Xdp => keys_max(sessions_max),
+        Datapath::Hybrid => config.base.node.xdp_records_max(),
+    };
+    Some(FastPathConfig {
+        records_max,
+        groups_max: records_max / RECORDS_FOR_GROUP,
+        usage_cells_max: usage_cells(sessions_max),
+        policers_max: policer_cells(sessions_max),
+        templates_max: TEMPLATES_MAX,
+        hops_max: LANS + 2 * u32::try_from(config.network_instances.len()).unwrap_or(0),
+        fixed_source_port: config.gtpu.source_port == SourcePort::Fixed,
+        ecn: config.gtpu.ecn,
+        no_syn: *config.gtpu.mss_clamp.get_ref() != MssClampConfig::ByMtu(false),
+        // The hash must be odd in every word, and known to nobody: the standard library's keys are random.
+        seed: std::array::from_fn(|_| RandomState::new().build_hasher().finish() | 1),
+    })
+}
+
 /// The fast path that a configuration asks for; `None` when the workers do all.
 ///
 /// # Errors
 /// When the kernel refuses its maps.
 pub(super) fn load(config: &UpfConfig) -> Result<Option<FastPath>, kaido_xdp::Error> {
-    let sessions_max = *config.base.node.sessions_max.get_ref();
-    let records_max = match config.base.node.datapath.get_ref() {
-        Datapath::Engine => return Ok(None),
-        Datapath::Xdp => keys_max(sessions_max),
-        Datapath::Hybrid => config.base.node.xdp_records_max(),
-    };
-    FastPath::load(&FastPathConfig {
-        records_max,
-        usage_cells_max: usage_cells(sessions_max),
-        templates_max: TEMPLATES_MAX,
-        hops_max: LANS + 2 * u32::try_from(config.network_instances.len()).unwrap_or(0),
-        fixed_source_port: config.gtpu.source_port == SourcePort::Fixed,
-        ecn: config.gtpu.ecn,
-        // The hash must be odd in every word, and known to nobody: the standard library's keys are random.
-        seed: std::array::from_fn(|_| RandomState::new().build_hasher().finish() | 1),
-    })
-    .map(Some)
+    self::config(config).map(|config| FastPath::load(&config)).transpose()
 }
 
 /// The fast path, of the node and of its usage counters.
@@ -259,8 +276,28 @@ impl InKernel {
     }
 
     fn record(&mut self, record: &KernelRecord) -> Option<FastRecord> {
-        let (ue_ipv4, ue_ipv6) = (record.ue.ipv4, record.ue.ipv6.map(|prefix| prefix.addr));
-        let destination = match record.destination {
+        let mut lines = Vec::with_capacity(record.lines.len());
+        for KernelLine { ask, rule } in &record.lines {
+            let rule = match rule {
+                Ok(rule) => Some(self.rule(rule)?),
+                Err(_) => None,
+            };
+            lines.push(FastLine { asks: fast_asks(ask), rule });
+        }
+        Some(FastRecord {
+            session: record.session.0,
+            direction: match record.direction {
+                Direction::Uplink => FastDirection::Uplink,
+                Direction::Downlink => FastDirection::Downlink,
+            },
+            ue_ipv4: record.ue.ipv4,
+            ue_ipv6: record.ue.ipv6.map(|prefix| prefix.addr),
+            lines,
+        })
+    }
+
+    fn rule(&mut self, rule: &KernelRule) -> Option<FastRule> {
+        let destination = match rule.destination {
             KernelDestination::Tunnel { id, shape, teid } => FastDestination::Tunnel {
                 template: self.template(u32::try_from(id.index()).ok()?, &shape)?,
                 teid: teid.0,
@@ -272,24 +309,21 @@ impl InKernel {
                 FastDestination::Hop(UPLINK_V4)
             }
         };
-        let mut counted = record.usage.iter();
-        Some(FastRecord {
-            session: record.session.0,
-            direction: match record.direction {
-                Direction::Uplink => FastDirection::Uplink,
-                Direction::Downlink => FastDirection::Downlink,
+        let mut policers = rule.policers.policers();
+        let usage = rule.usage.iter().map(|(slot, what)| UsageCell {
+            cell: slot.0,
+            counts: match what {
+                Counted::Passed => Counts::Passed,
+                Counted::All => Counts::All,
+                Counted::Dropped => Counts::Dropped,
             },
-            gate_open: record.destination != KernelDestination::GateClosed,
-            far_drop: record.destination == KernelDestination::FarDrop,
-            qfis: record.qfis,
-            ue_ipv4,
-            ue_ipv6,
-            usage: std::array::from_fn(|_| {
-                counted
-                    .next()
-                    .map(|(slot, what)| UsageCell { cell: slot.0, before_qos: what != Counted::Passed })
-            }),
-            destination,
+        });
+        Some(FastRule {
+            gate_open: rule.destination != KernelDestination::GateClosed,
+            far_drop: rule.destination == KernelDestination::FarDrop,
+            quota: rule.usage.has_quotas(),
+            policers: std::array::from_fn(|_| policers.next().map(|slot| slot.0)),
+            ..FastRule::to(destination).counting(usage)
         })
     }
 
@@ -389,6 +423,16 @@ impl KernelDatapath for InKernel {
     }
 }
 
+fn fast_asks(ask: &FlowAsk) -> FastAsks {
+    let FlowAsk { qfi, protocol, remote, ports } = *ask;
+    let remote = match remote {
+        AddressMatch::Any => None,
+        AddressMatch::V4(network, len) => Some((network.into(), len)),
+        AddressMatch::V6(network, len) => Some((network.into(), len)),
+    };
+    FastAsks { qfi, protocol, remote, ports }
+}
+
 fn fast_key(key: &KernelKey) -> FastKey {
     match *key {
         KernelKey::Tunnel { local, teid } => FastKey::Tunnel { local, teid: teid.0 },
@@ -407,9 +451,11 @@ pub(super) fn add_to(totals: &mut PortTotals, port: usize, kernel: &[FastCounter
     let Some(own) = kernel.get(port) else { return };
     totals.rx_packets += own.received_packets();
     totals.rx_bytes += own.received_bytes();
-    for (reason, in_kernel) in
-        [(DropReason::GateClosed, FastDrop::GateClosed), (DropReason::FarDrop, FastDrop::FarDrop)]
-    {
+    for (reason, in_kernel) in [
+        (DropReason::GateClosed, FastDrop::GateClosed),
+        (DropReason::FarDrop, FastDrop::FarDrop),
+        (DropReason::MbrExceeded, FastDrop::MbrExceeded),
+    ] {
         let count = own.dropped(in_kernel);
         match totals.drops.iter_mut().find(|(found, _)| *found == reason) {
             Some((_, sum)) => *sum += count,

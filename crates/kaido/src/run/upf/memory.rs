@@ -44,14 +44,14 @@ impl Memory {
     }
 }
 
-/// What `sessions` and the frames take, where that is more than there is.
-pub(super) fn too_many(sessions: u32, frames: u64, memory: Memory) -> Option<String> {
-    let taken = u64::from(sessions) * SESSION_OCTETS + frames;
+/// What `sessions` and the rest, frames and tables of the kernel, take, where that is more than there is.
+pub(super) fn too_many(sessions: u32, rest: u64, memory: Memory) -> Option<String> {
+    let taken = u64::from(sessions) * SESSION_OCTETS + rest;
     let mib = |octets: u64| octets >> 20;
     (taken > memory.total).then(|| {
         let whose = if memory.of_group { "its control group" } else { "this machine" };
         format!(
-            "{sessions} sessions take about {} MiB with the frame pool, and {whose} has {} MiB",
+            "{sessions} sessions take about {} MiB with the frame pool and the kernel's tables, and {whose} has {} MiB",
             mib(taken),
             mib(memory.total)
         )
@@ -175,7 +175,7 @@ mod tests {
         let said = too_many(16_640_000, 64 << 20, memory).unwrap();
         assert_eq!(
             said,
-            "16640000 sessions take about 6729 MiB with the frame pool, and its control group has 4096 MiB"
+            "16640000 sessions take about 6729 MiB with the frame pool and the kernel's tables, and its control group has 4096 MiB"
         );
     }
 }

@@ -51,12 +51,15 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     let mut ports = Ports::open(config, pool)?;
     let settings = ports.settings(config)?;
     let (node, events) = ports
-        .usage()?
-        .map_or_else(|| Node::new(settings.clone()), |usage| Node::with_usage(settings.clone(), usage))
+        .cells()?
+        .map_or_else(
+            || Node::new(settings.clone()),
+            |(usage, policers)| Node::beside_kernel(settings.clone(), usage, policers),
+        )
         .into_diagnostic()
         .wrap_err("node.sessions_max: no memory for so many sessions")?;
     let mut upf = Upf::new(node.clone(), events, ue_pools(config, &node)).into_diagnostic()?;
-    if let Some(kernel) = ports.take_kernel(&node.settings)? {
+    if let Some(kernel) = ports.take_kernel(&node)? {
         upf.set_kernel(Box::new(kernel));
     }
     let queues = ports.opened.take_queues();
@@ -129,8 +132,9 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
 /// Whether the machine has memory for as many sessions as it may be asked for.
 fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), StartFault> {
     let frames = (pool.frames() * pool.frame_size().bytes()) as u64;
+    let in_kernel = fastpath::config(config).map_or(0, |config| config.bytes());
     let sessions = *config.base.node.sessions_max.get_ref();
-    match Memory::read().and_then(|memory| memory::too_many(sessions, frames, memory)) {
+    match Memory::read().and_then(|memory| memory::too_many(sessions, frames + in_kernel, memory)) {
         Some(fault) => Err(StartFault::Memory { fault }),
         None => Ok(()),
     }

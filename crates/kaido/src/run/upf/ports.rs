@@ -12,8 +12,9 @@ use kaido_engine::{Inbox, KernelPath};
 use kaido_pfcp::Features;
 use kaido_upf::fragment::FragmentSettings;
 use kaido_upf::lan::VlanTags;
-use kaido_upf::node::{EndpointScope, Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
+use kaido_upf::node::{EndpointScope, Instance, Node, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
 use kaido_upf::path::{MssClamp, MssLimit};
+use kaido_upf::qos::Policers;
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
 use kaido_wire::gtpu;
@@ -242,18 +243,22 @@ impl Ports {
         })
     }
 
-    /// The usage counters that the kernel counts in too; `None` when the workers do all.
-    pub(super) fn usage(&self) -> Result<Option<UsageCounters>, StartFault> {
+    /// The usage counters that the kernel counts in too, and the policers that it takes from; `None` when the workers do all.
+    pub(super) fn cells(&self) -> Result<Option<(UsageCounters, Policers)>, StartFault> {
         let Some(fast) = &self.fast else { return Ok(None) };
         let fault = |fault: String| StartFault::Datapath { fault };
         let cells = fast.with(|fast| fast.leak_usage_cells()).map_err(|error| fault(error.to_string()))?;
         let usage = UsageCounters::over(cells).map_err(|error| fault(error.to_string()))?;
-        Ok(Some(usage.beside(Box::new(fast.clone()))))
+        let words = fast.with(|fast| fast.leak_policers()).map_err(|error| fault(error.to_string()))?;
+        let policers = Policers::over(words).map_err(|error| fault(error.to_string()))?;
+        Ok(Some((usage.beside(Box::new(fast.clone())), policers)))
     }
 
     /// The datapath in the kernel, where there is one, told of the node.
-    pub(super) fn take_kernel(&mut self, settings: &NodeSettings) -> Result<Option<InKernel>, StartFault> {
+    pub(super) fn take_kernel(&mut self, node: &Node) -> Result<Option<InKernel>, StartFault> {
         let Some(fast) = self.fast.take() else { return Ok(None) };
+        let settings = &node.settings;
+        fast.with(|fast| fast.begin_policers(node.policers.age()));
         let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
         fast.with(|fast| fast.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()))
             .map_err(fault)?;
