@@ -7,8 +7,8 @@ use super::flame::FlameArgs;
 use super::ndn::NdnArgs;
 use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
-use clap::{Args, Subcommand};
-use kaido_bench::platforms::PlatformsPlan;
+use clap::{Args, Subcommand, ValueEnum};
+use kaido_bench::platforms::{NetworkFunction, PlatformsPlan};
 use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX, Shape};
 use kaido_metrics::PushTarget;
 
@@ -45,8 +45,8 @@ pub(super) enum Benchmark {
     Discoveries(PythonArgs),
     /// Our figures beside those that public accounts of such systems report. Needs the Python package
     Sources(PythonArgs),
-    /// GRE header removal by the engine, in the driver and by the kernel, compared: rate, latency, CPU and energy. End to end
-    /// only as root
+    /// GRE header removal, or the user plane, by the engine over each kind of port, in the driver and by the kernel, compared:
+    /// rate, latency, CPU and energy. End to end only as root
     Platforms(PlatformsArgs),
     /// A flame graph of what `perf script` prints
     Flame(FlameArgs),
@@ -56,11 +56,17 @@ pub(super) enum Benchmark {
     Ndn(NdnArgs),
 }
 
-/// Prints a table. The links are made in a network namespace of its own. Method and limits: docs/gre.md.
+/// Prints a table. The links are made in a network namespace of its own. Method and limits: docs/gre.md and docs/upf.md.
 #[derive(Args, Clone, Debug)]
 pub(super) struct PlatformsArgs {
-    /// Only the engine in memory
-    #[arg(long)]
+    /// What the platforms do: remove GRE headers, or forward as a UPF
+    #[arg(long, value_name = "FUNCTION", value_enum, default_value_t = FunctionArg::Gre)]
+    function: FunctionArg,
+    /// Sessions of the UPF
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sessions: u32,
+    /// Only the engine in memory; that of the UPF is measured by `kaido bench micro`
+    #[arg(long, conflicts_with = "function")]
     memory: bool,
     /// Shorter trials and fewer rounds: a look, no measurement
     #[arg(long)]
@@ -81,7 +87,16 @@ impl PlatformsArgs {
         } else {
             full
         };
-        PlatformsPlan { rounds: self.rounds.unwrap_or(base.rounds), memory_only: self.memory, ..base }
+        PlatformsPlan {
+            function: match self.function {
+                FunctionArg::Gre => NetworkFunction::Gre,
+                FunctionArg::Upf => NetworkFunction::Upf,
+            },
+            sessions: self.sessions,
+            rounds: self.rounds.unwrap_or(base.rounds),
+            memory_only: self.memory,
+            ..base
+        }
     }
 }
 
@@ -90,6 +105,13 @@ impl PlatformsArgs {
 pub(super) struct LruArgs {
     /// Sessions, and entries of each map
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
+/// A function as the command line names it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FunctionArg {
+    Gre,
+    Upf,
+}
+
     pub(super) sessions: u32,
 }
 
