@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use std::net::SocketAddr;
+
 use super::flame::FlameArgs;
 use super::ndn::NdnArgs;
 use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
+use crate::sim::pfcp_address;
 use clap::{Args, Subcommand, ValueEnum};
 use kaido_bench::platforms::{NetworkFunction, PlatformsPlan};
 use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX, Shape};
@@ -29,6 +32,8 @@ pub(super) enum Benchmark {
     Control(ControlArgs),
     /// Send traffic through a device, count what comes back, and judge every packet of it
     Run(RunArgs),
+    /// Establish the sessions of a file's bearers at a user plane by PFCP, and hold them until SIGTERM or SIGINT
+    Attach(AttachArgs),
     /// The packet generator's own speed, beside that of the user plane in memory
     Generator(GeneratorArgs),
     /// One measured point of the user plane, in memory or over veth: what `sweep` varies and `search` repeats
@@ -100,11 +105,6 @@ impl PlatformsArgs {
     }
 }
 
-/// Sessions written into maps of so many entries.
-#[derive(Args, Clone, Debug)]
-pub(super) struct LruArgs {
-    /// Sessions, and entries of each map
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
 /// A function as the command line names it.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FunctionArg {
@@ -112,6 +112,11 @@ enum FunctionArg {
     Upf,
 }
 
+/// Sessions written into maps of so many entries.
+#[derive(Args, Clone, Debug)]
+pub(super) struct LruArgs {
+    /// Sessions, and entries of each map
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub(super) sessions: u32,
 }
 
@@ -137,6 +142,26 @@ pub(super) struct RunArgs {
     /// Write the result as JSON; `-` is standard output, and the table then goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<PathBuf>,
+}
+
+/// Writes `ready` to stdout once all are established. The sessions are deleted at the end.
+#[derive(Args, Clone, Debug)]
+pub(super) struct AttachArgs {
+    /// The file of `kaido bench run`
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) config: PathBuf,
+    /// PFCP address of the user plane; port 8805 unless given
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = pfcp_address)]
+    pub(super) upf_pfcp: SocketAddr,
+    /// Local PFCP address; port 8805 unless given
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = pfcp_address)]
+    pub(super) smf: SocketAddr,
+    /// Bearers of each description, in place of the file's `count`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) bearers: Option<u32>,
+    /// Requests under way at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(super) window: u16,
 }
 
 /// Prints a table. Method and limits: docs/benchmarks.md.
