@@ -136,7 +136,11 @@ def gather(paths: Sequence[Path]) -> Material:
     """
     others = [path for path in paths if path.suffix == ".json"]
     # Results of `bench micro` and `bench ndn` have no chapter but beside the sources.
-    beside = {path for path in others if (sources.read(path) or {}).keys() & {"micro", "ndn", "discoveries"}}
+    beside = {
+        path
+        for path in others
+        if (sources.read(path) or {}).keys() & {"micro", "ndn", "discoveries", "pgw_u"}
+    }
     compared = [path for path in others if path not in beside]
     frames = [load(path) for path in paths if path not in others]
     flames: list[Flame] = []
@@ -147,7 +151,8 @@ def gather(paths: Sequence[Path]) -> Material:
             continue
         flames += [read_flame(file) for file in sorted((path / "flames").glob("*.json"))]
         searches += [json.loads(file.read_text()) for file in sorted(path.glob("search*.json"))]
-        compared += sorted(path.glob("platforms*.json"))
+        files = sorted(path.glob("*.json"))
+        compared += [file for file in files if (sources.read(file) or {}).keys() & {"platforms", "upf"}]
         found = path / "discoveries.json"
         discoveries = json.loads(found.read_text()) if found.exists() else discoveries
     frame = pl.concat(frames, how="diagonal_relaxed") if frames else None
@@ -187,12 +192,11 @@ def write(material: Material, out: Path, command: str) -> None:
         pictures = out.with_name(out.name + "-pictures")
     out.parent.mkdir(parents=True, exist_ok=True)
     pictures.mkdir(parents=True, exist_ok=True)
-    page, title = _Page(pictures), "GRE header removal"
+    page, title = _Page(pictures), _title(material)
     if material.frame is not None:
-        title = _actions(material.frame)
         _sweep(page, material, material.frame, command)
     else:
-        page.parts.append("<h1>Kaido: GRE header removal</h1>")
+        page.parts.append(f"<h1>Kaido: {html.escape(title)}</h1>")
         page.text(f"This report: {command}", note=True)
     for number, found in enumerate(material.platforms):
         platforms.chapter(page, found, number)
@@ -205,6 +209,13 @@ def write(material: Material, out: Path, command: str) -> None:
         + "\n</body></html>\n",
         encoding="utf-8",
     )
+
+
+def _title(material: Material) -> str:
+    """Name what was measured."""
+    if material.frame is not None:
+        return _actions(material.frame)
+    return ", ".join(dict.fromkeys(map(platforms.title, material.platforms))) or "beside public accounts"
 
 
 def _sweep(page: _Page, material: Material, frame: pl.DataFrame, command: str) -> None:
