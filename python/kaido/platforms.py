@@ -41,7 +41,7 @@ _FUNCTIONS = {
 _VERDICTS = {
     "met": "met",
     "not_met": "not met",
-    "not_resolved": "not resolved: it lies within the noise",
+    "not_resolved": "not resolved: it lies within the noise, or the trials are fewer than three",
 }
 
 
@@ -91,6 +91,7 @@ def chapter(page: Page, found: Mapping[str, Any], number: int) -> None:
         [
             [one["name"], "; ".join(one["judgement"]["good"]), "; ".join(one["judgement"]["bad"])]
             for one in measured
+            if one["judgement"]["good"] or one["judgement"]["bad"]
         ],
     )
 

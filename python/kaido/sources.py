@@ -129,15 +129,14 @@ def _best(measured: Measured, **fixed: Any) -> tuple[Point, Row] | None:
     return max(points, key=lambda item: float(item[1]["l2_gbps"]), default=None)
 
 
-def _gbps(frame: int, datapath: str) -> Callable[[Measured], str | None]:
+def _gbps(frame: int, datapath: str, **fixed: Any) -> Callable[[Measured], str | None]:
     def ours(measured: Measured) -> str | None:
-        found = _best(measured, frame=frame, datapath=datapath)
+        found = _best(measured, frame=frame, datapath=datapath, **fixed)
         if found is None:
             return None
         point, row = found
-        return (
-            f"{row['l2_gbps']:.1f} Gbit/s ({point.workers} workers, {point.direction}, {frame}-byte frames)"
-        )
+        workers = f"{point.workers} worker{'s' if point.workers > 1 else ''}"
+        return f"{row['l2_gbps']:.1f} Gbit/s ({workers}, {point.direction}, {frame}-byte frames)"
 
     return ours
 
@@ -409,7 +408,7 @@ SOURCES = (
             Line(
                 "one core, TEIDs unseen by RSS",
                 "3 to 4 Gbit/s",
-                _gbps(1424, "memory"),
+                _gbps(1424, "memory", workers=1),
                 _SWEEP,
                 "in memory, no NIC",
             ),

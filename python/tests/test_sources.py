@@ -83,7 +83,7 @@ def test_every_figure_of_a_source_stands_beside_ours_or_the_command_for_it(tmp_p
     assert "10.0 Mpps a core" in table["the same in the kernel, XDP, no driver"][3]
     long = table["throughput, 1450-byte payload"]
     assert long[:3] == ["233 Gbit/s", "1576 Gbit/s", "not measurable (beta)"]
-    assert "Gbit/s (1 workers, uplink, 1424-byte frames)" in long[3] and "no NIC" in long[5]
+    assert "Gbit/s (1 worker, uplink, 1424-byte frames)" in long[3] and "no NIC" in long[5]
     assert table["throughput, 22-byte payload"][3:5] == [
         "not measured here",
         "kaido bench sweep -c bench/upf.toml",
