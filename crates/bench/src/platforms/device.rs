@@ -59,7 +59,7 @@ impl Workshop {
         Ok(Self {
             pool: FramePool::leak(FRAMES).map_err(because)?,
             xdp: None,
-            dpdk: Dpdk::default(),
+            dpdk: Dpdk::new(),
             upf: None,
             cpu,
         })

@@ -22,6 +22,10 @@ pub(super) struct Dpdk {
 }
 
 impl Dpdk {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
     /// A port on an interface. The device goes with it.
     pub(super) fn open(
         &mut self,

@@ -7,10 +7,13 @@ use kaido_engine::port::Port;
 use super::device::Reason;
 
 /// No ports.
-#[derive(Default)]
 pub(super) struct Dpdk;
 
 impl Dpdk {
+    pub(super) fn new() -> Self {
+        Self
+    }
+
     /// Refuses.
     #[expect(clippy::unused_self, reason = "as where it is built in")]
     pub(super) fn open(

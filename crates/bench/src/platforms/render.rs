@@ -18,6 +18,9 @@ fn figure(value: Option<f64>, digits: usize) -> String {
 /// A row: what it is of, and the cell of a platform.
 type Row = (String, Box<dyn Fn(&PlatformResult) -> String>);
 
+/// What is taken of a latency, in nanoseconds.
+type Quantile = fn(&LatencyFigures) -> u64;
+
 fn row(name: impl Into<String>, cell: impl Fn(&PlatformResult) -> String + 'static) -> Row {
     (name.into(), Box::new(cell))
 }
@@ -48,7 +51,7 @@ fn searched(of: fn(&PlatformResult) -> Option<&Throughput>, what: &str) -> Vec<R
 
 /// The rows of the latency of a stream.
 fn latency(at: usize, stream: &str) -> [Row; 4] {
-    let quantiles: [(String, fn(&LatencyFigures) -> u64); 4] = [
+    let quantiles: [(String, Quantile); 4] = [
         (format!("{stream} latency p50, µs"), |latency| latency.p50_ns),
         ("  p90".to_owned(), |latency| latency.p90_ns),
         ("  p99".to_owned(), |latency| latency.p99_ns),

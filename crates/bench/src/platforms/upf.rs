@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use kaido_engine::netlink::Interface;
 use kaido_engine::{FramePool, Function};
@@ -68,7 +69,8 @@ pub(super) fn traffic(
         line_bps: None,
         link: LinkMode::L2,
     };
-    let delay_ns = pps.filter(|_| apart).map_or(0.0, |pps| 1e9 / pps);
+    let delay_ns = pps.filter(|_| apart).map_or(0, |pps| Duration::from_secs_f64(1.0 / pps).as_nanos());
+    let delay_ns = u64::try_from(delay_ns).unwrap_or(u64::MAX);
     let stream = |(direction, (from, bytes)): (Direction, (&str, usize))| {
         let lengths = Lengths::Fixed(u16::try_from(bytes).unwrap_or(u16::MAX));
         let template =
@@ -80,7 +82,7 @@ pub(super) fn traffic(
             rate: Rate::Weight(1.0),
             mode: Mode::Continuous,
             // Each stream has half of the rate: apart, the second begins when the first has sent one.
-            delay_ns: if direction == Direction::Downlink { delay_ns as u64 } else { 0 },
+            delay_ns: if direction == Direction::Downlink { delay_ns } else { 0 },
             trailer: true,
         })
     };
