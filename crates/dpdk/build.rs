@@ -25,7 +25,7 @@ mod dpdk {
         "rte_eth_(rx|tx)_queue_setup",
         "rte_eth_(find_next_owned_by|macaddr_get|promiscuous_enable|allmulticast_enable|stats_get)",
         "rte_extmem_(register|unregister)",
-        "rte_dev_dma_map",
+        "rte_dev_(dma_map|probe)",
         "rte_mem_virt2iova",
         "rte_mempool_(avail_count|free|obj_iter)",
         "rte_pktmbuf_pool_create_extbuf",

@@ -255,8 +255,11 @@ def _sources(options: argparse.Namespace) -> int:
         raise MeasureError(f"{', '.join(missing)}: there is no such file or folder")
     measured = sources.gather(options.results, compare.load)
     if options.json:
-        tables = {source.key: sources.rows(source, measured) for source in sources.SOURCES}
-        print(json.dumps({"header": sources.HEADER, "sources": tables}, indent=1, ensure_ascii=False))
+        tables = {
+            source.key: {"header": source.header(), "rows": sources.rows(source, measured)}
+            for source in sources.SOURCES
+        }
+        print(json.dumps({"sources": tables}, indent=1, ensure_ascii=False))
     else:
         print(sources.text(measured))
     return 0

@@ -1,4 +1,4 @@
-"""The chapter of a report about GRE header removal on every platform, from `kaido bench platforms --json`."""
+"""The chapters of a report about one function on every platform, from `kaido bench platforms --json`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,20 @@ class Page(Protocol):
         """Put a table in."""
 
 
-#: The platforms that remove headers; the others say what the rig itself can do.
-_REMOVE = ("af_packet", "af_xdp", "xdp_native", "xdp_generic")
+#: The platforms that do the function's work; the others say what the rig itself can do.
+WORKING = ("af_packet", "af_xdp", "dpdk", "xdp_native", "xdp_generic")
+
+#: What a function is called, and its two streams.
+_FUNCTIONS = {
+    "gre": ("GRE header removal on every platform", ("GRE", "TCP")),
+    "upf": ("The user plane on every platform", ("uplink", "downlink")),
+}
 
 #: How a verdict reads; the rule is the program's.
 _VERDICTS = {
     "met": "met",
     "not_met": "not met",
-    "not_resolved": "not resolved: it lies within the noise",
+    "not_resolved": "not resolved: it lies within the noise, or the trials are fewer than three",
 }
 
 
@@ -55,41 +61,64 @@ def read(path: Path) -> Mapping[str, Any]:
 
 def chapter(page: Page, found: Mapping[str, Any], number: int) -> None:
     """Write the chapter of the comparison of that number."""
-    page.heading("GRE header removal on every platform", _headline(found))
-    throughput, latency = found["frame_bytes"]
+    streams = _FUNCTIONS[function_of(found)][1]
+    page.heading(title(found), _headline(found))
     machine = found["machine"]
-    page.text(
-        f"Frames of {throughput} bytes, GRE and TCP 1:1: where headers go, {found['byte_ratio']:.10f} of "
-        f"the bytes come out. Latency: frames of {latency} bytes, {found['latency_pps']:.0f} a second. "
-        f"{machine['cpu']}, "
-        f"{machine['cores']} cores, Linux {machine['kernel']}."
-    )
-    _memory(page, found["memory"])
+    page.text(f"{_traffic(found)} {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}.")
+    if found["memory"]:
+        _memory(page, found["memory"])
     if found["skipped"]:
         page.text(f"End to end: not measured: {found['skipped']}", note=True)
         return
     measured = [one for one in found["platforms"] if not one["skipped"]]
-    _table(page, measured)
+    _table(page, found, measured)
     for one in found["platforms"]:
         if one["skipped"]:
             page.text(f"{one['name']}: not measured: {one['skipped']}", note=True)
     for added in found["added"]:
-        gre, tcp = (f"{one['median']:.2f} µs (± {one['spread']:.2f})" for one in added["median_us"])
+        one, other = (f"{each['median']:.2f} µs (± {each['spread']:.2f})" for each in added["median_us"])
         page.text(
-            f"{added['name']} adds {gre} to a bare port at the median for packets in GRE, {tcp} for TCP; "
-            f"the goal of 2 µs is {_VERDICTS[added['verdict']]}."
+            f"{added['name']} adds {one} to a bare port at the median ({streams[0]}), {other} "
+            f"({streams[1]}); the goal of 2 µs is {_VERDICTS[added['verdict']]}."
         )
     page.picture(
         f"platforms-latency-{number}",
         figures.platform_latency(measured),
-        "Latency of single packets in GRE, by platform: the share of packets that took longer.",
+        f"Latency of single packets ({streams[0]}), by platform: the share of packets that took longer.",
     )
     page.table(
         ["platform", "good", "bad"],
         [
             [one["name"], "; ".join(one["judgement"]["good"]), "; ".join(one["judgement"]["bad"])]
             for one in measured
+            if one["judgement"]["good"] or one["judgement"]["bad"]
         ],
+    )
+
+
+def function_of(found: Mapping[str, Any]) -> str:
+    """Name the function: results from before there were two are of GRE."""
+    return str(found.get("function", "gre"))
+
+
+def title(found: Mapping[str, Any]) -> str:
+    """Name the comparison."""
+    return _FUNCTIONS[function_of(found)][0]
+
+
+def _traffic(found: Mapping[str, Any]) -> str:
+    """Say what was sent."""
+    pps = f"{found['latency_pps']:.0f} a second"
+    if function_of(found) == "upf":
+        short, long = found["payload_bytes"]
+        return (
+            f"{found['sessions']} sessions, uplink and downlink 1:1, UDP payloads of {short} and {long} "
+            f"bytes. Latency: payloads of {short} bytes, {pps}."
+        )
+    throughput, latency = found["frame_bytes"]
+    return (
+        f"Frames of {throughput} bytes, GRE and TCP 1:1: where headers go, {found['byte_ratio']:.10f} of "
+        f"the bytes come out. Latency: frames of {latency} bytes, {pps}."
     )
 
 
@@ -98,14 +127,16 @@ def _headline(found: Mapping[str, Any]) -> str:
     there = [
         one
         for one in found["platforms"]
-        if one["kind"] in _REMOVE and not one["skipped"] and one["throughput"]["pps"]
+        if one["kind"] in WORKING and not one["skipped"] and one["throughput"]["pps"]
     ]
     if there:
         best = max(there, key=lambda one: float(one["throughput"]["pps"]))
         return (
             f"{best['name']} has the highest rate without loss: {best['throughput']['pps'] / 1e6:.3f} Mpps."
         )
-    return f"In memory a packet takes {found['memory']['warm_ns']['median']:.1f} ns of one core."
+    if found["memory"]:
+        return f"In memory a packet takes {found['memory']['warm_ns']['median']:.1f} ns of one core."
+    return "No platform of this machine forwards without loss."
 
 
 def _memory(page: Page, memory: Mapping[str, Any]) -> None:
@@ -124,7 +155,7 @@ def _memory(page: Page, memory: Mapping[str, Any]) -> None:
     )
 
 
-def _table(page: Page, measured: Sequence[Mapping[str, Any]]) -> None:
+def _table(page: Page, found: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> None:
     def scaled(value: float | None, scale: float) -> float | None:
         return None if value is None else value / scale
 
@@ -132,17 +163,34 @@ def _table(page: Page, measured: Sequence[Mapping[str, Any]]) -> None:
         figures_of = one["latency"][kind]
         return None if figures_of is None else float(figures_of[name]) / 1e3
 
-    rows: list[list[Any]] = [
-        ["rate without loss, Mpps", *(scaled(one["throughput"]["pps"], 1e6) for one in measured)],
-        ["flooded, Mpps", *(one["throughput"]["flood_pps"] / 1e6 for one in measured)],
-        ["lost at that rate", *(one["throughput"]["lost"] for one in measured)],
-        ["bytes out/in", *(f"{one['throughput']['byte_ratio']:.10f}" for one in measured)],
-        ["CPU, ns a packet", *(one["throughput"]["cpu_ns"] for one in measured)],
-        ["energy, µJ a packet", *(one["throughput"]["microjoules"] for one in measured)],
-    ]
-    for kind, packets in enumerate(("GRE", "TCP")):
+    def searched(key: str, what: str) -> list[list[Any]]:
+        """Rows of one search."""
+        of = [one.get(key) for one in measured]
+
+        def cells(name: str, scale: float = 1.0) -> list[float | None]:
+            return [one and scaled(one.get(name), scale) for one in of]
+
+        lost = [one["lost"] if one and one["pps"] else None for one in of]
+        return [
+            [f"rate without loss{what}, Mpps", *cells("pps", 1e6)],
+            ["Gbit/s, both streams", *cells("l2_gbps")],
+            ["flooded, Mpps", *cells("flood_pps", 1e6)],
+            ["lost at that rate", *lost],
+            ["CPU, ns a packet", *cells("cpu_ns")],
+            ["energy, µJ a packet", *cells("microjoules")],
+        ]
+
+    function = function_of(found)
+    if function == "upf":
+        short, long = found["payload_bytes"]
+        rows = searched("throughput", f", {short}-byte payload")
+        rows += searched("throughput_long", f", {long}-byte payload")
+    else:
+        rows = searched("throughput", "")
+        rows.append(["bytes out/in", *(f"{one['throughput']['byte_ratio']:.10f}" for one in measured)])
+    for at, packets in enumerate(_FUNCTIONS[function][1]):
         for name, label in (("p50_ns", "p50"), ("p90_ns", "p90"), ("p99_ns", "p99"), ("p999_ns", "p99.9")):
-            rows.append([f"{packets} latency {label}, µs", *(quantile(one, kind, name) for one in measured)])
+            rows.append([f"{packets} latency {label}, µs", *(quantile(one, at, name) for one in measured)])
     page.table(["", *(one["name"] for one in measured)], rows)
     sources = {one["throughput"]["energy_source"] for one in measured} - {None}
     if sources:

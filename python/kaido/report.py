@@ -46,10 +46,15 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 code, pre { font: 0.82rem/1.4 ui-monospace, monospace; } pre { overflow-x: auto; background: var(--field);
 padding: 0.6rem; }
 .wide { overflow-x: auto; } .wide td:first-child { min-width: 9rem; }
+.wide td.prose { min-width: 15rem; }
 details { margin: 0.3rem 0; } summary { cursor: pointer; }
 @media (max-width: 720px) {
 body { padding: 0.8rem; } .wide td:first-child { min-width: 6rem; }
+.wide td.prose { min-width: 13rem; }
 figure { overflow-x: auto; } figure img { max-width: none; width: 800px; }
+figure::before, .wide.many::before { content: "it goes on to the right →"; color: var(--soft);
+font-size: 0.8rem; position: sticky; left: 0; display: block; }
+figcaption { position: sticky; left: 0; max-width: calc(100vw - 1.6rem); }
 }
 """
 
@@ -91,7 +96,9 @@ class _Page:
     def table(self, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         cells = "".join(f"<th>{html.escape(name)}</th>" for name in header)
         lines = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows)
-        self.parts.append(f'<div class="wide"><table><tr>{cells}</tr>{lines}</table></div>')
+        # On a phone a reader is told that there is more of it.
+        kind = "wide many" if len(header) > _COLUMNS_NARROW else "wide"
+        self.parts.append(f'<div class="{kind}"><table><tr>{cells}</tr>{lines}</table></div>')
 
     def flame(self, flame: Flame) -> None:
         label = html.escape(flame.point.label())
@@ -107,12 +114,21 @@ class _Page:
         )
 
 
+#: Columns that fit on a phone.
+_COLUMNS_NARROW = 3
+#: Characters of a cell from which on it is prose, which has lines of its own width.
+_PROSE = 40
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f'<td class="number">{value:.2f}</td>'
     if isinstance(value, int) and not isinstance(value, bool):
         return f'<td class="number">{value}</td>'
-    return f"<td>{html.escape('-' if value is None else str(value))}</td>"
+    if value is None:
+        return '<td class="number">-</td>'
+    kind = ' class="prose"' if len(str(value)) > _PROSE else ""
+    return f"<td{kind}>{html.escape(str(value))}</td>"
 
 
 @dataclass(frozen=True)
@@ -136,7 +152,11 @@ def gather(paths: Sequence[Path]) -> Material:
     """
     others = [path for path in paths if path.suffix == ".json"]
     # Results of `bench micro` and `bench ndn` have no chapter but beside the sources.
-    beside = {path for path in others if (sources.read(path) or {}).keys() & {"micro", "ndn", "discoveries"}}
+    beside = {
+        path
+        for path in others
+        if (sources.read(path) or {}).keys() & {"micro", "ndn", "discoveries", "pgw_u"}
+    }
     compared = [path for path in others if path not in beside]
     frames = [load(path) for path in paths if path not in others]
     flames: list[Flame] = []
@@ -147,7 +167,8 @@ def gather(paths: Sequence[Path]) -> Material:
             continue
         flames += [read_flame(file) for file in sorted((path / "flames").glob("*.json"))]
         searches += [json.loads(file.read_text()) for file in sorted(path.glob("search*.json"))]
-        compared += sorted(path.glob("platforms*.json"))
+        files = sorted(path.glob("*.json"))
+        compared += [file for file in files if (sources.read(file) or {}).keys() & {"platforms", "upf"}]
         found = path / "discoveries.json"
         discoveries = json.loads(found.read_text()) if found.exists() else discoveries
     frame = pl.concat(frames, how="diagonal_relaxed") if frames else None
@@ -187,12 +208,11 @@ def write(material: Material, out: Path, command: str) -> None:
         pictures = out.with_name(out.name + "-pictures")
     out.parent.mkdir(parents=True, exist_ok=True)
     pictures.mkdir(parents=True, exist_ok=True)
-    page, title = _Page(pictures), "GRE header removal"
+    page, title = _Page(pictures), _title(material)
     if material.frame is not None:
-        title = _actions(material.frame)
         _sweep(page, material, material.frame, command)
     else:
-        page.parts.append("<h1>Kaido: GRE header removal</h1>")
+        page.parts.append(f"<h1>Kaido: {html.escape(title)}</h1>")
         page.text(f"This report: {command}", note=True)
     for number, found in enumerate(material.platforms):
         platforms.chapter(page, found, number)
@@ -205,6 +225,13 @@ def write(material: Material, out: Path, command: str) -> None:
         + "\n</body></html>\n",
         encoding="utf-8",
     )
+
+
+def _title(material: Material) -> str:
+    """Name what was measured."""
+    if material.frame is not None:
+        return _actions(material.frame)
+    return ", ".join(dict.fromkeys(map(platforms.title, material.platforms))) or "beside public accounts"
 
 
 def _sweep(page: _Page, material: Material, frame: pl.DataFrame, command: str) -> None:

@@ -16,11 +16,14 @@ from typing import Any, Protocol
 import polars as pl
 
 from kaido.limits import Row, Rows
+from kaido.platforms import function_of
 from kaido.point import Point
 
 _MICRO = "kaido bench micro --json micro.json"
 _SWEEP = "kaido bench sweep -c bench/upf.toml"
 _PLATFORMS = "kaido bench platforms --json platforms.json"
+_UPF = "kaido bench platforms --function upf --json upf.json"
+_PGW_U = "cd tests && python -m rig.pgw_u --binary ../target/release/kaido --json pgw-u.json"
 _DISCOVERIES = "kaido bench discoveries -o FOLDER"
 _NDN = "kaido bench ndn --zipf 1 --json ndn.json"
 
@@ -31,7 +34,11 @@ class Measured:
 
     frame: pl.DataFrame | None = None
     micro: Mapping[str, Any] | None = None
+    #: Of header removers.
     platforms: Mapping[str, Any] | None = None
+    #: Of user planes.
+    upf: Mapping[str, Any] | None = None
+    pgw_u: Mapping[str, Any] | None = None
     discoveries: Mapping[str, Any] | None = None
     ndn: Mapping[str, Any] | None = None
 
@@ -54,11 +61,14 @@ class Line:
     """One figure of a source."""
 
     what: str
-    theirs: str
+    #: A figure for each of the source's columns.
+    theirs: str | tuple[str, ...]
     #: Ours, in words; none where it was not measured.
     ours: Callable[[Measured], str | None]
     #: The command that gives it; none where nothing here can.
     command: str | None
+    #: Why the figures are not of the same kind.
+    apart: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,9 +78,12 @@ class Source:
     key: str
     name: str
     lines: tuple[Line, ...]
+    #: What the source measured beside each other.
+    columns: tuple[str, ...] = ("the source's",)
 
-
-HEADER = ("what", "the source's", "ours, here", "how")
+    def header(self) -> tuple[str, ...]:
+        """Name the columns of its table."""
+        return ("what", *self.columns, "ours, here", "how", "not comparable in")
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -82,7 +95,9 @@ def read(path: Path) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         return None
     if found.get("kind") == "platforms":
-        return {"platforms": found}
+        return {"upf" if function_of(found) == "upf" else "platforms": found}
+    if found.get("kind") == "pgw_u":
+        return {"pgw_u": found}
     for key, kind in (("xdp_map_chain", "micro"), ("exchanges_per_second", "ndn"), ("lru", "discoveries")):
         if key in found:
             return {kind: found}
@@ -114,26 +129,67 @@ def _best(measured: Measured, **fixed: Any) -> tuple[Point, Row] | None:
     return max(points, key=lambda item: float(item[1]["l2_gbps"]), default=None)
 
 
-def _gbps(frame: int, datapath: str) -> Callable[[Measured], str | None]:
+def _gbps(frame: int, datapath: str, **fixed: Any) -> Callable[[Measured], str | None]:
     def ours(measured: Measured) -> str | None:
-        found = _best(measured, frame=frame, datapath=datapath)
+        found = _best(measured, frame=frame, datapath=datapath, **fixed)
         if found is None:
             return None
         point, row = found
-        return (
-            f"{row['l2_gbps']:.1f} Gbit/s ({point.workers} workers, {point.direction}, {frame}-byte frames)"
-        )
+        workers = f"{point.workers} worker{'s' if point.workers > 1 else ''}"
+        return f"{row['l2_gbps']:.1f} Gbit/s ({workers}, {point.direction}, {frame}-byte frames)"
 
     return ours
 
 
 def _watts(measured: Measured) -> str | None:
+    """Energy as RAPL tells it; none where nothing measures it: a model is no measurement."""
     found = _best(measured, frame=1424, datapath="memory")
-    if found is None:
+    if found is None or found[1]["energy_source"] != "rapl":
         return None
     row = found[1]
-    how = "RAPL" if row["energy_source"] == "rapl" else "model, not measured"
-    return f"{row['gbps_per_watt']:.2f} Gbit/s for a watt, {row['watts']:.0f} W ({how})"
+    return f"{row['gbps_per_watt']:.2f} Gbit/s for a watt, {row['watts']:.0f} W (RAPL, in memory)"
+
+
+def _upf(kind: str, long: bool) -> Callable[[Measured], str | None]:
+    """Throughput of a platform with payloads of a length."""
+
+    def ours(measured: Measured) -> str | None:
+        platforms = (measured.upf or {}).get("platforms", [])
+        one = next((one for one in platforms if one["kind"] == kind), None)
+        if one is None:
+            return None
+        if one["skipped"]:
+            return f"not measured: {one['skipped']}"
+        found = one["throughput_long" if long else "throughput"]
+        if not found:
+            return "not measured: " + next((why for why in one["judgement"]["bad"] if "frames" in why), "")
+        if not found["pps"]:
+            return "loss at every rate tried"
+        return f"{found['l2_gbps']:.2f} Gbit/s, {found['pps'] / 1e6:.3f} Mpps without loss"
+
+    return ours
+
+
+def _scenario(of: Callable[[Mapping[str, Any]], str | None]) -> Callable[[Measured], str | None]:
+    """A figure of the whole scenario of the PGW-U."""
+    return lambda measured: of(measured.pgw_u) if measured.pgw_u else None
+
+
+def _scenario_size(found: Mapping[str, Any]) -> str:
+    attached = found["attached"]
+    return (
+        f"{attached['sessions']} bearers, {found['tenants']} tenants, {found['peers']} SGWs: attached in "
+        f"{attached['attach_s']:.0f} s, {attached['resident_bytes'] / 2**20:.0f} MiB resident"
+    )
+
+
+def _scenario_rate(found: Mapping[str, Any]) -> str:
+    how = f"{found['driver']}, {found['datapath']}"
+    run = found["clean"]
+    if run is None:
+        return f"loss at every rate tried ({how})"
+    gbps = sum(stream["l2_gbps"] for stream in run["streams"].values())
+    return f"{gbps:.2f} Gbit/s, {run['received_pps'] / 1e3:.0f} kpps without loss ({how}, both directions)"
 
 
 def _fast_path(measured: Measured) -> str | None:
@@ -248,6 +304,37 @@ def _exchanges(measured: Measured) -> str | None:
     return f"{rate / 1e3:.1f} k exchanges a second over sockets, {names} names"
 
 
+#: What our frames of a payload are measured over.
+_VETH = "veth copies each packet; one core; the source has NICs of 100 Gbit/s"
+_NO_API = "our session service in the same process; theirs over an API to the device"
+
+
+def _payloads(payload: int, theirs: tuple[str, ...], frame: int) -> tuple[Line, ...]:
+    """Rows of a payload's length: what the source has, and each platform of ours."""
+    blank = ("-",) * len(theirs)
+    rows = [
+        Line(
+            f"throughput, {payload}-byte payload",
+            theirs,
+            _gbps(frame, "memory"),
+            _SWEEP,
+            f"in memory, no NIC; frames of {frame} bytes",
+        )
+    ]
+    for kind, name in _PLATFORM_NAMES:
+        rows.append(Line(f"  {name}", blank, _upf(kind, payload > 100), _UPF, _VETH))
+    return tuple(rows)
+
+
+_PLATFORM_NAMES = (
+    ("dpdk", "DPDK (net_af_packet)"),
+    ("af_xdp", "AF_XDP"),
+    ("af_packet", "AF_PACKET"),
+    ("xdp_native", "XDP in the driver"),
+    ("xdp_generic", "XDP, generic"),
+)
+
+
 def _nothing(_: Measured) -> str | None:
     return None
 
@@ -257,24 +344,35 @@ SOURCES = (
         "A",
         "UPF on offload hardware (KDDI, 2024)",
         (
-            Line("throughput, 1450-byte payload, DPDK", "233 Gbit/s", _gbps(1424, "memory"), _SWEEP),
-            Line("throughput, 22-byte payload, DPDK", "141 Gbit/s", _gbps(64, "memory"), _SWEEP),
+            *_payloads(1450, ("233 Gbit/s", "1576 Gbit/s", "not measurable (beta)"), 1424),
+            *_payloads(22, ("141 Gbit/s", "917 Gbit/s", "half of the switch's: 800 Gbit/s at most"), 64),
             Line(
-                "the same over AF_XDP on veth",
-                "-",
-                _gbps(1424, "af_xdp"),
-                "kaido bench sweep -c bench/datapaths.toml",
+                "the same in the kernel, XDP, no driver",
+                ("-", "-", "-"),
+                _fast_path,
+                _MICRO,
+                "one core under BPF_PROG_TEST_RUN: nothing is sent",
             ),
-            Line("the same in the kernel, XDP", "-", _fast_path, _MICRO),
-            Line("throughput, 1450-byte payload, switch ASIC", "1576 Gbit/s", _nothing, None),
-            Line("energy, DPDK", "0.39 Gbit/s for a watt, 4113 W at 1.6 Tbit/s", _watts, _SWEEP),
-            Line("energy, switch with FPGA", "2.3 Gbit/s for a watt, 697 W", _nothing, None),
-            Line("sessions", "25 k (DPDK), 16.64 M (2 FPGAs)", _sessions, _MICRO),
-            Line("session add", "138 µs", _requests("establish"), _MICRO),
-            Line("session read", "153 µs", _table("lookups"), _MICRO),
-            Line("session delete", "130 µs", _requests("delete"), _MICRO),
-            Line("lookup latency", "2 µs (FPGA)", _table("lookups"), _MICRO),
+            Line(
+                "power at 1.6 Tbit/s, and Gbit/s for a watt",
+                ("4113 W, 0.39", "618 W, 2.6", "697 W, 2.3"),
+                _watts,
+                _SWEEP,
+                "processor and memory alone, at our rate; only where RAPL can be read",
+            ),
+            Line("sessions", ("25 k tried", "100 k", "16.64 M (2 FPGAs)"), _sessions, _MICRO),
+            Line("session add", ("-", "-", "138 µs"), _requests("establish"), _MICRO, _NO_API),
+            Line("session read", ("-", "-", "153 µs"), _table("lookups"), _MICRO, _NO_API),
+            Line("session delete", ("-", "-", "130 µs"), _requests("delete"), _MICRO, _NO_API),
+            Line(
+                "lookup latency",
+                ("-", "-", "2 µs"),
+                _table("lookups"),
+                _MICRO,
+                "time a lookup takes when many are under way, not from packet to packet",
+            ),
         ),
+        ("DPDK server", "switch ASIC", "switch ASIC and FPGA"),
     ),
     Source(
         "B",
@@ -297,14 +395,39 @@ SOURCES = (
             ),
             Line("hashing of the TEID", "times the cores", _spread, _DISCOVERIES),
             Line("no outer UDP checksum", "+3 to +4 Gbit/s on short packets", _checksum, _DISCOVERIES),
-            Line("a million bearers, a core", "3 to 4 Gbit/s", _gbps(1424, "memory"), _SWEEP),
+            Line(
+                "the whole scenario", "1 M bearers, 1000 tenants, 100 SGWs", _scenario(_scenario_size), _PGW_U
+            ),
+            Line(
+                "its throughput, packets of 128 to 1424 bytes",
+                "100 Gbit/s offered",
+                _scenario(_scenario_rate),
+                _PGW_U,
+                "veth, node and bench on the same cores; the source has a NIC and a generator of its own",
+            ),
+            Line(
+                "one core, TEIDs unseen by RSS",
+                "3 to 4 Gbit/s",
+                _gbps(1424, "memory", workers=1),
+                _SWEEP,
+                "in memory, no NIC",
+            ),
         ),
     ),
     Source(
         "D",
         "GRE header removal (Mixi with Intel)",
         (
-            Line("92-byte frames, DPDK", "11.17 Mpps", _gre_memory, _PLATFORMS),
+            Line(
+                "92-byte frames, in memory", "11.17 Mpps (DPDK)", _gre_memory, _PLATFORMS, "in memory, no NIC"
+            ),
+            Line(
+                "92-byte frames, over DPDK's net_af_packet",
+                "11.17 Mpps",
+                _gre("dpdk", _rate),
+                _PLATFORMS,
+                _VETH,
+            ),
             Line("92-byte frames, over AF_XDP", "-", _gre("af_xdp", _rate), _PLATFORMS),
             Line("92-byte frames, in the driver (XDP)", "-", _gre("xdp_native", _rate), _PLATFORMS),
             Line("92-byte frames, FPGA", "11.19 Mpps", _nothing, None),
@@ -329,23 +452,29 @@ def rows(source: Source, measured: Measured) -> list[list[str]]:
     table = []
     for line in source.lines:
         ours = line.ours(measured)
-        how = "measured" if ours else line.command or "hardware that is not here"
-        table.append([line.what, line.theirs, ours or "not measured here", how])
+        theirs = (line.theirs,) if isinstance(line.theirs, str) else line.theirs
+        how = "measured" if _is_figure(ours) else line.command or "hardware that is not here"
+        table.append([line.what, *theirs, ours or "not measured here", how, line.apart])
     return table
+
+
+def _is_figure(ours: str | None) -> bool:
+    """Whether it is a figure, and not why there is none."""
+    return ours is not None and not ours.startswith("not measured")
 
 
 def count(measured: Measured) -> tuple[int, int]:
     """How many figures of the sources have one of ours beside them, of how many."""
     lines = [line for source in SOURCES for line in source.lines]
-    return sum(line.ours(measured) is not None for line in lines), len(lines)
+    return sum(_is_figure(line.ours(measured)) for line in lines), len(lines)
 
 
 def text(measured: Measured) -> str:
     """Show all sources on a terminal."""
     parts = []
     for source in SOURCES:
-        table = [list(HEADER), *rows(source, measured)]
-        widths = [max(len(row[at]) for row in table) for at in range(len(HEADER))]
+        table = [list(source.header()), *rows(source, measured)]
+        widths = [max(len(row[at]) for row in table) for at in range(len(source.header()))]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in table
@@ -353,7 +482,7 @@ def text(measured: Measured) -> str:
         parts.append("\n".join([f"{source.key}. {source.name}", *lines]))
     there, of = count(measured)
     parts.append(
-        f"{there} of {of} figures have one of ours beside them; theirs are of their hardware, ours of this "
+        f"{there} of {of} rows have a figure of ours beside them; theirs are of their hardware, ours of this "
         "machine"
     )
     return "\n\n".join(parts)
@@ -365,7 +494,7 @@ def chapter(page: Page, measured: Measured) -> None:
     if not there:
         return
     page.heading(
-        "Beside the sources", f"Of {of} figures that public accounts report, {there} have ours beside them."
+        "Beside the sources", f"Of {of} rows of what public accounts report, {there} have a figure of ours."
     )
     page.text(
         "Theirs are of their own hardware, ours of this machine: they are no comparison of designs.",
@@ -373,4 +502,4 @@ def chapter(page: Page, measured: Measured) -> None:
     )
     for source in SOURCES:
         page.text(f"{source.key}. {source.name}")
-        page.table(HEADER, rows(source, measured))
+        page.table(source.header(), rows(source, measured))

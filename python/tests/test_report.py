@@ -3,12 +3,11 @@
 import html
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import browser
 import model
 import polars as pl
 import pytest
@@ -233,55 +232,50 @@ def test_verdicts_have_one_rule() -> None:
     ]
 
 
-def test_a_browser_shows_the_report(page: Path, tmp_path: Path) -> None:
-    """Chromium, headless: all pictures are there, nothing is wider than the window; a screenshot is kept."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if not chromium:
-        pytest.skip("chromium is not installed: `scripts/setup test` installs it")
-    flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--hide-scrollbars",
-        f"--user-data-dir={tmp_path}",
-    ]
-    # What the page finds out about itself is its title in the dump.
-    probe = (
-        "<script>addEventListener('load',()=>{const all=[...document.images];"
-        "const bad=all.filter(i=>!i.complete||(!i.naturalWidth&&!i.closest('details'))).length;"
-        "document.title=`images ${all.length} broken ${bad} "
-        "wide ${document.documentElement.scrollWidth>innerWidth}`})</script>"
-    )
-    probed = page.with_name("probed.html")
-    probed.write_text(page.read_text().replace("</body>", probe + "</body>"))
-    dump = subprocess.run(
-        [
-            chromium,
-            *flags,
-            "--window-size=1200,900",
-            "--virtual-time-budget=10000",
-            "--dump-dom",
-            probed.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    title = re.search(r"<title>(images.*?)</title>", dump.stdout)
-    assert title, dump.stderr[-500:]
-    seen = re.fullmatch(r"images (\d+) broken (\d+) wide (\w+)", title.group(1))
-    assert seen and int(seen.group(1)) >= 9 and seen.group(2) == "0" and seen.group(3) == "false", (
-        title.group(1)
-    )
-    shot = Path(__file__).parents[2] / "target" / "report" / "report.png"
-    shot.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        [chromium, *flags, "--window-size=1200,6000", f"--screenshot={shot}", page.as_uri()],
-        capture_output=True,
-        timeout=120,
-        check=True,
-    )
+#: Screens: a phone's and a desk's.
+SCREENS = {"phone": (390, 844), "desk": (1280, 900)}
+#: What a page finds out about itself: how wide it is, its background, and what is cut off at its edge.
+PROBE = """
+const outside = [...document.querySelectorAll('body *')].filter(element => {
+  const box = element.getBoundingClientRect();
+  return box.width && box.right > innerWidth + 1 && !element.closest('.wide, figure, pre, details');
+});
+const scrolls = [...document.querySelectorAll('.wide, figure, pre')].filter(element =>
+  element.scrollWidth > element.clientWidth && getComputedStyle(element).overflowX !== 'auto');
+const cells = [...document.querySelectorAll('.wide td')].filter(cell => cell.innerText.length > 40);
+const images = [...document.images];
+const open = images.filter(image => !image.closest('details'));
+return {
+  wide: document.documentElement.scrollWidth, window: innerWidth,
+  outside: outside.map(element => element.tagName + ' ' + element.innerText.slice(0, 40)),
+  scrolls: scrolls.length, images: images.length,
+  broken: open.filter(image => !image.complete || !image.naturalWidth).length,
+  narrow: Math.min(...cells.map(cell => cell.clientWidth)),
+  background: getComputedStyle(document.body).backgroundColor,
+  ink: getComputedStyle(document.body).color,
+};
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_browser_shows_the_report(page: Path, tmp_path: Path, screen: str, dark: bool) -> None:
+    """Chromium, headless: all pictures are there, nothing is wider than the screen or cut off by it."""
+    absent = browser.missing()
+    if absent:
+        pytest.skip(absent)
+    width, height = SCREENS[screen]
+    shot = Path(__file__).parents[2] / "target" / "report" / f"{screen}-{'dark' if dark else 'light'}.png"
+    with browser.browser(tmp_path) as shown:
+        shown.open(page, width, height, dark)
+        seen = shown.run(PROBE)
+        shown.screenshot(shot, whole=True)
+    assert seen["window"] == width and seen["wide"] <= width, seen
+    assert seen["outside"] == [] and seen["scrolls"] == 0, seen
+    assert seen["images"] >= 9 and seen["broken"] == 0, seen
+    assert seen["narrow"] >= 200, "prose has lines, not columns of words"
+    light = [sum(map(int, re.findall(r"\d+", seen[name])[:3])) for name in ("background", "ink")]
+    assert (light[0] < light[1]) is dark, seen
     assert shot.stat().st_size > 50_000
 
 

@@ -40,6 +40,8 @@ pub struct BenchPlan {
     pub traffic: Traffic,
     /// What must come of it.
     pub rules: Vec<Rule>,
+    /// All bearers, judged by or not.
+    pub bearers: Vec<Bearers>,
     /// How the run goes.
     pub settings: RunSettings,
     /// Where wrong packets are saved: pcapng, or pcap by the name's end.
@@ -120,6 +122,8 @@ struct StreamFile {
 
 /// Largest window: 2 MiB of bits for each stream.
 const WINDOW_MAX: usize = 1 << 24;
+/// Access nodes that a port answers for at most.
+const PEERS_MAX: u32 = 4096;
 /// Most findings that are kept of a kind.
 const KEEP_MAX: usize = 10_000;
 
@@ -162,7 +166,7 @@ impl BenchPlan {
             seed: file.seed.unwrap_or(1),
             key: file.key.unwrap_or(1),
             total: file.total.as_ref().map(|total| *total.get_ref()),
-            ports: file.ports.iter().map(|port| port.get_ref().clone()).collect(),
+            ports: file.ports.iter().map(|port| file.port(port.get_ref())).collect(),
             streams: streams.unwrap_or_default(),
         };
         file.ports(&mut faults);
@@ -174,7 +178,8 @@ impl BenchPlan {
         if !faults.0.is_empty() {
             return Err(faults.0);
         }
-        Ok(Self { traffic, rules, settings, save: file.save })
+        let bearers = file.bearers.into_iter().map(|bearers| bearers.into_inner().of).collect();
+        Ok(Self { traffic, rules, bearers, settings, save: file.save })
     }
 }
 
@@ -260,6 +265,20 @@ impl BenchFile {
             rules.push(rule);
         }
         rules
+    }
+
+    /// A port, which in L3 mode answers for the access nodes of its bearers too.
+    fn port(&self, port: &PortSpec) -> PortSpec {
+        let mut port = port.clone();
+        if let LinkMode::L3 { addresses, .. } = &mut port.link {
+            for bearers in self.bearers.iter().map(|bearers| &bearers.get_ref().of) {
+                if bearers.access.port == port.name {
+                    let nodes = (0..bearers.peers.min(PEERS_MAX)).map(|n| bearers.peer(n));
+                    addresses.extend(nodes.filter(|node| !addresses.contains(node)).collect::<Vec<_>>());
+                }
+            }
+        }
+        port
     }
 
     fn ports(&self, faults: &mut Faults) {
@@ -426,6 +445,15 @@ mod tests {
         // The tag of bearer 1234, and behind it access node 34.
         assert_eq!(packet[14..16], 235u16.to_be_bytes());
         assert_eq!(packet[30..34], [10, 100, 3, 36]);
+        let text = text
+            .replace("{ port = \"core\" }", "")
+            .replace("access = { port = \"n3\"", "access = { port = \"n6\"");
+        let LinkMode::L3 { addresses, .. } = &BenchPlan::parse(&text).unwrap().traffic.ports[1].link else {
+            panic!("n6 is in L3 mode")
+        };
+        let own = |last| std::net::IpAddr::from([10, 100, 3, last]);
+        assert_eq!(addresses.len(), 101, "its own, and those of the access nodes behind it");
+        assert!(addresses.contains(&own(2)) && addresses.contains(&own(101)));
     }
 
     /// `bench/pgw-u.toml`: all tenants and all SGWs, whatever the number of bearers.

@@ -13,13 +13,16 @@
 //! ```
 //! [`ndn`] asks and answers through NDN routers, by names instead of packets of a stream.
 //!
+//! [`attach`] establishes the sessions of such traffic at a user plane.
+//!
 //! [`point`] measures one point of many, in memory or over links: what a sweep varies and a search repeats. [`measure_control`] is a run of
 //! its own: session requests over a UDP socket, while packets are forwarded.
 //!
-//! [`platforms`] compares GRE header removal by the engine, by the driver and by neither.
+//! [`platforms`] compares GRE header removal, or the user plane, by the engine, by the driver and by neither.
 //!
 //! Figures of one run stand beside each other; figures of two runs do not. Method and limits: `docs/benchmarks.md`.
 
+pub mod attach;
 mod chain;
 mod clock;
 mod control;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::port::Port;
 use kaido_engine::{
-    DropReason, FramePool, KernelPath, PortId, PortTotals, Route, Routes, Wanted, Worker, WorkerSettings,
+    DropReason, FramePool, Function, KernelPath, PortId, PortTotals, Route, Routes, Wanted, Worker,
+    WorkerSettings,
 };
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
@@ -187,9 +188,13 @@ pub(crate) fn worker(
     pool: &'static FramePool,
     ports: [Box<dyn Port>; 2],
 ) -> Result<Worker, BenchError> {
-    let path = Box::new(Path::new(node, routes().next_hops())?);
     let ports = ports.map(|port| (port, KernelPath::None));
-    Ok(Worker::new(pool, ports.into(), path, WorkerSettings::default()))
+    Ok(Worker::new(pool, ports.into(), path(node)?, WorkerSettings::default()))
+}
+
+/// What a worker does between an N3 and an N6 port.
+pub(crate) fn path(node: &Arc<Node>) -> Result<Box<dyn Function>, BenchError> {
+    Ok(Box::new(Path::new(node, routes().next_hops())?))
 }
 
 /// What a worker has dropped on both ports.

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_upf::rules::{
     ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Interface,
-    Ipv6Prefix, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi, Seid,
-    Teid, UeIpAddress, UeIpRole,
+    Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer,
+    QerId, Qfi, Seid, Teid, UeIpAddress, UeIpRole,
 };
 
-use crate::oracle::Bearers;
+use crate::oracle::{Bearers, Side};
 
 fn split(address: IpAddr) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
     match address {
@@ -45,12 +45,20 @@ pub fn establishment(bearers: &Bearers, bearer: u32) -> Establishment {
     let (ipv4, ipv6) = split(bearers.peer(bearer));
     let tunnel =
         OuterHeaderCreation { teid: Teid(bearers.access_teid_first.wrapping_add(bearer)), ipv4, ipv6 };
+    // Both ways of a session are in the same one.
+    let instance = |side: &Side| side.instance(bearer).map(|name| NetworkInstance(name.into()));
+    uplink.pdi.network_instance = instance(&bearers.access);
+    downlink.pdi.network_instance = instance(&bearers.core);
     let far = |id, destination_interface, outer_header_creation| Far {
         id: FarId(id),
         apply_action: ApplyAction { forward: true, ..ApplyAction::default() },
         forwarding: Some(ForwardingParameters {
             destination_interface,
-            network_instance: None,
+            network_instance: instance(if destination_interface == Interface::Core {
+                &bearers.core
+            } else {
+                &bearers.access
+            }),
             outer_header_creation,
             transport_level_marking: None,
             steering: None,
@@ -69,7 +77,7 @@ pub fn establishment(bearers: &Bearers, bearer: u32) -> Establishment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::{Outer, Side};
+    use crate::oracle::{Outer, Tag};
     use crate::stream::Mac;
 
     #[test]
@@ -79,6 +87,7 @@ mod tests {
             device_mac: Mac::default(),
             bench_mac: Mac::default(),
             tags: Vec::new(),
+            network_instance: None,
         };
         let bearers = Bearers {
             count: 10,
@@ -105,5 +114,15 @@ mod tests {
         let ue = &session.pdrs[1].pdi.ue_ip[0];
         let prefix = Ipv6Prefix::of("2001:db8:0:3::".parse().unwrap(), 64);
         assert!(ue.ipv4.is_none() && ue.ipv6 == Some(ChooseOr::Given(prefix)), "{ue:?}");
+        assert!(session.pdrs.iter().all(|pdr| pdr.pdi.network_instance.is_none()));
+        let mut tenants = bearers.clone();
+        tenants.core.tags = vec![Tag { tpid: 0x8100, first: 100, count: 2, priority: 7 }];
+        tenants.core.network_instance = Some("tenant{vlan}".to_owned());
+        let session = establishment(&tenants, 3);
+        let tenant = Some(NetworkInstance("tenant101".into()));
+        assert_eq!(session.pdrs[1].pdi.network_instance, tenant);
+        assert_eq!(session.pdrs[0].pdi.network_instance, None);
+        let of = |far: usize| session.fars[far].forwarding.as_ref().unwrap().network_instance.clone();
+        assert_eq!((of(0), of(1)), (tenant, None));
     }
 }

@@ -66,6 +66,29 @@ impl Eal {
         Ok(Self(Arc::new(Inner { retired: Mutex::new(Vec::new()) })))
     }
 
+    /// Brings up a device that was not named at the start, by what would stand in its `--vdev` argument, such as
+    /// `net_af_packet1,iface=eth1`. A name brings up a device once in a process: one that
+    /// was closed does not come back.
+    ///
+    /// # Errors
+    /// [`DpdkError::Argument`], [`DpdkError::Call`].
+    pub fn probe(&self, device: &str) -> Result<(), DpdkError> {
+        let argument =
+            CString::new(device).map_err(|_| DpdkError::Argument { argument: device.to_owned() })?;
+        log::clear();
+        // SAFETY: the EAL is started, and the text lives through the call.
+        let status = unsafe { sys::rte_dev_probe(argument.as_ptr()) };
+        if status >= 0 {
+            return Ok(());
+        }
+        Err(DpdkError::Call {
+            device: device.to_owned(),
+            call: "rte_dev_probe",
+            reason: reason(status),
+            said: log::complaints(),
+        })
+    }
+
     /// Makes the calling thread known to DPDK, which gives it caches of its own in front of the mbuf pools, until
     /// it ends. Where that cannot be, the pools serve it without.
     pub(crate) fn register_thread(&self) {

@@ -2,7 +2,7 @@
 //! the kernel.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
 
-use kaido_dpdk::{DpdkOptions, DpdkPool};
+use kaido_dpdk::{DpdkError, DpdkOptions, DpdkPool, DpdkPort};
 use kaido_engine::{DropReason, FramePool};
 
 #[path = "../../engine/tests/rig/mod.rs"]
@@ -34,7 +34,18 @@ fn packets_go_to_the_kernel_and_back_and_none_is_unaccounted_for() {
         let mut port = Driven::open(&memory, pool, "net_pcap0", &DpdkOptions::default());
         flood(pair, &mut port);
         assert_eq!(port.port.mbufs_out(), NONE_OUT);
-        drop((port, memory, eal));
+        drop(port);
+        // A name that was closed stays without a device.
+        eal.probe("net_af_packet0,iface=ke-a0").unwrap();
+        let reopened = DpdkPort::open(&memory, "net_af_packet0", &DpdkOptions::default());
+        assert!(matches!(reopened, Err(DpdkError::NoDevice { .. })));
+        assert!(matches!(eal.probe("net_af_packet6,iface=none0"), Err(DpdkError::Call { .. })));
+        for name in ["net_af_packet7", "net_af_packet8"] {
+            eal.probe(&format!("{name},iface=ke-a0")).unwrap();
+            let mut port = Driven::open(&memory, pool, name, &DpdkOptions::default());
+            exchange(pair, &mut port);
+        }
+        drop((memory, eal));
         assert_eq!(pool.free_frames(), FRAMES);
     });
 }

@@ -11,6 +11,7 @@ pub(crate) fn bearers(family: Family, sessions: u32, [access, core]: [&str; 2]) 
         device_mac: Mac::from(device),
         bench_mac: Mac::from(bench),
         tags: Vec::new(),
+        network_instance: None,
     };
     Bearers {
         count: sessions,

@@ -23,6 +23,7 @@ use crate::generator::Problem;
 /// What a device does with the packets of some ports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[expect(clippy::large_enum_variant, reason = "a run has a few of them")]
 pub enum Rule {
     /// A user plane function: packets leave their tunnels on one side and enter them on the other.
     Bearers(Bearers),

@@ -61,6 +61,18 @@ pub struct Side {
     /// Tags, the outermost first.
     #[serde(default)]
     pub tags: Vec<Tag>,
+    /// Name of the network instance there, for sessions that the bench establishes; `{vlan}` in it stands for the outermost
+    /// tag's identifier. The device's own choice when not given.
+    #[serde(default)]
+    pub network_instance: Option<String>,
+}
+
+impl Side {
+    /// The network instance of a bearer.
+    pub fn instance(&self, bearer: u32) -> Option<String> {
+        let vlan = self.tags.first().map_or(0, |tag| tag.of(bearer) & 0xfff);
+        self.network_instance.as_ref().map(|name| name.replace("{vlan}", &vlan.to_string()))
+    }
 }
 
 /// A VLAN tag of a link.

@@ -8,22 +8,31 @@ use kaido_engine::netlink::Interface;
 use kaido_engine::port::{PacketPort, Port, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::{FramePool, Function, KernelPath, PortId, Worker, WorkerSettings};
 use kaido_gre::Settings;
-use kaido_xdp::AttachMode;
 use kaido_xdp::gre::{GreProgram, GreWork};
+use kaido_xdp::{AttachMode, Steering};
 use std::os::fd::AsFd;
 
 use super::PLATFORM;
+#[cfg(feature = "dpdk")]
+use super::dpdk::Dpdk;
 use super::memory::{Bare, function, settings};
+#[cfg(not(feature = "dpdk"))]
+use super::no_dpdk::Dpdk;
 use super::report::Kind;
+use super::upf::{Offload, Sessions};
 use crate::rig::{self, interfaces};
+use crate::traffic::steered;
 
 /// Frames of the engine: the rings of two AF_XDP ports, several times.
 const FRAMES: usize = 32_768;
 
 /// What a platform needs that is made once.
 pub(super) struct Workshop {
-    pool: &'static FramePool,
+    pub(super) pool: &'static FramePool,
     xdp: Option<XdpPool>,
+    dpdk: Dpdk,
+    /// What the user plane forwards by, where it is that which is compared.
+    pub(super) upf: Option<Sessions>,
     /// The CPU that the engine has for itself.
     pub(super) cpu: Option<usize>,
 }
@@ -33,11 +42,13 @@ pub(super) struct Running {
     engine: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
     // Behind the engine, whose sockets they feed.
     _programs: Vec<GreProgram>,
+    _steerings: Vec<Steering>,
+    _offload: Option<Offload>,
     bridge: bool,
 }
 
 /// Why a platform does not run here.
-type Reason = String;
+pub(super) type Reason = String;
 
 fn because(error: impl std::fmt::Display) -> Reason {
     error.to_string()
@@ -45,7 +56,13 @@ fn because(error: impl std::fmt::Display) -> Reason {
 
 impl Workshop {
     pub(super) fn new(cpu: Option<usize>) -> Result<Self, Reason> {
-        Ok(Self { pool: FramePool::leak(FRAMES).map_err(because)?, xdp: None, cpu })
+        Ok(Self {
+            pool: FramePool::leak(FRAMES).map_err(because)?,
+            xdp: None,
+            dpdk: Dpdk::new(),
+            upf: None,
+            cpu,
+        })
     }
 
     /// Puts a platform between both links. A `busy` engine never sleeps.
@@ -53,7 +70,13 @@ impl Workshop {
         let found = interfaces(PLATFORM).map_err(because)?;
         let mtu = found[0].mtu as usize;
         let settings = settings([found[0].mac, found[1].mac], mtu);
-        let mut running = Running { engine: None, _programs: Vec::new(), bridge: false };
+        let mut running = Running {
+            engine: None,
+            _programs: Vec::new(),
+            _steerings: Vec::new(),
+            _offload: None,
+            bridge: false,
+        };
         match kind {
             Kind::Cable => {}
             Kind::Bridge => {
@@ -66,6 +89,10 @@ impl Workshop {
             }
             Kind::XdpNative | Kind::XdpGeneric => {
                 let mode = if kind == Kind::XdpNative { AttachMode::Native } else { AttachMode::Generic };
+                if let Some(upf) = &self.upf {
+                    running._offload = Some(upf.offload(&found, mode).map_err(because)?);
+                    return Ok(running);
+                }
                 for at in 0..2 {
                     let mut program = program(&settings, at, GreWork::Program)?;
                     program.set_across(found[1 - at].ifindex).map_err(because)?;
@@ -81,7 +108,22 @@ impl Workshop {
                     Ok(Box::new(port))
                 };
                 let ports = vec![open(&found[0])?, open(&found[1])?];
-                running.engine = Some(self.engine(ports, work(kind, settings)?, busy)?);
+                running.engine = Some(self.engine(ports, self.work(kind, settings)?, busy)?);
+            }
+            Kind::Dpdk => {
+                let mut open = |interface| self.dpdk.open(self.pool, interface);
+                let ports = vec![open(&found[0])?, open(&found[1])?];
+                running.engine = Some(self.engine(ports, self.work(kind, settings)?, busy)?);
+            }
+            Kind::AfXdp if self.upf.is_some() => {
+                let mut ports: Vec<Box<dyn Port>> = Vec::new();
+                for interface in &found {
+                    let mut cache = self.pool.cache();
+                    let (port, steering) = steered(self.xdp()?, &mut cache, interface, 0).map_err(because)?;
+                    ports.push(Box::new(port));
+                    running._steerings.push(steering);
+                }
+                running.engine = Some(self.engine(ports, self.work(kind, settings)?, busy)?);
             }
             Kind::AfXdp | Kind::BareAfXdp => {
                 let mut ports: Vec<Box<dyn Port>> = Vec::new();
@@ -93,7 +135,7 @@ impl Workshop {
                     ports.push(Box::new(port));
                     running._programs.push(program);
                 }
-                running.engine = Some(self.engine(ports, work(kind, settings)?, busy)?);
+                running.engine = Some(self.engine(ports, self.work(kind, settings)?, busy)?);
                 for (program, interface) in running._programs.iter_mut().zip(&found) {
                     program.attach_to(interface.ifindex, AttachMode::Native).map_err(because)?;
                 }
@@ -107,6 +149,15 @@ impl Workshop {
             self.xdp = Some(XdpPool::register(self.pool).map_err(because)?);
         }
         self.xdp.as_ref().ok_or_else(|| "no memory is registered".to_owned())
+    }
+
+    /// What a worker does.
+    fn work(&self, kind: Kind, settings: Settings) -> Result<Box<dyn Function>, Reason> {
+        match (kind, &self.upf) {
+            (Kind::BareAfPacket | Kind::BareAfXdp, _) => Ok(Box::new(Bare)),
+            (_, Some(upf)) => upf.function().map_err(because),
+            (_, None) => Ok(Box::new(function(settings).map_err(because)?)),
+        }
     }
 
     fn engine(
@@ -135,13 +186,6 @@ impl Workshop {
 fn program(settings: &Settings, at: usize, work: GreWork) -> Result<GreProgram, Reason> {
     let port = PortId(u8::try_from(at).unwrap_or(u8::MAX));
     GreProgram::load(settings, port, work, false).map_err(because)
-}
-
-fn work(kind: Kind, settings: Settings) -> Result<Box<dyn Function>, Reason> {
-    match kind {
-        Kind::BareAfPacket | Kind::BareAfXdp => Ok(Box::new(Bare)),
-        _ => Ok(Box::new(function(settings).map_err(because)?)),
-    }
 }
 
 impl Drop for Running {

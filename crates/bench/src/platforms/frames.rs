@@ -12,8 +12,8 @@ use crate::stream::{Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Str
 /// Names of the bench's ports, and of the two streams.
 pub(super) const INTO: &str = "in";
 pub(super) const OUT_OF: &str = "out";
-pub(super) const GRE: &str = "gre";
-pub(super) const TCP: &str = "tcp";
+const GRE: &str = "gre";
+const TCP: &str = "tcp";
 /// Octets that leave with the headers: IPv4 and GRE.
 pub(super) const REMOVED: usize = 24;
 

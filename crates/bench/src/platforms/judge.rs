@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::report::PlatformResult;
+use super::report::{NetworkFunction, PlatformResult};
 
 /// A figure so much worse than the best counts against a platform, and one within that of the best for it.
 const FAR: f64 = 2.0;
@@ -53,9 +53,9 @@ const CRITERIA: [Criterion; 4] = [
 ];
 
 /// Judges those that do the work, and what does other work in their place.
-pub(super) fn judge(platforms: &mut [PlatformResult]) {
+pub(super) fn judge(function: NetworkFunction, platforms: &mut [PlatformResult]) {
     let compared: Vec<usize> = (0..platforms.len())
-        .filter(|&at| platforms[at].kind.removes() && platforms[at].skipped.is_none())
+        .filter(|&at| platforms[at].kind.works() && platforms[at].skipped.is_none())
         .collect();
     for criterion in &CRITERIA {
         let values: Vec<(usize, f64)> =
@@ -78,10 +78,19 @@ pub(super) fn judge(platforms: &mut [PlatformResult]) {
         }
     }
     for platform in platforms.iter_mut().filter(|found| found.skipped.is_none() && !found.kind.is_rig()) {
-        if !platform.kind.removes() {
-            platform.judgement.bad.push("removes nothing: forwards only, as the plain line".to_owned());
+        if !platform.kind.works() {
+            platform.judgement.bad.push("does not do the work: forwards only, as the plain line".to_owned());
         } else if platform.throughput.pps.is_none() {
             platform.judgement.bad.push("loses packets at every rate tried".to_owned());
+        }
+        if let Some(max) = platform.kind.frame_max()
+            && function == NetworkFunction::Upf
+            && platform.throughput_long.is_none()
+        {
+            platform
+                .judgement
+                .bad
+                .push(format!("long payloads: net_af_packet takes frames of {max} bytes at most"));
         }
         if platform.ratio_is_right == Some(false) {
             let ratio = platform.throughput.byte_ratio;
@@ -101,6 +110,7 @@ mod tests {
             name: kind.name(),
             skipped: None,
             throughput: Throughput { pps: Some(pps), ..Throughput::default() },
+            throughput_long: None,
             ratio_is_right: None,
             latency: [None, None],
             judgement: Judgement::default(),
@@ -116,11 +126,17 @@ mod tests {
             platform(Kind::XdpGeneric, 2e6),
             platform(Kind::Bridge, 9e6),
         ];
-        judge(&mut platforms);
+        judge(NetworkFunction::Gre, &mut platforms);
         assert_eq!(platforms[0].judgement.good.len(), 1);
         assert_eq!(platforms[1].judgement.good.len(), 1);
         assert_eq!(platforms[2].judgement.bad, ["rate without loss: 1.00 Mpps, 3.0 times the best's"]);
         assert_eq!(platforms[3].judgement, Judgement::default());
-        assert!(platforms[4].judgement.bad[0].contains("removes nothing"));
+        assert!(platforms[4].judgement.bad[0].contains("forwards only"));
+        let mut platforms = [platform(Kind::Dpdk, 1e6)];
+        judge(NetworkFunction::Upf, &mut platforms);
+        assert_eq!(
+            platforms[0].judgement.bad,
+            ["long payloads: net_af_packet takes frames of 1518 bytes at most"]
+        );
     }
 }

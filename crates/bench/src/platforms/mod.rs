@@ -1,20 +1,25 @@
-//! GRE header removal on every platform, compared: the engine in memory, over AF_PACKET and over AF_XDP, the program in the
-//! driver and in the kernel's generic hook, and the kernel's bridge as the plain line.
+//! GRE header removal, or the user plane, on every platform, compared: the engine in memory, over AF_PACKET, over AF_XDP and
+//! over DPDK, the program in the driver and in the kernel's generic hook, and the kernel's bridge as the plain line.
 //!
 //! ```text
 //!   in memory    frames that lie ready ─▶ worker, function ─▶ judged
 //!   end to end   bench ── in0 (veth) ── k0 ── platform ── k1 ── (veth) out0 ── bench    in a namespace of its own
 //!                bench ── cable0 (veth) ── cable1 ── bench
 //! ```
-//! Method and limits: `docs/gre.md`.
+//! Method and limits: `docs/gre.md` and `docs/upf.md`.
 
 mod device;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod frames;
 mod judge;
 mod memory;
+#[cfg(not(feature = "dpdk"))]
+mod no_dpdk;
 mod render;
 mod report;
 mod trial;
+mod upf;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -23,14 +28,17 @@ use self::device::Workshop;
 use self::judge::judge;
 use self::report::{byte_ratio, is_right};
 use self::trial::{Ends, Shape, Single};
+use self::upf::Sessions;
 use crate::BenchError;
 use crate::machine::{Before, Machine, hugepages};
 use crate::node::stopped;
 use crate::rig::{self, RigError};
+use crate::stream::Mac;
 
 pub use self::judge::Judgement;
 pub use self::report::{
-    Added, Kind, LatencyFigures, MemoryResult, PlatformResult, PlatformsReport, Throughput, goal,
+    Added, Kind, LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport, Throughput,
+    goal,
 };
 
 /// Names of the interfaces: the bench's, the platform's, and both ends of a cable without anything in it.
@@ -41,10 +49,16 @@ const CABLE: [&str; 2] = ["cable0", "cable1"];
 /// What is measured, and for how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlatformsPlan {
+    /// What the platforms do.
+    pub function: NetworkFunction,
     /// Bytes of the frames of throughput, without FCS.
     pub frame_bytes: usize,
     /// Bytes of the frames of latency.
     pub latency_frame_bytes: usize,
+    /// UDP payloads of the user plane's packets: of one search for throughput and of latency, and of the other search.
+    pub payload_bytes: [usize; 2],
+    /// Sessions of the user plane.
+    pub sessions: u32,
     /// Samples in memory, and rounds of latency trials.
     pub rounds: u32,
     /// Packets of a sample in memory.
@@ -60,8 +74,11 @@ pub struct PlatformsPlan {
 impl Default for PlatformsPlan {
     fn default() -> Self {
         Self {
+            function: NetworkFunction::default(),
             frame_bytes: 92,
             latency_frame_bytes: 100,
+            payload_bytes: [22, 1450],
+            sessions: 1024,
             rounds: 7,
             packets: 1 << 20,
             trial: Duration::from_millis(700),
@@ -82,7 +99,9 @@ pub fn measure_platforms(
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<PlatformsReport, BenchError> {
     let before = Before::now();
-    let memory = memory::measure(plan.frame_bytes, (plan.rounds, plan.packets), stop, progress)?;
+    let is_upf = plan.function == NetworkFunction::Upf;
+    let memory = || memory::measure(plan.frame_bytes, (plan.rounds, plan.packets), stop, progress);
+    let memory = (!is_upf).then(memory).transpose()?;
     let ((mut platforms, added), skipped) = if plan.memory_only {
         (Default::default(), Some("only in memory, as asked".to_owned()))
     } else {
@@ -95,11 +114,18 @@ pub fn measure_platforms(
             Err(reason) => (Default::default(), Some(reason)),
         }
     };
-    judge(&mut platforms);
+    judge(plan.function, &mut platforms);
     Ok(PlatformsReport {
         kind: "platforms",
+        function: plan.function,
         machine: Machine::describe(&before, hugepages()),
-        frame_bytes: [plan.frame_bytes, plan.latency_frame_bytes],
+        frame_bytes: if is_upf {
+            [upf::frame_bytes(plan.payload_bytes[0])[1]; 2]
+        } else {
+            [plan.frame_bytes, plan.latency_frame_bytes]
+        },
+        payload_bytes: is_upf.then_some(plan.payload_bytes),
+        sessions: is_upf.then_some(plan.sessions),
         latency_pps: plan.latency_pps,
         byte_ratio: byte_ratio(plan.frame_bytes),
         memory,
@@ -110,9 +136,21 @@ pub fn measure_platforms(
 }
 
 /// A namespace with the links of the comparison.
-fn links() -> Result<(), RigError> {
+fn links(function: NetworkFunction) -> Result<(), RigError> {
     rig::enter()?;
-    [[BENCH[0], PLATFORM[0]], [BENCH[1], PLATFORM[1]], CABLE].into_iter().try_for_each(rig::link)
+    [[BENCH[0], PLATFORM[0]], [BENCH[1], PLATFORM[1]], CABLE].into_iter().try_for_each(rig::link)?;
+    if function == NetworkFunction::Upf {
+        // Long packets have room for a tunnel around them.
+        for end in [PLATFORM, BENCH, CABLE].into_iter().flatten() {
+            rig::ip(&format!("link set {end} mtu {}", upf::MTU))?;
+        }
+        for (ends, macs) in [PLATFORM, BENCH].into_iter().zip(upf::MACS) {
+            for (end, mac) in ends.into_iter().zip(macs) {
+                rig::ip(&format!("link set {end} address {}", Mac::from(mac)))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Every platform, and what the engine adds to a port; or why there are no links.
@@ -123,21 +161,19 @@ fn end_to_end(
     stop: &AtomicBool,
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Compared, BenchError> {
-    if let Err(error) = links() {
+    if let Err(error) = links(plan.function) {
         return Ok(Err(error.to_string()));
     }
     let [engine, bench] = rig::apart();
     bench.into_iter().for_each(rig::stay_on);
-    let mut bench = Bench {
-        plan,
-        stop,
-        workshop: match Workshop::new(engine) {
-            Ok(workshop) => workshop,
-            Err(reason) => return Ok(Err(reason)),
-        },
-        through: Ends::open(BENCH)?,
-        cable: Ends::open(CABLE)?,
+    let mut workshop = match Workshop::new(engine) {
+        Ok(workshop) => workshop,
+        Err(reason) => return Ok(Err(reason)),
     };
+    if plan.function == NetworkFunction::Upf {
+        workshop.upf = Some(Sessions::establish(plan.sessions, workshop.pool, stop)?);
+    }
+    let mut bench = Bench { plan, stop, workshop, through: Ends::open(BENCH)?, cable: Ends::open(CABLE)? };
     let mut results = Vec::new();
     for kind in Kind::ALL {
         progress(&format!("{}: the highest rate without loss", kind.name()));
@@ -154,10 +190,7 @@ fn end_to_end(
         result.latency = single.figures();
     }
     let single = |kind| Kind::ALL.iter().position(|other| *other == kind).map(|at| &singles[at]);
-    let added = Kind::ALL.into_iter().filter_map(|kind| {
-        let added = single(kind)?.added_us(single(kind.bare()?)?)?;
-        Some(Added::of(kind, added))
-    });
+    let added = Kind::ALL.into_iter().filter_map(|kind| single(kind)?.added(kind, single(kind.bare()?)?));
     Ok(Ok((results, added.collect())))
 }
 
@@ -175,6 +208,11 @@ impl Bench<'_> {
         if kind == Kind::Cable { &mut self.cable } else { &mut self.through }
     }
 
+    fn shape(&self, kind: Kind, bytes: usize, apart: bool) -> Shape {
+        let (function, sessions) = (self.plan.function, self.plan.sessions);
+        Shape { function, bytes, sessions, apart, works: kind.works() }
+    }
+
     fn throughput(
         &mut self,
         kind: Kind,
@@ -186,6 +224,7 @@ impl Bench<'_> {
             name: kind.name(),
             skipped: None,
             throughput: Throughput::default(),
+            throughput_long: None,
             ratio_is_right: None,
             latency: [None, None],
             judgement: Judgement::default(),
@@ -197,11 +236,18 @@ impl Bench<'_> {
                 return Ok(PlatformResult { skipped: Some(reason), ..result });
             }
         };
-        let shape = Shape { frame_bytes: self.plan.frame_bytes, apart: false, removes: kind.removes() };
+        let is_upf = self.plan.function == NetworkFunction::Upf;
+        let bytes = if is_upf { self.plan.payload_bytes[0] } else { self.plan.frame_bytes };
         let (trial, stop, cpu) = (self.plan.trial, self.stop, self.workshop.cpu);
+        let shape = self.shape(kind, bytes, false);
         result.throughput = self.ends(kind).search(shape, trial, cpu, stop, progress)?;
+        let [longest, _] = upf::frame_bytes(self.plan.payload_bytes[1]);
+        if is_upf && kind.frame_max().is_none_or(|max| longest <= max) {
+            let shape = self.shape(kind, self.plan.payload_bytes[1], false);
+            result.throughput_long = Some(self.ends(kind).search(shape, trial, cpu, stop, progress)?);
+        }
         drop(running);
-        let came_through = kind.removes() && result.throughput.pps.is_some();
+        let came_through = !is_upf && kind.works() && result.throughput.pps.is_some();
         result.ratio_is_right =
             came_through.then(|| is_right(result.throughput.byte_ratio, self.plan.frame_bytes));
         Ok(result)
@@ -211,8 +257,9 @@ impl Bench<'_> {
         stopped(self.stop)?;
         // What does not run here has said so before.
         let Ok(running) = self.workshop.start(kind, true) else { return Ok(()) };
-        let shape =
-            Shape { frame_bytes: self.plan.latency_frame_bytes, apart: true, removes: kind.removes() };
+        let is_upf = self.plan.function == NetworkFunction::Upf;
+        let bytes = if is_upf { self.plan.payload_bytes[0] } else { self.plan.latency_frame_bytes };
+        let shape = self.shape(kind, bytes, true);
         let (pps, trial) = (self.plan.latency_pps, self.plan.trial);
         let (stop, cpu) = (self.stop, self.workshop.cpu);
         single.add(&self.ends(kind).trial(shape, Some(pps), trial, cpu, stop)?);

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::report::{LatencyFigures, PlatformResult, PlatformsReport, goal};
+use super::report::{
+    LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport, Throughput, goal,
+};
 use crate::stats::{Summary, Verdict};
 
 fn microseconds(latency: Option<&LatencyFigures>, of: fn(&LatencyFigures) -> u64) -> String {
@@ -14,43 +16,77 @@ fn figure(value: Option<f64>, digits: usize) -> String {
 }
 
 /// A row: what it is of, and the cell of a platform.
-type Row = (&'static str, fn(&PlatformResult) -> String);
+type Row = (String, Box<dyn Fn(&PlatformResult) -> String>);
 
-const ROWS: [Row; 14] = [
-    ("rate without loss, Mpps", |platform| figure(platform.throughput.pps.map(|pps| pps / 1e6), 3)),
-    ("flooded, Mpps", |platform| {
-        let flood = platform.throughput.flood_pps;
-        figure((flood > 0.0).then_some(flood / 1e6), 3)
-    }),
-    ("lost at that rate", |platform| match platform.throughput.pps {
-        Some(_) => platform.throughput.lost.to_string(),
-        None => "-".to_owned(),
-    }),
-    ("bytes out/in", |platform| match platform.throughput.pps {
-        Some(_) => format!("{:.10}", platform.throughput.byte_ratio),
-        None => "-".to_owned(),
-    }),
-    ("CPU, ns a packet", |platform| figure(platform.throughput.cpu_ns, 0)),
-    ("energy, µJ a packet", |platform| figure(platform.throughput.microjoules, 1)),
-    ("GRE latency p50, µs", |platform| microseconds(platform.latency[0].as_ref(), |latency| latency.p50_ns)),
-    ("  p90", |platform| microseconds(platform.latency[0].as_ref(), |latency| latency.p90_ns)),
-    ("  p99", |platform| microseconds(platform.latency[0].as_ref(), |latency| latency.p99_ns)),
-    ("  p99.9", |platform| microseconds(platform.latency[0].as_ref(), |latency| latency.p999_ns)),
-    ("TCP latency p50, µs", |platform| microseconds(platform.latency[1].as_ref(), |latency| latency.p50_ns)),
-    ("  p90", |platform| microseconds(platform.latency[1].as_ref(), |latency| latency.p90_ns)),
-    ("  p99", |platform| microseconds(platform.latency[1].as_ref(), |latency| latency.p99_ns)),
-    ("  p99.9", |platform| microseconds(platform.latency[1].as_ref(), |latency| latency.p999_ns)),
-];
+/// What is taken of a latency, in nanoseconds.
+type Quantile = fn(&LatencyFigures) -> u64;
+
+fn row(name: impl Into<String>, cell: impl Fn(&PlatformResult) -> String + 'static) -> Row {
+    (name.into(), Box::new(cell))
+}
+
+/// The rows of one search.
+fn searched(of: fn(&PlatformResult) -> Option<&Throughput>, what: &str) -> Vec<Row> {
+    vec![
+        row(format!("rate without loss{what}, Mpps"), move |platform| {
+            figure(of(platform).and_then(|found| found.pps).map(|pps| pps / 1e6), 3)
+        }),
+        row("  Gbit/s, both streams", move |platform| {
+            figure(of(platform).and_then(|found| found.l2_gbps), 2)
+        }),
+        row("  flooded, Mpps", move |platform| {
+            let flood = of(platform).map(|found| found.flood_pps).filter(|&pps| pps > 0.0);
+            figure(flood.map(|pps| pps / 1e6), 3)
+        }),
+        row("  lost at that rate", move |platform| {
+            let found = of(platform).filter(|found| found.pps.is_some());
+            found.map_or_else(|| "-".to_owned(), |found| found.lost.to_string())
+        }),
+        row("  CPU, ns a packet", move |platform| figure(of(platform).and_then(|found| found.cpu_ns), 0)),
+        row("  energy, µJ a packet", move |platform| {
+            figure(of(platform).and_then(|found| found.microjoules), 1)
+        }),
+    ]
+}
+
+/// The rows of the latency of a stream.
+fn latency(at: usize, stream: &str) -> [Row; 4] {
+    let quantiles: [(String, Quantile); 4] = [
+        (format!("{stream} latency p50, µs"), |latency| latency.p50_ns),
+        ("  p90".to_owned(), |latency| latency.p90_ns),
+        ("  p99".to_owned(), |latency| latency.p99_ns),
+        ("  p99.9".to_owned(), |latency| latency.p999_ns),
+    ];
+    quantiles.map(|(name, of)| row(name, move |platform| microseconds(platform.latency[at].as_ref(), of)))
+}
+
+/// All rows of a function's table.
+fn table_rows(report: &PlatformsReport) -> Vec<Row> {
+    let payload = |at: usize| {
+        report.payload_bytes.map_or_else(String::new, |bytes| format!(", {}-byte payload", bytes[at]))
+    };
+    let mut rows = searched(|platform| Some(&platform.throughput), &payload(0));
+    match report.function {
+        NetworkFunction::Gre => rows.push(row("  bytes out/in", |platform| match platform.throughput.pps {
+            Some(_) => format!("{:.10}", platform.throughput.byte_ratio),
+            None => "-".to_owned(),
+        })),
+        NetworkFunction::Upf => {
+            rows.extend(searched(|platform| platform.throughput_long.as_ref(), &payload(1)));
+        }
+    }
+    for (at, stream) in report.function.streams().into_iter().enumerate() {
+        rows.extend(latency(at, stream));
+    }
+    rows
+}
 
 impl fmt::Display for PlatformsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [throughput, latency] = self.frame_bytes;
-        writeln!(
-            f,
-            "GRE header removal: {throughput}-byte frames, GRE and TCP 1:1, bytes out/in {:.10}; latency of {latency}-byte frames at {} packets/s",
-            self.byte_ratio, self.latency_pps
-        )?;
-        self.in_memory(f)?;
+        self.title(f)?;
+        if let Some(memory) = &self.memory {
+            in_memory(f, memory)?;
+        }
         if let Some(reason) = &self.skipped {
             return writeln!(f, "end to end: skipped: {reason}");
         }
@@ -58,15 +94,16 @@ impl fmt::Display for PlatformsReport {
         self.table(f)?;
         writeln!(f)?;
         for added in &self.added {
-            let [gre, tcp] = &added.median_us;
+            let [one, other] = &added.median_us;
+            let [of_one, of_other] = self.function.streams();
             writeln!(
                 f,
-                "{}: adds {:.2} µs (IQR {:.2}; GRE) and {:.2} µs (IQR {:.2}; TCP) to a bare port at the median; goal {} µs: {}",
+                "{}: adds {:.2} µs (IQR {:.2}; {of_one}) and {:.2} µs (IQR {:.2}; {of_other}) to a bare port at the median; goal {} µs: {}",
                 added.name,
-                gre.median,
-                gre.spread,
-                tcp.median,
-                tcp.spread,
+                one.median,
+                one.spread,
+                other.median,
+                other.spread,
                 goal::ADDED_US,
                 added.verdict.words()
             )?;
@@ -78,33 +115,48 @@ impl fmt::Display for PlatformsReport {
     }
 }
 
+fn in_memory(f: &mut fmt::Formatter<'_>, memory: &MemoryResult) -> fmt::Result {
+    let cell = |summary: &Summary| format!("{:.2} ns (IQR {:.2})", summary.median, summary.spread);
+    for (packets, ns, bare) in [
+        (memory.warm_packets, &memory.warm_ns, &memory.bare_warm_ns),
+        (memory.cold_packets, &memory.cold_ns, &memory.bare_cold_ns),
+    ] {
+        writeln!(
+            f,
+            "engine in memory, one core, {packets} packets going round: {} a packet, {:.1} Mpps; worker and ports alone {}; goal {} ns: {}",
+            cell(ns),
+            1e3 / ns.median,
+            cell(bare),
+            goal::MEMORY_NS,
+            Verdict::at_most(ns.median, ns.spread, goal::MEMORY_NS).words()
+        )?;
+    }
+    Ok(())
+}
+
 impl PlatformsReport {
-    fn in_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let memory = &self.memory;
-        let cell = |summary: &Summary| format!("{:.2} ns (IQR {:.2})", summary.median, summary.spread);
-        for (packets, ns, bare) in [
-            (memory.warm_packets, &memory.warm_ns, &memory.bare_warm_ns),
-            (memory.cold_packets, &memory.cold_ns, &memory.bare_cold_ns),
-        ] {
-            writeln!(
+    fn title(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [throughput, latency] = self.frame_bytes;
+        match (self.function, self.payload_bytes, self.sessions) {
+            (NetworkFunction::Upf, Some([short, long]), Some(sessions)) => writeln!(
                 f,
-                "engine in memory, one core, {packets} packets going round: {} a packet, {:.1} Mpps; worker and ports alone {}; goal {} ns: {}",
-                cell(ns),
-                1e3 / ns.median,
-                cell(bare),
-                goal::MEMORY_NS,
-                Verdict::at_most(ns.median, ns.spread, goal::MEMORY_NS).words()
-            )?;
+                "UPF: {sessions} sessions, uplink and downlink 1:1, payloads of {short} and {long} bytes; latency of {short}-byte payloads at {} packets/s",
+                self.latency_pps
+            ),
+            _ => writeln!(
+                f,
+                "GRE header removal: {throughput}-byte frames, GRE and TCP 1:1, bytes out/in {:.10}; latency of {latency}-byte frames at {} packets/s",
+                self.byte_ratio, self.latency_pps
+            ),
         }
-        Ok(())
     }
 
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rows: Vec<Vec<String>> = vec![
             std::iter::once(String::new()).chain(self.platforms.iter().map(|p| p.name.to_owned())).collect(),
         ];
-        for (name, cell) in ROWS {
-            rows.push(std::iter::once(name.to_owned()).chain(self.platforms.iter().map(cell)).collect());
+        for (name, cell) in table_rows(self) {
+            rows.push(std::iter::once(name).chain(self.platforms.iter().map(cell)).collect());
         }
         let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..=self.platforms.len()).map(width).collect();

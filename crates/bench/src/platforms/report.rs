@@ -18,6 +18,27 @@ pub mod goal {
     pub const RATIO_TOLERANCE: f64 = 1e-9;
 }
 
+/// The function that platforms are compared by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkFunction {
+    /// GRE header removal: packets in GRE, and TCP beside them, from one link to the other.
+    #[default]
+    Gre,
+    /// The user plane: uplink from one link, downlink from the other.
+    Upf,
+}
+
+impl NetworkFunction {
+    /// What its two streams are called.
+    pub const fn streams(self) -> [&'static str; 2] {
+        match self {
+            Self::Gre => ["GRE", "TCP"],
+            Self::Upf => ["uplink", "downlink"],
+        }
+    }
+}
+
 /// What stands between two links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -33,6 +54,8 @@ pub enum Kind {
     AfXdp,
     /// AF_XDP, and no function.
     BareAfXdp,
+    /// The engine, over DPDK.
+    Dpdk,
     /// The program in the driver.
     XdpNative,
     /// The program in the kernel's generic hook.
@@ -43,9 +66,10 @@ pub enum Kind {
 
 impl Kind {
     /// All, in the order of the columns.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::AfPacket,
         Self::AfXdp,
+        Self::Dpdk,
         Self::XdpNative,
         Self::XdpGeneric,
         Self::Bridge,
@@ -62,15 +86,21 @@ impl Kind {
             Self::BareAfPacket => "bare AF_PACKET",
             Self::AfXdp => "engine, AF_XDP",
             Self::BareAfXdp => "bare AF_XDP",
+            Self::Dpdk => "engine, DPDK",
             Self::XdpNative => "XDP native",
             Self::XdpGeneric => "XDP generic",
             Self::Bridge => "kernel bridge",
         }
     }
 
-    /// Whether it removes headers.
-    pub const fn removes(self) -> bool {
-        matches!(self, Self::AfPacket | Self::AfXdp | Self::XdpNative | Self::XdpGeneric)
+    /// Whether it does the function's work; the others forward only.
+    pub const fn works(self) -> bool {
+        matches!(self, Self::AfPacket | Self::AfXdp | Self::Dpdk | Self::XdpNative | Self::XdpGeneric)
+    }
+
+    /// Bytes of the longest frame that it takes, if not all that the links do.
+    pub const fn frame_max(self) -> Option<usize> {
+        if matches!(self, Self::Dpdk) { Some(1518) } else { None }
     }
 
     /// Whether it only says what the rig itself can do.
@@ -94,16 +124,22 @@ impl Kind {
 pub struct PlatformsReport {
     /// What kind of report this is: `platforms`.
     pub kind: &'static str,
+    /// What the platforms do.
+    pub function: NetworkFunction,
     /// Where it was run.
     pub machine: Machine,
-    /// Bytes of the frames of throughput, and of latency, without FCS.
+    /// Bytes of the frames of throughput, and of latency, without FCS; of the user plane those of N6.
     pub frame_bytes: [usize; 2],
+    /// UDP payloads of the two searches for throughput, in bytes; only of the user plane.
+    pub payload_bytes: Option<[usize; 2]>,
+    /// Sessions of the user plane.
+    pub sessions: Option<u32>,
     /// Packets a second of the latency trials, both kinds together.
     pub latency_pps: f64,
     /// Received over sent bytes where headers go.
     pub byte_ratio: f64,
-    /// The engine in memory.
-    pub memory: MemoryResult,
+    /// The engine in memory; not of the user plane, whose path `kaido bench micro` measures.
+    pub memory: Option<MemoryResult>,
     /// The platforms.
     pub platforms: Vec<PlatformResult>,
     /// Median latency that the engine adds to a bare port.
@@ -142,9 +178,11 @@ pub struct PlatformResult {
     pub skipped: Option<String>,
     /// The search for the highest rate without loss.
     pub throughput: Throughput,
+    /// The same with long packets; only of the user plane.
+    pub throughput_long: Option<Throughput>,
     /// Whether the byte ratio is right; none where no headers are removed, or nothing came through.
     pub ratio_is_right: Option<bool>,
-    /// Latency of packets in GRE, and of TCP.
+    /// Latency of both streams.
     pub latency: [Option<LatencyFigures>; 2],
     /// What it is good and bad for, by these figures.
     pub judgement: Judgement,
@@ -155,6 +193,8 @@ pub struct PlatformResult {
 pub struct Throughput {
     /// Highest rate without loss, packets a second; none when every rate lost some.
     pub pps: Option<f64>,
+    /// Bits of the frames of that rate as they arrive, with FCS: Gbit/s on layer 2.
+    pub l2_gbps: Option<f64>,
     /// What came through when as much was sent as the port takes.
     pub flood_pps: f64,
     /// Packets lost at that rate.
@@ -209,12 +249,15 @@ impl LatencyFigures {
     }
 }
 
+/// Of fewer trials nobody knows the noise.
+const TRIALS_MIN: usize = 3;
+
 /// What the engine adds to a bare port.
 #[derive(Clone, Debug, Serialize)]
 pub struct Added {
     /// The engine's platform.
     pub name: &'static str,
-    /// Microseconds at the median, of packets in GRE and of TCP: over the trials, each less that of the bare port's beside it.
+    /// Microseconds at the median, of both streams: over the trials, each less that of the bare port's beside it.
     pub median_us: [Summary; 2],
     /// Whether both are within the goal.
     pub verdict: Verdict,
@@ -222,14 +265,18 @@ pub struct Added {
 
 impl Added {
     /// What a platform adds.
-    pub(super) fn of(kind: Kind, median_us: [Summary; 2]) -> Self {
+    pub(super) fn of(kind: Kind, median_us: [Summary; 2], trials: usize) -> Self {
+        let name = kind.name();
+        if trials < TRIALS_MIN {
+            return Self { name, median_us, verdict: Verdict::NotResolved };
+        }
         let both = median_us.map(|added| Verdict::at_most(added.median, added.spread, goal::ADDED_US));
         let verdict = match both {
             [Verdict::NotMet, _] | [_, Verdict::NotMet] => Verdict::NotMet,
             [Verdict::Met, Verdict::Met] => Verdict::Met,
             _ => Verdict::NotResolved,
         };
-        Self { name: kind.name(), median_us, verdict }
+        Self { name, median_us, verdict }
     }
 }
 
@@ -250,10 +297,12 @@ mod tests {
     #[test]
     fn what_is_added_is_said_only_where_it_is_resolved() {
         let summary = |median, spread| Summary { median, spread, min: median - spread, max: median + spread };
-        let of = |gre, tcp| Added::of(Kind::AfPacket, [gre, tcp]).verdict;
+        let of = |gre, tcp| Added::of(Kind::AfPacket, [gre, tcp], TRIALS_MIN).verdict;
         assert_eq!(of(summary(-215.81, 227.58), summary(1.0, 0.2)), Verdict::NotResolved);
         assert_eq!(of(summary(0.5, 0.2), summary(1.0, 0.2)), Verdict::Met);
         assert_eq!(of(summary(-215.81, 227.58), summary(9.0, 0.2)), Verdict::NotMet);
+        let one = Added::of(Kind::AfPacket, [summary(9.0, 0.0); 2], 1);
+        assert_eq!(one.verdict, Verdict::NotResolved, "one trial has no noise to speak of");
     }
 
     #[test]

@@ -3,16 +3,17 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::frames::{GRE, INTO, OUT_OF, TCP, frames, traffic};
-use super::report::{LatencyFigures, Throughput};
+use super::frames::{INTO, OUT_OF, frames, traffic};
+use super::report::{Added, Kind, LatencyFigures, NetworkFunction, Throughput};
+use super::upf::{self, Target};
 use crate::BenchError;
 use crate::oracle::Rule;
-use crate::point::{CpuTicks, Energy, Rapl};
+use crate::point::{CpuTicks, Energy, FCS_BYTES, Rapl};
 use crate::receive::JudgeSettings;
 use crate::result::{Latency, RunResult};
 use crate::rig::interfaces;
 use crate::stats::Summary;
-use crate::stream::Driver;
+use crate::stream::{Driver, Traffic};
 use crate::traffic::{OpenPort, RunError, RunSettings, Threads, run_again};
 
 /// Steps of the search: the rate is found within 1 part in 2 to the power of so many.
@@ -35,11 +36,15 @@ pub(super) struct Ends {
 /// What is sent, and what must come of it.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
-    pub(super) frame_bytes: usize,
+    pub(super) function: NetworkFunction,
+    /// Bytes of a frame, or of the user plane's packets those of their payload.
+    pub(super) bytes: usize,
+    /// Sessions of the user plane.
+    pub(super) sessions: u32,
     /// Whether each packet goes by itself.
     pub(super) apart: bool,
-    /// Whether headers go.
-    pub(super) removes: bool,
+    /// Whether the platform does the function's work.
+    pub(super) works: bool,
 }
 
 /// What one trial gave.
@@ -60,6 +65,21 @@ impl Ends {
         Ok(Self { drivers, macs: [found[0].mac, found[1].mac], ports: Some(ports), key: 1 })
     }
 
+    /// Both streams, and what must come of them.
+    fn traffic(&self, shape: Shape, pps: Option<f64>) -> Result<(Traffic, Vec<Rule>), BenchError> {
+        let [into, out_of] = &self.drivers;
+        if shape.function == NetworkFunction::Upf {
+            let target = if shape.works { Target::Device } else { Target::Bench(self.macs) };
+            let (apart, key) = (shape.apart, self.key);
+            return upf::traffic([into, out_of], (target, shape.sessions), shape.bytes, pps, (apart, key));
+        }
+        let frames = frames(self.macs[1], self.macs[0], shape.bytes);
+        let traffic = traffic([into, out_of], frames, pps, (shape.apart, self.key));
+        let (from, to) = (INTO.to_owned(), OUT_OF.to_owned());
+        let rule = if shape.works { Rule::Decapsulated { from, to } } else { Rule::Unchanged { from, to } };
+        Ok((traffic, vec![rule]))
+    }
+
     /// Sends both streams for a while; without a rate, as fast as the port takes them.
     pub(super) fn trial(
         &mut self,
@@ -70,19 +90,15 @@ impl Ends {
         stop: &AtomicBool,
     ) -> Result<Trial, BenchError> {
         self.key += 1;
-        let [into, out_of] = &self.drivers;
-        let frames = frames(self.macs[1], self.macs[0], shape.frame_bytes);
-        let traffic = traffic([into, out_of], frames, pps, (shape.apart, self.key));
-        let (from, to) = (INTO.to_owned(), OUT_OF.to_owned());
-        let rule = if shape.removes { Rule::Decapsulated { from, to } } else { Rule::Unchanged { from, to } };
+        let (traffic, rules) = self.traffic(shape, pps)?;
         let judge = JudgeSettings { late_after_ns: 10_000_000_000, ..JudgeSettings::default() };
         // The other CPU is the engine's.
         let threads = Threads::One;
         let settings = RunSettings { duration, drain: DRAIN, threads, judge, ..RunSettings::default() };
         let ports = self.ports.take().ok_or(BenchError::Thread)?;
         let (ticks, rapl) = (CpuTicks::now(), Rapl::now());
-        let (outcome, ports) = run_again(&traffic, &[rule], &settings, ports, stop, &|_, _| ())
-            .map_err(|error| fault(&error))?;
+        let (outcome, ports) =
+            run_again(&traffic, &rules, &settings, ports, stop, &|_, _| ()).map_err(|error| fault(&error))?;
         self.ports = Some(ports);
         let shares: Vec<f64> = CpuTicks::now()
             .since(&ticks)
@@ -176,10 +192,15 @@ impl Trial {
 
     fn throughput(&self, pps: f64, flood_pps: f64) -> Throughput {
         let received = volume(&self.result, |stream| stream.received.packets);
+        let sent = volume(&self.result, |stream| stream.sent.packets);
         let octets_in = volume(&self.result, |stream| stream.sent.bytes);
         let octets_out = volume(&self.result, |stream| stream.received.bytes);
         Throughput {
             pps: Some(pps),
+            l2_gbps: Some(
+                (octets_in + sent * FCS_BYTES as u64) as f64 * 8.0
+                    / (self.result.duration_ns as f64).max(1.0),
+            ),
             flood_pps,
             lost: volume(&self.result, |stream| stream.lost),
             byte_ratio: octets_out as f64 / (octets_in as f64).max(1.0),
@@ -191,7 +212,7 @@ impl Trial {
     }
 }
 
-/// Latency of both kinds of packet, over several trials.
+/// Latency of both streams, over several trials.
 #[derive(Default)]
 pub(super) struct Single {
     all: [Latency; 2],
@@ -202,8 +223,7 @@ pub(super) struct Single {
 impl Single {
     /// Adds what a trial gave.
     pub(super) fn add(&mut self, trial: &Trial) {
-        for stream in &trial.result.streams {
-            let Some(at) = [GRE, TCP].iter().position(|name| stream.name == *name) else { continue };
+        for (at, stream) in trial.result.streams.iter().enumerate().take(self.all.len()) {
             self.all[at].merge(&stream.latency);
             self.medians_us[at].extend(stream.latency.quantile_ns(0.5).map(|ns| ns as f64 / 1e3));
         }
@@ -215,11 +235,12 @@ impl Single {
     }
 
     /// What this adds to the median of another, trial by trial: both were measured one soon after the other.
-    pub(super) fn added_us(&self, bare: &Self) -> Option<[Summary; 2]> {
+    pub(super) fn added(&self, kind: Kind, bare: &Self) -> Option<Added> {
         let added = |at: usize| {
             let pairs = self.medians_us[at].iter().zip(&bare.medians_us[at]);
             Summary::of(&pairs.map(|(own, bare)| own - bare).collect::<Vec<_>>())
         };
-        Some([added(0)?, added(1)?])
+        let trials = self.medians_us[0].len().min(bare.medians_us[0].len());
+        Some(Added::of(kind, [added(0)?, added(1)?], trials))
     }
 }

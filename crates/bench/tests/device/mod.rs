@@ -45,6 +45,7 @@ pub(crate) fn bearers(outer_ipv6: bool, ue_ipv6: bool, tags: [&[Tag]; 2]) -> Bea
         device_mac: Mac::from(DEVICE[place]),
         bench_mac: Mac::from(BENCH[place]),
         tags: tags[place].to_vec(),
+        network_instance: None,
     };
     let pick = |is_ipv6: bool, v4: &str, v6: &str| ip(if is_ipv6 { v6 } else { v4 });
     Bearers {

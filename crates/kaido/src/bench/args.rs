@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use std::net::SocketAddr;
+
 use super::flame::FlameArgs;
 use super::ndn::NdnArgs;
 use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
-use clap::{Args, Subcommand};
-use kaido_bench::platforms::PlatformsPlan;
+use crate::sim::pfcp_address;
+use clap::{Args, Subcommand, ValueEnum};
+use kaido_bench::platforms::{NetworkFunction, PlatformsPlan};
 use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX, Shape};
 use kaido_metrics::PushTarget;
 
@@ -29,6 +32,8 @@ pub(super) enum Benchmark {
     Control(ControlArgs),
     /// Send traffic through a device, count what comes back, and judge every packet of it
     Run(RunArgs),
+    /// Establish the sessions of a file's bearers at a user plane by PFCP, and hold them until SIGTERM or SIGINT
+    Attach(AttachArgs),
     /// The packet generator's own speed, beside that of the user plane in memory
     Generator(GeneratorArgs),
     /// One measured point of the user plane, in memory or over veth: what `sweep` varies and `search` repeats
@@ -45,8 +50,8 @@ pub(super) enum Benchmark {
     Discoveries(PythonArgs),
     /// Our figures beside those that public accounts of such systems report. Needs the Python package
     Sources(PythonArgs),
-    /// GRE header removal by the engine, in the driver and by the kernel, compared: rate, latency, CPU and energy. End to end
-    /// only as root
+    /// GRE header removal, or the user plane, by the engine over each kind of port, in the driver and by the kernel, compared:
+    /// rate, latency, CPU and energy. End to end only as root
     Platforms(PlatformsArgs),
     /// A flame graph of what `perf script` prints
     Flame(FlameArgs),
@@ -56,11 +61,17 @@ pub(super) enum Benchmark {
     Ndn(NdnArgs),
 }
 
-/// Prints a table. The links are made in a network namespace of its own. Method and limits: docs/gre.md.
+/// Prints a table. The links are made in a network namespace of its own. Method and limits: docs/gre.md and docs/upf.md.
 #[derive(Args, Clone, Debug)]
 pub(super) struct PlatformsArgs {
-    /// Only the engine in memory
-    #[arg(long)]
+    /// What the platforms do: remove GRE headers, or forward as a UPF
+    #[arg(long, value_name = "FUNCTION", value_enum, default_value_t = FunctionArg::Gre)]
+    function: FunctionArg,
+    /// Sessions of the UPF
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sessions: u32,
+    /// Only the engine in memory; that of the UPF is measured by `kaido bench micro`
+    #[arg(long, conflicts_with = "function")]
     memory: bool,
     /// Shorter trials and fewer rounds: a look, no measurement
     #[arg(long)]
@@ -81,8 +92,24 @@ impl PlatformsArgs {
         } else {
             full
         };
-        PlatformsPlan { rounds: self.rounds.unwrap_or(base.rounds), memory_only: self.memory, ..base }
+        PlatformsPlan {
+            function: match self.function {
+                FunctionArg::Gre => NetworkFunction::Gre,
+                FunctionArg::Upf => NetworkFunction::Upf,
+            },
+            sessions: self.sessions,
+            rounds: self.rounds.unwrap_or(base.rounds),
+            memory_only: self.memory,
+            ..base
+        }
     }
+}
+
+/// A function as the command line names it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FunctionArg {
+    Gre,
+    Upf,
 }
 
 /// Sessions written into maps of so many entries.
@@ -115,6 +142,26 @@ pub(super) struct RunArgs {
     /// Write the result as JSON; `-` is standard output, and the table then goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<PathBuf>,
+}
+
+/// Writes `ready` to stdout once all are established. The sessions are deleted at the end.
+#[derive(Args, Clone, Debug)]
+pub(super) struct AttachArgs {
+    /// The file of `kaido bench run`
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) config: PathBuf,
+    /// PFCP address of the user plane; port 8805 unless given
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = pfcp_address)]
+    pub(super) upf_pfcp: SocketAddr,
+    /// Local PFCP address; port 8805 unless given
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = pfcp_address)]
+    pub(super) smf: SocketAddr,
+    /// Bearers of each description, in place of the file's `count`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) bearers: Option<u32>,
+    /// Requests under way at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(super) window: u16,
 }
 
 /// Prints a table. Method and limits: docs/benchmarks.md.

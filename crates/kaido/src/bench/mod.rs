@@ -30,6 +30,7 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
         Benchmark::Micro(args) => micro(args),
         Benchmark::Control(args) => control(args),
         Benchmark::Run(args) => traffic::run(args),
+        Benchmark::Attach(args) => traffic::attach(args),
         Benchmark::Generator(args) => generator(args),
         Benchmark::Point(args) => point::run(args),
         Benchmark::Platforms(args) => platforms(args),

@@ -1,10 +1,12 @@
 //! `kaido bench run`: a file's streams through a device, and what the bench says of what came back.
 
 use std::fmt::{self, Write as _};
+use std::io::Write as _;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
+use kaido_bench::attach::{AttachPlan, Attached};
 use kaido_bench::file::BenchPlan;
 use kaido_bench::result::{Finding, RunResult, StreamResult, Volume};
 use kaido_bench::traffic::{RunOutcome, open_ports, run_traffic};
@@ -12,7 +14,7 @@ use kaido_engine::port::PcapWriter;
 use miette::{Context, IntoDiagnostic, miette};
 use serde::Serialize;
 
-use super::args::RunArgs;
+use super::args::{AttachArgs, RunArgs};
 use super::{Sink, stop_flag};
 use crate::config::ConfigFault;
 use crate::config::fault::{Fault, faults};
@@ -47,6 +49,24 @@ pub(super) fn run(args: &RunArgs) -> miette::Result<()> {
     let is_clean = result.is_clean();
     sink.put(&Shown(result))?;
     if is_clean { Ok(()) } else { Err(miette!("packets were lost or wrong")) }
+}
+
+/// Establishes the sessions of a file's bearers, and holds them.
+pub(super) fn attach(args: &AttachArgs) -> miette::Result<()> {
+    let bearers = read(&args.config, args.bearers)?.bearers;
+    let stop = stop_flag()?;
+    let plan = AttachPlan { upf: args.upf_pfcp, local: args.smf, window: args.window.into() };
+    let progress = |line: &str| eprintln!("{line}");
+    let (mut attached, took) = Attached::establish(plan, &bearers, &stop, &progress).into_diagnostic()?;
+    let sessions = attached.sessions();
+    let seconds = took.as_secs_f64();
+    eprintln!("{sessions} sessions in {seconds:.2} s ({:.0}/s)", f64::from(sessions) / seconds.max(1e-9));
+    // A script that does not read stdout any more is no reason to end.
+    let mut stdout = std::io::stdout();
+    let _ = stdout.write_all(b"ready\n").and_then(|()| stdout.flush());
+    let held = attached.hold(&stop).into_diagnostic();
+    attached.release(&progress).into_diagnostic()?;
+    held
 }
 
 fn read(path: &Path, bearers: Option<u32>) -> Result<BenchPlan, ConfigFault> {

@@ -250,7 +250,8 @@ const UE_IPV6_COUNT: u32 = 65_536;
 /// IFNAMSIZ without its zero.
 const INTERFACE_NAME_MAX: usize = 15;
 
-fn pfcp_address(text: &str) -> Result<SocketAddr, String> {
+/// A PFCP address on a command line.
+pub(crate) fn pfcp_address(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.parse::<SocketAddr>().ok();
     let without = || text.parse::<IpAddr>().ok().map(|addr| SocketAddr::new(addr, PFCP_PORT));
     with_port

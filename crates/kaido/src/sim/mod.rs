@@ -27,7 +27,7 @@ mod traffic;
 mod tun;
 mod ue;
 
-pub(crate) use args::SimArgs;
+pub(crate) use args::{SimArgs, pfcp_address};
 
 /// Runs the sim as the arguments say.
 ///

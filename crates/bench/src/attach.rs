@@ -1,0 +1,252 @@
+//! The sessions of bearers at a user plane: established by PFCP, held, and released, so that any device of TS 29.244 forwards what a
+//! file's streams send.
+//!
+//! ```text
+//!   Bearers ─▶ session::establishment ─▶ Smf ── UDP, a window of requests ──▶ user plane
+//!                                         └─ answers its heartbeats until released
+//! ```
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use kaido_pfcp::{
+    DATAGRAM_MAX, Dialect, Moment, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit, cause_name,
+};
+
+use kaido_upf::rules::Seid;
+
+use crate::BenchError;
+use crate::oracle::Bearers;
+use crate::session::establishment;
+
+/// A user plane that establishes many sessions may be busy; it has as long as a control plane gives it.
+const RETRANSMISSION: Retransmission = Retransmission { t1: Duration::from_secs(2), n1: 5 };
+/// How often the stop flag is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time between two lines of progress.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where sessions are established.
+#[derive(Clone, Copy, Debug)]
+pub struct AttachPlan {
+    /// The user plane's PFCP address.
+    pub upf: SocketAddr,
+    /// The address and port of the control plane here.
+    pub local: SocketAddr,
+    /// Requests under way at once.
+    pub window: usize,
+}
+
+/// A control plane with the sessions of bearers.
+#[derive(Debug)]
+pub struct Attached {
+    plan: AttachPlan,
+    smf: Smf,
+    socket: UdpSocket,
+    out: Vec<Transmit>,
+    datagram: Vec<u8>,
+    associated: bool,
+    /// Those that stand.
+    sessions: Vec<Seid>,
+}
+
+fn failed(what: impl std::fmt::Display) -> BenchError {
+    BenchError::Control(what.to_string())
+}
+
+impl Attached {
+    /// Sets up an association, and a session for each bearer; how long the sessions took.
+    ///
+    /// # Errors
+    /// [`BenchError::Socket`]; [`BenchError::Control`] when the user plane refuses a request or does not answer;
+    /// [`BenchError::Interrupted`].
+    pub fn establish(
+        plan: AttachPlan,
+        bearers: &[Bearers],
+        stop: &AtomicBool,
+        progress: &dyn Fn(&str),
+    ) -> Result<(Self, Duration), BenchError> {
+        let mut attached = Self::associate(plan, stop)?;
+        let began = Instant::now();
+        match attached.establish_all(bearers, stop, progress) {
+            Ok(()) => Ok((attached, began.elapsed())),
+            Err(error) => {
+                // What was established goes with the association; the first failure is what is told.
+                let _ = attached.dissociate();
+                Err(error)
+            }
+        }
+    }
+
+    fn associate(plan: AttachPlan, stop: &AtomicBool) -> Result<Self, BenchError> {
+        let socket = UdpSocket::bind(plan.local)?;
+        socket.set_read_timeout(Some(LOOK))?;
+        let (ipv4, ipv6) = match plan.local.ip() {
+            IpAddr::V4(address) => (Some(address), None),
+            IpAddr::V6(address) => (None, Some(address)),
+        };
+        let smf = Smf::new(SmfConfig {
+            node_id: plan.local.ip().into(),
+            ipv4,
+            ipv6,
+            recovery: SystemTime::now(),
+            retransmission: RETRANSMISSION,
+            outstanding: plan.window + 8,
+            dialect: Dialect::Plain,
+        });
+        let mut attached = Self {
+            plan,
+            smf,
+            socket,
+            out: Vec::new(),
+            datagram: vec![0; DATAGRAM_MAX],
+            associated: false,
+            sessions: Vec::new(),
+        };
+        let asked = attached.smf.associate(Moment::now(), plan.upf, &mut attached.out);
+        asked.map_err(failed)?;
+        while !attached.associated {
+            attached.turn(stop)?;
+        }
+        Ok(attached)
+    }
+
+    fn establish_all(
+        &mut self,
+        bearers: &[Bearers],
+        stop: &AtomicBool,
+        progress: &dyn Fn(&str),
+    ) -> Result<(), BenchError> {
+        let count: u32 = bearers.iter().map(|bearers| bearers.count).sum();
+        let mut all = bearers.iter().flat_map(|described| (0..described.count).map(move |n| (described, n)));
+        let mut told = Instant::now();
+        while self.sessions() < count {
+            while self.smf.outstanding() < self.plan.window
+                && let Some((described, n)) = all.next()
+            {
+                let request = establishment(described, n);
+                self.smf
+                    .establish(Moment::now(), self.plan.upf, request, &mut self.out)
+                    .map_err(|error: SmfError| failed(error))?;
+            }
+            self.turn(stop)?;
+            if told.elapsed() >= PAUSE {
+                told = Instant::now();
+                progress(&format!("{} of {count} sessions", self.sessions()));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> u32 {
+        u32::try_from(self.sessions.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Answers the user plane until asked to stop.
+    ///
+    /// # Errors
+    /// As [`Attached::establish`]; an association that the user plane ends is one of them.
+    pub fn hold(&mut self, stop: &AtomicBool) -> Result<(), BenchError> {
+        while !stop.load(Ordering::Relaxed) {
+            match self.turn(stop) {
+                Err(BenchError::Interrupted) => break,
+                other => other?,
+            }
+            if !self.associated {
+                return Err(failed("the user plane has ended the association"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all sessions, and releases the association.
+    ///
+    /// # Errors
+    /// As [`Attached::establish`].
+    pub fn release(mut self, progress: &dyn Fn(&str)) -> Result<(), BenchError> {
+        let never = AtomicBool::new(false);
+        let mut told = Instant::now();
+        while !self.sessions.is_empty() || self.smf.outstanding() > 0 {
+            while self.smf.outstanding() < self.plan.window
+                && let Some(seid) = self.sessions.pop()
+            {
+                self.smf.delete(Moment::now(), seid, &mut self.out).map_err(failed)?;
+            }
+            self.turn(&never)?;
+            if told.elapsed() >= PAUSE {
+                told = Instant::now();
+                progress(&format!("{} sessions left", self.sessions()));
+            }
+        }
+        self.dissociate()
+    }
+
+    /// Releases the association, and with it what sessions there are (TS 29.244 6.2.8).
+    fn dissociate(&mut self) -> Result<(), BenchError> {
+        let never = AtomicBool::new(false);
+        // A full window of requests leaves room for this one.
+        self.smf.release(Moment::now(), self.plan.upf, &mut self.out).map_err(failed)?;
+        while self.associated {
+            self.turn(&never)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what waits, takes one answer in, sends again what had none.
+    fn turn(&mut self, stop: &AtomicBool) -> Result<(), BenchError> {
+        if stop.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        self.flush();
+        match self.socket.recv_from(&mut self.datagram) {
+            Ok((len, from)) => {
+                let datagram = self.datagram.get(..len).unwrap_or_default();
+                self.smf.handle(Moment::now(), from, datagram, &mut self.out);
+            }
+            // What ICMP says of an earlier datagram is told by the missing answer.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock
+                        | ErrorKind::TimedOut
+                        | ErrorKind::Interrupted
+                        | ErrorKind::ConnectionRefused
+                ) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.smf.poll(Moment::now(), &mut self.out);
+        self.flush();
+        while let Some(event) = self.smf.next_event() {
+            self.note(&event)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: &SmfEvent) -> Result<(), BenchError> {
+        match event {
+            SmfEvent::Associated { .. } => self.associated = true,
+            SmfEvent::Released { .. } | SmfEvent::ReleaseWanted { .. } => self.associated = false,
+            SmfEvent::Established { seid, .. } => self.sessions.push(*seid),
+            SmfEvent::Refused { request, upf, cause, .. } => {
+                let name = cause_name(*cause);
+                let message = format!("the user plane at {upf} refuses {request:?}: cause {cause} ({name})");
+                return Err(failed(message));
+            }
+            SmfEvent::NoAnswer { request, upf, .. } => {
+                return Err(failed(format!("the user plane at {upf} does not answer {request:?}")));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        for transmit in self.out.drain(..) {
+            // What is lost here is sent again.
+            let _ = self.socket.send_to(&transmit.bytes, transmit.to);
+        }
+    }
+}
