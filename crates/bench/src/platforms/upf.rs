@@ -8,7 +8,7 @@ use kaido_engine::netlink::Interface;
 use kaido_engine::{FramePool, Function};
 use kaido_upf::node::Node;
 use kaido_xdp::fastpath::{
-    FastDestination, FastDirection, FastKey, FastPathError, FastRecord, Hop, Template, UsageCell,
+    FastDestination, FastDirection, FastKey, FastPathError, FastRecord, FastRule, Hop, Template, UsageCell,
 };
 use kaido_xdp::{AttachMode, FastPath, FastPathConfig, Roles, Steering, SteeringConfig};
 
@@ -157,11 +157,14 @@ impl Offload {
     fn start(sessions: u32, interfaces: &[Interface; 2], mode: AttachMode) -> Result<Self, FastPathError> {
         let mut path = FastPath::load(&FastPathConfig {
             records_max: sessions.saturating_mul(2),
+            groups_max: 0,
             usage_cells_max: sessions,
+            policers_max: 0,
             templates_max: 1,
             hops_max: N3_HOP + 1,
             fixed_source_port: false,
             ecn: true,
+            no_syn: false,
             seed: [
                 0x9e37_79b9_7f4a_7c15,
                 0xbf58_476d_1ce4_e5b9,
@@ -206,24 +209,18 @@ impl Offload {
 
 /// The records of a session, of its tunnel and of its UE's address, as those of [`UpfNode`]: a counter for both, and a QoS flow.
 fn records(session: u32) -> [(FastKey, FastRecord); 2] {
-    let uplink = FastRecord {
-        session,
-        direction: FastDirection::Uplink,
-        gate_open: true,
-        far_drop: false,
-        qfis: None,
-        ue_ipv4: Some(ue(session)),
-        ue_ipv6: None,
-        usage: [Some(UsageCell { cell: session, before_qos: false }), None, None],
-        destination: FastDestination::Hop(N6_HOP),
+    let record = |direction, destination| {
+        let rule = FastRule::to(destination).counting([UsageCell::of_passed(session)]);
+        FastRecord { ue_ipv4: Some(ue(session)), ..FastRecord::of_rule(session, direction, rule) }
     };
-    let destination = FastDestination::Tunnel {
+    let uplink = record(FastDirection::Uplink, FastDestination::Hop(N6_HOP));
+    let tunnel = FastDestination::Tunnel {
         template: TEMPLATE,
         teid: teid(session),
         qfi: Some(QFI),
         container_uplink: false,
     };
-    let downlink = FastRecord { direction: FastDirection::Downlink, destination, ..uplink };
+    let downlink = record(FastDirection::Downlink, tunnel);
     [
         (FastKey::Tunnel { local: N3, teid: teid(session) }, uplink),
         (FastKey::Ipv4 { instance: 0, address: ue(session) }, downlink),
