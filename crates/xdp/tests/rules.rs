@@ -220,7 +220,8 @@ fn rates_are_kept() {
     with_node("rates_are_kept", |mut node| {
         node.path.begin_policers(Duration::from_secs(1000));
         let (wide, narrow) = (1_000_000_000, 20_000_000u64);
-        let depth = Duration::from_millis(20);
+        // Longer than the test may have to wait for a CPU.
+        let depth = Duration::from_millis(300);
         node.set_rate(2, wide, depth);
         node.set_rate(3, narrow, depth);
         let usage = [(4, Counts::Passed), (5, Counts::All), (6, Counts::Dropped)];
