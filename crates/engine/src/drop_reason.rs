@@ -70,6 +70,10 @@ drop_reasons! {
     UeUnknown = "ue_unknown",
     /// Out of the data network for an address of PFCP or of the metrics that is another interface's.
     ControlAddress = "control_address",
+    /// GTP-U over N4 from an address that is no control plane's, or that a port leads to, or into a tunnel from the UE.
+    NotControlPlane = "not_control_plane",
+    /// To or from a control plane over N4, beyond what is passed on in a second.
+    ControlPlaneRate = "control_plane_rate",
     /// The session has no packet detection rule that matches.
     NoPdr = "no_pdr",
     /// The gate of a QER is closed.

@@ -443,6 +443,9 @@ fn destination(rules: &RuleSet, node: &Node, far: &Far, qers: &[&Qer]) -> Result
         );
     };
     let to_access = forwarding.destination_interface == Interface::Access;
+    if forwarding.destination_interface == Interface::CpFunction {
+        node.tunnels.add_control_plane(peer);
+    }
     let qfi = marked_qfi(rules, qers).or_else(|| to_access.then(|| uplink_qfi(rules)).flatten());
     let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, qfi);
     let shape = TunnelShape {

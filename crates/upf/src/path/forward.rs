@@ -236,6 +236,13 @@ impl Worker {
                 Some(special) => self.steer(guard, record, action, special, arrival, packet, frame, out),
                 None => self.route(record, action, arrival.port, packet, frame, out),
             },
+            Destination::Tunnel(tunnel)
+                if let Some(special) = special
+                    && special.to_control_plane
+                    && self.is_over_n4(tunnel.shape.peer) =>
+            {
+                self.tunnel_over_n4(record, (action, special), &tunnel, &arrival, packet, frame, out)
+            }
             Destination::Tunnel(tunnel) if arrival.key.is_tunnel() => {
                 let deletes_container = special.is_some_and(|special| special.deletes_container);
                 self.relay(record, action, &tunnel, deletes_container, arrival.port, packet, frame, out)

@@ -12,6 +12,7 @@
 mod answer;
 mod applications;
 mod bridge;
+mod control_plane;
 mod copy;
 mod detect;
 mod egress;
@@ -54,6 +55,7 @@ use kaido_wire::ecn;
 
 use self::applications::Flows;
 use self::bridge::Flood;
+pub use self::control_plane::ControlPlaneLink;
 use self::forward::Arrival;
 use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, Unusual, common};
 use self::hold::Buffers;
@@ -119,6 +121,9 @@ struct Worker {
     mss_clamp: Option<MssClamp>,
     /// Takes frames that a device gave us alone and are the kernel's.
     kernel_return: Option<Arc<dyn KernelReturn>>,
+    /// The way to control planes that no port leads to.
+    control_plane: Option<Arc<dyn ControlPlaneLink>>,
+    to_control_plane: RateLimit,
     /// When the worker's round began.
     now: Instant,
 }
@@ -158,6 +163,8 @@ impl Path {
             tracing: Tracing::default(),
             mss_clamp: settings.mss_clamp.and_then(|limit| limit.clamp(settings)),
             kernel_return: None,
+            control_plane: None,
+            to_control_plane: RateLimit::new(control_plane::SENT_PER_SECOND),
             now: Instant::now(),
             ports: Ports::new(settings),
             prepared: PreparedTunnels::default(),
@@ -172,6 +179,13 @@ impl Path {
     #[must_use]
     pub fn with_kernel_return(mut self, kernel: Arc<dyn KernelReturn>) -> Self {
         self.worker.kernel_return = Some(kernel);
+        self
+    }
+
+    /// Has packets to control planes that no port leads to sent by the kernel.
+    #[must_use]
+    pub fn with_control_plane(mut self, link: Arc<dyn ControlPlaneLink>) -> Self {
+        self.worker.control_plane = Some(link);
         self
     }
 }
@@ -201,6 +215,9 @@ impl Function for Path {
                 WorkerOrder::EndMarker(tunnel) => worker.end_marker(&tunnel, out),
                 WorkerOrder::EchoRequest { peer, sequence } => worker.echo_request(peer, sequence, out),
             }
+        }
+        if worker.node.from_control_planes.has_news() {
+            worker.hear_control_planes(&reader.pin(), out);
         }
         let changes = worker.node.buffer_changes();
         if changes != worker.buffer_changes {

@@ -7,6 +7,7 @@ mod lag;
 mod listen;
 mod memory;
 mod metrics;
+mod n4_tunnels;
 mod ports;
 mod strangers;
 mod trace;
@@ -63,7 +64,11 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     let kernel_return = Arc::new(ports.kernel_return());
     let crew = Crew::start(&config.base, pool, queues, || {
         let path = Path::new(&node, ports.opened.routes().next_hops()).into_diagnostic()?;
-        Ok(Box::new(path.with_kernel_return(kernel_return.clone())))
+        let path = path.with_kernel_return(kernel_return.clone());
+        Ok(Box::new(match &ports.n4_tunnels {
+            Some(link) => path.with_control_plane(link.clone()),
+            None => path,
+        }))
     })?;
     ports.opened.attach()?;
     let (node_id, endpoint) = endpoint(config, upf, ports.features())?;
@@ -97,6 +102,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         lag: Lag::of(&sockets),
         memory: memory::Watch::new(Instant::now()),
         sockets,
+        n4_tunnels: ports.n4_tunnels.clone(),
         server,
         node_id,
         started: Instant::now(),
