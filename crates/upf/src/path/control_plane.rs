@@ -12,12 +12,13 @@ use kaido_table::Guard;
 use kaido_wire::gtpu;
 
 use super::Worker;
+use super::charge::Matched;
 use super::emit;
 use super::forward::Arrival;
 use super::parse::{Packet, Parsed, is_own, message};
 use super::relay::Stored;
 use crate::node::ControlPlaneMessage;
-use crate::record::{Action, Direction, Record, Special, Tunnel};
+use crate::record::{Direction, Special, Tunnel};
 
 /// Packets that a worker sends to control planes by the kernel in a second.
 pub(super) const SENT_PER_SECOND: u32 = 1000;
@@ -71,8 +72,8 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn tunnel_over_n4(
         &mut self,
-        record: &Record,
-        (action, special): (&Action, &Special),
+        rule: &Matched<'_>,
+        special: &Special,
         tunnel: &Tunnel,
         arrival: &Arrival,
         packet: &Packet,
@@ -97,7 +98,7 @@ impl Worker {
         }
         let own = self.node.settings.endpoints[usize::from(shape.local.0)];
         if self.send_over_n4(from, own, SocketAddr::new(shape.peer, gtpu::UDP_PORT), frame, out) {
-            self.count(record, action, packet, false);
+            self.count(rule.record, rule.action, packet, false);
         }
         None
     }

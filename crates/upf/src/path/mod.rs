@@ -12,6 +12,7 @@
 mod answer;
 mod applications;
 mod bridge;
+mod charge;
 mod control_plane;
 mod copy;
 mod detect;
@@ -55,6 +56,7 @@ use kaido_wire::ecn;
 
 use self::applications::Flows;
 use self::bridge::Flood;
+use self::charge::Charge;
 pub use self::control_plane::ControlPlaneLink;
 use self::forward::Arrival;
 use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, Unusual, common};
@@ -94,7 +96,9 @@ struct Worker {
     next_hops: NextHops,
     prepared: PreparedTunnels,
     buffers: Buffers,
-    pending: PendingQueue,
+    pending: PendingQueue<Option<Charge>>,
+    /// The right to read the table for [what waits](Charge), within that of the packet at hand.
+    of_waiting: Option<Reader>,
     /// Generation of the next hops in which the pending packets were last tried.
     pending_tried: u64,
     /// Changes of sessions up to which the buffered packets were looked at.
@@ -146,6 +150,7 @@ impl Path {
         let worker = Worker {
             buffers: Buffers::new(node.clone()),
             pending: PendingQueue::default(),
+            of_waiting: Some(node.domain.reader()?),
             pending_tried: 0,
             buffer_changes: node.buffer_changes(),
             swept: Instant::now(),
