@@ -66,6 +66,8 @@ drop_reasons! {
     InnerMalformed = "inner_malformed",
     /// The source is not an address of the session.
     UeSpoofed = "ue_spoofed",
+    /// Out of a tunnel, from another address than the gNB's into whose tunnel the session's downlink goes (`gtpu.bind_gnb`).
+    GnbMismatch = "gnb_mismatch",
     /// No session has the UE address.
     UeUnknown = "ue_unknown",
     /// Out of the data network for an address of PFCP or of the metrics that is another interface's.

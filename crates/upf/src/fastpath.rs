@@ -139,7 +139,8 @@ pub struct KernelRecord {
 
 impl KernelRecord {
     /// The kernel's form of a record. `None` where there are several rules, or filters of flows, where packets are buffered,
-    /// and where they need headers that only the workers write.
+    /// where outer sources are bound to gNBs, and
+    /// where they need headers that only the workers write.
     pub fn of(record: &Record, node: &Node) -> Option<Self> {
         let (qfis, action, lan) = match record.rules(&node.tunnels) {
             Rules::Filtered([FilteredRule { qfis, sdf, ue: None, app: None, action, special: None, .. }])
@@ -161,6 +162,10 @@ impl KernelRecord {
         }
         if !action.qos.is_none() {
             // Rates are the workers' to enforce.
+            return None;
+        }
+        if !record.gnbs().is_empty() {
+            // The kernel does not compare outer sources.
             return None;
         }
         if record.is_ethernet() {

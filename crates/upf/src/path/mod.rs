@@ -424,6 +424,9 @@ impl Worker {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
+        if !record.admits_gnb(outer.src) {
+            return out.drop(arrival.port, frame, DropReason::GnbMismatch);
+        }
         let payload_len = usize::from(outer.header.payload_len);
         let payload_offset = usize::from(outer.header.payload_offset);
         if outer.header.extension_count > 0 || !self.stored.is_empty() {

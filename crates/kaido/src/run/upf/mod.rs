@@ -121,6 +121,11 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         doorbell,
     };
     warn_of_strangers(config);
+    if config.gtpu.bind_gnb && datapath != Datapath::Engine {
+        tracing::info!(
+            "gtpu.bind_gnb: the uplink of bound sessions stays with the workers, as the kernel does not compare outer sources"
+        );
+    }
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || crew.has_lost());
     notify(&[sd_notify::NotifyState::Stopping]);

@@ -226,6 +226,7 @@ impl Ports {
                 oversize: config.gtpu.oversize.into(),
             },
             mss_clamp: mss_clamp(config),
+            bind_gnb: config.gtpu.bind_gnb,
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.fast.is_some(),
             ue_to_ue: config.base.node.ue_to_ue.into(),
