@@ -29,7 +29,8 @@ impl UdpEndpoints {
         let sockets = addresses.into_iter().map(|address| {
             let to = SocketAddr::new(address, udp_port);
             let socket = UdpSocket::bind(to).map_err(PortError::sys(to, "bind(UDP)"))?;
-            ignore(&socket, ignored).map_err(PortError::sys(to, "setsockopt(SO_ATTACH_FILTER)"))?;
+            ignore_interfaces(socket.as_fd(), ignored)
+                .map_err(PortError::sys(to, "setsockopt(SO_ATTACH_FILTER)"))?;
             socket.set_nonblocking(true).map_err(PortError::sys(to, "fcntl(O_NONBLOCK)"))?;
             Ok((address, socket))
         });
@@ -41,7 +42,7 @@ impl UdpEndpoints {
     /// # Errors
     /// When the kernel does not take the filter; the one before stays.
     pub fn ignore(&self, ifindexes: &[u32]) -> io::Result<()> {
-        self.sockets.iter().try_for_each(|(_, socket)| ignore(socket, ifindexes))
+        self.sockets.iter().try_for_each(|(_, socket)| ignore_interfaces(socket.as_fd(), ifindexes))
     }
 
     /// Sends a datagram from one of the addresses.
@@ -80,7 +81,12 @@ impl UdpEndpoints {
     }
 }
 
-fn ignore(socket: &UdpSocket, ifindexes: &[u32]) -> io::Result<()> {
+/// Has a socket take nothing from now on that came in by the interfaces of these indexes. A listening TCP socket takes no
+/// connections from there.
+///
+/// # Errors
+/// When the kernel does not take the filter; the one before stays.
+pub fn ignore_interfaces(socket: BorrowedFd<'_>, ifindexes: &[u32]) -> io::Result<()> {
     const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const UNLESS_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
     const RETURN: u16 = 0x06; // BPF_RET | BPF_K

@@ -15,7 +15,7 @@ mod offload;
 mod sink;
 mod socket;
 
-pub use endpoints::UdpEndpoints;
+pub use endpoints::{UdpEndpoints, ignore_interfaces};
 pub use group::hear_own_groups;
 pub use sink::UdpSink;
 

@@ -16,6 +16,7 @@ use kaido_upf::rules::{Seid, Teid};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::control_guard::ControlGuard;
 use super::fastpath;
 use super::lag::Lag;
 use super::memory::Watch;
@@ -62,6 +63,8 @@ pub(super) struct Control {
     pub(super) sockets: Vec<UdpSocket>,
     /// GTP-U with control planes that no port leads to.
     pub(super) n4_tunnels: Option<Arc<N4Tunnels>>,
+    /// Of the sockets of PFCP and of the metrics.
+    pub(super) control_guard: ControlGuard,
     pub(super) lag: Lag,
     pub(super) memory: Watch,
     pub(super) server: Server,
@@ -142,6 +145,7 @@ impl Control {
     fn turn(&mut self) {
         self.heartbeat.beat();
         self.wait();
+        self.control_guard.turn();
         if let Some(percent) = self.lag.look(Instant::now()) {
             self.endpoint.set_lag(percent);
         }

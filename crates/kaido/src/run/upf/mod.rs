@@ -1,6 +1,7 @@
 //! The user plane of `kaido run`.
 
 mod control;
+mod control_guard;
 mod fastpath;
 mod kernel_return;
 mod lag;
@@ -13,7 +14,8 @@ mod strangers;
 mod trace;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -26,6 +28,7 @@ use kaido_upf::rules::Ipv6Prefix;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use self::control::{Control, datagram_buffer};
+use self::control_guard::ControlGuard;
 use self::lag::Lag;
 use self::listen::listen;
 use self::memory::Memory;
@@ -50,6 +53,9 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     })?;
     check_memory(config, pool)?;
     let mut ports = Ports::open(config, pool)?;
+    let control_guard = guard(&ports, &sockets, scraped.as_ref())
+        .into_diagnostic()
+        .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
     let settings = ports.settings(config)?;
     let (node, events) = ports
         .usage()?
@@ -103,6 +109,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         memory: memory::Watch::new(Instant::now()),
         sockets,
         n4_tunnels: ports.n4_tunnels.clone(),
+        control_guard,
         server,
         node_id,
         started: Instant::now(),
@@ -135,6 +142,22 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         exporter.stop();
     }
     crew.end(&mut ports.opened, &stop)
+}
+
+/// Guards the sockets of PFCP and of the metrics from the data network.
+fn guard(
+    ports: &Ports,
+    sockets: &[UdpSocket],
+    scraped: Option<&kaido_metrics::Endpoint>,
+) -> std::io::Result<ControlGuard> {
+    let mut guarded = Vec::new();
+    for socket in sockets {
+        guarded.push((socket.as_fd().try_clone_to_owned()?, socket.local_addr()?.ip()));
+    }
+    if let Some(endpoint) = scraped {
+        guarded.push((endpoint.as_fd().try_clone_to_owned()?, endpoint.address()?.ip()));
+    }
+    ControlGuard::new(&ports.opened.devices, guarded)
 }
 
 /// Whether the machine has memory for as many sessions as it may be asked for.
