@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import OVER_IPV4, OVER_IPV6, Attach
+from rig.gtpu import G_PDU, gtpu, ipv4, udp
 from rig.net import CABLES, UE_IPV4, UE_IPV6, Namespace, Topology, run, wait_until
 from rig.node import Node, port
 from rig.vlan import split
@@ -249,6 +251,52 @@ def test_what_is_in_no_vlan_of_the_node_is_counted_as_the_kernels(
     assert net.ran.pings("10.100.9.1"), "the kernel answers"
     assert not net.ran.pings("10.100.30.1", count=3, patience=1)
     wait_until(lambda: ports(node)["n3"]["to_kernel"] >= before + 6, "they are counted")
+    assert node.drops() == {}
+
+
+#: Sends frames out of a device.
+INJECT = """
+import socket, sys
+device = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+device.bind((sys.argv[1], 0))
+for frame in sys.argv[2:]:
+    device.send(bytes.fromhex(frame))
+"""
+
+
+@pytest.mark.parametrize(("driver", "datapath"), WAYS)
+def test_frames_with_two_tags_are_left_to_the_kernel_and_counted(
+    start: Start, net: Topology, both: subprocess.Popen[str], attach: Attach, driver: str, datapath: str
+) -> None:
+    """A packet to a UE, and a G-PDU, in a VLAN within a VLAN: neither is forwarded."""
+    node = start(datapath, *two_vlans(driver))
+    attach("--ues 1 --tuns 1")
+    assert net.ran.pings(FAR, "-I", "ue0", count=1)
+    own = next(str(link["address"]) for link in net.upf.links() if link["ifname"] == "n3")
+    mac = bytes.fromhex(own.replace(":", ""))
+    to_ue = ipv4("10.100.6.2", "10.60.0.1", udp(7, 7, bytes(64)))
+    g_pdu = ipv4("10.100.3.2", "10.100.3.1", udp(2152, 2152, gtpu(G_PDU, 1, to_ue)))
+
+    def frame(outer: tuple[int, int], inner: int, packet: bytes) -> str:
+        tags = struct.pack("!HHHHH", *outer, 0x8100, inner, 0x0800)
+        return (mac + bytes.fromhex("020000000099") + tags + packet).hex()
+
+    wait_until(lambda: net.ran.pings("10.100.3.1", count=1), "what came before is over")
+    before = ports(node)
+    frames = [frame((kind, 200), 7, to_ue) for kind in (0x88A8, 0x8100)]
+    frames += [frame((kind, 100), 7, g_pdu) for kind in (0x88A8, 0x8100)]
+    # In a VLAN of nobody's, with a port's inside: the first port counts what is left to the kernel.
+    frames += [frame((kind, 7), 200, to_ue) for kind in (0x88A8, 0x8100)]
+    net.ran.run(sys.executable, "-c", INJECT, "gnb0", *frames)
+
+    def left(name: str) -> int:
+        return int(ports(node)[name]["to_kernel"]) - int(before[name]["to_kernel"])
+
+    wait_until(lambda: left("n6") >= 2 and left("n3") >= 4, "they are counted")
+    after = ports(node)
+    for name in ("n3", "n6"):
+        assert after[name]["kernel_packets"] == before[name]["kernel_packets"]
+    assert after["n3"]["tx_packets"] - before["n3"]["tx_packets"] <= 2, "but for ARP and ND nothing is sent"
     assert node.drops() == {}
 
 

@@ -66,10 +66,16 @@ drop_reasons! {
     InnerMalformed = "inner_malformed",
     /// The source is not an address of the session.
     UeSpoofed = "ue_spoofed",
+    /// Out of a tunnel, from another address than the gNB's into whose tunnel the session's downlink goes (`gtpu.bind_gnb`).
+    GnbMismatch = "gnb_mismatch",
     /// No session has the UE address.
     UeUnknown = "ue_unknown",
     /// Out of the data network for an address of PFCP or of the metrics that is another interface's.
     ControlAddress = "control_address",
+    /// GTP-U over N4 from an address that is no control plane's, or that a port leads to, or into a tunnel from the UE.
+    NotControlPlane = "not_control_plane",
+    /// To or from a control plane over N4, beyond what is passed on in a second.
+    ControlPlaneRate = "control_plane_rate",
     /// The session has no packet detection rule that matches.
     NoPdr = "no_pdr",
     /// The gate of a QER is closed.

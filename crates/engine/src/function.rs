@@ -240,6 +240,15 @@ impl<'w> Output<'w> {
         }
     }
 
+    /// Gives back a frame that came in on `port` and whose packet the kernel has sent by a socket of its own.
+    pub fn sent_by_kernel(&mut self, port: PortId, frame: Frame) {
+        if let Some(witness) = &mut self.witness {
+            witness.left_to_kernel();
+        }
+        self.counters.port(port).left_to_kernel(1);
+        self.pool.release(frame);
+    }
+
     /// An empty frame, for a packet of our own.
     #[inline]
     pub fn allocate(&mut self) -> Option<Frame> {

@@ -17,17 +17,19 @@ const PENDING_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// An IP packet, complete but for Ethernet, whose next hop is being asked for.
 #[derive(Debug)]
-pub struct Pending {
+pub struct Pending<T = ()> {
     /// The packet.
     pub frame: Frame,
     /// Where it came in, to count its drop.
     pub from: PortId,
     /// Where it goes.
     pub destination: IpAddr,
+    /// What the function is to do when it leaves.
+    pub then: T,
     since: Instant,
 }
 
-impl Pending {
+impl<T> Pending<T> {
     /// Whether nobody has answered for so long that nobody will.
     pub fn is_overdue(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) > PENDING_TIME_MAX
@@ -35,12 +37,18 @@ impl Pending {
 }
 
 /// Packets that wait for next hops, oldest first.
-#[derive(Debug, Default)]
-pub struct PendingQueue {
-    packets: VecDeque<Pending>,
+#[derive(Debug)]
+pub struct PendingQueue<T = ()> {
+    packets: VecDeque<Pending<T>>,
 }
 
-impl PendingQueue {
+impl<T> Default for PendingQueue<T> {
+    fn default() -> Self {
+        Self { packets: VecDeque::new() }
+    }
+}
+
+impl<T> PendingQueue<T> {
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
@@ -55,23 +63,24 @@ impl PendingQueue {
         frame: Frame,
         from: PortId,
         destination: IpAddr,
+        then: T,
         now: Instant,
     ) -> Result<(), Frame> {
         let same = || self.packets.iter().filter(|packet| packet.destination == destination).count();
         if self.packets.len() >= PENDING_MAX || same() >= PENDING_PER_DESTINATION {
             return Err(frame);
         }
-        self.packets.push_back(Pending { frame, from, destination, since: now });
+        self.packets.push_back(Pending { frame, from, destination, then, since: now });
         Ok(())
     }
 
     /// Takes all of them, to be sent or kept again.
-    pub fn take(&mut self) -> VecDeque<Pending> {
+    pub fn take(&mut self) -> VecDeque<Pending<T>> {
         std::mem::take(&mut self.packets)
     }
 
     /// Puts a packet back that must wait on.
-    pub fn keep(&mut self, packet: Pending) {
+    pub fn keep(&mut self, packet: Pending<T>) {
         self.packets.push_back(packet);
     }
 }

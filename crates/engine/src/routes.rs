@@ -265,6 +265,13 @@ impl NextHops {
         route.port.or(self.routes.lock().elsewhere)
     }
 
+    /// Whether packets to `destination` leave by no port, but by the kernel's own routes, if at all.
+    pub fn is_kernels(&mut self, destination: IpAddr) -> bool {
+        self.refresh();
+        let elsewhere = self.routes.lock().elsewhere;
+        self.port_of(destination).is_none_or(|port| elsewhere == Some(port))
+    }
+
     /// As [`NextHops::resolve`], of an IPv4 address.
     #[inline]
     pub fn resolve_v4(&mut self, destination: u32) -> Resolution {
@@ -433,12 +440,14 @@ mod tests {
         let mut hops = routes.next_hops();
         assert_eq!(hops.resolve(ip("8.8.8.8")), Resolution::Pending);
         assert_eq!(hops.resolve(ip("192.0.2.1")), Resolution::NoRoute);
+        assert!(hops.is_kernels(ip("192.0.2.1")) && !hops.is_kernels(ip("8.8.8.8")));
         routes.set_sole_neighbour(PortId(2), [2; 6]);
         routes.set_elsewhere(PortId(2));
         assert_eq!(
             hops.resolve(ip("192.0.2.1")),
             Resolution::Ready(NextHop { port: PortId(2), mac: [2; 6] })
         );
+        assert!(hops.is_kernels(ip("192.0.2.1")) && !hops.is_kernels(ip("8.8.8.8")));
     }
 
     #[test]

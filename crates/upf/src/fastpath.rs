@@ -137,6 +137,8 @@ pub struct KernelRecord {
     pub ue: UeAddresses,
     /// Its rules in the order of precedence. What matches none of them is the workers'.
     pub lines: ArrayVec<KernelLine, LINES_MAX>,
+    /// Why there are none of the rules behind them.
+    pub beyond: Option<Unfit>,
 }
 
 /// A rule in the kernel, and what packets must be that match.
@@ -184,6 +186,9 @@ pub enum Unfit {
     /// Delays of a QoS flow are measured.
     #[error("delays of a QoS flow are measured")]
     Monitored,
+    /// Outer sources are held against the gNB's address.
+    #[error("the uplink is bound to its gNB")]
+    Bound,
     /// A rule asks for more of a packet than one flow filter does.
     #[error("a PDR's filters ask for more than protocol, remote network and a range of ports")]
     Filters,
@@ -242,19 +247,21 @@ impl KernelRecord {
             (Unfit::Framed, !record.framed().is_empty()),
             (Unfit::Applications, record.listens()),
             (Unfit::Monitored, !record.monitors().is_empty()),
+            (Unfit::Bound, !record.gnbs().is_empty()),
         ];
         if let Some((unfit, _)) = unfit.into_iter().find(|(_, is_so)| *is_so) {
             return Err(unfit);
         }
         let direction = record.direction();
-        let mut fitted = Self { session: record.session(), direction, ue, lines: ArrayVec::new() };
+        let mut fitted =
+            Self { session: record.session(), direction, ue, lines: ArrayVec::new(), beyond: None };
         let is_tunnel = key.is_tunnel();
         match record.rules(&node.tunnels) {
             Rules::One(action) => {
                 let rule = KernelRule::of(&action, None, is_tunnel, direction, &node.settings);
                 fitted.lines.push(KernelLine { ask: FlowAsk::any(record.folded_qfi()), rule });
             }
-            Rules::Filtered(rules) => fitted.add(rules, is_tunnel, &node.settings),
+            Rules::Filtered(rules) => fitted.beyond = fitted.add(rules, is_tunnel, &node.settings).err(),
         }
         if fitted.left().any(|unfit| unfit == Unfit::Buffering) {
             // What waits goes first, and the kernel does not know of it.
@@ -263,27 +270,26 @@ impl KernelRecord {
         if fitted.lines.iter().any(|line| line.rule.is_ok()) {
             return Ok(fitted);
         }
-        // Where there is no line at all, the first rule cannot be told from others.
+        // Where there is neither, no packet of the fast path can match a rule.
         let unfit = fitted.left().next();
         Err(unfit.unwrap_or(Unfit::Filters))
     }
 
     /// Adds rules up to one that cannot be told here from others.
-    fn add(&mut self, rules: &[FilteredRule], is_tunnel: bool, settings: &NodeSettings) {
+    fn add(&mut self, rules: &[FilteredRule], is_tunnel: bool, settings: &NodeSettings) -> Result<(), Unfit> {
         for filtered in rules.iter().filter(|rule| rule.is_met(self.direction)) {
-            let Some(asks) = asks_of(filtered) else { return };
+            let asks = asks_of(filtered).ok_or(Unfit::Filters)?;
             let rule = KernelRule::of_filtered(filtered, is_tunnel, self.direction, settings);
             for ask in asks {
-                if self.lines.try_push(KernelLine { ask, rule }).is_err() {
-                    return;
-                }
+                self.lines.try_push(KernelLine { ask, rule }).map_err(|_| Unfit::Rules)?;
             }
         }
+        Ok(())
     }
 
     /// Why packets of it are left to the workers that match some of its rules, or none.
     pub fn left(&self) -> impl Iterator<Item = Unfit> + '_ {
-        self.lines.iter().filter_map(|line| line.rule.err())
+        self.lines.iter().filter_map(|line| line.rule.err()).chain(self.beyond)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What control and workers share: the table of sessions and all that their packets move, what workers tell the control plane,
 //! and what that orders them to do.
 
+mod control_planes;
 mod settings;
 
 use std::collections::VecDeque;
@@ -8,11 +9,13 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use kaido_engine::Doorbell;
 use kaido_table::{Domain, Lines, RegionError, Table};
 
+use self::control_planes::ControlPlaneInbox;
+pub use self::control_planes::ControlPlaneMessage;
 pub use self::settings::{
     EndpointScope, ForwardingPolicy, Instance, Marking, NodeSettings, OuterSourcePort, PolicyWay, PortRole,
     UdpChecksums,
@@ -206,6 +209,8 @@ pub struct Node {
     changes: Mutex<VecDeque<BufferChange>>,
     orders: Mutex<Vec<WorkerOrder>>,
     orders_waiting: AtomicU64,
+    /// What control planes have sent over N4.
+    pub(crate) from_control_planes: ControlPlaneInbox,
 }
 
 impl Node {
@@ -271,6 +276,7 @@ impl Node {
             changes: Mutex::default(),
             orders: Mutex::default(),
             orders_waiting: AtomicU64::new(0),
+            from_control_planes: ControlPlaneInbox::new(),
         };
         Ok((Arc::new(node), heard))
     }
@@ -340,6 +346,13 @@ impl Node {
         let wanted = usize::try_from(self.buffer_changes.load(Ordering::Relaxed).wrapping_sub(since)).ok()?;
         let known = changes.len().checked_sub(wanted)?;
         Some(changes.range(known..).copied().collect())
+    }
+
+    /// Hands the workers a message that came over N4, if it is a control plane's and there are not too many.
+    pub fn hear_control_plane(&self, message: ControlPlaneMessage) {
+        let is_known = self.tunnels.is_control_plane(message.from.ip());
+        self.from_control_planes.put(message, is_known, Instant::now());
+        self.ring();
     }
 
     /// Asks the workers; the next to look does it.

@@ -4,7 +4,7 @@
 //! and named by a number that fits into a record. Workers read without a lock; entries are added by the
 //! control plane and stay, for a network has no more peers than the numbers reach.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
@@ -18,6 +18,9 @@ const SHAPES_MAX: u16 = u16::MAX;
 
 /// Peers that are known as such.
 const PEERS_MAX: usize = 65_536;
+
+/// Control planes that are known as such: a node has few.
+const CONTROL_PLANES_MAX: usize = 1024;
 
 /// The number of a [`TunnelShape`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,6 +103,8 @@ pub struct Tunnels {
     known: Mutex<HashMap<TunnelShape, ShapeId>>,
     /// Far ends of tunnels, now or before, at most [`PEERS_MAX`]; and our end of the last tunnel that led there.
     peers: RwLock<HashMap<IpAddr, EndpointId>>,
+    /// Those of them that are control planes' (TS 29.244 5.3.3), at most [`CONTROL_PLANES_MAX`].
+    control_planes: RwLock<HashSet<IpAddr>>,
 }
 
 impl Default for Tunnels {
@@ -108,6 +113,7 @@ impl Default for Tunnels {
             shapes: (0..SHAPES_MAX).map(|_| OnceLock::new()).collect(),
             known: Mutex::default(),
             peers: RwLock::default(),
+            control_planes: RwLock::default(),
         }
     }
 }
@@ -134,6 +140,19 @@ impl Tunnels {
     pub fn leads_to(&self, peer: IpAddr) -> bool {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         peers.contains_key(&peer) || peers.len() == PEERS_MAX
+    }
+
+    /// Notes that tunnels to a peer are a control plane's. One more than can be kept is none.
+    pub(crate) fn add_control_plane(&self, peer: IpAddr) {
+        let mut known = self.control_planes.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < CONTROL_PLANES_MAX {
+            known.insert(peer);
+        }
+    }
+
+    /// Whether tunnels of a control plane lead to a peer, or did.
+    pub fn is_control_plane(&self, peer: IpAddr) -> bool {
+        self.control_planes.read().unwrap_or_else(PoisonError::into_inner).contains(&peer)
     }
 
     /// Our end of the tunnels that lead to a peer.

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use fixture::packets::{downlink, udp, uplink};
-use fixture::{N3, N6, Rig, SessionPlan};
-use kaido_engine::{DropReason, PortId};
+use fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, ip};
+use kaido_engine::{DropReason, PortId, Wanted};
 use kaido_upf::rules::{
     BitRate, Change, MeasurementInformation, MeasurementMethod, Modification, PdrId, QerId,
     ReportingTriggers, Seid, SessionEvent, SessionService, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
@@ -45,6 +45,8 @@ enum Step {
     BeforeQos(u8, bool),
     /// Whether there is a rate, which drops most packets.
     Rate(bool),
+    /// Whether the next hops of a direction answer; what waits for them leaves when they do.
+    NextHop(u8, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -64,6 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (rule.clone(), prop_oneof![3 => Just(3u8), 1 => 0u8..4]).prop_map(|(rule, ways)| Step::Bind(rule, ways)),
         1 => (rule, any::<bool>()).prop_map(|(rule, before)| Step::BeforeQos(rule, before)),
         1 => any::<bool>().prop_map(Step::Rate),
+        2 => (0u8..2, any::<bool>()).prop_map(|(way, known)| Step::NextHop(way, known)),
     ]
 }
 
@@ -145,11 +148,27 @@ impl World {
         let before = over_rate(&self.rig);
         let out = self.rig.pass_times(port, frame, count.into()) as u64;
         let dropped = over_rate(&self.rig) - before;
+        self.count(way, |there| out + if there.before_qos { dropped } else { 0 }, 28 + u64::from(octets));
+    }
+
+    /// Counts packets of so many octets for each rule that is to count them, as many as it says.
+    fn count(&mut self, way: usize, packets: impl Fn(&There) -> u64, octets: u64) {
         for (id, there) in self.there.iter().filter(|(_, there)| there.ways >> way & 1 != 0) {
-            let counted = out + if there.before_qos { dropped } else { 0 };
             let sum = self.came_out.entry((*id).into()).or_default();
-            sum.0[2 * way] += counted;
-            sum.0[2 * way + 1] += counted * (28 + u64::from(octets));
+            sum.0[2 * way] += packets(there);
+            sum.0[2 * way + 1] += packets(there) * octets;
+        }
+    }
+
+    /// Has the next hop of a direction be known or not, and counts what leaves that waited for it.
+    fn next_hop(&mut self, way: usize, known: bool) {
+        let (port, address, mac) = [(N6, "10.100.6.2", DN_MAC), (N3, "10.100.3.2", GNB_MAC)][way];
+        let neighbour = Wanted { port, address: ip(address) };
+        self.rig.routes.set_neighbour(neighbour, known.then_some(mac));
+        for (port, frame) in self.rig.drain() {
+            // Behind Ethernet, and a tunnel over IPv4 on N3.
+            let (way, before) = if port == N6 { (0, 14) } else { (1, 14 + 36) };
+            self.count(way, |_| 1, (frame.len() - before) as u64);
         }
     }
 
@@ -272,6 +291,7 @@ impl World {
                 let update_qers = vec![UpdateQer { id: QerId(1), mbr, ..UpdateQer::default() }];
                 self.modify(&Modification { update_qers, ..Modification::default() });
             }
+            Step::NextHop(way, known) => self.next_hop(way.into(), known),
             Step::Query(_) | Step::Remove(_) | Step::Create(_) | Step::Careful(_) => {}
         }
     }

@@ -22,7 +22,7 @@ pub use error::PortError;
 pub use frames::{FramePort, FrameQueue};
 pub use gone::GonePort;
 pub use memory::{MemoryPort, MemoryWire};
-pub use packet::{PacketDrops, PacketPort, UdpSink, hear_own_groups};
+pub use packet::{PacketDrops, PacketPort, UdpEndpoints, UdpSink, hear_own_groups, ignore_interfaces};
 pub use pcap::{PcapError, PcapFormat, PcapPacket, PcapPort, PcapReader, PcapWriter};
 pub use tap::{TapConfig, TapPort};
 pub use tun::{Layer, Tun};

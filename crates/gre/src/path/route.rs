@@ -158,7 +158,7 @@ impl Gre {
                     None => DropReason::TooBig,
                 }
             }
-            Resolution::Pending => match self.pending.push(frame, from, to, out.now()) {
+            Resolution::Pending => match self.pending.push(frame, from, to, (), out.now()) {
                 Ok(()) => return,
                 Err(refused) => {
                     frame = refused;

@@ -200,7 +200,7 @@ impl Udp {
             Resolution::Ready(hop) => self.leave(ports, hop, frame, out),
             Resolution::Pending => self
                 .pending
-                .push(frame, from, remote.ip(), out.now())
+                .push(frame, from, remote.ip(), (), out.now())
                 .map_err(|frame| (frame, DropReason::NextHopUnresolved)),
             Resolution::NoRoute => Err((frame, DropReason::NoRoute)),
         }

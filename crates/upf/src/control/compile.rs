@@ -72,7 +72,9 @@ pub(crate) fn compile(
         listens,
         monitors: &slots.monitors,
         ethernet: rules.ethernet,
+        gnbs: &[],
     };
+    let gnbs = if node.settings.bind_gnb { gnbs(rules) } else { Vec::new() };
     let of_frames = rules.ethernet.then_some(session);
     let session_keys = SessionKeys::new(&node.settings, of_frames, detecting.iter().map(AsRef::as_ref))?;
     let mut by_key: BTreeMap<SessionKey, Vec<Found<'_>>> = BTreeMap::new();
@@ -93,6 +95,8 @@ pub(crate) fn compile(
         .map(|(key, mut found)| {
             // Stable: rules of equal precedence stay in the order of their IDs.
             found.sort_by_key(|(precedence, ..)| *precedence);
+            let is_bound = key.is_tunnel() && found.iter().all(|(_, pdr, _)| is_from_gnb(rules, pdr));
+            let facts = SessionFacts { gnbs: if is_bound { &gnbs } else { &[] }, ..facts };
             Ok((key, record(session, facts, found)?))
         })
         .collect()
@@ -126,6 +130,30 @@ pub(crate) fn direction(pdr: &Pdr) -> Direction {
             Direction::Downlink
         }
     }
+}
+
+/// The gNBs into whose tunnels the rules of a session lead now; none while the UE is idle and nothing is forwarded.
+fn gnbs(rules: &RuleSet) -> Vec<IpAddr> {
+    let leading = rules.pdrs.values().filter_map(|pdr| rules.fars.get(&pdr.far_id?));
+    let tunnels = leading.filter(|far| far.apply_action.forward).filter_map(to_gnb);
+    let mut found: Vec<IpAddr> =
+        tunnels.flat_map(|to| to.ipv4.map(IpAddr::V4).into_iter().chain(to.ipv6.map(IpAddr::V6))).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The tunnel to the access that a FAR leads into.
+fn to_gnb(far: &Far) -> Option<OuterHeaderCreation> {
+    let forwarding = far.forwarding.as_ref()?;
+    forwarding.outer_header_creation.filter(|_| forwarding.destination_interface == Interface::Access)
+}
+
+/// Whether a rule takes what the UE's own gNB sends: not what another has left after a handover (indirect data forwarding,
+/// TS 23.502 4.9.1.3), which goes to the next gNB.
+fn is_from_gnb(rules: &RuleSet, pdr: &Pdr) -> bool {
+    let far = pdr.far_id.and_then(|id| rules.fars.get(&id));
+    direction(pdr) == Direction::Uplink && far.and_then(to_gnb).is_none()
 }
 
 /// The UE addresses that the session's rules name, the first of each family; and whether there are more of one,
@@ -443,6 +471,9 @@ fn destination(rules: &RuleSet, node: &Node, far: &Far, qers: &[&Qer]) -> Result
         );
     };
     let to_access = forwarding.destination_interface == Interface::Access;
+    if forwarding.destination_interface == Interface::CpFunction {
+        node.tunnels.add_control_plane(peer);
+    }
     let qfi = marked_qfi(rules, qers).or_else(|| to_access.then(|| uplink_qfi(rules)).flatten());
     let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, qfi);
     let shape = TunnelShape {

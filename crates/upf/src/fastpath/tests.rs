@@ -123,7 +123,7 @@ fn of_one(
 ) -> KernelRecord {
     let rule = Ok(KernelRule { usage, policers: Enforcement::default(), destination });
     let lines = [KernelLine { ask: FlowAsk::any(qfi), rule }].into_iter().collect();
-    KernelRecord { session: SessionIndex(4), direction, ue: UE, lines }
+    KernelRecord { session: SessionIndex(4), direction, ue: UE, lines, beyond: None }
 }
 
 /// Where packets of its one rule go.
@@ -346,14 +346,15 @@ fn filters_go_with_their_rules_as_far_as_they_can_be_told() {
     let mut class = class;
     class.sdf[0].tos = Some((0xb8, 0xfc));
     assert_eq!(record(vec![class.clone(), plain.clone()]), Err(Unfit::Filters));
-    assert_eq!(record(vec![voice.clone(), class, plain.clone()]).unwrap().lines.len(), 1);
+    let cut = record(vec![voice.clone(), class, plain.clone()]).unwrap();
+    assert_eq!((cut.lines.len(), cut.beyond), (1, Some(Unfit::Filters)));
     let app = FilteredRule { app: Some(crate::apps::AppNumber(0)), ..plain.clone() };
     assert_eq!(record(vec![app]), Err(Unfit::Filters), "an application");
     let narrow = UeAddresses { ipv4: None, ipv6: Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 64)) };
     let narrow = FilteredRule { ue: Some(narrow), ..plain.clone() };
     assert_eq!(record(vec![narrow]), Err(Unfit::Filters), "an address of its own");
     let many = record(vec![voice; 9]).unwrap();
-    assert_eq!(many.lines.len(), LINES_MAX);
+    assert_eq!((many.lines.len(), many.beyond), (LINES_MAX, Some(Unfit::Rules)));
 }
 
 #[test]

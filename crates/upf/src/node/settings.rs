@@ -204,6 +204,8 @@ pub struct NodeSettings {
     pub fragments: FragmentSettings,
     /// Largest TCP segments that may be announced, both ways.
     pub mss_clamp: Option<MssLimit>,
+    /// Uplink G-PDUs of a session are taken only from the gNBs into whose tunnels its downlink goes.
+    pub bind_gnb: bool,
 }
 
 impl Default for NodeSettings {
@@ -235,6 +237,7 @@ impl Default for NodeSettings {
             echo: EchoSettings::default(),
             fragments: FragmentSettings::default(),
             mss_clamp: None,
+            bind_gnb: false,
         }
     }
 }

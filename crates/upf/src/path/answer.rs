@@ -1,6 +1,6 @@
 //! What we send of our own: GTP-U path messages, and errors to the senders of what cannot go on.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, write_icmp_error};
 use kaido_table::Guard;
@@ -121,7 +121,7 @@ impl Worker {
     }
 
     /// The port to which drops of our own GTP-U messages are counted.
-    fn gtpu_port(&self) -> PortId {
+    pub(super) fn gtpu_port(&self) -> PortId {
         let place = self.node.settings.ports.iter().position(|port| port.gtpu).unwrap_or(0);
         PortId(u8::try_from(place).unwrap_or(0))
     }
@@ -136,6 +136,11 @@ impl Worker {
     ) {
         let Some(mut frame) = out.allocate() else { return out.count_drop(port, DropReason::NoFrame) };
         let written = frame.append(message.len()).is_some_and(|space| message.emit(space).is_ok());
+        if written && self.is_over_n4(ends.dst) {
+            let to = SocketAddr::new(ends.dst, to_port);
+            self.send_over_n4(port, ends.src, to, frame, out);
+            return;
+        }
         let ports = (UDP_PORT, to_port);
         if !written || emit::datagram(&self.node.settings, ends, ports, 0, &mut frame).is_err() {
             return out.drop(port, frame, DropReason::NoHeadroom);

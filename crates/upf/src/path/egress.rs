@@ -7,11 +7,11 @@ use kaido_table::Guard;
 use kaido_wire::{Error, IpProtocol, ecn};
 
 use super::Worker;
+use super::charge::Matched;
 use super::emit::{self, Ends};
 use super::forward::{Arrival, Origin};
 use super::parse::Packet;
 use crate::node::NodeSettings;
-use crate::record::{Action, Record};
 use crate::special::{Egress, Exit, PlainHeader, Special};
 
 /// The protocol of an IPv4 packet behind an IP header (RFC 2003).
@@ -26,8 +26,7 @@ impl Worker {
     pub(super) fn steer(
         &mut self,
         guard: &Guard<'_>,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         special: &Special,
         arrival: Arrival,
         packet: &Packet,
@@ -35,14 +34,14 @@ impl Worker {
         out: &mut Output<'_>,
     ) -> Option<(Complaint, Frame)> {
         if let Some(response) = &special.redirect {
-            self.redirect(guard, record, response, arrival.port, packet, frame, out);
+            self.redirect(guard, rule.record, response, arrival.port, packet, frame, out);
             return None;
         }
         match special.local {
             Some(local) if arrival.origin == Origin::Port => {
-                self.switch_locally(guard, record, action, (special, local), arrival, packet, frame, out)
+                self.switch_locally(guard, rule, (special, local), arrival, packet, frame, out)
             }
-            _ => self.onward(record, action, special, arrival.port, packet, frame, out),
+            _ => self.onward(rule, special, arrival.port, packet, frame, out),
         }
     }
 
@@ -50,8 +49,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn onward(
         &mut self,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         special: &Special,
         from: PortId,
         packet: &Packet,
@@ -59,16 +57,15 @@ impl Worker {
         out: &mut Output<'_>,
     ) -> Option<(Complaint, Frame)> {
         match &special.egress {
-            Some(egress) => self.leave(record, action, egress, from, packet, frame, out),
-            None => self.route(record, action, from, packet, frame, out),
+            Some(egress) => self.leave(rule, egress, from, packet, frame, out),
+            None => self.route(rule, from, packet, frame, out),
         }
     }
 
     #[allow(clippy::too_many_arguments)] // As above.
     fn leave(
         &mut self,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         egress: &Egress,
         from: PortId,
         packet: &Packet,
@@ -101,14 +98,20 @@ impl Worker {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;
         }
-        let sent = match (resolution, egress.exit) {
-            (_, Exit::Lan(id)) => self.send_to_lan(id, destination, from, frame, out),
-            (Some(resolution), Exit::Via(next_hop)) => self.send(resolution, next_hop, from, frame, out),
-            (Some(resolution), _) => self.send(resolution, destination, from, frame, out),
-            (None, _) => false,
-        };
-        if sent {
-            self.count(record, action, packet, false);
+        let octets = packet.total_len;
+        match (resolution, egress.exit) {
+            (_, Exit::Lan(id)) => {
+                let sent = self.send_to_lan(id, destination, from, frame, Some(rule.charge(octets)), out);
+                self.charge(rule, octets, sent);
+            }
+            (Some(resolution), Exit::Via(next_hop)) => {
+                self.send_charged(rule, octets, (resolution, next_hop), from, frame, out);
+            }
+            (Some(resolution), _) => {
+                self.send_charged(rule, octets, (resolution, destination), from, frame, out);
+            }
+            // Only a LAN has no resolution.
+            (None, _) => out.drop(from, frame, DropReason::NoRoute),
         }
         None
     }

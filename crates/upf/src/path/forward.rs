@@ -8,6 +8,7 @@ use kaido_table::Guard;
 use kaido_wire::IpProtocol;
 
 use super::Worker;
+use super::charge::Matched;
 use super::detect::matching;
 use super::emit::FlowFields;
 use super::hold::Buffered;
@@ -189,8 +190,9 @@ impl Worker {
         if let Some(app) = app.filter(|_| special.is_some_and(|special| special.tells_applications)) {
             self.tell_application(record, (action.pdr, app), arrival.qfi, packet, frame.data());
         }
+        let mut on_quota_of = None;
         if let Some(other) = self.quota_action(&action, on_quota) {
-            (action, special) = (other.action, other.special.as_deref());
+            (action, special, on_quota_of) = (other.action, other.special.as_deref(), Some(other.slot));
         }
         let action = &action;
         self.note_match(action);
@@ -231,18 +233,24 @@ impl Worker {
             return None;
         }
         let preferred = out.prefer(self.is_guaranteed(record, action));
+        let rule = &Matched { record, action, key: arrival.key, on_quota_of };
         let left = match action.destination {
             Destination::Routed | Destination::NoTunnel => match special {
-                Some(special) => self.steer(guard, record, action, special, arrival, packet, frame, out),
-                None => self.route(record, action, arrival.port, packet, frame, out),
+                Some(special) => self.steer(guard, rule, special, arrival, packet, frame, out),
+                None => self.route(rule, arrival.port, packet, frame, out),
             },
+            Destination::Tunnel(tunnel)
+                if let Some(special) = special
+                    && special.to_control_plane
+                    && self.is_over_n4(tunnel.shape.peer) =>
+            {
+                self.tunnel_over_n4(rule, special, &tunnel, &arrival, packet, frame, out)
+            }
             Destination::Tunnel(tunnel) if arrival.key.is_tunnel() => {
                 let deletes_container = special.is_some_and(|special| special.deletes_container);
-                self.relay(record, action, &tunnel, deletes_container, arrival.port, packet, frame, out)
+                self.relay(rule, &tunnel, deletes_container, arrival.port, packet, frame, out)
             }
-            Destination::Tunnel(tunnel) => {
-                self.tunnel(record, action, &tunnel, arrival.port, packet, frame, out)
-            }
+            Destination::Tunnel(tunnel) => self.tunnel(rule, &tunnel, arrival.port, packet, frame, out),
         };
         out.prefer(preferred);
         left
@@ -269,10 +277,16 @@ impl Worker {
     /// As [`Worker::count`], of so many octets.
     #[inline]
     pub(super) fn count_octets(&mut self, record: &Record, action: &Action, octets: usize, dropped: bool) {
-        let shared = self.node.settings.workers_share_sessions;
         if !dropped {
             self.spend(record, action, octets);
         }
+        self.count_usage(record, action, octets, dropped);
+    }
+
+    /// As [`Worker::count_octets`], and takes nothing from the token buckets.
+    #[inline]
+    pub(super) fn count_usage(&mut self, record: &Record, action: &Action, octets: usize, dropped: bool) {
+        let shared = self.node.settings.workers_share_sessions;
         let (direction, octets) = (record.direction(), octets as u64);
         let not_counted = if dropped { Counted::Passed } else { Counted::Dropped };
         let mut apart = false;

@@ -8,6 +8,7 @@ use kaido_table::Guard;
 use kaido_wire::EtherType;
 
 use super::Worker;
+use super::charge::Matched;
 use super::detect::{flow, sdf_matches};
 use super::emit::FlowFields;
 use super::forward::Arrival;
@@ -106,7 +107,8 @@ impl Worker {
         since: Option<Instant>,
         out: &mut Output<'_>,
     ) {
-        let (action, special) = match self.quota_action(&rule.action, &rule.on_quota) {
+        let on_quota = self.quota_action(&rule.action, &rule.on_quota);
+        let (action, special) = match on_quota {
             Some(other) => (&other.action, other.special.as_deref()),
             None => (&rule.action, rule.special.as_deref()),
         };
@@ -146,7 +148,9 @@ impl Worker {
         let preferred = out.prefer(self.is_guaranteed(record, action));
         match action.destination {
             Destination::Tunnel(tunnel) => {
-                self.frame_into_tunnel(record, (action, special), &tunnel, arrival, seen, frame, out);
+                let on_quota_of = on_quota.map(|other| other.slot);
+                let rule = &Matched { record, action, key: arrival.key, on_quota_of };
+                self.frame_into_tunnel(rule, special, &tunnel, arrival, seen, frame, out);
             }
             Destination::Routed | Destination::NoTunnel => {
                 match special.and_then(|special| special.ethernet.as_deref()) {
@@ -178,8 +182,8 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // As `bridge`, and the tunnel.
     fn frame_into_tunnel(
         &mut self,
-        record: &Record,
-        (action, special): (&Action, Option<&Special>),
+        rule: &Matched<'_>,
+        special: Option<&Special>,
         tunnel: &Tunnel,
         arrival: Arrival,
         seen: &EthernetFrame,
@@ -199,7 +203,7 @@ impl Worker {
             let deletes_container = special.is_some_and(|special| special.deletes_container);
             (Some(self.stored.for_tunnel(&tunnel.shape, deletes_container)), false)
         } else {
-            let stamped = self.stamped(record, tunnel, resolution, before);
+            let stamped = self.stamped(rule.record, tunnel, resolution, before);
             let is_stamped = stamped.is_some();
             (stamped, is_stamped)
         };
@@ -217,14 +221,13 @@ impl Worker {
             return out.drop(from, frame, DropReason::NoHeadroom);
         }
         let sent = match self.exceeded(resolution, frame.packet_len()) {
-            Some(mtu) => self.outer_in_parts(peer, NarrowWay { resolution, from, mtu }, frame, out),
-            None => self.send(resolution, peer, from, frame, out),
-        };
-        if sent {
-            self.count_octets(record, action, before, false);
-            if is_stamped {
-                stamp_sent(record, tunnel);
+            Some(mtu) => {
+                self.outer_in_parts(rule, before, peer, NarrowWay { resolution, from, mtu }, frame, out)
             }
+            None => self.send_charged(rule, before, (resolution, peer), from, frame, out),
+        };
+        if sent && is_stamped {
+            stamp_sent(rule.record, tunnel);
         }
     }
 }

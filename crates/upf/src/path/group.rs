@@ -6,7 +6,7 @@ use kaido_table::{Probe, Stages};
 
 use super::Worker;
 use super::parse::{Parsed, parse};
-use super::read::{Arrived, Kind};
+use super::read::{Arrived, Kind, outer_source};
 use super::select::usual_flow;
 use crate::node::Node;
 use crate::qos::PolicerSlot;
@@ -136,6 +136,21 @@ impl<'g> Group<'g> {
         }
     }
 
+    /// Leaves packets to the careful way that do not come from the gNB which their session is bound to: that one drops them.
+    #[cold]
+    #[inline(never)]
+    fn leave_mismatched(&mut self, frames: &[Frame]) {
+        let known = self.chosen.iter_mut().zip(&self.records).zip(&self.arrivals);
+        for (((chosen, record), arrived), frame) in known.zip(frames) {
+            if let Some(record) = record
+                && arrived.way == StraightWay::UP
+                && !outer_source(frame).is_some_and(|source| record.admits_gnb(source))
+            {
+                *chosen = None;
+            }
+        }
+    }
+
     /// Makes packets ready to leave that need nothing more.
     #[inline(always)]
     pub(super) fn act(
@@ -148,6 +163,9 @@ impl<'g> Group<'g> {
     ) {
         if self.has_lines {
             self.choose(node, frames);
+        }
+        if node.settings.bind_gnb {
+            self.leave_mismatched(frames);
         }
         let may_be_plain = quiet && worker.mss_clamp.is_none();
         match self.way {

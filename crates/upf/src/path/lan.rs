@@ -12,6 +12,7 @@ use kaido_wire::{
 };
 
 use super::Worker;
+use super::charge::{Charge, Sent};
 use super::parse::{Packet, PacketFault, Parsed, is_not_routed};
 use crate::lan::{LanId, VlanTags};
 use crate::node::NodeSettings;
@@ -37,6 +38,7 @@ struct Waiting {
     from: PortId,
     lan: LanId,
     next_hop: IpAddr,
+    charge: Option<Charge>,
     since: Instant,
 }
 
@@ -106,19 +108,20 @@ pub(super) fn parse_tagged(settings: &NodeSettings, port: PortId, link: &Link, f
 }
 
 impl Worker {
-    /// Sends an IP packet into a LAN, or keeps it until its next hop has answered; `false` when it was dropped.
+    /// Sends an IP packet into a LAN, or keeps it until its next hop has answered.
     pub(super) fn send_to_lan(
         &mut self,
         id: LanId,
         destination: IpAddr,
         from: PortId,
         frame: Frame,
+        charge: Option<Charge>,
         out: &mut Output<'_>,
-    ) -> bool {
+    ) -> Sent {
         let next_hop = self.node.settings.lans.get(id).and_then(|lan| lan.next_hop(destination));
         let Some(next_hop) = next_hop else {
             out.drop(from, frame, DropReason::NoRoute);
-            return false;
+            return Sent::Dropped;
         };
         match self.lan_neighbour(id, next_hop, from, out) {
             Some(mac) => self.transmit_tagged(id, mac, from, frame, out),
@@ -128,10 +131,10 @@ impl Worker {
                     waiting.iter().filter(|other| other.lan == id && other.next_hop == next_hop).count();
                 if waiting.len() >= PENDING_MAX || same >= PENDING_PER_NEIGHBOUR {
                     out.drop(from, frame, DropReason::NextHopUnresolved);
-                    return false;
+                    return Sent::Dropped;
                 }
-                waiting.push_back(Waiting { frame, from, lan: id, next_hop, since: out.now() });
-                true
+                waiting.push_back(Waiting { frame, from, lan: id, next_hop, charge, since: out.now() });
+                Sent::Waits
             }
         }
     }
@@ -189,12 +192,11 @@ impl Worker {
             _ => (None, MacAddr::BROADCAST),
         };
         match written {
-            Some(ethertype) => self.transmit_of_type(id, ethertype, to.0, from, frame, out),
-            None => {
-                out.release(frame);
-                false
+            Some(ethertype) => {
+                self.transmit_of_type(id, ethertype, to.0, from, frame, out);
             }
-        };
+            None => out.release(frame),
+        }
     }
 
     /// ARP and neighbour discovery of a LAN, `offset` octets into the frame: answers are learned, questions for the
@@ -282,18 +284,20 @@ impl Worker {
         }
     }
 
-    /// Tries the packets again that wait for neighbours.
+    /// Tries the packets again that wait for neighbours. Those that leave are charged.
     pub(super) fn retry_lans(&mut self, out: &mut Output<'_>) {
         for waiting in std::mem::take(&mut self.lan_hops.waiting) {
-            let Waiting { frame, from, lan, next_hop, since } = waiting;
+            let Waiting { from, lan, next_hop, since, .. } = waiting;
             match self.lan_neighbour(lan, next_hop, from, out) {
                 Some(mac) => {
-                    self.transmit_tagged(lan, mac, from, frame, out);
+                    self.after_waiting(waiting.charge, from, waiting.frame, out, |worker, frame, out| {
+                        worker.transmit_tagged(lan, mac, from, frame, out)
+                    });
                 }
                 None if out.now().saturating_duration_since(since) > PENDING_TIME_MAX => {
-                    out.drop(from, frame, DropReason::NextHopUnresolved);
+                    out.drop(from, waiting.frame, DropReason::NextHopUnresolved);
                 }
-                None => self.lan_hops.waiting.push_back(Waiting { frame, from, lan, next_hop, since }),
+                None => self.lan_hops.waiting.push_back(waiting),
             }
         }
     }
@@ -305,7 +309,7 @@ impl Worker {
         from: PortId,
         frame: Frame,
         out: &mut Output<'_>,
-    ) -> bool {
+    ) -> Sent {
         let ethertype = match frame.data().first().map(|octet| octet >> 4) {
             Some(6) => EtherType::IPV6,
             _ => EtherType::IPV4,
@@ -321,22 +325,22 @@ impl Worker {
         from: PortId,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> bool {
+    ) -> Sent {
         let Some(lan) = self.node.settings.lans.get(id) else {
             out.drop(from, frame, DropReason::NoRoute);
-            return false;
+            return Sent::Dropped;
         };
         let role = self.role(lan.port);
         let reason = if frame.packet_len() > role.mtu {
             DropReason::TooBig
         } else if tagged(&mut frame, lan.tags, role.mac, mac, ethertype).is_some() {
             out.transmit(lan.port, frame);
-            return true;
+            return Sent::Left;
         } else {
             DropReason::NoHeadroom
         };
         out.drop(from, frame, reason);
-        false
+        Sent::Dropped
     }
 
     /// As [`Worker::complain`], of a packet that came out of a LAN.
@@ -356,7 +360,7 @@ impl Worker {
             match out.allocate() {
                 Some(mut frame) => {
                     if write_icmp_error(&mut frame, source, packet.src, complaint, offending.data()) {
-                        self.send_to_lan(id, packet.src, port, frame, out);
+                        self.send_to_lan(id, packet.src, port, frame, None, out);
                     } else {
                         out.release(frame);
                     }

@@ -5,9 +5,10 @@ use kaido_engine::{Complaint, DropReason, Frame, Output};
 use kaido_table::Guard;
 
 use super::Worker;
+use super::charge::Matched;
 use super::forward::{Arrival, Origin};
 use super::parse::Packet;
-use crate::record::{Action, Direction, Local, Record, SessionKey, Special, UeToUe};
+use crate::record::{Direction, Local, SessionKey, Special, UeToUe};
 
 impl Worker {
     /// Hands a packet to the session that its destination belongs to, or has it routed if it is nobody's here.
@@ -17,14 +18,14 @@ impl Worker {
     pub(super) fn switch_locally(
         &mut self,
         guard: &Guard<'_>,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         (special, local): (&Special, Local),
         arrival: Arrival,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(Complaint, Frame)> {
+        let Matched { record, action, .. } = *rule;
         let key = match local {
             Local::Neighbours { instance, .. } => SessionKey::ue(instance, packet.dst),
             Local::VirtualNetwork(instance) => SessionKey::ue(instance, packet.dst).within_virtual_network(),
@@ -50,7 +51,7 @@ impl Worker {
                 return refused;
             }
             (None, Local::Neighbours { .. }) => {
-                return self.onward(record, action, special, arrival.port, packet, frame, out);
+                return self.onward(rule, special, arrival.port, packet, frame, out);
             }
         };
         self.count(record, action, packet, true);

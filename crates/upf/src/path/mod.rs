@@ -12,6 +12,8 @@
 mod answer;
 mod applications;
 mod bridge;
+mod charge;
+mod control_plane;
 mod copy;
 mod detect;
 mod egress;
@@ -54,6 +56,8 @@ use kaido_wire::ecn;
 
 use self::applications::Flows;
 use self::bridge::Flood;
+use self::charge::Charge;
+pub use self::control_plane::ControlPlaneLink;
 use self::forward::Arrival;
 use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, Unusual, common};
 use self::hold::Buffers;
@@ -92,7 +96,9 @@ struct Worker {
     next_hops: NextHops,
     prepared: PreparedTunnels,
     buffers: Buffers,
-    pending: PendingQueue,
+    pending: PendingQueue<Option<Charge>>,
+    /// The right to read the table for [what waits](Charge), within that of the packet at hand.
+    of_waiting: Option<Reader>,
     /// Generation of the next hops in which the pending packets were last tried.
     pending_tried: u64,
     /// Changes of sessions up to which the buffered packets were looked at.
@@ -119,6 +125,9 @@ struct Worker {
     mss_clamp: Option<MssClamp>,
     /// Takes frames that a device gave us alone and are the kernel's.
     kernel_return: Option<Arc<dyn KernelReturn>>,
+    /// The way to control planes that no port leads to.
+    control_plane: Option<Arc<dyn ControlPlaneLink>>,
+    to_control_plane: RateLimit,
     /// When the worker's round began.
     now: Instant,
 }
@@ -141,6 +150,7 @@ impl Path {
         let worker = Worker {
             buffers: Buffers::new(node.clone()),
             pending: PendingQueue::default(),
+            of_waiting: Some(node.domain.reader()?),
             pending_tried: 0,
             buffer_changes: node.buffer_changes(),
             swept: Instant::now(),
@@ -158,6 +168,8 @@ impl Path {
             tracing: Tracing::default(),
             mss_clamp: settings.mss_clamp.and_then(|limit| limit.clamp(settings)),
             kernel_return: None,
+            control_plane: None,
+            to_control_plane: RateLimit::new(control_plane::SENT_PER_SECOND),
             now: Instant::now(),
             ports: Ports::new(settings),
             prepared: PreparedTunnels::default(),
@@ -172,6 +184,13 @@ impl Path {
     #[must_use]
     pub fn with_kernel_return(mut self, kernel: Arc<dyn KernelReturn>) -> Self {
         self.worker.kernel_return = Some(kernel);
+        self
+    }
+
+    /// Has packets to control planes that no port leads to sent by the kernel.
+    #[must_use]
+    pub fn with_control_plane(mut self, link: Arc<dyn ControlPlaneLink>) -> Self {
+        self.worker.control_plane = Some(link);
         self
     }
 }
@@ -201,6 +220,9 @@ impl Function for Path {
                 WorkerOrder::EndMarker(tunnel) => worker.end_marker(&tunnel, out),
                 WorkerOrder::EchoRequest { peer, sequence } => worker.echo_request(peer, sequence, out),
             }
+        }
+        if worker.node.from_control_planes.has_news() {
+            worker.hear_control_planes(&reader.pin(), out);
         }
         let changes = worker.node.buffer_changes();
         if changes != worker.buffer_changes {
@@ -402,6 +424,9 @@ impl Worker {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
+        if !record.admits_gnb(outer.src) {
+            return out.drop(arrival.port, frame, DropReason::GnbMismatch);
+        }
         let payload_len = usize::from(outer.header.payload_len);
         let payload_offset = usize::from(outer.header.payload_offset);
         if outer.header.extension_count > 0 || !self.stored.is_empty() {

@@ -4,11 +4,12 @@ use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
 use kaido_wire::gtpu::{self, DownlinkInformation, Extensions, UplinkInformation, extension_type};
 
 use super::Worker;
+use super::charge::Matched;
 use super::emit::{self, FlowFields};
 use super::parse::{Outer, Packet};
 use super::relay::Stored;
 use crate::node::WorkerEvent;
-use crate::record::{Action, Record, Tunnel};
+use crate::record::{Record, Tunnel};
 use crate::rules::Qfi;
 
 impl Worker {
@@ -74,8 +75,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn tunnel_stamped(
         &mut self,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         tunnel: &Tunnel,
         stamped: &Stored,
         from: PortId,
@@ -89,9 +89,8 @@ impl Worker {
             return out.drop(from, frame, DropReason::NoHeadroom);
         }
         let resolution = self.next_hops.resolve(tunnel.shape.peer);
-        if self.send(resolution, tunnel.shape.peer, from, frame, out) {
-            self.count(record, action, packet, false);
-            stamp_sent(record, tunnel);
+        if self.send_charged(rule, packet.total_len, (resolution, tunnel.shape.peer), from, frame, out) {
+            stamp_sent(rule.record, tunnel);
         }
     }
 }

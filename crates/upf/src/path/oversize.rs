@@ -6,11 +6,12 @@ use kaido_engine::fragment::{SplitFault, split, split_v4_allowed};
 use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution};
 
 use super::Worker;
+use super::charge::Matched;
 use super::emit;
 use super::outer::OuterTemplate;
 use super::parse::Packet;
 use crate::fragment::Oversize;
-use crate::record::{Action, Record, Tunnel};
+use crate::record::Tunnel;
 
 /// Where a packet goes that is too large for it.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +27,7 @@ impl Worker {
     #[cold]
     pub(super) fn route_in_parts(
         &mut self,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         way: NarrowWay,
         packet: &Packet,
         frame: Frame,
@@ -46,15 +46,11 @@ impl Worker {
             }
         };
         out.release(frame);
-        let mut sent = true;
-        for mut part in parts {
+        let parts = parts.into_iter().map(|mut part| {
             emit::take_hop(part.data_mut());
-            sent &= self.send(way.resolution, packet.dst, way.from, part, out);
-        }
-        if sent {
-            // The user's packet, not what it was cut into.
-            self.count(record, action, packet, false);
-        }
+            part
+        });
+        self.send_parts(rule, packet.total_len, packet.dst, way, parts.collect(), out);
         None
     }
 
@@ -63,8 +59,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // As `route_in_parts`, and the tunnel.
     pub(super) fn tunnel_in_parts(
         &mut self,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         (tunnel, outer): (&Tunnel, &OuterTemplate),
         way: NarrowWay,
         packet: &Packet,
@@ -94,21 +89,20 @@ impl Worker {
             }
         };
         out.release(frame);
-        let mut sent = true;
+        let mut ready = Vec::with_capacity(parts.len());
         for mut part in parts {
             if !cuts_outer {
                 emit::take_hop(part.data_mut());
                 if !outer.put_before(tunnel.teid, &mut part) {
+                    // A packet without one of its parts is none.
+                    ready.into_iter().for_each(|part| out.release(part));
                     out.drop(way.from, part, DropReason::NoHeadroom);
-                    sent = false;
-                    continue;
+                    return None;
                 }
             }
-            sent &= self.send(way.resolution, peer, way.from, part, out);
+            ready.push(part);
         }
-        if sent {
-            self.count(record, action, packet, false);
-        }
+        self.send_parts(rule, packet.total_len, peer, way, ready, out);
         None
     }
 
@@ -116,6 +110,8 @@ impl Worker {
     #[cold]
     pub(super) fn outer_in_parts(
         &mut self,
+        rule: &Matched<'_>,
+        octets: usize,
         peer: IpAddr,
         way: NarrowWay,
         frame: Frame,
@@ -126,11 +122,31 @@ impl Worker {
             return false;
         };
         out.release(frame);
+        self.send_parts(rule, octets, peer, way, parts, out)
+    }
+
+    /// Sends the parts of a user's packet of so many octets; `false` when not all of them went. What is charged is the packet,
+    /// not what it was cut into, with the last part.
+    fn send_parts(
+        &mut self,
+        rule: &Matched<'_>,
+        octets: usize,
+        destination: IpAddr,
+        way: NarrowWay,
+        mut parts: Vec<Frame>,
+        out: &mut Output<'_>,
+    ) -> bool {
+        let Some(last) = parts.pop() else { return false };
         let mut sent = true;
         for part in parts {
-            sent &= self.send(way.resolution, peer, way.from, part, out);
+            sent &= self.send(way.resolution, destination, way.from, part, out);
         }
-        sent
+        if sent {
+            self.send_charged(rule, octets, (way.resolution, destination), way.from, last, out)
+        } else {
+            self.send(way.resolution, destination, way.from, last, out);
+            false
+        }
     }
 
     fn cut(&self, frame: &Frame, mtu: usize, out: &mut Output<'_>) -> Result<Vec<Frame>, SplitFault> {

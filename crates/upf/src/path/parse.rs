@@ -201,18 +201,29 @@ pub(super) fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], off
     if udp.dst_port != gtpu::UDP_PORT {
         return Parsed::Kernel;
     }
-    let message = datagram.get(udp::HEADER_LEN..).unwrap_or_default();
-    let Ok(header) = gtpu::header_within(message, usize::from(udp.length) - udp::HEADER_LEN) else {
+    let first = datagram.get(udp::HEADER_LEN..).unwrap_or_default();
+    let available = usize::from(udp.length) - udp::HEADER_LEN;
+    let gtpu_offset = offset + packet.upper_offset + udp::HEADER_LEN;
+    let parsed = message((packet.src, udp.src_port), endpoint, first, available, gtpu_offset);
+    match parsed {
+        Parsed::Tunnel(key, outer) => Parsed::Tunnel(key, Outer { tos: packet.tos, ..outer }),
+        other => other,
+    }
+}
+
+/// Reads a GTP-U message to one of our addresses that begins with `first`, has `available` octets, and stands `gtpu_offset`
+/// octets into the frame.
+pub(super) fn message(
+    (src, src_port): (IpAddr, u16),
+    endpoint: EndpointId,
+    first: &[u8],
+    available: usize,
+    gtpu_offset: usize,
+) -> Parsed {
+    let Ok(header) = gtpu::header_within(first, available) else {
         return Parsed::Drop(DropReason::GtpuMalformed);
     };
-    let outer = Outer {
-        src: packet.src,
-        src_port: udp.src_port,
-        tos: packet.tos,
-        endpoint,
-        header,
-        gtpu_offset: offset + packet.upper_offset + udp::HEADER_LEN,
-    };
+    let outer = Outer { src, src_port, tos: 0, endpoint, header, gtpu_offset };
     if header.message_type == MessageType::G_PDU && header.unknown_mandatory.is_none() {
         Parsed::Tunnel(SessionKey::tunnel(endpoint, Teid(header.teid)), outer)
     } else {

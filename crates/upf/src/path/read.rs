@@ -349,6 +349,15 @@ pub(super) fn user_packet_len(packet: &[u8]) -> Option<u16> {
     if header[0] >> 4 == 4 { Some(be16(header, 2)) } else { be16(header, 4).checked_add(40) }
 }
 
+/// Where a G-PDU of the usual shape comes from.
+pub(super) fn outer_source(frame: &Frame) -> Option<IpAddr> {
+    let header = frame.data().get(IP_AT..)?;
+    match header.first()? >> 4 {
+        4 => header.get(12..16)?.first_chunk::<4>().map(|source| IpAddr::from(*source)),
+        _ => header.get(8..24)?.first_chunk::<16>().map(|source| IpAddr::from(*source)),
+    }
+}
+
 #[inline(always)]
 pub(super) fn be16(octets: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([octets[at], octets[at + 1]])

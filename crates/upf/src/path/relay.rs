@@ -15,6 +15,7 @@ use kaido_wire::{Error, ipv4, ipv6, udp};
 use super::emit::{self, Ends, FlowFields};
 use crate::node::{NodeSettings, OuterSourcePort};
 use crate::record::{Direction, Tunnel, TunnelShape};
+use crate::rules::Teid;
 
 /// Flags of a header with extensions: version 1, GTP, E.
 const FLAGS: u8 = 0x34;
@@ -135,6 +136,18 @@ impl Stored {
             OuterSourcePort::Entropy => of_flow.src_port,
             OuterSourcePort::Fixed => gtpu::UDP_PORT,
         };
+        self.put_message(tunnel.teid, frame)?;
+        let shape = &tunnel.shape;
+        let ends = Ends { src: settings.endpoints[usize::from(shape.local.0)], dst: shape.peer };
+        let tos = shape.tos | of_flow.class & shape.copied;
+        emit::datagram(settings, ends, (src_port, gtpu::UDP_PORT), tos, frame)
+    }
+
+    /// Puts GTP-U with the chain before a packet.
+    ///
+    /// # Errors
+    /// As [`Stored::put_before`].
+    pub(super) fn put_message(&self, teid: Teid, frame: &mut Frame) -> Result<(), Error> {
         let mut flags = 0x30;
         if !self.chain.is_empty() {
             let room = gtpu::OPTIONAL_LEN + self.chain.len();
@@ -147,11 +160,8 @@ impl Stored {
         let front = frame.prepend(gtpu::HEADER_LEN).ok_or(Error::Truncated)?;
         front[..2].copy_from_slice(&[flags, MessageType::G_PDU.0]);
         front[2..4].copy_from_slice(&length.to_be_bytes());
-        front[4..8].copy_from_slice(&tunnel.teid.0.to_be_bytes());
-        let shape = &tunnel.shape;
-        let ends = Ends { src: settings.endpoints[usize::from(shape.local.0)], dst: shape.peer };
-        let tos = shape.tos | of_flow.class & shape.copied;
-        emit::datagram(settings, ends, (src_port, gtpu::UDP_PORT), tos, frame)
+        front[4..8].copy_from_slice(&teid.0.to_be_bytes());
+        Ok(())
     }
 }
 

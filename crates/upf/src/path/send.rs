@@ -2,68 +2,52 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution};
+use kaido_engine::{Complaint, DropReason, Frame, Output, Pending, PortId, Resolution};
 
 use kaido_wire::{IpProtocol, gtpu};
 
 use super::Worker;
+use super::charge::{Charge, Matched, Sent};
 use super::emit::{self, FlowFields};
 use super::outer::OuterTemplate;
 use super::oversize::NarrowWay;
 use super::parse::Packet;
 use crate::fragment::Oversize;
-use crate::record::{Action, Direction, Record, Tunnel};
+use crate::record::{Direction, Tunnel};
 
 impl Worker {
     #[inline]
     pub(super) fn route(
         &mut self,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         from: PortId,
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(Complaint, Frame)> {
         let resolution = self.next_hops.resolve(packet.dst);
-        if self.leaves_n6(record, action, resolution, packet, frame.data()) {
+        if self.leaves_n6(rule, resolution, packet, frame.data()) {
             out.drop(from, frame, DropReason::NotN6);
             return None;
         }
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
-            return self.route_in_parts(
-                record,
-                action,
-                NarrowWay { resolution, from, mtu },
-                packet,
-                frame,
-                out,
-            );
+            return self.route_in_parts(rule, NarrowWay { resolution, from, mtu }, packet, frame, out);
         }
         emit::take_hop(frame.data_mut());
-        if self.send(resolution, packet.dst, from, frame, out) {
-            self.count(record, action, packet, false);
-        }
+        self.send_charged(rule, packet.total_len, (resolution, packet.dst), from, frame, out);
         None
     }
 
     /// Whether a packet from a UE would leave by a port that is not of its N6: only tunnels lead into the networks of N3 and N9,
     /// where a UE could write what it likes into other UEs' tunnels.
     /// By a port that is of both sides no G-PDU of its own leaves to a GTP-U peer.
-    fn leaves_n6(
-        &self,
-        record: &Record,
-        action: &Action,
-        resolution: Resolution,
-        packet: &Packet,
-        data: &[u8],
-    ) -> bool {
+    fn leaves_n6(&self, rule: &Matched<'_>, resolution: Resolution, packet: &Packet, data: &[u8]) -> bool {
         let port = match resolution {
             Resolution::Ready(hop) => Some(hop.port),
             Resolution::Pending => self.next_hops.port_of(packet.dst),
             Resolution::NoRoute => None,
         };
-        let Some(port) = port.filter(|_| record.direction() == Direction::Uplink) else { return false };
+        let Some(port) = port.filter(|_| rule.record.direction() == Direction::Uplink) else { return false };
         let role = self.role(port);
         let is_gtpu = || {
             packet.protocol == IpProtocol::UDP
@@ -71,7 +55,7 @@ impl Worker {
                 && self.node.tunnels.leads_to(packet.dst)
         };
         role.instance.is_none()
-            || action.exit.is_some_and(|exit| role.instance != Some(exit))
+            || rule.action.exit.is_some_and(|exit| role.instance != Some(exit))
             || (role.gtpu && is_gtpu())
     }
 
@@ -79,8 +63,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // As `route`, and the tunnel.
     pub(super) fn tunnel(
         &mut self,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         tunnel: &Tunnel,
         from: PortId,
         packet: &Packet,
@@ -92,23 +75,21 @@ impl Worker {
             return None;
         };
         let resolution = self.next_hops.resolve(tunnel.shape.peer);
-        if let Some(stamped) = self.stamped(record, tunnel, resolution, frame.packet_len()) {
-            self.tunnel_stamped(record, action, tunnel, &stamped, from, packet, frame, out);
+        if let Some(stamped) = self.stamped(rule.record, tunnel, resolution, frame.packet_len()) {
+            self.tunnel_stamped(rule, tunnel, &stamped, from, packet, frame, out);
             return None;
         }
         let overhead = outer.overhead();
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
             let way = NarrowWay { resolution, from, mtu };
-            return self.tunnel_in_parts(record, action, (tunnel, &outer), way, packet, frame, out);
+            return self.tunnel_in_parts(rule, (tunnel, &outer), way, packet, frame, out);
         }
         emit::take_hop(frame.data_mut());
         if !outer.put_before(tunnel.teid, &mut frame) {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;
         }
-        if self.send(resolution, tunnel.shape.peer, from, frame, out) {
-            self.count(record, action, packet, false);
-        }
+        self.send_charged(rule, packet.total_len, (resolution, tunnel.shape.peer), from, frame, out);
         None
     }
 
@@ -116,8 +97,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // As `tunnel`, and what the rule says of extension headers.
     pub(super) fn relay(
         &mut self,
-        record: &Record,
-        action: &Action,
+        rule: &Matched<'_>,
         tunnel: &Tunnel,
         deletes_container: bool,
         from: PortId,
@@ -140,13 +120,13 @@ impl Worker {
             return None;
         }
         let peer = tunnel.shape.peer;
-        let sent = match exceeded {
-            Some(mtu) => self.outer_in_parts(peer, NarrowWay { resolution, from, mtu }, frame, out),
-            None => self.send(resolution, peer, from, frame, out),
+        let octets = packet.total_len;
+        match exceeded {
+            Some(mtu) => {
+                self.outer_in_parts(rule, octets, peer, NarrowWay { resolution, from, mtu }, frame, out)
+            }
+            None => self.send_charged(rule, octets, (resolution, peer), from, frame, out),
         };
-        if sent {
-            self.count(record, action, packet, false);
-        }
         None
     }
 
@@ -167,8 +147,8 @@ impl Worker {
         }
     }
 
-    /// Sends an IP packet to its next hop, or keeps it until the next hop has answered; `false` when it was
-    /// dropped.
+    /// Sends an IP packet of the node's own, or a part of one, to its next hop, or keeps it until the next hop has answered;
+    /// `false` when it was dropped.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -178,22 +158,49 @@ impl Worker {
         frame: Frame,
         out: &mut Output<'_>,
     ) -> bool {
+        self.send_or_wait((resolution, destination), from, frame, None, out) != Sent::Dropped
+    }
+
+    /// As [`Worker::send`], of a user's packet of so many octets, which is charged when it leaves.
+    #[inline]
+    pub(super) fn send_charged(
+        &mut self,
+        rule: &Matched<'_>,
+        octets: usize,
+        hop: (Resolution, IpAddr),
+        from: PortId,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) -> bool {
+        let sent = self.send_or_wait(hop, from, frame, Some(rule.charge(octets)), out);
+        self.charge(rule, octets, sent)
+    }
+
+    #[inline]
+    fn send_or_wait(
+        &mut self,
+        hop: (Resolution, IpAddr),
+        from: PortId,
+        frame: Frame,
+        charge: Option<Charge>,
+        out: &mut Output<'_>,
+    ) -> Sent {
         // The next hop may have become known since those before this packet began to wait.
         if self.is_pending_known() {
             self.retry_pending(out);
         }
-        self.send_now(resolution, destination, from, frame, out)
+        self.send_now(hop, from, frame, charge, out)
     }
 
     #[inline]
     fn send_now(
         &mut self,
-        resolution: Resolution,
-        destination: IpAddr,
+        (resolution, destination): (Resolution, IpAddr),
         from: PortId,
         mut frame: Frame,
+        charge: Option<Charge>,
         out: &mut Output<'_>,
-    ) -> bool {
+    ) -> Sent {
         let reason = match resolution {
             Resolution::Ready(hop) => {
                 let role = self.role(hop.port);
@@ -201,13 +208,13 @@ impl Worker {
                     DropReason::TooBig
                 } else if emit::ethernet(&mut frame, role.mac, hop.mac).is_ok() {
                     out.transmit(hop.port, frame);
-                    return true;
+                    return Sent::Left;
                 } else {
                     DropReason::NoHeadroom
                 }
             }
-            Resolution::Pending => match self.pending.push(frame, from, destination, out.now()) {
-                Ok(()) => return true,
+            Resolution::Pending => match self.pending.push(frame, from, destination, charge, out.now()) {
+                Ok(()) => return Sent::Waits,
                 Err(refused) => {
                     frame = refused;
                     DropReason::NextHopUnresolved
@@ -216,7 +223,7 @@ impl Worker {
             Resolution::NoRoute => DropReason::NoRoute,
         };
         out.drop(from, frame, reason);
-        false
+        Sent::Dropped
     }
 
     /// Whether packets wait for next hops that may be known by now.
@@ -225,18 +232,21 @@ impl Worker {
         !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried
     }
 
-    /// Tries the packets again whose next hops were not known.
+    /// Tries the packets again whose next hops were not known. Those that leave are charged.
     pub(super) fn retry_pending(&mut self, out: &mut Output<'_>) {
         self.pending_tried = self.next_hops.generation();
         let preferred = out.prefer(false);
         for packet in self.pending.take() {
-            match self.next_hops.resolve(packet.destination) {
+            let Pending { destination, from, .. } = packet;
+            match self.next_hops.resolve(destination) {
                 Resolution::Pending if packet.is_overdue(out.now()) => {
-                    out.drop(packet.from, packet.frame, DropReason::NextHopUnresolved);
+                    out.drop(from, packet.frame, DropReason::NextHopUnresolved);
                 }
                 Resolution::Pending => self.pending.keep(packet),
                 resolution => {
-                    self.send_now(resolution, packet.destination, packet.from, packet.frame, out);
+                    self.after_waiting(packet.then, from, packet.frame, out, |worker, frame, out| {
+                        worker.send_now((resolution, destination), from, frame, None, out)
+                    });
                 }
             }
         }

@@ -23,7 +23,7 @@ impl Worker {
     pub(super) fn tick_due(&self) -> Option<Instant> {
         let may_release = !self.buffers.is_empty() && self.node.buffer_changes() != self.buffer_changes;
         let may_retry = !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried;
-        if self.node.has_orders() || may_release || may_retry {
+        if self.node.has_orders() || self.node.from_control_planes.has_news() || may_release || may_retry {
             return Some(self.now);
         }
         let waits = !self.pending.is_empty()

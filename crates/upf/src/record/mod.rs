@@ -54,6 +54,8 @@ pub(crate) struct SessionFacts<'s> {
     pub(crate) monitors: &'s [(Qfi, Arc<Monitor>)],
     /// Its PDN type is Ethernet.
     pub(crate) ethernet: bool,
+    /// Where its uplink may come from, if it is bound to that: gNBs into whose tunnels its downlink goes.
+    pub(crate) gnbs: &'s [IpAddr],
 }
 
 /// Rules that do not fold into the record itself.
@@ -71,6 +73,8 @@ struct Wide {
     monitors: Monitors,
     /// What comes are Ethernet frames.
     ethernet: bool,
+    /// The only outer sources of uplink packets; none where any may be.
+    gnbs: Box<[IpAddr]>,
     rules: Box<[FilteredRule]>,
     /// A rule asks for ports, which only the first fragment of a packet has.
     needs_ports: bool,
@@ -123,14 +127,14 @@ impl Record {
     pub(crate) fn new(
         session: SessionIndex,
         direction: Direction,
-        SessionFacts { ue, framed, listens, monitors, ethernet }: SessionFacts<'_>,
+        SessionFacts { ue, framed, listens, monitors, ethernet, gnbs }: SessionFacts<'_>,
         rules: Vec<FilteredRule>,
     ) -> Self {
         let framed = if direction == Direction::Uplink { framed } else { &[] };
         let may_fold = !ethernet && framed.is_empty() && !listens && monitors.is_empty();
         let (folded, is_whole) =
             if may_fold { Self::fold_of(session, direction, ue, &rules) } else { (None, false) };
-        if let Some(folded) = folded.as_ref().filter(|_| is_whole) {
+        if let Some(folded) = folded.as_ref().filter(|_| is_whole && gnbs.is_empty()) {
             return folded.clone();
         }
         let mut lines = [(); LINES_MAX].map(|()| Line::unused(session));
@@ -151,6 +155,7 @@ impl Record {
                 listens,
                 monitors: monitors.into(),
                 ethernet,
+                gnbs: gnbs.into(),
                 classifier: if ethernet { None } else { Classifier::new(&rules).map(Box::new) },
                 rules: rules.into(),
             })),
@@ -432,6 +437,18 @@ impl Record {
     #[inline]
     pub(crate) fn monitors(&self) -> &[(Qfi, Arc<Monitor>)] {
         self.wide.as_ref().map_or(&[], |wide| &wide.monitors)
+    }
+
+    /// Whether packets may come out of a tunnel from that address.
+    #[inline]
+    pub(crate) fn admits_gnb(&self, from: IpAddr) -> bool {
+        self.gnbs().is_empty() || self.gnbs().contains(&from)
+    }
+
+    /// The only addresses from which packets may come out of a tunnel; none where any may be.
+    #[inline]
+    pub(crate) fn gnbs(&self) -> &[IpAddr] {
+        self.wide.as_ref().map_or(&[], |wide| &wide.gnbs)
     }
 
     /// Whether what comes are Ethernet frames, not IP packets.

@@ -9,11 +9,13 @@
 //!
 //! Source: `packet(7)`, kernel `include/uapi/linux/if_packet.h` and `virtio_net.h`.
 
+mod endpoints;
 mod group;
 mod offload;
 mod sink;
 mod socket;
 
+pub use endpoints::{UdpEndpoints, ignore_interfaces};
 pub use group::hear_own_groups;
 pub use sink::UdpSink;
 

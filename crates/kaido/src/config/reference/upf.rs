@@ -174,6 +174,13 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     (
         "gtpu",
+        "bind_gnb",
+        "true or false",
+        "false",
+        "Take uplink G-PDUs of a session only from the gNBs into whose tunnels its downlink goes now; from any while none is known. Others are dropped (`gnb_mismatch`). Their uplink stays with the workers, whatever `node.datapath` says. A gNB that sends from another address than it receives on, or before the path switch of a handover, loses what it sends.",
+    ),
+    (
+        "gtpu",
         "peer",
         "tables",
         "none",

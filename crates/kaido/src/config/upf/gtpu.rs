@@ -44,6 +44,8 @@ pub(crate) struct GtpuConfig {
     pub(crate) oversize: OversizeConfig,
     /// Largest segments that TCP connections may announce.
     pub(crate) mss_clamp: Spanned<MssClampConfig>,
+    /// Uplink G-PDUs of a session are taken only from the gNBs into whose tunnels its downlink goes.
+    pub(crate) bind_gnb: bool,
 }
 
 /// `oversize` of GTP-U.
@@ -95,6 +97,7 @@ impl Default for GtpuConfig {
             qfi_dscp: BTreeMap::new(),
             oversize: OversizeConfig::default(),
             mss_clamp: unplaced(MssClampConfig::ByMtu(false)),
+            bind_gnb: false,
         }
     }
 }

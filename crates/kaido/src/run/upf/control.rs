@@ -11,15 +11,18 @@ use std::time::{Duration, Instant};
 use kaido_engine::{Doorbell, FramePool, PortTotals, WorkerCounters};
 use kaido_pfcp::{Endpoint, Moment, Transmit, Untold, send_all};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
+use kaido_upf::node::ControlPlaneMessage;
 use kaido_upf::record::KeyParts;
 use kaido_upf::rules::{Seid, Teid};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::control_guard::ControlGuard;
 use super::fastpath;
 use super::lag::Lag;
 use super::memory::Watch;
 use super::metrics::Asked;
+use super::n4_tunnels::N4Tunnels;
 use super::ports::KernelCounters;
 use super::strangers::{SERVED_A_TURN, Strangers, Waiting};
 use super::trace;
@@ -59,6 +62,10 @@ const FAREWELL_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Control {
     pub(super) endpoint: Endpoint<Upf>,
     pub(super) sockets: Vec<UdpSocket>,
+    /// GTP-U with control planes that no port leads to.
+    pub(super) n4_tunnels: Option<Arc<N4Tunnels>>,
+    /// Of the sockets of PFCP and of the metrics.
+    pub(super) control_guard: ControlGuard,
     pub(super) lag: Lag,
     pub(super) memory: Watch,
     pub(super) server: Server,
@@ -139,6 +146,7 @@ impl Control {
     fn turn(&mut self) {
         self.heartbeat.beat();
         self.wait();
+        self.control_guard.turn();
         if let Some(percent) = self.lag.look(Instant::now()) {
             self.endpoint.set_lag(percent);
         }
@@ -149,6 +157,7 @@ impl Control {
             self.receive(at);
         }
         self.serve_strangers();
+        self.hear_tunnels();
         let mut out = Vec::new();
         self.endpoint.poll(Moment::now(), &mut out);
         self.send(&out, None);
@@ -202,7 +211,8 @@ impl Control {
         // Looked at after the bell was hung: who has something to tell from now on rings.
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: self.idle_for().subsec_nanos().into() };
         let own = [self.doorbell.as_fd()].into_iter().chain(self.sockets.iter().map(AsFd::as_fd));
-        let descriptors = own.chain(self.server.descriptors());
+        let tunnels = self.n4_tunnels.iter().flat_map(|tunnels| tunnels.descriptors());
+        let descriptors = own.chain(tunnels).chain(self.server.descriptors());
         let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // A signal ends the wait early, which is as well.
         let _ = poll(&mut polled, Some(&timeout));
@@ -263,6 +273,17 @@ impl Control {
             }
         }
         self.send(&out, Some(at));
+    }
+
+    /// Hands the workers what came in tunnels over N4.
+    fn hear_tunnels(&mut self) {
+        let Some(tunnels) = &self.n4_tunnels else { return };
+        let node = self.endpoint.service().node();
+        tunnels.receive(&mut self.buffer, |own, from, octets| {
+            if let Some(endpoint) = node.settings.endpoint(own) {
+                node.hear_control_plane(ControlPlaneMessage { from, endpoint, octets: octets.into() });
+            }
+        });
     }
 
     /// Serves some of those who have no association, after all who have.

@@ -1,18 +1,21 @@
 //! The user plane of `kaido run`.
 
 mod control;
+mod control_guard;
 mod fastpath;
 mod kernel_return;
 mod lag;
 mod listen;
 mod memory;
 mod metrics;
+mod n4_tunnels;
 mod ports;
 mod strangers;
 mod trace;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,6 +28,7 @@ use kaido_upf::rules::Ipv6Prefix;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use self::control::{Control, datagram_buffer};
+use self::control_guard::ControlGuard;
 use self::lag::Lag;
 use self::listen::listen;
 use self::memory::Memory;
@@ -49,6 +53,9 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     })?;
     check_memory(config, pool)?;
     let mut ports = Ports::open(config, pool)?;
+    let control_guard = guard(&ports, &sockets, scraped.as_ref())
+        .into_diagnostic()
+        .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
     let settings = ports.settings(config)?;
     let (node, events) = ports
         .cells()?
@@ -66,7 +73,11 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     let kernel_return = Arc::new(ports.kernel_return());
     let crew = Crew::start(&config.base, pool, queues, || {
         let path = Path::new(&node, ports.opened.routes().next_hops()).into_diagnostic()?;
-        Ok(Box::new(path.with_kernel_return(kernel_return.clone())))
+        let path = path.with_kernel_return(kernel_return.clone());
+        Ok(Box::new(match &ports.n4_tunnels {
+            Some(link) => path.with_control_plane(link.clone()),
+            None => path,
+        }))
     })?;
     ports.opened.attach()?;
     let (node_id, endpoint) = endpoint(config, upf, ports.features())?;
@@ -100,6 +111,8 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         lag: Lag::of(&sockets),
         memory: memory::Watch::new(Instant::now()),
         sockets,
+        n4_tunnels: ports.n4_tunnels.clone(),
+        control_guard,
         server,
         node_id,
         started: Instant::now(),
@@ -118,6 +131,11 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         doorbell,
     };
     warn_of_strangers(config);
+    if config.gtpu.bind_gnb && datapath != Datapath::Engine {
+        tracing::info!(
+            "gtpu.bind_gnb: the uplink of bound sessions stays with the workers, as the kernel does not compare outer sources"
+        );
+    }
     notify(&[sd_notify::NotifyState::Ready]);
     control.run(&stop, || crew.has_lost());
     notify(&[sd_notify::NotifyState::Stopping]);
@@ -127,6 +145,22 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         exporter.stop();
     }
     crew.end(&mut ports.opened, &stop)
+}
+
+/// Guards the sockets of PFCP and of the metrics from the data network.
+fn guard(
+    ports: &Ports,
+    sockets: &[UdpSocket],
+    scraped: Option<&kaido_metrics::Endpoint>,
+) -> std::io::Result<ControlGuard> {
+    let mut guarded = Vec::new();
+    for socket in sockets {
+        guarded.push((socket.as_fd().try_clone_to_owned()?, socket.local_addr()?.ip()));
+    }
+    if let Some(endpoint) = scraped {
+        guarded.push((endpoint.as_fd().try_clone_to_owned()?, endpoint.address()?.ip()));
+    }
+    ControlGuard::new(&ports.opened.devices, guarded)
 }
 
 /// Whether the machine has memory for as many sessions as it may be asked for.

@@ -1,13 +1,12 @@
 //! What the user plane asks of its ports, and is told of them.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kaido_engine::netlink::Interface;
-use kaido_engine::port::UdpSink;
 use kaido_engine::{Inbox, KernelPath};
 use kaido_pfcp::Features;
 use kaido_upf::fragment::FragmentSettings;
@@ -17,13 +16,13 @@ use kaido_upf::path::{MssClamp, MssLimit};
 use kaido_upf::qos::Policers;
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
-use kaido_wire::gtpu;
 use kaido_xdp::fastpath::{FastCounters, VLANS_MAX, Vlan, VlanRole};
 use kaido_xdp::{FastPath, Pass, Roles, Steering, SteeringConfig};
 use toml::Spanned;
 
 use super::fastpath::{self, Exit, Exits, InKernel, Surroundings};
 use super::kernel_return::ProgramReturn;
+use super::n4_tunnels::N4Tunnels;
 use crate::config::{Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
 use crate::run::StartFault;
 use crate::run::ports::{Demands, Device, Found, Opened, Program, fault, lock, routable};
@@ -127,7 +126,8 @@ pub(super) struct Ports {
     fast: Option<fastpath::Shared>,
     /// The same once the node is told of it, and where it may send from.
     kernel: Option<(fastpath::Shared, Exits)>,
-    _sink: Option<UdpSink>,
+    /// GTP-U with control planes that no port leads to.
+    pub(super) n4_tunnels: Option<Arc<N4Tunnels>>,
 }
 
 impl Ports {
@@ -140,8 +140,8 @@ impl Ports {
             fastpath::load(config).map_err(|error| StartFault::Datapath { fault: error.to_string() })?;
         let wants = Wants { config, endpoints: &endpoints, fast: fast.as_ref() };
         let opened = Opened::open(found, pool, &wants, is_bridged)?;
-        let sink = sink(&opened.devices, &endpoints)?;
-        Ok(Self { opened, endpoints, fast: fast.map(fastpath::Shared::new), kernel: None, _sink: sink })
+        let n4_tunnels = n4_tunnels(&opened.devices, &endpoints)?.map(Arc::new);
+        Ok(Self { opened, endpoints, fast: fast.map(fastpath::Shared::new), kernel: None, n4_tunnels })
     }
 
     /// How frames of each port are returned to the kernel that it was not given.
@@ -227,6 +227,7 @@ impl Ports {
                 oversize: config.gtpu.oversize.into(),
             },
             mss_clamp: mss_clamp(config),
+            bind_gnb: config.gtpu.bind_gnb,
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.fast.is_some(),
             ue_to_ue: config.base.node.ue_to_ue.into(),
@@ -405,20 +406,28 @@ fn endpoints(config: &UpfConfig, found: &Found<'_>) -> Result<Vec<IpAddr>, Start
     Ok(if wanted.is_empty() { own } else { wanted.clone() })
 }
 
-/// Where packet sockets take GTP-U, the kernel must not answer it.
-fn sink(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<UdpSink>, StartFault> {
-    // In VLANs it sees no more than it is handed.
+/// Sockets of the kernel at our tunnel addresses. Where packet sockets take GTP-U they must be there, lest the kernel refuses it.
+fn n4_tunnels(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<N4Tunnels>, StartFault> {
+    if endpoints.is_empty() {
+        return Ok(None);
+    }
+    let names = devices.iter().flat_map(|device| [device.wire(), &device.interface]);
+    let names = names.map(|interface| (interface.name.clone(), interface.ifindex)).collect();
+    // In VLANs the kernel sees no more than it is handed.
     let is_seen = |device: &&Device| {
         *device.config.driver.get_ref() == Driver::AfPacket && is_gtpu(&device.config) && !device.is_vlan()
     };
-    let Some(device) = devices.iter().find(is_seen) else {
-        return Ok(None);
-    };
-    let addresses = endpoints.iter().map(|&addr| SocketAddr::new(addr, gtpu::UDP_PORT));
-    let sink = UdpSink::bind(addresses).map_err(|error| {
-        fault(&device.config, error, "another process has UDP port 2152; `ss -lunp` shows which")
-    })?;
-    Ok(Some(sink))
+    match (N4Tunnels::bind(endpoints, names), devices.iter().find(is_seen)) {
+        (Ok(tunnels), _) => Ok(Some(tunnels)),
+        (Err(error), Some(device)) => {
+            let help = "another process has UDP port 2152; `ss -lunp` shows which";
+            Err(fault(&device.config, error, help))
+        }
+        (Err(error), None) => {
+            tracing::warn!(%error, "GTP-U of control planes that only N4 leads to is not sent and not received");
+            Ok(None)
+        }
+    }
 }
 
 /// The largest TCP segments to be announced.

@@ -1,0 +1,144 @@
+//! Tunnels of the control plane that no port leads to (TS 29.244 5.3.3): the kernel sends and receives what is in them, by the
+//! network of N4.
+//!
+//! Such packets are few (router solicitations, DHCP), so that a system call each costs little; how many there may be is bounded.
+//! They go to the address that the FAR names and nowhere else, and only what comes from there is taken, for downlink tunnels.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use kaido_engine::{Complaint, DropReason, Frame, Output, PortId};
+use kaido_table::Guard;
+use kaido_wire::gtpu;
+
+use super::Worker;
+use super::charge::Matched;
+use super::emit;
+use super::forward::Arrival;
+use super::parse::{Packet, Parsed, is_own, message};
+use super::relay::Stored;
+use crate::node::ControlPlaneMessage;
+use crate::record::{Direction, Special, Tunnel};
+
+/// Packets that a worker sends to control planes by the kernel in a second.
+pub(super) const SENT_PER_SECOND: u32 = 1000;
+
+/// The kernel's network as the way to control planes.
+pub trait ControlPlaneLink: fmt::Debug + Send + Sync {
+    /// Sends a GTP-U message from port 2152 of one of the node's GTP-U addresses.
+    ///
+    /// # Errors
+    /// Why it did not go.
+    fn send(&self, from: IpAddr, to: SocketAddr, message: &[u8]) -> Result<(), DropReason>;
+}
+
+impl Worker {
+    /// Whether a control plane's address is reached by the kernel's network alone. Never one of the node's own.
+    pub(super) fn is_over_n4(&mut self, peer: IpAddr) -> bool {
+        self.control_plane.is_some()
+            && self.node.tunnels.is_control_plane(peer)
+            && self.next_hops.is_kernels(peer)
+            && !is_own(&self.settings, peer)
+    }
+
+    /// Sends a GTP-U message, which is all that the frame holds, to a control plane that is [over N4](Self::is_over_n4); `false`
+    /// when it was dropped.
+    pub(super) fn send_over_n4(
+        &mut self,
+        from: PortId,
+        own: IpAddr,
+        to: SocketAddr,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) -> bool {
+        let Some(link) = &self.control_plane else {
+            out.drop(from, frame, DropReason::NoRoute);
+            return false;
+        };
+        match link.send(own, to, &frame.to_vec()) {
+            Ok(()) => {
+                out.sent_by_kernel(from, frame);
+                true
+            }
+            Err(reason) => {
+                out.drop(from, frame, reason);
+                false
+            }
+        }
+    }
+
+    /// Puts a packet into the tunnel of a control plane that is over N4.
+    #[cold]
+    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
+    pub(super) fn tunnel_over_n4(
+        &mut self,
+        rule: &Matched<'_>,
+        special: &Special,
+        tunnel: &Tunnel,
+        arrival: &Arrival,
+        packet: &Packet,
+        mut frame: Frame,
+        out: &mut Output<'_>,
+    ) -> Option<(Complaint, Frame)> {
+        let from = arrival.port;
+        if !self.to_control_plane.admit(out.now()) {
+            out.drop(from, frame, DropReason::ControlPlaneRate);
+            return None;
+        }
+        let shape = &tunnel.shape;
+        let extensions = if arrival.key.is_tunnel() {
+            self.stored.for_tunnel(shape, special.deletes_container)
+        } else {
+            emit::take_hop(frame.data_mut());
+            Stored::default().for_tunnel(shape, false)
+        };
+        if extensions.put_message(tunnel.teid, &mut frame).is_err() {
+            out.drop(from, frame, DropReason::NoHeadroom);
+            return None;
+        }
+        let own = self.node.settings.endpoints[usize::from(shape.local.0)];
+        if self.send_over_n4(from, own, SocketAddr::new(shape.peer, gtpu::UDP_PORT), frame, out) {
+            self.count(rule.record, rule.action, packet, false);
+        }
+        None
+    }
+
+    /// Handles what control planes have sent over N4. It counts for the port of the node's own GTP-U messages.
+    #[cold]
+    pub(super) fn hear_control_planes(&mut self, guard: &Guard<'_>, out: &mut Output<'_>) {
+        let node = self.node.clone();
+        let taken = node.from_control_planes.take();
+        let port = self.gtpu_port();
+        for (reason, count) in taken.refused() {
+            (0..count).for_each(|_| out.count_drop(port, reason));
+        }
+        for ControlPlaneMessage { from, endpoint, octets } in taken.messages {
+            let Some(mut frame) = out.allocate() else {
+                out.count_drop(port, DropReason::NoFrame);
+                continue;
+            };
+            let Some(space) = frame.append(octets.len()) else {
+                out.drop(port, frame, DropReason::TooBig);
+                continue;
+            };
+            space.copy_from_slice(&octets);
+            if !self.is_over_n4(from.ip()) {
+                // A port leads there: then a port is where it comes from.
+                out.drop(port, frame, DropReason::NotControlPlane);
+                continue;
+            }
+            self.stored = Stored::default();
+            let parsed = message((from.ip(), from.port()), endpoint, &octets, octets.len(), 0);
+            let record = match &parsed {
+                Parsed::Tunnel(key, _) => node.table.get(guard, key),
+                _ => None,
+            };
+            if record.is_some_and(|record| record.direction() == Direction::Uplink) {
+                // Nothing that comes over N4 is from a UE.
+                out.drop(port, frame, DropReason::NotControlPlane);
+                continue;
+            }
+            self.handle_read(&node, guard, parsed, record, port, frame, out);
+        }
+    }
+}
