@@ -305,6 +305,8 @@ fn a_refused_request_changes_nothing() {
         (rejection.cause, rejection.failed_rule)
     };
     let failure = Cause::RuleCreationOrModificationFailure;
+    let again = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap_err();
+    assert_eq!((again.cause, again.holder), (failure, Some(first.seid)), "who has it is named");
     let pdr = |id| Some(RuleId::Pdr(PdrId(id)));
     assert_eq!(refused(&mut rig, &|r| r.pdrs[0].far_id = Some(FarId(9))), (failure, pdr(1)));
     assert_eq!(refused(&mut rig, &|r| r.pdrs[0].far_id = None), (Cause::ConditionalIeMissing, pdr(1)));

@@ -1,5 +1,6 @@
 //! What the endpoint knows of a session beside what the service keeps: whose it is, and of which sets.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use kaido_upf::rules::{Seid, SessionService};
@@ -10,6 +11,65 @@ use crate::decode::Csid;
 
 /// The most sets a session is kept in; a session has one from each of five nodes.
 const SETS_MAX: usize = 16;
+
+/// Parts of the table of sessions: of sixteen million, each has 4096.
+pub(super) const PARTS: usize = 4096;
+/// 2^64 by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// All sessions, by SEID, in parts that can be gone through one at a time.
+#[derive(Debug)]
+pub(super) struct Bindings {
+    parts: Box<[HashMap<Seid, Binding>]>,
+    len: usize,
+}
+
+impl Bindings {
+    pub(super) fn new() -> Self {
+        Self { parts: (0..PARTS).map(|_| HashMap::new()).collect(), len: 0 }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // Below `PARTS`.
+    const fn place(seid: Seid) -> usize {
+        (seid.0.wrapping_mul(SPREAD) >> (64 - PARTS.trailing_zeros())) as usize
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn get(&self, seid: Seid) -> Option<&Binding> {
+        self.parts[Self::place(seid)].get(&seid)
+    }
+
+    pub(super) fn get_mut(&mut self, seid: Seid) -> Option<&mut Binding> {
+        self.parts[Self::place(seid)].get_mut(&seid)
+    }
+
+    pub(super) fn insert(&mut self, seid: Seid, binding: Binding) {
+        self.len += usize::from(self.parts[Self::place(seid)].insert(seid, binding).is_none());
+    }
+
+    /// Takes a session out. A part that has become empty gives its memory back.
+    pub(super) fn remove(&mut self, seid: Seid) -> Option<Binding> {
+        let part = &mut self.parts[Self::place(seid)];
+        let binding = part.remove(&seid)?;
+        if part.is_empty() {
+            *part = HashMap::new();
+        }
+        self.len -= 1;
+        Some(binding)
+    }
+
+    /// One of the [`PARTS`].
+    pub(super) fn part(&self, at: usize) -> &HashMap<Seid, Binding> {
+        &self.parts[at]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Seid, &Binding)> {
+        self.parts.iter().flatten()
+    }
+}
 
 /// A session's place among associations and sets.
 #[derive(Debug)]
@@ -75,15 +135,18 @@ impl<S: SessionService> Endpoint<S> {
         if let Some(association) = self.associations.get_mut(binding.association) {
             association.sessions += 1;
         }
+        self.purge.spare(seid);
         self.sessions.insert(seid, binding);
     }
 
     /// Takes a session out of its association.
     pub(super) fn unbind(&mut self, seid: Seid) -> Option<Binding> {
-        let binding = self.sessions.remove(&seid)?;
-        if let Some(association) = self.associations.get_mut(binding.association) {
-            association.sessions = association.sessions.saturating_sub(1);
-        }
+        let binding = self.sessions.remove(seid)?;
+        let count = match self.associations.get_mut(binding.association) {
+            Some(association) => &mut association.sessions,
+            None => &mut self.purge.orphans,
+        };
+        *count = count.saturating_sub(1);
         Some(binding)
     }
 

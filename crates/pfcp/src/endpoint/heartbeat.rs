@@ -84,7 +84,7 @@ impl<S: SessionService> Endpoint<S> {
             association.recovery = recovery;
             self.counters.peer_restarts += 1;
             tracing::warn!(node = %association.node, "peer restarted, its sessions are deleted");
-            self.purge(now, id, |_| false);
+            self.begin_anew(now, id);
         }
     }
 

@@ -65,7 +65,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Whether usage of a session is better not reported now.
     pub(super) fn must_hold(&self, now: Moment, seid: Seid) -> bool {
-        let id = self.sessions.get(&seid).map(|binding| binding.association);
+        let id = self.live(seid).map(|binding| binding.association);
         let Some((id, peer)) = id.and_then(|id| Some((id, self.associations.get(id)?))) else { return false };
         let is_busy = peer.in_flight >= self.share() || peer.busy_until.is_some_and(|at| at > now.monotonic);
         is_busy || peer.silent && self.alternative(&Report::of(seid, id)).is_none()
@@ -73,11 +73,11 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Gives usage back to the meters, until its control plane can be told. `sent` says whether it may have been already.
     pub(super) fn keep_usage(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) {
-        match self.service.hold_usage(seid, reports, sent) {
+        match self.live(seid).is_some() && self.service.hold_usage(seid, reports, sent) {
             true => self.counters.reports_returned += 1,
             false => self.counters.reports_lost += 1,
         }
-        let Some(binding) = self.sessions.get_mut(&seid) else { return };
+        let Some(binding) = self.sessions.get_mut(seid) else { return };
         let id = binding.association;
         if std::mem::replace(&mut binding.held, true) {
             return;
@@ -88,7 +88,7 @@ impl<S: SessionService> Endpoint<S> {
             let sessions = &self.sessions;
             association
                 .held
-                .retain(|seid| sessions.get(seid).is_some_and(|it| it.held && it.association == id));
+                .retain(|seid| sessions.get(*seid).is_some_and(|it| it.held && it.association == id));
         }
     }
 
@@ -161,7 +161,7 @@ impl<S: SessionService> Endpoint<S> {
         for id in self.associations.with_held() {
             for _ in 0..EVENTS_PER_POLL {
                 let Some(seid) = self.next_held(now, id) else { break };
-                let Some(binding) = self.sessions.get_mut(&seid) else { continue };
+                let Some(binding) = self.sessions.get_mut(seid) else { continue };
                 if binding.association != id || !std::mem::take(&mut binding.held) {
                     continue;
                 }

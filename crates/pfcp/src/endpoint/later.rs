@@ -47,10 +47,10 @@ enum Waiting {
 pub(super) struct Later(HashMap<Ticket, Waiting>);
 
 impl<S: SessionService> Endpoint<S> {
-    /// Whether a request was carried out and is not answered yet: [`Endpoint::poll`] is to be called within a
+    /// Whether something waits for packets on their way, such as the answer to a request that was carried out: [`Endpoint::poll`] is to be called within a
     /// fraction of a millisecond.
     pub fn is_waiting(&self) -> bool {
-        !self.later.0.is_empty()
+        !self.later.0.is_empty() || self.purge_waits()
     }
 
     pub(super) fn answer_later(&mut self, ticket: Ticket, to: SocketAddr, key: Key, asked: Asked) {
@@ -78,7 +78,7 @@ impl<S: SessionService> Endpoint<S> {
                     self.send_late_report(now, report, deleted.usage_reports, out);
                 }
                 // A session that went with its association: its reports have no reader.
-                (None, _) => {}
+                (None, _) => self.purge.ended(),
                 (Some(Waiting::Farewell(report)), Outcome::Modified(_)) => {
                     self.send_late_report(now, report, Vec::new(), out);
                 }

@@ -16,13 +16,14 @@ mod load;
 mod node;
 mod paths;
 mod pfd;
+mod purge;
 mod release;
 mod report;
 mod session;
 mod set;
 mod setup;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -30,11 +31,12 @@ use std::time::{Duration, Instant, SystemTime};
 use kaido_upf::rules::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionService};
 use rs_pfcp::message::MsgType;
 
-use self::binding::Binding;
+use self::binding::Bindings;
 use self::held::GivenUp;
 use self::later::{Answer, Later};
 use self::load::Load;
 use self::node::is_accepted;
+use self::purge::Purge;
 use self::release::Farewell;
 pub use self::release::Untold;
 use self::report::{Report, Resent};
@@ -174,7 +176,9 @@ pub struct Endpoint<S> {
     service: S,
     clock: NodeClock,
     associations: Associations,
-    sessions: HashMap<Seid, Binding>,
+    sessions: Bindings,
+    /// Sessions that have ended and are yet to be deleted.
+    purge: Purge,
     answered: Answered,
     outgoing: Outgoing<Purpose>,
     invited: Vec<Invited>,
@@ -208,7 +212,8 @@ impl<S: SessionService> Endpoint<S> {
             answered: Answered::new(config.retransmission, config.limits.answers),
             outgoing: Outgoing::new(config.retransmission, config.limits.outstanding)
                 .starting(config.recovery),
-            sessions: HashMap::new(),
+            sessions: Bindings::new(),
+            purge: Purge::default(),
             overflow: VecDeque::new(),
             releasing: false,
             farewells: Vec::new(),
@@ -282,9 +287,10 @@ impl<S: SessionService> Endpoint<S> {
         self.send_reports(now, out);
         self.send_farewells(now, out);
         self.send_node_reports(now, out);
+        self.purge_slice(now);
     }
 
-    /// When [`Self::poll`] has something to do next. The service's events have no deadline here: the caller
+    /// When [`Self::poll`] has something to do next, if it [has no more](Self::has_more) now. The service's events have no deadline here: the caller
     /// polls when it knows of some, and at a pace of its own.
     pub fn next_deadline(&self) -> Option<Instant> {
         let heartbeats =
@@ -327,7 +333,7 @@ impl<S: SessionService> Endpoint<S> {
         })
     }
 
-    /// Sessions of all peers.
+    /// Sessions of all peers, and those that are yet to be deleted.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }

@@ -1,15 +1,14 @@
-//! What the node procedures share: who speaks, and which sessions are its own.
+//! What the node procedures share: who speaks.
 
 use std::net::SocketAddr;
 
-use kaido_upf::rules::{Cause, FSeid, Rejection, Seid, SessionService};
+use kaido_upf::rules::{Cause, Rejection, SessionService};
 use rs_pfcp::ie::IeType;
 
 use super::Endpoint;
 use crate::association::AssociationId;
 use crate::frame::Frame;
 use crate::node_id::NodeId;
-use crate::transaction::Moment;
 use crate::walk::{Group, octets};
 
 /// The value of the Cause element for acceptance.
@@ -59,29 +58,5 @@ impl<S: SessionService> Endpoint<S> {
         let id = self.associations.of_node(&node).ok_or_else(no_association)?;
         let here = self.associations.get(id).is_some_and(|peer| peer.speaks_from(from.ip()));
         if here { Ok(id) } else { Err(no_association()) }
-    }
-
-    /// Deletes the sessions of an association whose control plane end is not to be kept.
-    pub(super) fn purge(&mut self, now: Moment, id: AssociationId, keep: impl Fn(&FSeid) -> bool) {
-        let of_peer =
-            self.sessions.iter().filter(|(_, binding)| binding.association == id).map(|(&seid, _)| seid);
-        let (service, doomed) = (&self.service, of_peer);
-        let doomed: Vec<Seid> =
-            doomed.filter(|&seid| !service.cp_fseid(seid).is_some_and(|cp| keep(&cp))).collect();
-        if let Some(association) = self.associations.get(id).filter(|_| !doomed.is_empty()) {
-            tracing::warn!(node = %association.node, sessions = doomed.len(), "sessions deleted with their association, or restart, of a peer");
-        }
-        for seid in doomed {
-            self.drop_session(now, seid);
-        }
-    }
-
-    /// Deletes a session that nobody asks about any more; its final reports have no reader.
-    pub(super) fn drop_session(&mut self, now: Moment, seid: Seid) {
-        self.unbind(seid);
-        self.counters.sessions_purged += 1;
-        if let Err(why) = self.service.start_deletion(seid, now.wall) {
-            tracing::warn!(%seid, %why, "session to delete was not there");
-        }
     }
 }

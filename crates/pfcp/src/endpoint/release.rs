@@ -9,6 +9,8 @@ use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpau_req_flags::PfcpauReqFlags;
 use rs_pfcp::message::MsgType;
 
+use super::binding::{Binding, Bindings};
+use super::purge::Purge;
 use super::report::REPORTS_IN_REQUEST_MAX;
 use super::{Endpoint, Purpose};
 use crate::association::AssociationId;
@@ -23,6 +25,9 @@ const ENDED_BY_UP: UsageReportTrigger = UsageReportTrigger::from_octets([0, 0, 2
 /// SARR and URSS of the PFCP Association Release Request (8.2.77).
 const RELEASE_WANTED: u8 = 1;
 const USAGE_SENT: u8 = 2;
+
+/// Sessions ended and reported in one poll; others are served in between.
+const ENDED_PER_POLL: usize = 128;
 
 /// An association whose sessions are brought to an end before it is released (5.18).
 #[derive(Debug)]
@@ -80,7 +85,9 @@ fn timer(period: Duration) -> u8 {
 }
 
 impl<S: SessionService> Endpoint<S> {
-    /// Association Release Request (6.2.8): the node's sessions go with the association.
+    /// Association Release Request (6.2.8): the node's sessions go with the association. The answer does not wait until all
+    /// are deleted: the peer would send its request again, and give up, before a million are. No message reaches them, and
+    /// none is sent of them, from here on.
     pub(super) fn association_release(
         &mut self,
         now: Moment,
@@ -89,8 +96,7 @@ impl<S: SessionService> Endpoint<S> {
     ) -> Result<Vec<u8>, Rejection> {
         let group = Group::of_message(frame.body)?;
         let id = self.association_named(from, &group)?;
-        self.purge(now, id, |_| false);
-        if let Some(association) = self.associations.remove(id) {
+        if let Some(association) = self.end_association(now, id) {
             tracing::info!(node = %association.node, "association released");
         }
         let draft = Draft::node(MsgType::AssociationReleaseResponse, frame.sequence)
@@ -118,9 +124,10 @@ impl<S: SessionService> Endpoint<S> {
         self.associations.ids().into_iter().for_each(|id| self.prepare_release(id));
     }
 
-    /// Whether there is no session any more, and no last report that waits for an answer.
+    /// Whether no control plane has a session any more, and no last report that waits for an answer.
     pub fn is_told(&self) -> bool {
-        self.sessions.is_empty() && self.farewells.iter().all(|farewell| farewell.unanswered == 0)
+        self.sessions.len() == self.purge.orphans
+            && self.farewells.iter().all(|farewell| farewell.unanswered == 0)
     }
 
     /// Last reports that were acknowledged so far, to see whether waiting for more makes sense.
@@ -129,7 +136,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Gives up what control planes could not be told: deletes the sessions that are left, and says of each control plane how
-    /// many sessions and octets it does not know of.
+    /// many sessions and octets it does not know of. Sessions that have ended already stay with the service, which ends, too.
     pub fn abandon(&mut self, now: Moment) -> Vec<Untold> {
         let now = self.node_moment(now);
         let mut untold = BTreeMap::<AssociationId, Untold>::new();
@@ -146,11 +153,13 @@ impl<S: SessionService> Endpoint<S> {
                 _ => {}
             }
         }
-        for (seid, id) in self.sessions.iter().map(|(&seid, binding)| (seid, binding.association)) {
+        let live = self.sessions.iter().filter(|&(&seid, binding)| !self.is_ending_session(seid, binding));
+        let live: Vec<_> = live.map(|(&seid, binding)| (seid, binding.association)).collect();
+        for (seid, id) in live {
             let deleted = self.service.delete(seid, now.wall).unwrap_or_default();
             add(id, 1, octets_in(&deleted.usage_reports));
         }
-        self.sessions.clear();
+        (self.sessions, self.purge) = (Bindings::new(), Purge::default());
         for (id, one) in &mut untold {
             one.node = self.associations.get(*id).map(|association| association.node.clone());
         }
@@ -162,28 +171,40 @@ impl<S: SessionService> Endpoint<S> {
         self.farewells.iter().any(|farewell| farewell.association == id)
     }
 
+    /// Whether the next session may be ended at once.
+    pub(super) fn has_farewells(&self) -> bool {
+        self.outgoing.room() > 0 && self.farewells.iter().any(|farewell| !farewell.sessions.is_empty())
+    }
+
     /// The control plane prepares the release: every session is to be ended and its usage reported.
     pub(super) fn prepare_release(&mut self, id: AssociationId) {
         if self.is_ending(id) {
             return;
         }
-        let sessions = self.sessions.iter().filter(|(_, binding)| binding.association == id);
-        let sessions = sessions.map(|(&seid, _)| seid).collect();
+        let theirs = |binding: &Binding| binding.association == id;
+        let sessions = self.sessions.iter();
+        let sessions = sessions
+            .filter(|&(&seid, binding)| theirs(binding) && !self.is_ending_session(seid, binding))
+            .map(|(&seid, _)| seid)
+            .collect();
         self.farewells.push(Farewell { association: id, sessions, unanswered: 0 });
     }
 
     /// Ends sessions of associations to be released, as fast as their reports are answered, and says when all
     /// usage is sent (URSS).
     pub(super) fn send_farewells(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+        let mut left = ENDED_PER_POLL;
         for mut farewell in std::mem::take(&mut self.farewells) {
             let Some(peer) = self.associations.get(farewell.association).map(|association| association.peer)
             else {
                 continue;
             };
-            while self.outgoing.room() > 0
+            while left > 0
+                && self.outgoing.room() > 0
                 && let Some(seid) = farewell.sessions.pop()
             {
                 self.end_session(now, seid, &mut farewell, out);
+                left -= 1;
             }
             if farewell.sessions.is_empty() && farewell.unanswered == 0 && self.outgoing.room() > 0 {
                 self.send_release_wish(now, peer, USAGE_SENT, None, out);
@@ -195,8 +216,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Ends one session and reports its usage with PSDBU (8.2.119).
     fn end_session(&mut self, now: Moment, seid: Seid, farewell: &mut Farewell, out: &mut Vec<Transmit>) {
-        let there =
-            self.sessions.get(&seid).is_some_and(|binding| binding.association == farewell.association);
+        let there = self.live(seid).is_some_and(|binding| binding.association == farewell.association);
         let Some((to, cp)) = self.reporting_address(seid).filter(|_| there) else { return };
         let Ok(progress) = self.service.start_deletion(seid, now.wall) else { return };
         self.unbind(seid);

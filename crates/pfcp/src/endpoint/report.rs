@@ -78,6 +78,8 @@ impl<S: SessionService> Endpoint<S> {
     /// Sends an event, or has its usage kept where the control plane cannot be told.
     fn report(&mut self, now: Moment, event: SessionEvent, out: &mut Vec<Transmit>) {
         match event {
+            // Ended for its control plane, and yet to be deleted.
+            event if self.sessions.get(event.seid()).is_some() && self.live(event.seid()).is_none() => {}
             SessionEvent::Usage { seid, reports } if self.must_hold(now, seid) => {
                 self.keep_usage(seid, &reports, false);
             }
@@ -103,7 +105,7 @@ impl<S: SessionService> Endpoint<S> {
 
     fn report_one(&mut self, now: Moment, event: SessionEvent, out: &mut Vec<Transmit>) {
         let seid = event.seid();
-        let there = self.sessions.get(&seid).map(|binding| binding.association);
+        let there = self.live(seid).map(|binding| binding.association);
         let Some(((to, cp), id)) = self.reporting_address(seid).zip(there) else {
             self.counters.reports_lost += 1;
             tracing::debug!(%seid, "event of a session without a control plane");
@@ -148,7 +150,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Where reports of a session go: the address of its CP F-SEID (7.2.2.4.1, 4.4.2), or where they were sent on.
     pub(super) fn reporting_address(&self, seid: Seid) -> Option<(SocketAddr, Seid)> {
-        let binding = self.sessions.get(&seid)?;
+        let binding = self.live(seid)?;
         let association = self.associations.get(binding.association)?;
         let cp = self.service.cp_fseid(seid)?;
         let own = || encode::reachable(&cp, self.config.ipv4.is_some());
@@ -158,7 +160,7 @@ impl<S: SessionService> Endpoint<S> {
     /// The next other SMF to which a report may go (5.22.2, 5.22.3): those that the association names, the preferred
     /// one first, then those with associations of their own in the same set.
     pub(super) fn alternative(&self, report: &Report) -> Option<SocketAddr> {
-        let id = self.sessions.get(&report.seid)?.association;
+        let id = self.live(report.seid)?.association;
         let association = self.associations.get(id)?;
         let first = self.reporting_address(report.seid)?.0;
         let named = association.alternatives.iter();
@@ -202,7 +204,7 @@ impl<S: SessionService> Endpoint<S> {
             && entry.key().0 <= now.monotonic
         {
             let Resent { to, bytes, report } = entry.remove();
-            if !self.sessions.contains_key(&report.seid) {
+            if self.live(report.seid).is_none() {
                 self.report_lost(report.seid, &report.usage);
                 continue;
             }
@@ -243,7 +245,7 @@ impl<S: SessionService> Endpoint<S> {
             return Ok(());
         }
         self.counters.reports_lost += 1;
-        if self.sessions.contains_key(&report.seid) {
+        if self.sessions.get(report.seid).is_some() {
             if let Some(suppressed) = line {
                 tracing::warn!(
                     seid = %report.seid, suppressed,
@@ -269,9 +271,10 @@ impl<S: SessionService> Endpoint<S> {
         let update_bars: Vec<_> =
             update_bars.map(decode::update_bar_in_response).collect::<Result<_, _>>()?;
         let elsewhere = self.reporting_address(seid).is_some_and(|(usual, _)| usual != pending.peer);
-        let Some(binding) = self.sessions.get_mut(&seid) else { return Ok(()) };
+        let Some(binding) = self.sessions.get_mut(seid) else { return Ok(()) };
         if cp_fseid.is_some() {
             binding.set_report_to(None);
+            self.purge.spare(seid);
         } else if elsewhere {
             // Whoever answered for the session has it (5.22.2).
             binding.set_report_to(Some(pending.peer.ip()));
@@ -308,7 +311,7 @@ impl<S: SessionService> Endpoint<S> {
             self.report_unanswered(now, pending, report);
             return Ok(());
         };
-        if let Some(binding) = self.sessions.get_mut(&report.seid) {
+        if let Some(binding) = self.sessions.get_mut(report.seid) {
             binding.set_report_to(Some(address));
         }
         let to = SocketAddr::new(address, pending.peer.port());
@@ -322,7 +325,7 @@ impl<S: SessionService> Endpoint<S> {
     fn report_postponed(&mut self, now: Moment, pending: &Pending<Purpose>, mut report: Report) {
         let timing = self.config.retransmission;
         let until = now.monotonic + timing.t1 * (1 << report.postponed.min(5));
-        let id = self.sessions.get(&report.seid).map(|binding| binding.association);
+        let id = self.live(report.seid).map(|binding| binding.association);
         if let Some(association) = id.and_then(|id| self.associations.get_mut(id)) {
             association.busy_until = Some(until);
         }

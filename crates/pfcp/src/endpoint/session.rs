@@ -53,7 +53,7 @@ impl<S: SessionService> Endpoint<S> {
         if self.is_ending(id) {
             return Err(Rejection::new(Cause::RequestRejected, "the association is being released"));
         }
-        let established = self.service.establish(&request, now.wall)?;
+        let established = self.with_room(now, |service| service.establish(&request, now.wall))?;
         let mut binding = Binding::new(id);
         binding.join(&csids, groups);
         self.bind(established.seid, binding);
@@ -80,12 +80,15 @@ impl<S: SessionService> Endpoint<S> {
         let (csids, groups) = (decode::csids(&group)?, decode::groups(&group)?);
         let mut request = decode::modification(&group, self.config.features)?;
         self.clock.offset().modification(&mut request);
-        let progress = self.service.start_modification(seid, &request, now.wall)?;
+        let progress = self.with_room(now, |service| service.start_modification(seid, &request, now.wall))?;
         if let Some(moved) = request.cp_fseid {
             *to = moved.seid;
         }
         self.taken_over(seid, speaker, new_node || request.cp_fseid.is_some());
-        if let Some(binding) = self.sessions.get_mut(&seid) {
+        if !csids.is_empty() || request.cp_fseid.is_some() {
+            self.purge.spare(seid);
+        }
+        if let Some(binding) = self.sessions.get_mut(seid) {
             binding.join(&csids, groups);
         }
         let asked = Asked { seid, cp: *to, speaker, sequence: frame.sequence };
@@ -159,7 +162,7 @@ impl<S: SessionService> Endpoint<S> {
     /// A session that another SMF of the set speaks of is that SMF's if it says so (5.22.3); and one that was
     /// redirected is where its new CP F-SEID says.
     fn taken_over(&mut self, seid: Seid, speaker: AssociationId, says_so: bool) {
-        let Some(binding) = self.sessions.get_mut(&seid).filter(|_| says_so) else { return };
+        let Some(binding) = self.sessions.get_mut(seid).filter(|_| says_so) else { return };
         if binding.association == speaker {
             binding.set_report_to(None);
         } else {
@@ -179,7 +182,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     fn addressed(&self, from: SocketAddr, seid: Seid) -> Option<Addressed> {
-        let speaker = self.speaker(from, self.sessions.get(&seid)?.association)?;
+        let speaker = self.speaker(from, self.live(seid)?.association)?;
         Some(Addressed { seid, cp: self.service.cp_fseid(seid)?.seid, speaker })
     }
 

@@ -8,6 +8,8 @@ use rs_pfcp::ie::IeType;
 
 use super::Endpoint;
 use super::binding::Binding;
+use super::purge::Selected;
+use crate::association::AssociationId;
 use crate::decode::{self, ControlPlane, Csid, SetChange};
 use crate::encode::{Draft, accepted};
 use crate::frame::{Frame, response_to};
@@ -26,9 +28,9 @@ impl<S: SessionService> Endpoint<S> {
         self.association_named(from, &group)?;
         group.conditional(IeType::FqCsid)?;
         let csids: Vec<Csid> = decode::csids(&group)?;
-        for seid in self.sessions_where(from, |_, binding| binding.is_in_set(&csids)) {
-            self.drop_session(now, seid);
-        }
+        let theirs = |&id: &AssociationId| self.speaker(from, id).is_some();
+        let theirs: Vec<_> = self.associations.ids().into_iter().filter(theirs).collect();
+        self.end_selected(now, Selected::InSets(theirs, csids))?;
         Ok(self.accepted_node(frame))
     }
 
@@ -72,7 +74,7 @@ impl<S: SessionService> Endpoint<S> {
         });
         let mut associations = Vec::new();
         for seid in chosen {
-            if let Some(binding) = self.sessions.get_mut(&seid) {
+            if let Some(binding) = self.sessions.get_mut(seid) {
                 binding.set_report_to(Some(alternative));
                 if !associations.contains(&binding.association) {
                     associations.push(binding.association);
@@ -98,8 +100,11 @@ impl<S: SessionService> Endpoint<S> {
     /// The sessions of which a peer may speak, and that are as wanted.
     fn sessions_where(&self, from: SocketAddr, wanted: impl Fn(Seid, &Binding) -> bool) -> Vec<Seid> {
         let theirs = |binding: &Binding| self.speaker(from, binding.association).is_some();
-        let chosen =
-            self.sessions.iter().filter(|&(&seid, binding)| theirs(binding) && wanted(seid, binding));
+        let live = |seid, binding: &Binding| !self.is_ending_session(seid, binding);
+        let chosen = self
+            .sessions
+            .iter()
+            .filter(|&(&seid, binding)| theirs(binding) && wanted(seid, binding) && live(seid, binding));
         chosen.map(|(&seid, _)| seid).collect()
     }
 

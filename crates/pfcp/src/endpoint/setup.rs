@@ -3,12 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use kaido_upf::rules::{Cause, FSeid, Rejection, SessionService};
+use kaido_upf::rules::{Cause, Rejection, SessionService};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
 use super::later::Answer;
 use super::node::{ACCEPTED, cause_in, recovery_in};
+use super::purge::Selected;
 use super::release::release_is_prepared;
 use super::{Endpoint, Invited, PFCP_PORT, PeerPort, Purpose};
 use crate::association::{Association, AssociationId};
@@ -53,7 +54,7 @@ impl<S: SessionService> Endpoint<S> {
         let peer = self.request_address(from);
         let mut association = self.new_association(now, node, peer, recovery);
         association.describe(said);
-        let kept = self.associate(now, association, retained.as_deref());
+        let kept = self.associate(now, association, retained.as_deref())?;
         self.answered.forget(from);
 
         let mut draft = Draft::node(MsgType::AssociationSetupResponse, frame.sequence)
@@ -124,28 +125,31 @@ impl<S: SessionService> Endpoint<S> {
     /// Puts an association in the place of the node's old one, if any. The old sessions go, except those
     /// that the set-up asks to retain: all of the addresses named, or all when none is named. Says whether
     /// sessions were retained (PSREI).
-    fn associate(&mut self, now: Moment, association: Association, retained: Option<&[IpAddr]>) -> bool {
+    fn associate(
+        &mut self,
+        now: Moment,
+        association: Association,
+        retained: Option<&[IpAddr]>,
+    ) -> Result<bool, Rejection> {
         tracing::info!(node = %association.node, peer = %association.peer, "association set up");
         let Some(old) = self.associations.of_node(&association.node) else {
             self.associations.insert(association);
-            return false;
+            return Ok(false);
         };
         let Some(addresses) = retained else {
-            self.purge(now, old, |_| false);
-            self.associations.remove(old);
+            self.end_association(now, old);
             self.associations.insert(association);
-            return false;
+            return Ok(false);
         };
-        self.purge(now, old, |cp: &FSeid| {
-            let ours = [cp.ipv4.map(Into::into), cp.ipv6.map(Into::into)];
-            addresses.is_empty() || ours.iter().flatten().any(|address| addresses.contains(address))
-        });
+        if !addresses.is_empty() {
+            self.end_selected(now, Selected::ElsewhereThan(old, addresses.to_vec()))?;
+        }
         if let Some(known) = self.associations.get_mut(old) {
             let (sessions, in_flight) = (known.sessions, known.in_flight);
             let held = std::mem::take(&mut known.held);
             self.associations.replace(old, Association { sessions, in_flight, held, ..association });
         }
-        true
+        Ok(true)
     }
 
     /// Association Update Request of a control plane (6.2.7): what it says of itself anew is noted, and PARPS
@@ -221,7 +225,7 @@ impl<S: SessionService> Endpoint<S> {
         if !there && !self.associations.is_full() && !self.releasing {
             let mut association = self.new_association(now, node, from, recovery);
             association.describe(control_plane(&group)?);
-            self.associate(now, association, None);
+            self.associate(now, association, None)?;
         }
         Ok(())
     }

@@ -46,6 +46,8 @@ pub struct Scripted {
     pub is_busy: bool,
     /// Usage that is held, and whether it may have arrived.
     pub held: BTreeMap<Seid, Vec<(UsageReport, bool)>>,
+    /// Who has a UE address, where two sessions may not have the same.
+    pub owners: Option<BTreeMap<Ipv4Addr, Seid>>,
     /// When it was last asked for events.
     pub now: Option<SystemTime>,
     /// By how much the wall clock was set, each time.
@@ -70,6 +72,7 @@ impl Default for Scripted {
             load: 0,
             is_busy: false,
             held: BTreeMap::new(),
+            owners: None,
             now: None,
             steps: Vec::new(),
             put_off: VecDeque::new(),
@@ -151,6 +154,19 @@ impl SessionService for Scripted {
             if !kept.fars.contains(&far.0) {
                 return Err(failure(RuleId::Pdr(pdr.id)));
             }
+        }
+        let ues = request.pdrs.iter().flat_map(|pdr| &pdr.pdi.ue_ip).filter_map(|ue| match ue.ipv4 {
+            Some(ChooseOr::Given(address)) => Some(address),
+            _ => None,
+        });
+        if let Some(owners) = &mut self.owners {
+            let owner = ues.clone().find_map(|address| owners.get(&address));
+            if let Some(&owner) = owner.filter(|owner| self.sessions.contains_key(owner)) {
+                let taken =
+                    Rejection::new(Cause::RuleCreationOrModificationFailure, "belongs to another session");
+                return Err(taken.held_by(Some(owner)));
+            }
+            owners.extend(ues.map(|address| (address, Seid(self.next_seid))));
         }
         self.establishments.push(request.clone());
         let created_pdrs = request.pdrs.iter().filter_map(|pdr| self.create_pdr(pdr)).collect();

@@ -264,12 +264,13 @@ impl Upf {
         let guard = self.reader.pin();
         for (key, record) in records {
             let current = self.node.table.get(&guard, key);
-            if current.is_some_and(|current| current.session() != session) {
+            if let Some(holder) = current.map(Record::session).filter(|&holder| holder != session) {
                 return Err(Rejection::new(
                     Cause::RuleCreationOrModificationFailure,
                     format!("{key:?} belongs to another session"),
                 )
-                .rule(rule_of(record, &self.node.tunnels)));
+                .rule(rule_of(record, &self.node.tunnels))
+                .held_by(self.sessions.seid(holder)));
             }
             if old.contains(key) && !current.is_some_and(|current| current.is_same(record)) {
                 changed.push((key, record));

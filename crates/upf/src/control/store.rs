@@ -93,6 +93,11 @@ impl Sessions {
         (place.packed.is_some() && place.seid == seid).then_some(index)
     }
 
+    /// The SEID of the session of a number.
+    pub(super) fn seid(&self, index: SessionIndex) -> Option<Seid> {
+        self.places.get(index.0 as usize).filter(|place| place.packed.is_some()).map(|place| place.seid)
+    }
+
     /// Takes a session out; its number stays taken until it is [released](Self::release).
     pub(super) fn take(&mut self, index: SessionIndex) -> Option<Session> {
         let place = self.places.get_mut(index.0 as usize)?;
@@ -260,12 +265,12 @@ mod tests {
         let put = session(index);
         sessions.put(&put);
         assert_eq!(sessions.find(put.seid), Some(index));
-        assert_eq!(sessions.get(index), Some(put.clone()));
+        assert_eq!((sessions.get(index), sessions.seid(index)), (Some(put.clone()), Some(put.seid)));
         sessions.put(&put);
         assert_eq!((sessions.len(), sessions.page(0, 9).count(), sessions.page(1, 9).count()), (1, 1, 0));
         assert_eq!(sessions.take(index), Some(put.clone()));
         assert_eq!((sessions.len(), sessions.find(put.seid), sessions.get(index)), (0, None, None));
-        assert_eq!(sessions.take(index), None);
+        assert_eq!((sessions.take(index), sessions.seid(index)), (None, None));
     }
 
     #[test]

@@ -100,6 +100,8 @@ pub struct Rejection {
     pub offending_ie: Option<u16>,
     /// The Failed Rule ID, where a rule is at fault.
     pub failed_rule: Option<RuleId>,
+    /// The session that has what was asked for.
+    pub holder: Option<Seid>,
     /// For the log: what exactly was wrong.
     pub detail: String,
 }
@@ -107,7 +109,7 @@ pub struct Rejection {
 impl Rejection {
     /// A refusal with nothing but its cause and a sentence for the log.
     pub fn new(cause: Cause, detail: impl Into<String>) -> Self {
-        Self { cause, offending_ie: None, failed_rule: None, detail: detail.into() }
+        Self { cause, offending_ie: None, failed_rule: None, holder: None, detail: detail.into() }
     }
 
     /// Names the offending IE by its type.
@@ -121,6 +123,13 @@ impl Rejection {
     #[must_use]
     pub fn rule(mut self, rule: RuleId) -> Self {
         self.failed_rule = Some(rule);
+        self
+    }
+
+    /// Names the session that has what was asked for, such as an F-TEID or a UE address.
+    #[must_use]
+    pub fn held_by(mut self, holder: Option<Seid>) -> Self {
+        self.holder = holder;
         self
     }
 }

@@ -132,6 +132,7 @@ families! {
     PFCP_PATH_FAILURES = Counter "kaido_pfcp_path_failures_total" [] "Control planes that stopped answering heartbeats.";
     PFCP_PEER_RESTARTS = Counter "kaido_pfcp_peer_restarts_total" [] "Control planes that restarted.";
     PFCP_PURGED = Counter "kaido_pfcp_sessions_purged_total" [] "Sessions deleted because their association ended, or their control plane restarted or forgot them.";
+    PFCP_ENDING = Gauge "kaido_pfcp_sessions_ending" [] "Sessions of ended associations that are yet to be deleted.";
     PFCP_BUNDLES = Counter "kaido_pfcp_bundles_total" [] "Datagrams that carried more than one message.";
     PFCP_OUTSTANDING = Gauge "kaido_pfcp_requests_outstanding" [] "Requests of ours without an answer yet.";
     PFCP_QUEUE = Gauge "kaido_pfcp_receive_queue_ratio" []

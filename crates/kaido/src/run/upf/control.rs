@@ -223,7 +223,7 @@ impl Control {
     fn idle_for(&self) -> Duration {
         let upf = self.endpoint.service();
         let (_, events) = upf.node().events();
-        if events > 0 || !self.waiting.is_empty() {
+        if events > 0 || !self.waiting.is_empty() || self.endpoint.has_more() {
             return Duration::ZERO;
         }
         let hurries = self.endpoint.is_waiting() || self.scrapes.as_ref().is_some_and(Asked::is_busy);

@@ -37,6 +37,8 @@ pub(super) struct Controls {
     pub(super) volume: Volume,
     pub(super) kernel_records: Option<usize>,
     pub(super) pfcp: Counters,
+    /// Sessions of ended associations that are yet to be deleted.
+    pub(super) ending: usize,
     pub(super) outstanding: usize,
     pub(super) strangers: u64,
     pub(super) peers: Vec<Peer>,
@@ -76,6 +78,7 @@ impl Asked {
             volume,
             kernel_records: upf.kernel_records(),
             pfcp: endpoint.counters().clone(),
+            ending: endpoint.ending(),
             outstanding: endpoint.outstanding(),
             strangers,
             peers: endpoint.peers().collect(),

@@ -108,6 +108,7 @@ fn pfcp(controls: &Controls, out: &mut Exposition) {
     one(out, &f::PFCP_PATH_FAILURES, counters.path_failures);
     one(out, &f::PFCP_PEER_RESTARTS, counters.peer_restarts);
     one(out, &f::PFCP_PURGED, counters.sessions_purged);
+    one(out, &f::PFCP_ENDING, controls.ending);
     one(out, &f::PFCP_BUNDLES, counters.bundles);
     one(out, &f::PFCP_OUTSTANDING, controls.outstanding);
     let (percent, overflows) = controls.lag;
@@ -186,6 +187,7 @@ mod tests {
             volume: kaido_upf::rules::Volume { uplink_bytes: 10, ..Default::default() },
             kernel_records: Some(3),
             pfcp: kaido_pfcp::Counters::default(),
+            ending: 0,
             outstanding: 0,
             strangers: 0,
             peers: vec![kaido_pfcp::Peer {
