@@ -35,9 +35,11 @@ def udp(source: int, destination: int, payload: bytes) -> bytes:
     return struct.pack("!HHHH", source, destination, 8 + len(payload), 0) + payload
 
 
-def ipv4(source: str, destination: str, payload: bytes, protocol: int = 17, ttl: int = 64) -> bytes:
+def ipv4(
+    source: str, destination: str, payload: bytes, protocol: int = 17, ttl: int = 64, tos: int = 0
+) -> bytes:
     """An IPv4 packet."""
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 0, 0, ttl, protocol, 0)
+    head = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(payload), 0, 0, ttl, protocol, 0)
     head += ip_address(source).packed + ip_address(destination).packed
     return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + payload
 
