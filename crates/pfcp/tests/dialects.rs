@@ -244,3 +244,90 @@ fn what_is_beside_rules_is_sent() {
     assert!(first(Dialect::SdCore).ends_with(" 113"));
     assert!(!first(Dialect::Plain).contains("113"));
 }
+
+/// Elements and their values, a group's own behind it in brackets.
+fn tree(mut octets: &[u8]) -> String {
+    let mut found = Vec::new();
+    while let [a, b, c, d, tail @ ..] = octets {
+        let (kind, len) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]).into());
+        let value = &tail[..len];
+        found.push(match GROUPS.contains(&kind) {
+            true => format!("{kind}[{}]", tree(value)),
+            false => {
+                format!("{kind}={}", value.iter().map(|octet| format!("{octet:02x}")).collect::<String>())
+            }
+        });
+        octets = &tail[len..];
+    }
+    found.join(" ")
+}
+
+/// A tree whose values for these elements are anybody's.
+fn without(tree: &str, kinds: &[&str]) -> String {
+    let mut found = Vec::new();
+    for word in tree.split(' ') {
+        let (kind, value) = word.split_once('=').unwrap_or((word, ""));
+        let name = kind.rsplit('[').next().unwrap_or(kind);
+        let ends = value.trim_start_matches(|octet: char| octet.is_ascii_hexdigit());
+        found.push(if kinds.contains(&name) { format!("{kind}=*{ends}") } else { word.to_owned() });
+    }
+    found.join(" ")
+}
+
+/// Addresses, SEIDs, subscribers and times, which are the run's.
+const OF_THE_RUN: [&str; 6] = ["57", "60", "84", "93", "96", "141"];
+
+/// Open5GS 2.7.7: the set-up, a session's establishment, its tunnel, and its AN release.
+fn of_open5gs() -> [String; 4] {
+    let internet = "22=08696e7465726e6574";
+    let solicitations =
+        "23=0100002a7065726d6974206f75742035382066726f6d20666630323a3a322f31323820746f2061737369676e6564";
+    let chosen = format!("20=00 21=0f05 {internet}");
+    let establishment = [
+        "60=* 57=*".to_owned(),
+        format!(
+            "1[56=0001 29=0000ffff 2[20=01 {internet} 93=* 160=11] 108=00000001 81=00000001 109=00000001]"
+        ),
+        format!("1[56=0002 29=0000ffff 2[{chosen} 124=01 160=0b] 95=06 108=00000002 109=00000001]"),
+        "1[56=0003 29=000000ff 2[20=03 21=07] 95=06 108=00000001]".to_owned(),
+        format!("1[56=0004 29=000000ff 2[{chosen} {solicitations} 160=0b] 95=06 108=00000003]"),
+        "3[108=00000001 44=0c00 88=01]".to_owned(),
+        format!("3[108=00000002 44=0200 4[42=01 {internet} 160=11]]"),
+        "3[108=00000003 44=0200 4[42=03 84=*]]".to_owned(),
+        "6[81=00000001 62=02 37=020000 31=010000000006400000]".to_owned(),
+        "7[109=00000001 25=00 26=00000f424000000f4240 124=01]".to_owned(),
+        "85[88=01] 113=01 141=* 159=08696e7465726e6574 257=01ffffff".to_owned(),
+    ];
+    [
+        "60=* 96=* 89=00".to_owned(),
+        establishment.join(" "),
+        format!("10[108=00000001 44=0200 11[42=00 {internet} 84=* 160=0b]]"),
+        "10[108=00000001 44=0c00 88=01]".to_owned(),
+    ]
+}
+
+/// Element for element, in their order and with their values, Open5GS's dialect is what its SMF was seen to send.
+#[test]
+fn open5gs_is_written_as_it_was_seen() {
+    let (mut pair, mut session) = (Pair::new(Dialect::Open5gs), session(Dialect::Open5gs));
+    let seid = pair.establish(&mut session);
+    pair.modify(seid, &session.activate(tunnel(1)));
+    pair.modify(seid, &session.release_access());
+    let bodies = pair.sent.iter().map(|message| &message[if message[0] & 1 == 0 { 8 } else { 16 }..]);
+    let sent: Vec<_> = bodies.map(|body| without(&tree(body), &OF_THE_RUN)).collect();
+    assert_eq!(sent, of_open5gs());
+    // The subscriber with IMSI and IMEI, the tunnels over IPv4.
+    let whole = tree(&pair.sent[1][16..]);
+    let user = whole.split("141=").nth(1).unwrap();
+    assert!(user.starts_with("0308") && user.find(' ') == Some(38), "{user}");
+    assert_eq!(whole.matches("84=0100").count(), 1);
+}
+
+/// Set-ups of three cores name features, of which they have none.
+#[test]
+fn set_ups_name_features_where_they_were_seen_to() {
+    for dialect in Dialect::ALL {
+        let names = matches!(dialect, Dialect::Free5gc | Dialect::Open5gs | Dialect::SdCore);
+        assert_eq!(tree(&Pair::new(dialect).sent[0][8..]).ends_with(" 89=00"), names, "{dialect:?}");
+    }
+}

@@ -18,10 +18,11 @@ use std::time::{Instant, SystemTime};
 use kaido_upf::rules::{
     CreatedPdr, Establishment, FSeid, FTeid, Modification, PdrId, RuleId, Seid, UsageReport,
 };
+use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
 use crate::counters::{Counters, Discard};
-use crate::encode::{self, Draft};
+use crate::encode::{self, Draft, number};
 use crate::frame::{Frame, Framed, Role, frames, is_request};
 use crate::node_id::NodeId;
 use crate::transaction::{Answered, Due, Moment, Outgoing, Retransmission, Seen, Transmit, fingerprint};
@@ -227,8 +228,13 @@ impl Smf {
         out: &mut Vec<Transmit>,
     ) -> Result<(), SmfError> {
         let build = |smf: &Self, kind, sequence| {
-            let draft = Draft::node(kind, sequence).with(&smf.config.node_id.encode());
-            draft.with(&encode::recovery(smf.config.recovery)).bytes()
+            let mut draft = Draft::node(kind, sequence)
+                .with(&smf.config.node_id.encode())
+                .with(&encode::recovery(smf.config.recovery));
+            if smf.config.dialect.names_features() {
+                draft.push(&number(IeType::CpFunctionFeatures, [0]));
+            }
+            draft.bytes()
         };
         self.ask(now, upf, MsgType::AssociationSetupRequest, Purpose::Node, build, out)
     }
@@ -275,7 +281,7 @@ impl Smf {
         request.cp_fseid = FSeid { seid, ipv4: self.config.ipv4, ipv6: self.config.ipv6 };
         let build = |smf: &Self, _, sequence| {
             let message = encode::establishment(&smf.config.node_id, &request, sequence);
-            dialect::add(message, &smf.config.dialect.in_establishment(&request))
+            smf.config.dialect.written(&message, &smf.config.dialect.in_establishment(&request))
         };
         self.ask(now, upf, MsgType::SessionEstablishmentRequest, Purpose::Session(seid), build, out)?;
         self.next_seid += 1;
@@ -304,7 +310,7 @@ impl Smf {
             } else {
                 encode::modification(up, request, sequence)
             };
-            dialect::add(message, &dialect.in_groups())
+            dialect.written(&message, &dialect.in_groups())
         };
         self.ask(now, upf, MsgType::SessionModificationRequest, Purpose::Session(seid), build, out)
     }

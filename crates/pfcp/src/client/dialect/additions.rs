@@ -1,8 +1,9 @@
-//! What messages have beside rules: elements that are added to an encoded request, at its own level or within its groups.
+//! What messages have beside rules: elements that are added to an encoded request, at its own level or within its groups, and
+//! names that are written otherwise.
 //!
 //! A user plane steps over most of them. They are sent so that it is seen to.
 
-use kaido_upf::rules::{Establishment, NetworkInstance};
+use kaido_upf::rules::Establishment;
 use rs_pfcp::ie::IeType;
 
 use super::Dialect;
@@ -26,6 +27,9 @@ const FORWARDING: u16 = IeType::ForwardingParameters as u16;
 const UPDATE_FAR: u16 = IeType::UpdateFar as u16;
 const UPDATE_FORWARDING: u16 = IeType::UpdateForwardingParameters as u16;
 const DESTINATION: u16 = IeType::DestinationInterface as u16;
+const NETWORK_INSTANCE: u16 = IeType::NetworkInstance as u16;
+/// The groups that name network instances, or hold such groups.
+const NAMING: [u16; 6] = [CREATE_PDR, PDI, CREATE_FAR, FORWARDING, UPDATE_FAR, UPDATE_FORWARDING];
 const REQUEST_FLAGS: u16 = IeType::PfcpsmReqFlags as u16;
 
 /// N3 and N6 as 3GPP Interface Type (TS 29.244 8.2.118).
@@ -33,8 +37,9 @@ const N3: u8 = 11;
 const N6: u8 = 17;
 /// S-NSSAI with SST 1 and no SD.
 const SLICE: [u8; 4] = [1, 0xff, 0xff, 0xff];
-/// User ID with an IMSI: flags, length, 001 01 0000000001 in TBCD.
-const SUBSCRIBER: [u8; 10] = [1, 8, 0x00, 0x01, 0x01, 0x00, 0x00, 0x00, 0x00, 0xf1];
+/// User ID (8.2.101) with an IMSI and an IMEI: flags, then length and TBCD of each, 001 01 0000000001 the first.
+const SUBSCRIBER: [u8; 19] =
+    [3, 8, 0x00, 0x01, 0x01, 0x00, 0x00, 0x00, 0x00, 0xf1, 8, 0x34, 0x07, 0x18, 0x16, 0x52, 0x18, 0x16, 0x15];
 
 /// An element for each group of a kind that has none of that type yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +58,24 @@ impl Dialect {
         matches!(self, Self::Free5gc | Self::SdCore)
     }
 
+    /// Whether set-ups name the features of the control plane (8.2.58), of which it has none.
+    pub(in crate::client) const fn names_features(self) -> bool {
+        matches!(self, Self::Free5gc | Self::Open5gs | Self::SdCore)
+    }
+
+    /// What is written for a request about a session.
+    pub(in crate::client) fn written(self, message: &[u8], additions: &[Addition]) -> Vec<u8> {
+        let Some((header, body)) = message.split_at_checked(MESSAGE_HEADER) else { return message.to_vec() };
+        let labelled = if self == Self::Open5gs { with_labels(body) } else { body.to_vec() };
+        let body = additions.iter().fold(labelled, |body, addition| with(&body, addition, addition.path));
+        let mut whole = [header, &body].concat();
+        let length = u16::try_from(whole.len().saturating_sub(UNCOUNTED)).unwrap_or(u16::MAX);
+        if let Some(field) = whole.get_mut(2..4) {
+            field.copy_from_slice(&length.to_be_bytes());
+        }
+        whole
+    }
+
     /// What an establishment has beside rules.
     pub(in crate::client) fn in_establishment(self, request: &Establishment) -> Vec<Addition> {
         let message = |kind, value| Addition { path: &[], beside: None, kind, value };
@@ -63,7 +86,7 @@ impl Dialect {
         if self == Self::Open5gs {
             let instance = request.pdrs.iter().find_map(|pdr| pdr.pdi.network_instance.as_ref());
             all.push(message(USER_ID, SUBSCRIBER.to_vec()));
-            all.extend(instance.map(|name| message(APN_DNN, labels(name))));
+            all.extend(instance.map(|name| message(APN_DNN, labels(&name.0))));
             all.push(message(S_NSSAI, SLICE.to_vec()));
         }
         all
@@ -104,29 +127,27 @@ fn pdn_type(request: &Establishment) -> u8 {
     addresses.next().map_or(1, |ue| u8::from(ue.ipv4.is_some()) | u8::from(ue.ipv6.is_some()) << 1)
 }
 
-/// A name as DNS labels.
-fn labels(name: &NetworkInstance) -> Vec<u8> {
+/// A name as DNS labels (TS 23.003 9.1).
+fn labels(name: &str) -> Vec<u8> {
     let label = |text: &str| {
         let len = u8::try_from(text.len()).unwrap_or(u8::MAX);
         std::iter::once(len).chain(text.bytes()).collect::<Vec<_>>()
     };
-    name.0.split('.').flat_map(label).collect()
+    name.split('.').flat_map(label).collect()
 }
 
-/// A session's message with additions.
-pub(in crate::client) fn add(mut message: Vec<u8>, additions: &[Addition]) -> Vec<u8> {
-    for addition in additions {
-        if let Some((header, body)) = message.split_at_checked(MESSAGE_HEADER) {
-            let mut whole = header.to_vec();
-            whole.extend(with(body, addition, addition.path));
-            message = whole;
-        }
+/// The elements of a group, with the names of network instances as DNS labels.
+fn with_labels(group: &[u8]) -> Vec<u8> {
+    let mut found = Vec::with_capacity(group.len() + HEADER);
+    for (kind, value) in elements(group) {
+        let value = match kind {
+            NETWORK_INSTANCE => str::from_utf8(value).map_or_else(|_| value.to_vec(), labels),
+            kind if NAMING.contains(&kind) => with_labels(value),
+            _ => value.to_vec(),
+        };
+        element(&mut found, kind, &value);
     }
-    let length = u16::try_from(message.len().saturating_sub(UNCOUNTED)).unwrap_or(u16::MAX);
-    if let Some(field) = message.get_mut(2..4) {
-        field.copy_from_slice(&length.to_be_bytes());
-    }
-    message
+    found
 }
 
 /// The elements of a group, and the addition in those that the path leads to.

@@ -16,8 +16,6 @@ mod oai;
 mod open5gs;
 mod sd_core;
 
-pub(super) use additions::add;
-
 use std::str::FromStr;
 
 use kaido_upf::rules::{
