@@ -12,7 +12,6 @@
 mod batch;
 mod complaint;
 mod counters;
-mod default_way;
 mod doorbell;
 mod drop_reason;
 pub mod fragment;
@@ -33,13 +32,13 @@ mod sync;
 mod timing;
 mod trace;
 pub mod tracer;
+mod ways;
 mod witness;
 mod worker;
 
 pub use batch::{BATCH_MAX, Batch};
 pub use complaint::{Complaint, write_icmp_error};
 pub use counters::{PortCounters, PortTotals, WorkerCounters};
-pub use default_way::DefaultWay;
 pub use doorbell::Doorbell;
 pub use drop_reason::DropReason;
 pub use frame::{Frame, Segments};
@@ -52,5 +51,6 @@ pub use pool::{FramePool, FrameSize, HEADROOM, LINK_HEADER, PoolCache, PoolError
 pub use port::{KernelPath, Port, PortId};
 pub use routes::{NextHop, NextHops, Resolution, Route, Routes, Wanted};
 pub use timing::{HistogramTotals, STAGES_MAX};
+pub use ways::Way;
 pub use witness::{Fate, front_of};
 pub use worker::{Worker, WorkerHandle};

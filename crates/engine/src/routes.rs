@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kaido_table::{NO_PREFIX, PrefixTable};
 
-use crate::default_way::DefaultWay;
 use crate::doorbell::Doorbell;
 use crate::port::PortId;
+use crate::ways::{Way, that_count};
 
 /// Cached neighbours of a worker; more of them than this at once go to the shared tables.
 const CACHE_SLOTS: usize = 1024;
@@ -70,8 +70,6 @@ struct Prefixes {
     v6: PrefixTable,
     /// What the tables' numbers stand for.
     routes: Vec<(IpAddr, u8, Route)>,
-    /// Of IPv4 and IPv6, when first asked for.
-    default_ways: [OnceLock<Option<DefaultWay>>; 2],
 }
 
 #[derive(Debug, Default)]
@@ -294,13 +292,21 @@ impl NextHops {
         }
     }
 
-    /// The one way of a family's traffic and its next hop, where the node has one.
-    pub fn default_way(&mut self, is_ipv4: bool) -> Option<(&DefaultWay, Resolution)> {
+    /// The ways of a family. Gateways that are not known are asked for.
+    pub fn ways(&mut self, is_ipv4: bool) -> Vec<Way> {
         self.refresh();
-        let Prefixes { routes, default_ways, .. } = &*self.prefixes;
-        let way = &default_ways[usize::from(!is_ipv4)];
-        let way = way.get_or_init(|| DefaultWay::of(routes, is_ipv4)).as_ref()?;
-        Some((way, self.routes.resolve(way.route, way.gateway)))
+        let elsewhere = self.routes.lock().elsewhere;
+        let way = |(to, route): ((IpAddr, u8), Route)| Way {
+            to,
+            port: route.port.or(elsewhere),
+            gateway: route.gateway.map(|gateway| self.routes.resolve(route, gateway)),
+        };
+        that_count(&self.prefixes.routes, is_ipv4).into_iter().map(way).collect()
+    }
+
+    /// Every known neighbour of every port.
+    pub fn neighbours(&self) -> Vec<(Wanted, [u8; 6])> {
+        self.routes.neighbours()
     }
 
     /// As [`NextHops::resolve_v4`], by what was known at the last [`NextHops::refresh`]; `None` also for what
@@ -465,20 +471,23 @@ mod tests {
     }
 
     #[test]
-    fn the_default_way_follows_the_routes_and_its_gateway_is_asked_for() {
+    fn the_ways_follow_the_routes_and_their_gateways_are_asked_for() {
         let (routes, asked) = Routes::new();
         let mut hops = routes.next_hops();
-        assert_eq!(hops.default_way(true), None);
+        assert_eq!(hops.ways(true), []);
         let near = (ip("10.1.0.0"), 24, route(1, None, 0));
         routes.set_routes([near, (ip("0.0.0.0"), 0, route(1, Some("10.1.0.1"), 0))]);
-        let (way, resolution) = hops.default_way(true).unwrap();
-        assert_eq!((way.exceptions.as_slice(), resolution), ([(near.0, 24)].as_slice(), Resolution::Pending));
+        let port = Some(PortId(1));
+        let link = Way { to: (ip("10.1.0.0"), 24), port, gateway: None };
+        let default = |gateway| Way { to: (ip("0.0.0.0"), 0), port, gateway: Some(gateway) };
+        assert_eq!(hops.ways(true), [default(Resolution::Pending), link]);
         let gateway = asked.try_recv().unwrap();
         routes.set_neighbour(gateway, Some([1; 6]));
-        let (_, resolution) = hops.default_way(true).unwrap();
-        assert_eq!(resolution, Resolution::Ready(NextHop { port: PortId(1), mac: [1; 6] }));
+        let ready = Resolution::Ready(NextHop { port: PortId(1), mac: [1; 6] });
+        assert_eq!(hops.ways(true), [default(ready), link]);
+        assert_eq!(hops.neighbours(), [(gateway, [1; 6])]);
         routes.set_routes([near]);
-        assert_eq!(hops.default_way(true), None);
+        assert_eq!(hops.ways(true), [link]);
     }
 
     #[test]

@@ -171,10 +171,22 @@ static __always_inline int fast_read_tunnel(struct xdp_md *ctx, struct fast_pack
 	return !outer || fast_take_marks(packet, outer) ? -1 : FAST_HAND_INNER;
 }
 
+/* The packet's destination as a key of maps. */
+static __always_inline struct steer_address fast_destination(const struct fast_packet *packet)
+{
+	struct steer_address address = {.bytes = {[10] = 0xff, [11] = 0xff}};
+
+	if (packet->is_v6)
+		__builtin_memcpy(address.bytes, ((const struct ipv6 *)packet->ip)->destination.bytes, 16);
+	else
+		__builtin_memcpy(address.bytes + 12, ((const struct ipv4 *)packet->ip)->destination, 4);
+	return address;
+}
+
 /* Whether an address, its words in network byte order, may be one of the node's own. */
 static __always_inline int fast_is_own(const struct fast_globals *globals, const struct fast_packet *packet)
 {
-	struct steer_address address = {.bytes = {[10] = 0xff, [11] = 0xff}};
+	struct steer_address address;
 	__u64 words[2] = {};
 	__u32 bit;
 
@@ -187,10 +199,7 @@ static __always_inline int fast_is_own(const struct fast_globals *globals, const
 	bit = (words[0] ^ words[1]) * 0x9e3779b97f4a7c15ull >> 52;
 	if (!(globals->own[bit >> 6 & (FAST_OWN_WORDS - 1)] >> (bit & 63) & 1))
 		return 0;
-	if (packet->is_v6)
-		__builtin_memcpy(address.bytes, words, 16);
-	else
-		__builtin_memcpy(address.bytes + 12, &words[1], 4);
+	address = fast_destination(packet);
 	return bpf_map_lookup_elem(&fast_own, &address) != 0;
 }
 
@@ -210,36 +219,41 @@ static __always_inline int fast_is_routed(const struct fast_packet *packet)
 	return to[0] != 0xff && !(to[0] == 0xfe && (to[1] & 0xc0) == 0x80) && (high | (low & ~bpf_cpu_to_be64(1)));
 }
 
-/* Whether the hop of routed packets does not lead to the packet's destination. */
-static __always_inline int fast_is_excepted(const struct fast_globals *globals, const struct fast_packet *packet)
+/* The way of a destination by the node's routes: of an IPv4 address, or of the upper half of an IPv6 address; `otherwise` where
+ * none is for it. */
+__noinline __u32 fast_way(__u64 to, __u32 family, __u32 otherwise)
 {
-	__u32 family = packet->is_v6 & 1;
-	__u32 len = globals->exceptions_len[family];
-	__u64 to;
+	const __u32 zero = 0;
+	const struct fast_globals *globals = bpf_map_lookup_elem(&fast_globals, &zero);
+	const struct fast_routes *routes;
+	__u32 len;
 
-	if (packet->is_v6)
-		to = bpf_be64_to_cpu(long_at(((const struct ipv6 *)packet->ip)->destination.bytes));
-	else
-		to = bpf_ntohl(word_at(((const struct ipv4 *)packet->ip)->destination));
-	for (__u32 i = 0; i < FAST_EXCEPTIONS_MAX && i < len; i++) {
-		const struct fast_prefix *prefix = &globals->exceptions[family][i];
+	if (!globals)
+		return FAST_WAY_ENGINE;
+	family &= 1;
+	routes = &globals->routes[*(const volatile __u32 *)&globals->routes_at & 1];
+	len = routes->len[family];
+	for (__u32 i = 0; i < FAST_ROUTES_MAX && i < len; i++) {
+		const struct fast_route *route = &routes->routes[family][i];
 
-		if ((to & prefix->mask) == prefix->value)
-			return 1;
+		if ((to & route->to.mask) == route->to.value)
+			return route->way;
 	}
-	return 0;
+	return otherwise;
+}
+
+/* The packet's destination as prefixes are compared with it. */
+static __always_inline __u64 fast_to(const struct fast_packet *packet)
+{
+	if (packet->is_v6)
+		return bpf_be64_to_cpu(long_at(((const struct ipv6 *)packet->ip)->destination.bytes));
+	return bpf_ntohl(word_at(((const struct ipv4 *)packet->ip)->destination));
 }
 
 /* Whether the packet's destination is on the link of a tenant's LAN, where no gateway leads. */
 static __always_inline int fast_is_near(const struct fast_hop *hop, const struct fast_packet *packet)
 {
-	__u64 to;
-
-	if (packet->is_v6)
-		to = bpf_be64_to_cpu(long_at(((const struct ipv6 *)packet->ip)->destination.bytes));
-	else
-		to = bpf_ntohl(word_at(((const struct ipv4 *)packet->ip)->destination));
-	return (to & hop->near.mask) == hop->near.value;
+	return (fast_to(packet) & hop->near.mask) == hop->near.value;
 }
 
 static __always_inline int fast_is_source_right(const struct fast_record *record, const struct fast_packet *packet)
@@ -429,7 +443,7 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 	struct fast_vlan vlan = {};
 	__u32 instance = cfg->instance;
 	__u32 is_gtpu = cfg->flags & STEER_ROLE_GTPU, is_lan = 0;
-	__u32 offset = sizeof(*eth);
+	__u32 offset = sizeof(*eth), length;
 	__be16 type;
 	const struct ipv4 *ip;
 
@@ -463,7 +477,10 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
 		return FAST_HAND_NOT_CANDIDATE;
 	packet->offset = offset;
-	if (!fast_read_ip(packet, data + offset, end, end - data - offset) ||
+	length = end - data;
+	/* Else the compiler may add the offset to half a pointer, which the verifier refuses. */
+	barrier_var(length);
+	if (!fast_read_ip(packet, data + offset, end, length - offset) ||
 	    packet->is_v6 != (type == bpf_htons(ETH_P_IPV6)))
 		return FAST_HAND_OUTER;
 	ip = packet->ip;
@@ -678,6 +695,14 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 		overhead = TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
 		if (!(globals->flags & FAST_PORT_FIXED))
 			port = fast_entropy_port(packet, end);
+	} else if (target & FAST_ROUTED) {
+		target = fast_way(fast_to(packet), packet->is_v6, (target & ~FAST_ROUTED) + packet->is_v6);
+		if (target == FAST_WAY_LINK) {
+			struct steer_address address = fast_destination(packet);
+			const __u32 *neighbour = bpf_map_lookup_elem(&fast_neighbours, &address);
+
+			target = neighbour ? *neighbour : FAST_WAY_ENGINE;
+		}
 	} else {
 		target += packet->is_v6;
 	}
@@ -685,7 +710,7 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	if (!hop || !*(const volatile __u32 *)&hop->valid)
 		return 0;
 	barrier();
-	if (!template && (hop->flags & FAST_HOP_LAN ? fast_is_near(hop, packet) : fast_is_excepted(globals, packet)))
+	if (!template && fast_is_near(hop, packet))
 		return 0;
 	*reason = FAST_HAND_TOO_BIG;
 	if (packet->total + overhead > hop->mtu)

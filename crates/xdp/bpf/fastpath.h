@@ -65,6 +65,13 @@
 #define FAST_ASK_PORTS 0x10u
 #define FAST_ASK_ENGINE 0x20u  /* what matches is the engine's */
 
+/* Set in fast_rule.target: packets go by the node's routes. */
+#define FAST_ROUTED 0x80000000u
+
+/* fast_route.way, or a hop. */
+#define FAST_WAY_ENGINE 0xffffffffu
+#define FAST_WAY_LINK 0xfffffffeu /* to the neighbour that the packet is for, by the hop that fast_neighbours has */
+
 /* fast_cell.marks. */
 #define FAST_MARK_EXHAUSTED 1u /* a quota is used up */
 
@@ -78,7 +85,8 @@
 #define FAST_CREDIT_SHIFT 4
 #define FAST_OWN_WORDS 64
 #define FAST_PORTS_MAX 64
-#define FAST_EXCEPTIONS_MAX 16
+#define FAST_ROUTES_MAX 32
+#define FAST_NEIGHBOURS_MAX 16384
 #define FAST_DEVICES_MAX 256
 #define FAST_OWN_MAX 4096
 #define FAST_VLANS_MAX 4096
@@ -90,8 +98,7 @@
 #define FAST_VLAN_LAN 2u  /* a tenant's: the engine is its neighbour, and answers neighbour discovery */
 
 /* fast_hop.flags. */
-#define FAST_HOP_LAN 1u      /* the gateway of a tenant's LAN: the node's exceptions are not its own, `near` is */
-#define FAST_HOP_REDIRECT 2u /* packets that came in there are redirected too: the driver is no good at XDP_TX */
+#define FAST_HOP_REDIRECT 1u /* packets that came in there are redirected too: the driver is no good at XDP_TX */
 
 /* fast_globals.flags. */
 #define FAST_PORT_FIXED 1u /* the outer source port is 2152, else the flow's entropy */
@@ -102,7 +109,7 @@
 struct fast_rule {
 	__u32 flags;
 	__u32 teid;    /* of the tunnel it goes into, network byte order */
-	__u32 target;  /* template, or hop of IPv4, before that of IPv6 */
+	__u32 target;  /* template, or hop of IPv4, before that of IPv6; with FAST_ROUTED where no route says otherwise */
 	__u32 cells[FAST_CELLS_MAX]; /* usage cells, then policers; the last, where it is none, octets taken ahead from those */
 	__u64 counted;
 };
@@ -184,6 +191,19 @@ struct fast_prefix {
 	__u64 mask;
 };
 
+/* Where packets to a prefix go: in the order of length, the longest first. */
+struct fast_route {
+	struct fast_prefix to;
+	__u32 way;
+	__u32 spare;
+};
+
+/* Routes that replace each other whole. */
+struct fast_routes {
+	__u32 len[2]; /* of IPv4 and IPv6 */
+	struct fast_route routes[2][FAST_ROUTES_MAX];
+};
+
 struct fast_hop {
 	__u32 valid;
 	__u32 ifindex;
@@ -205,11 +225,11 @@ struct fast_globals {
 	__u32 buckets;
 	__u32 flags;
 	__u64 own[FAST_OWN_WORDS]; /* a filter: a clear bit says that an address is not the node's */
-	/* Destinations, IPv4 and IPv6, that the hop of routed packets does not lead to. */
-	__u32 exceptions_len[2];
-	struct fast_prefix exceptions[2][FAST_EXCEPTIONS_MAX];
+	__u32 routes_at; /* which of both stand */
+	__u32 spare;
+	struct fast_routes routes[2];
 };
-_Static_assert(sizeof(struct fast_globals) == 1080, "fast_globals");
+_Static_assert(sizeof(struct fast_globals) == 3656, "fast_globals");
 
 /* Of a CPU: odd while a program on it works by what it found in the tables. A cache line. */
 struct fast_reader {

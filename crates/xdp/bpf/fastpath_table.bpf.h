@@ -82,6 +82,15 @@ struct {
 	__uint(max_entries, FAST_OWN_MAX);
 } fast_own SEC(".maps");
 
+/* Hops to addresses on links. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct steer_address);
+	__type(value, __u32);
+	__uint(max_entries, FAST_NEIGHBOURS_MAX);
+} fast_neighbours SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
 	__type(key, __u32);

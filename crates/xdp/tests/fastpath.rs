@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use kaido_wire::{checksum, ecn, gtpu, ipv4, ipv6, udp};
 use kaido_xdp::fastpath::{
-    Counts, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, FastRule, Hand, Hop,
-    HopReach, Template, ThresholdEvent, UsageCell, Vlan, VlanRole,
+    Counts, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, FastRoute, FastRule,
+    FastWay, Hand, Hop, Template, ThresholdEvent, UsageCell, Vlan, VlanRole,
 };
 use kaido_xdp::{Action, Error, FastPath, FastPathError, Roles, Steering, SteeringConfig, TestRun};
 
@@ -76,7 +76,7 @@ fn downlink() -> Vec<u8> {
 
 fn record(direction: FastDirection) -> FastRecord {
     let destination = match direction {
-        FastDirection::Uplink => FastDestination::Hop(N6),
+        FastDirection::Uplink => FastDestination::Routed(N6),
         FastDirection::Downlink => {
             FastDestination::Tunnel { template: 3, teid: DOWN_TEID, qfi: Some(QFI), container_uplink: false }
         }
@@ -314,16 +314,21 @@ fn tenants_have_vlans_both_ways() {
         assert_eq!(sent[12..22], [0x88, 0xa8, 0x20, 0x64, 0x81, 0, 0, 7, 8, 0]);
         assert_eq!((&sent[..12], &sent[22..]), (&untagged[..12], &untagged[14..]));
         // What is on the LAN's own link the gateway is not for; the node's own routes are of no concern there.
-        let beyond = |near: &str, len| HopReach::Beyond(Some((near.parse().unwrap(), len)));
-        node.path.set_exceptions(&[("198.51.100.0".parse().unwrap(), 24), (REMOTE6.into(), 32)]).unwrap();
+        let beyond = |near: &str, len| Some((near.parse().unwrap(), len));
+        let engines = |to| FastRoute { to, way: FastWay::Engine };
+        node.path
+            .set_routes(&[("198.51.100.0".parse().unwrap(), 24), (REMOTE6.into(), 32)].map(engines))
+            .unwrap();
         node.hands(&uplink(), Hand::NextHop);
+        let into_lan = uplink_with(|rule| rule.destination = FastDestination::Hop(N6));
+        node.path.insert_or_replace(TUNNEL_KEY, &into_lan).unwrap();
         for (near, len, leads) in [
             ("198.51.100.0", 24, false),
             ("198.51.100.128", 25, true),
             ("0.0.0.0", 0, false),
             ("10.0.0.0", 8, true),
         ] {
-            node.path.set_hop(N6, Some(&Hop { reach: beyond(near, len), ..hop })).unwrap();
+            node.path.set_hop(N6, Some(&Hop { near: beyond(near, len), ..hop })).unwrap();
             if leads {
                 node.forwards(&uplink());
             } else {
@@ -334,14 +339,14 @@ fn tenants_have_vlans_both_ways() {
         for (near, len, leads) in
             [("2001:db8::", 64, false), ("2001:db8:1::", 64, true), ("2001:db8::", 32, false)]
         {
-            node.path.set_hop(N6_V6, Some(&Hop { reach: beyond(near, len), ..hop })).unwrap();
+            node.path.set_hop(N6_V6, Some(&Hop { near: beyond(near, len), ..hop })).unwrap();
             if leads {
                 node.forwards(&uplink6);
             } else {
                 node.hands(&uplink6, Hand::NextHop);
             }
         }
-        node.path.set_hop(N6, Some(&Hop { reach: HopReach::Beyond(None), ..hop })).unwrap();
+        node.path.set_hop(N6, Some(&Hop { near: None, ..hop })).unwrap();
         node.forwards(&uplink());
         // The engine is the UE's neighbour there.
         let key = FastKey::Ipv6 { instance: 3, address: UE6 };
@@ -617,25 +622,54 @@ fn a_full_table_finds_every_key_and_refuses_the_next() {
 }
 
 #[test]
-fn where_the_hop_does_not_lead_the_packet_is_left() {
-    with_node("where_the_hop_does_not_lead_the_packet_is_left", |mut node| {
+fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
+    with_node("packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour", |mut node| {
+        const OTHER: u32 = 4;
+        const NEIGHBOUR: u32 = 5;
         let to = |address: Ipv4Addr| tunnelled(&v4(UE, address, &rig::frame::udp(53, &[1; 40])));
+        let to6 =
+            |address: &str| tunnelled(&v6(UE6, address.parse().unwrap(), &rig::frame::udp(53, &[1; 40])));
         let near = Ipv4Addr::new(198, 18, 77, 5);
         node.forwards(&to(near));
-        let excepted: [(IpAddr, u8); 2] =
-            [(Ipv4Addr::new(198, 18, 77, 9).into(), 24), ("fd00:6::".parse().unwrap(), 64)];
-        node.path.set_exceptions(&excepted).unwrap();
+        let hop = |last| Hop {
+            ifindex: rig::index("kb-n6"),
+            mtu: 1500,
+            source: OURS,
+            destination: [2, 0, 0, 0, 0, last],
+            ..Hop::default()
+        };
+        node.path.set_hop(OTHER, Some(&hop(0x44))).unwrap();
+        node.path.set_hop(NEIGHBOUR, Some(&hop(0x55))).unwrap();
+        let route = |to: &str, len, way| FastRoute { to: (to.parse().unwrap(), len), way };
+        let routes = [
+            route("0.0.0.0", 0, FastWay::Hop(OTHER)),
+            route("198.18.77.9", 24, FastWay::Link),
+            route("198.18.77.128", 25, FastWay::Engine),
+            route("2001:db8:1::", 48, FastWay::Hop(OTHER)),
+            route("2001:db8:1:2::9", 128, FastWay::Hop(OTHER)),
+        ];
+        node.path.set_routes(&routes).unwrap();
+        let mac = |node: &Node, frame: &[u8]| node.forwards(frame)[5];
+        assert_eq!(mac(&node, &uplink()), 0x44);
         node.hands(&to(near), Hand::NextHop);
-        node.forwards(&to(Ipv4Addr::new(198, 18, 78, 5)));
+        node.hands(&to(Ipv4Addr::new(198, 18, 77, 200)), Hand::NextHop);
+        assert_eq!(mac(&node, &to6("2001:db8:1:1::1")), 0x44);
+        node.hands(&to6("2001:db8:1:2::1"), Hand::NextHop);
+        // Of IPv6 there is no route to all: the record's own hop leads there.
+        assert_eq!(mac(&node, &to6("2001:db8:2::1")), NEXT[5]);
+        let neighbours = BTreeMap::from([(near.into(), NEIGHBOUR)]);
+        node.path.set_neighbours(&neighbours).unwrap();
+        assert_eq!(mac(&node, &to(near)), 0x55);
+        node.hands(&to(Ipv4Addr::new(198, 18, 77, 6)), Hand::NextHop);
+        node.path.set_neighbours(&BTreeMap::new()).unwrap();
+        node.hands(&to(near), Hand::NextHop);
         // Into tunnels the template leads.
         node.forwards(&downlink());
-        let many: Vec<(IpAddr, u8)> = (0..17).map(|at| (Ipv4Addr::new(198, 18, at, 0).into(), 24)).collect();
-        assert!(matches!(node.path.set_exceptions(&many), Err(Error::TooMany { count: 17, limit: 16, .. })));
-        node.hands(&to(near), Hand::NextHop);
-        node.path.set_exceptions(&[]).unwrap();
-        node.forwards(&to(near));
-        node.path.set_exceptions(&[(Ipv4Addr::UNSPECIFIED.into(), 0)]).unwrap();
-        node.hands(&to(near), Hand::NextHop);
+        let many: Vec<_> = (0..33).map(|at| route(&format!("198.18.{at}.0"), 24, FastWay::Engine)).collect();
+        assert!(matches!(node.path.set_routes(&many), Err(FastPathError::OutOfRange { value: 33, .. })));
+        assert_eq!(mac(&node, &uplink()), 0x44, "nothing has changed");
+        node.path.set_routes(&[]).unwrap();
+        assert_eq!(mac(&node, &to(near)), NEXT[5]);
     });
 }
 

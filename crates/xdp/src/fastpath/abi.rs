@@ -49,8 +49,10 @@ pub const OWN_ADDRESSES_MAX: usize = 4096;
 
 /// Ports that what is sent is counted by.
 pub const PORTS_MAX: usize = 64;
-/// Prefixes of each family that the hop of routed packets need not lead to.
-pub const EXCEPTIONS_MAX: usize = 16;
+/// Routes of each family beside the way of all else.
+pub const ROUTES_MAX: usize = 32;
+/// Neighbours on links.
+pub const NEIGHBOURS_MAX: usize = 16_384;
 
 pub(crate) const BUCKET_RECORDS: u32 = 4;
 /// The scope of a record whose key is gone, while programs may still be reading it.
@@ -69,8 +71,10 @@ pub(crate) const EVENTS_BYTES: u32 = 1_048_576;
 pub(crate) const NO_INSTANCE: u32 = u32::MAX;
 pub(crate) const VLAN_GTPU: u16 = 1;
 pub(crate) const VLAN_LAN: u16 = 2;
-pub(crate) const HOP_LAN: u8 = 1;
-pub(crate) const HOP_REDIRECT: u8 = 2;
+pub(crate) const HOP_REDIRECT: u8 = 1;
+pub(crate) const ROUTED: u32 = 1 << 31;
+pub(crate) const WAY_ENGINE: u32 = u32::MAX;
+pub(crate) const WAY_LINK: u32 = u32::MAX - 1;
 pub(crate) const PORT_FIXED: u32 = 1;
 pub(crate) const ECN: u32 = 2;
 pub(crate) const NO_SYN: u32 = 4;
@@ -182,8 +186,26 @@ pub(crate) struct Globals {
     pub(crate) buckets: u32,
     pub(crate) flags: u32,
     pub(crate) own: [AtomicU64; OWN_WORDS],
-    pub(crate) exceptions_len: [AtomicU32; 2],
-    pub(crate) exceptions: [[Prefix; EXCEPTIONS_MAX]; 2],
+    pub(crate) routes_at: AtomicU32,
+    spare: u32,
+    pub(crate) routes: [RawRoutes; 2],
+}
+
+/// `struct fast_routes`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct RawRoutes {
+    pub(crate) len: [AtomicU32; 2],
+    pub(crate) routes: [[RawRoute; ROUTES_MAX]; 2],
+}
+
+/// `struct fast_route`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct RawRoute {
+    pub(crate) to: Prefix,
+    pub(crate) way: AtomicU32,
+    spare: u32,
 }
 
 /// `struct fast_prefix`.
@@ -220,7 +242,7 @@ const _: () =
     assert!(std::mem::offset_of!(RawRecord, key_scope) == std::mem::offset_of!(LiveRecord, key_scope));
 const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 32);
 const _: () = assert!(size_of::<Guarded<RawHop>>() == 48);
-const _: () = assert!(size_of::<Globals>() == 1080);
+const _: () = assert!(size_of::<Globals>() == 3656);
 const _: () = assert!(size_of::<Reader>() == 64);
 const _: () = assert!(size_of::<Cell>() == 64);
 
@@ -490,14 +512,17 @@ mod tests {
             ("FAST_OWN_WORDS", OWN_WORDS as u64),
             ("FAST_OWN_MAX", OWN_ADDRESSES_MAX as u64),
             ("FAST_PORTS_MAX", PORTS_MAX as u64),
-            ("FAST_EXCEPTIONS_MAX", EXCEPTIONS_MAX as u64),
+            ("FAST_ROUTES_MAX", ROUTES_MAX as u64),
+            ("FAST_NEIGHBOURS_MAX", NEIGHBOURS_MAX as u64),
+            ("FAST_ROUTED", u64::from(ROUTED)),
+            ("FAST_WAY_ENGINE", u64::from(WAY_ENGINE)),
+            ("FAST_WAY_LINK", u64::from(WAY_LINK)),
             ("FAST_DEVICES_MAX", u64::from(DEVICES_MAX)),
             ("FAST_VLANS_MAX", VLANS_MAX as u64),
             ("FAST_EVENTS_BYTES", u64::from(EVENTS_BYTES)),
             ("FAST_NO_INSTANCE", u64::from(NO_INSTANCE)),
             ("FAST_VLAN_GTPU", u64::from(VLAN_GTPU)),
             ("FAST_VLAN_LAN", u64::from(VLAN_LAN)),
-            ("FAST_HOP_LAN", u64::from(HOP_LAN)),
             ("FAST_HOP_REDIRECT", u64::from(HOP_REDIRECT)),
             ("FAST_PORT_FIXED", u64::from(PORT_FIXED)),
             ("FAST_ECN", u64::from(ECN)),

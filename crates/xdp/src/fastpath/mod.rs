@@ -20,7 +20,7 @@ mod shared;
 mod table;
 mod usage;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
@@ -30,16 +30,16 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenMapMut};
 
 pub use self::abi::{
-    CELLS_MAX, EXCEPTIONS_MAX, FastCounters, FastDrop, Hand, LINES_MAX, OWN_ADDRESSES_MAX, POLICERS_MAX,
-    PORTS_MAX, USAGE_MAX, VLANS_MAX,
+    CELLS_MAX, FastCounters, FastDrop, Hand, LINES_MAX, NEIGHBOURS_MAX, OWN_ADDRESSES_MAX, POLICERS_MAX,
+    PORTS_MAX, ROUTES_MAX, USAGE_MAX, VLANS_MAX,
 };
 pub use self::port::{Vlan, VlanRole};
 pub use self::record::{
-    Counts, FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastRecord, FastRule, Hop, HopReach,
-    Template, UsageCell,
+    Counts, FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastRecord, FastRoute, FastRule,
+    FastWay, Hop, Template, UsageCell,
 };
 
-use self::abi::{Cell, Globals, Guarded, OWN_WORDS, Policer, RawHop, RawTemplate};
+use self::abi::{Cell, Globals, Guarded, OWN_WORDS, Policer, RawHop, RawRoutes, RawTemplate};
 use self::events::Events;
 use self::grace::Grace;
 use self::record::{Limits, check, prefix_words};
@@ -141,6 +141,9 @@ pub struct FastPath {
     hops: SharedArray<Guarded<RawHop>>,
     globals: SharedArray<Globals>,
     own: Table<16>,
+    neighbour_map: MapHandle,
+    /// What is in it.
+    neighbours: BTreeMap<[u8; 16], u32>,
     devices: MapHandle,
     events: Events,
     grace: Grace,
@@ -164,6 +167,8 @@ impl FastPath {
             hops: SharedArray::create("fast_hops", config.hops_max.max(1))?,
             globals: SharedArray::create("fast_globals", 1)?,
             own: Table::new(own, "own addresses", OWN_ADDRESSES_MAX),
+            neighbour_map: neighbour_map()?,
+            neighbours: BTreeMap::new(),
             devices: create(MapType::DevmapHash, "fast_devices", 4, 4, abi::DEVICES_MAX)?,
             events: Events::create()?,
             grace: Grace::create()?,
@@ -263,30 +268,65 @@ impl FastPath {
         Ok(())
     }
 
-    /// The destinations that hops of routed packets ([`FastDestination::Hop`]) do not lead to, though they lead everywhere
-    /// else: packets to them are the engine's. IPv6 prefixes are taken up to /64, so for more than they say. Set while no
-    /// such hop is.
+    /// The node's routes, at most [`ROUTES_MAX`] of a family, in any order: of those that lead to a destination the longest prefix
+    /// counts. Each packet goes by those of before or by these.
     ///
     /// # Errors
-    /// [`Error::TooMany`] above [`EXCEPTIONS_MAX`] of a family: nothing has changed then.
-    pub fn set_exceptions(&mut self, prefixes: &[(IpAddr, u8)]) -> Result<(), Error> {
+    /// [`FastPathError::OutOfRange`]: nothing has changed then.
+    pub fn set_routes(&mut self, routes: &[FastRoute]) -> Result<(), FastPathError> {
+        let limits = self.limits();
         let mut words = [Vec::new(), Vec::new()];
-        for &(address, len) in prefixes {
-            words[usize::from(address.is_ipv6())].push(prefix_words(address, len));
+        let mut sorted = routes.to_vec();
+        sorted.sort_by_key(|route| std::cmp::Reverse(route.to.1));
+        for route in &sorted {
+            let (address, len) = route.to;
+            words[usize::from(address.is_ipv6())].push((prefix_words(address, len), route.raw_way(limits)?));
         }
-        if let Some(words) = words.iter().find(|words| words.len() > EXCEPTIONS_MAX) {
-            let count = words.len();
-            return Err(Error::TooMany { what: "exceptions from a route", count, limit: EXCEPTIONS_MAX });
+        for words in &words {
+            check("number of routes", entries(words.len()), entries(ROUTES_MAX) + 1)?;
         }
         // SAFETY: born zeroed; what is touched is made of atomics, and only read by others.
-        let globals = unsafe { self.globals.at(0).as_ref() };
-        for ((words, places), len) in words.iter().zip(&globals.exceptions).zip(&globals.exceptions_len) {
-            for (&(value, mask), place) in words.iter().zip(places) {
-                place.value.store(value, Ordering::Relaxed);
-                place.mask.store(mask, Ordering::Relaxed);
+        let (at, both) = unsafe {
+            let globals = self.globals.at(0).as_ptr();
+            (&(*globals).routes_at, &(*globals).routes)
+        };
+        let next = at.load(Ordering::Relaxed) ^ 1;
+        let RawRoutes { len, routes: places } = &both[next as usize & 1];
+        for ((words, places), len) in words.iter().zip(places).zip(len) {
+            for (&((value, mask), way), place) in words.iter().zip(places) {
+                place.to.value.store(value, Ordering::Relaxed);
+                place.to.mask.store(mask, Ordering::Relaxed);
+                place.way.store(way, Ordering::Relaxed);
             }
-            len.store(entries(words.len()), Ordering::Release);
+            len.store(entries(words.len()), Ordering::Relaxed);
         }
+        at.store(next, Ordering::Release);
+        // Nobody reads the others any more, which are written next.
+        self.grace.wait();
+        Ok(())
+    }
+
+    /// Hops to addresses on links, for routes that lead there. Those that stay are never missing. Those beyond
+    /// [`NEIGHBOURS_MAX`] are left out.
+    ///
+    /// # Errors
+    /// [`FastPathError::Bpf`].
+    pub fn set_neighbours(&mut self, hops: &BTreeMap<IpAddr, u32>) -> Result<(), FastPathError> {
+        let wanted: BTreeMap<_, _> =
+            hops.iter().take(NEIGHBOURS_MAX).map(|(&address, &hop)| (address_key(address), hop)).collect();
+        let fault = Error::libbpf("writing a BPF map");
+        for gone in self.neighbours.keys().filter(|known| !wanted.contains_key(*known)) {
+            match self.neighbour_map.delete(gone) {
+                Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                    return Err(fault(error).into());
+                }
+                _ => {}
+            }
+        }
+        for (key, hop) in wanted.iter().filter(|(key, hop)| self.neighbours.get(*key) != Some(hop)) {
+            self.neighbour_map.update(key, &hop.to_ne_bytes(), MapFlags::ANY).map_err(&fault)?;
+        }
+        self.neighbours = wanted;
         Ok(())
     }
 
@@ -367,6 +407,7 @@ impl FastPath {
             Some("fast_hops") => self.hops.map(),
             Some("fast_readers") => self.grace.map(),
             Some("fast_own") => self.own.map(),
+            Some("fast_neighbours") => &self.neighbour_map,
             Some("fast_devices") => &self.devices,
             Some("fast_events") => self.events.map(),
             _ => return Ok(()),
@@ -458,6 +499,13 @@ fn own_filter(addresses: &[IpAddr]) -> [u64; OWN_WORDS] {
 
 fn entries(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn neighbour_map() -> Result<MapHandle, Error> {
+    let mut options = shared::options();
+    options.map_flags = libbpf_sys::BPF_F_NO_PREALLOC;
+    MapHandle::create(MapType::Hash, Some("fast_neighbours"), 16, 4, entries(NEIGHBOURS_MAX), &options)
+        .map_err(Error::libbpf("creating a BPF map"))
 }
 
 fn create(kind: MapType, name: &str, key: u32, value: u32, entries: u32) -> Result<MapHandle, Error> {

@@ -74,9 +74,10 @@ pub enum Counts {
 /// Where a forwarded packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastDestination {
-    /// On as it is, IPv4 to the next hop of that number and IPv6 to that of the following: only where one hop leads to all
-    /// destinations but the [exceptions](super::FastPath::set_exceptions). Anything else is the engine's, as the kernel's
-    /// routes are open to GPL programs alone.
+    /// On as it is, by the [routes](super::FastPath::set_routes); where none is for the destination, IPv4 to the next hop of that
+    /// number and IPv6 to that of the following.
+    Routed(u32),
+    /// On as it is, IPv4 to the next hop of that number and IPv6 to that of the following.
     Hop(u32),
     /// Into a tunnel.
     Tunnel {
@@ -208,22 +209,46 @@ pub struct Hop {
     pub tag: Option<u16>,
     /// The inner one of two tags.
     pub inner_tag: Option<u16>,
-    /// What of a family it leads to.
-    pub reach: HopReach,
+    /// A prefix on the link itself, which it does not lead to as the gateway of a LAN. IPv6 prefixes are taken up to /64.
+    pub near: Option<(IpAddr, u8)>,
     /// Packets that came in by the interface are redirected to it like others, not sent back by the driver (`XDP_TX`): that of a
     /// veth device leaves them lying where the other end has no XDP program.
     pub redirect: bool,
 }
 
-/// What a hop of routed packets leads to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HopReach {
-    /// All that is in none of the [exceptions](super::FastPath::set_exceptions).
-    #[default]
-    Routes,
-    /// As the gateway of a LAN of its own, all that is not on that link, where it has such a prefix. IPv6 prefixes are taken up
-    /// to /64.
-    Beyond(Option<(IpAddr, u8)>),
+/// Where packets to a prefix go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastRoute {
+    /// The prefix. Of IPv6 it is compared up to /64: a longer one takes all of that /64 to the engine.
+    pub to: (IpAddr, u8),
+    /// The way there.
+    pub way: FastWay,
+}
+
+/// The way of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FastWay {
+    /// The engine knows.
+    Engine,
+    /// By a next hop.
+    Hop(u32),
+    /// To the neighbour itself, by the hop that [`FastPath::set_neighbours`](super::FastPath::set_neighbours) says; of others the engine
+    /// asks first.
+    Link,
+}
+
+impl FastRoute {
+    /// The way as it is written.
+    pub(super) fn raw_way(&self, limits: Limits) -> Result<u32, FastPathError> {
+        if self.to.0.is_ipv6() && self.to.1 > 64 {
+            return Ok(abi::WAY_ENGINE);
+        }
+        match self.way {
+            FastWay::Engine => Ok(abi::WAY_ENGINE),
+            FastWay::Link => Ok(abi::WAY_LINK),
+            FastWay::Hop(hop) => check("next hop", hop, limits.hops).map(|()| hop),
+        }
+    }
 }
 
 /// What an identifier has to be below.
@@ -351,9 +376,10 @@ impl FastRule {
             | flag(self.far_drop, abi::FAR_DROP)
             | flag(self.quota, abi::QUOTA);
         let (target, teid) = match self.destination {
-            FastDestination::Hop(hop) => {
+            FastDestination::Hop(hop) | FastDestination::Routed(hop) => {
                 check("next hop", hop.saturating_add(1), limits.hops)?;
-                (hop, 0)
+                let by_routes = matches!(self.destination, FastDestination::Routed(_));
+                (hop | flag(by_routes, abi::ROUTED), 0)
             }
             FastDestination::Tunnel { template, teid, qfi, container_uplink } => {
                 check("template", template, limits.templates)?;
@@ -441,12 +467,8 @@ impl Template {
 
 impl Hop {
     pub(super) fn raw(&self) -> RawHop {
-        let (flags, near) = match self.reach {
-            HopReach::Routes => (0, None),
-            HopReach::Beyond(near) => (abi::HOP_LAN, near),
-        };
         // No address is that value under that mask.
-        let (value, mask) = near.map_or((1, 0), |(address, len)| prefix_words(address, len));
+        let (value, mask) = self.near.map_or((1, 0), |(address, len)| prefix_words(address, len));
         let words = |word: u64| {
             let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
             [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
@@ -459,7 +481,7 @@ impl Hop {
             destination: self.destination,
             source: self.source,
             port: self.port,
-            flags: flags | if self.redirect { abi::HOP_REDIRECT } else { 0 },
+            flags: if self.redirect { abi::HOP_REDIRECT } else { 0 },
             near: [words(value), words(mask)],
             ..RawHop::default()
         }

@@ -1,11 +1,11 @@
 //! The in-kernel fast path as the user plane's kernel datapath: its addresses, hops and counters in the fast path's terms.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kaido_engine::{DropReason, NextHop, NextHops, PortId, PortTotals, Resolution};
+use kaido_engine::{DropReason, NextHop, NextHops, PortId, PortTotals, Resolution, Wanted, Way};
 use kaido_upf::fastpath::{
     KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDatapath, KernelDestination, KernelKey, KernelLine,
     KernelRecord, KernelRule,
@@ -16,8 +16,9 @@ use kaido_upf::record::{Counted, Direction, FlowAsk, LINES_MAX, SessionIndex, Tu
 use kaido_upf::rules::AddressMatch;
 use kaido_upf::usage::{Aside, UsageSlot};
 use kaido_xdp::fastpath::{
-    self, Counts, EXCEPTIONS_MAX, FastAsks, FastCounters, FastDestination, FastDirection, FastDrop, FastKey,
-    FastLine, FastRecord, FastRule, Hop, HopReach, Template, ThresholdEvent, UsageCell,
+    self, Counts, FastAsks, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastLine,
+    FastRecord, FastRoute, FastRule, FastWay, Hop, NEIGHBOURS_MAX, ROUTES_MAX, Template, ThresholdEvent,
+    UsageCell,
 };
 use kaido_xdp::{FastPath, FastPathConfig};
 
@@ -26,11 +27,13 @@ use crate::run::ports::Device;
 
 /// One template for each number of a tunnel shape; the hop towards its peer has the same number.
 const TEMPLATES_MAX: u32 = 1 << 16;
-/// Hops of what is routed, one for each family.
-const UPLINK_V4: u32 = TEMPLATES_MAX;
-const UPLINK_V6: u32 = TEMPLATES_MAX + 1;
+/// Hops of what no route is for, one for each family: none.
+const NOWHERE: u32 = TEMPLATES_MAX;
+/// Hops of what is routed, to gateways and neighbours.
+const ROUTED: u32 = TEMPLATES_MAX + 2;
+const ROUTED_MAX: u32 = 1 << 15;
 /// Hops to the gateways of LANs, one for each family, by their numbers.
-const LANS: u32 = TEMPLATES_MAX + 2;
+const LANS: u32 = ROUTED + ROUTED_MAX;
 /// Octets that a frame may have beyond the MTU for tags where the kernel redirects it: those of one.
 const TAG_ROOM: u32 = 4;
 
@@ -198,7 +201,7 @@ impl Surroundings {
             port: lan.port.0,
             tag: Some(lan.tags.outer),
             inner_tag: lan.tags.inner,
-            reach: HopReach::Beyond(near.copied()),
+            near: near.copied(),
             redirect,
         })
     }
@@ -208,9 +211,6 @@ impl Surroundings {
 fn lan_hop(id: LanId) -> u32 {
     LANS + 2 * u32::from(id.0)
 }
-
-/// A family's way out: its hop, and where it does not lead.
-type Uplink = (Hop, Vec<(IpAddr, u8)>);
 
 /// The fast path, in step with the node's routes.
 #[derive(Debug)]
@@ -224,7 +224,14 @@ pub(super) struct InKernel {
     peers: BTreeMap<u32, IpAddr>,
     /// The hops that are set.
     hops: BTreeMap<u32, Hop>,
-    exceptions: Vec<(IpAddr, u8)>,
+    /// Numbers of the hops of what is routed.
+    routed: BTreeMap<(PortId, [u8; 6]), u32>,
+    /// Where one is looked for next.
+    number_next: u32,
+    routes: Vec<FastRoute>,
+    neighbours: BTreeMap<IpAddr, u32>,
+    /// Whether it was said that there are too many routes.
+    is_full: bool,
 }
 
 impl InKernel {
@@ -236,7 +243,11 @@ impl InKernel {
             followed: 0,
             peers: BTreeMap::new(),
             hops: BTreeMap::new(),
-            exceptions: Vec::new(),
+            routed: BTreeMap::new(),
+            number_next: 0,
+            routes: Vec::new(),
+            neighbours: BTreeMap::new(),
+            is_full: false,
         };
         kernel.follow_lans();
         kernel
@@ -306,7 +317,7 @@ impl InKernel {
             },
             KernelDestination::Lan(id) => FastDestination::Hop(lan_hop(id)),
             KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
-                FastDestination::Hop(UPLINK_V4)
+                FastDestination::Routed(NOWHERE)
             }
         };
         let mut policers = rule.policers.policers();
@@ -327,21 +338,93 @@ impl InKernel {
         })
     }
 
-    /// A family's one way out, where it has one that the kernel can take.
-    fn uplink(&mut self, is_ipv4: bool) -> Option<Uplink> {
-        let (way, resolution) = self.next_hops.default_way(is_ipv4)?;
-        if way.exceptions.len() > EXCEPTIONS_MAX {
-            tracing::info!(
-                exceptions = way.exceptions.len(),
-                max = EXCEPTIONS_MAX,
-                is_ipv4,
-                "routes differ too much by destination; packets out of tunnels are the workers'"
-            );
-            return None;
+    /// The number of a hop of what is routed, where the kernel may send there: not by ports of N3 and N9.
+    fn routed(&mut self, hop: NextHop, taken: &mut BTreeMap<(PortId, [u8; 6]), u32>) -> Option<u32> {
+        let key = (hop.port, hop.mac);
+        if let Some(&id) = taken.get(&key) {
+            return Some(id);
         }
-        let exceptions = way.exceptions.clone();
-        let hop = self.around.hop(resolution)?;
-        self.around.n6_only.get(usize::from(hop.port)).is_some_and(|&only| only).then_some((hop, exceptions))
+        let may_leave = self.around.n6_only.get(hop.port.index()).is_some_and(|&only| only);
+        let as_hop = self.around.hop(Resolution::Ready(hop)).filter(|_| may_leave)?;
+        let id = self.routed.get(&key).copied().or_else(|| self.free_number())?;
+        self.set_hop(id, Some(as_hop));
+        taken.insert(key, id);
+        Some(id)
+    }
+
+    /// A number of which no hop of what is routed is set.
+    fn free_number(&mut self) -> Option<u32> {
+        let numbers = (0..ROUTED_MAX).map(|ahead| ROUTED + (self.number_next + ahead) % ROUTED_MAX);
+        let free = numbers.into_iter().find(|id| !self.hops.contains_key(id))?;
+        self.number_next = free - ROUTED + 1;
+        Some(free)
+    }
+
+    /// The node's routes and neighbours, as far as the kernel can take them.
+    fn follow_ways(&mut self) {
+        let mut taken = BTreeMap::new();
+        let (mut routes, mut links, mut is_full) = (Vec::new(), BTreeSet::new(), false);
+        for is_ipv4 in [true, false] {
+            let ways = self.next_hops.ways(is_ipv4);
+            if ways.len() > ROUTES_MAX {
+                is_full = true;
+                if !self.is_full {
+                    tracing::info!(
+                        routes = ways.len(),
+                        max = ROUTES_MAX,
+                        is_ipv4,
+                        "more routes than the kernel's datapath takes; packets out of tunnels are the workers'"
+                    );
+                }
+                continue;
+            }
+            for Way { to, port, gateway } in ways {
+                let may_leave =
+                    |port: PortId| self.around.n6_only.get(port.index()).is_some_and(|&only| only);
+                let way = match (port, gateway) {
+                    (Some(port), None) if may_leave(port) => {
+                        links.insert(port);
+                        FastWay::Link
+                    }
+                    (_, Some(Resolution::Ready(hop))) => {
+                        self.routed(hop, &mut taken).map_or(FastWay::Engine, FastWay::Hop)
+                    }
+                    _ => FastWay::Engine,
+                };
+                routes.push(FastRoute { to, way });
+            }
+        }
+        self.is_full = is_full;
+        let mut neighbours = BTreeMap::new();
+        for (Wanted { port, address }, mac) in self.next_hops.neighbours() {
+            if links.contains(&port) && neighbours.len() < NEIGHBOURS_MAX {
+                let id = self.routed(NextHop { port, mac }, &mut taken);
+                neighbours.extend(id.map(|id| (address, id)));
+            }
+        }
+        if let Err(error) = self.tell_ways(&routes, &neighbours) {
+            return tracing::error!(%error, "the kernel's datapath has not all routes; packets are the workers'");
+        }
+        // Nothing leads to those any more that are not taken again.
+        let before = std::mem::replace(&mut self.routed, taken);
+        let kept: BTreeSet<u32> = self.routed.values().copied().collect();
+        before.into_values().filter(|id| !kept.contains(id)).for_each(|id| self.set_hop(id, None));
+    }
+
+    fn tell_ways(
+        &mut self,
+        routes: &[FastRoute],
+        neighbours: &BTreeMap<IpAddr, u32>,
+    ) -> Result<(), kaido_xdp::FastPathError> {
+        if self.neighbours != *neighbours {
+            self.fast.with(|fast| fast.set_neighbours(neighbours))?;
+            self.neighbours.clone_from(neighbours);
+        }
+        if self.routes != routes {
+            self.fast.with(|fast| fast.set_routes(routes))?;
+            self.routes = routes.to_vec();
+        }
+        Ok(())
     }
 
     fn follow_lans(&mut self) {
@@ -350,23 +433,6 @@ impl InKernel {
             for (family, is_ipv4) in (0..).zip([true, false]) {
                 self.set_hop(lan_hop(id) + family, self.around.gateway(lan, is_ipv4));
             }
-        }
-    }
-
-    fn follow_uplinks(&mut self) {
-        let (v4, v6) = (self.uplink(true), self.uplink(false));
-        let exceptions: Vec<_> =
-            v4.iter().chain(&v6).flat_map(|(_, exceptions)| exceptions).copied().collect();
-        if exceptions != self.exceptions {
-            // No packet may go by a hop while it is not settled where it leads.
-            [UPLINK_V4, UPLINK_V6].into_iter().for_each(|id| self.set_hop(id, None));
-            if let Err(error) = self.fast.with(|fast| fast.set_exceptions(&exceptions)) {
-                return tracing::error!(%error, "packets out of tunnels are the workers'");
-            }
-            self.exceptions = exceptions;
-        }
-        for (id, uplink) in [(UPLINK_V4, v4), (UPLINK_V6, v6)] {
-            self.set_hop(id, uplink.map(|(hop, _)| hop));
         }
     }
 }
@@ -414,7 +480,7 @@ impl KernelDatapath for InKernel {
             let hop = self.around.hop(self.next_hops.resolve(peer));
             self.set_hop(id, hop);
         }
-        self.follow_uplinks();
+        self.follow_ways();
         self.follow_lans();
     }
 
@@ -518,13 +584,13 @@ mod tests {
             port: 1,
             tag: Some(300),
             inner_tag: None,
-            reach: HopReach::Beyond(Some((ip("192.0.2.1"), 24))),
+            near: Some((ip("192.0.2.1"), 24)),
             redirect: true,
         };
         assert_eq!(around.gateway(&lan(), true), Some(hop));
         assert_eq!(around.gateway(&lan(), false), None, "to be asked for");
         let none = Lan { addresses: Vec::new(), ..lan() };
-        assert_eq!(around.gateway(&none, true), Some(Hop { reach: HopReach::Beyond(None), ..hop }));
+        assert_eq!(around.gateway(&none, true), Some(Hop { near: None, ..hop }));
         let mut two = lan();
         two.addresses.push((ip("198.51.100.1"), 24));
         assert_eq!(around.gateway(&two, true), None);
@@ -539,7 +605,7 @@ mod tests {
     fn the_next_hop_of_a_vlan_has_its_tag() {
         let around = around(Vec::new());
         let hop = |port| around.hop(Resolution::Ready(NextHop { port: PortId(port), mac: [9; 6] }));
-        assert_eq!(hop(1).map(|hop| (hop.tag, hop.reach)), Some((None, HopReach::Routes)));
+        assert_eq!(hop(1).map(|hop| (hop.tag, hop.near)), Some((None, None)));
         assert_eq!(hop(2).map(|hop| (hop.tag, hop.inner_tag)), Some((Some(100), None)));
         assert_eq!(hop(0), None);
     }
