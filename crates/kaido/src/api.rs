@@ -130,12 +130,25 @@ pub(crate) struct UpfStatus {
     /// Volume of all sessions, in octets of user packets.
     pub(crate) uplink_bytes: u64,
     pub(crate) downlink_bytes: u64,
+    /// How many sessions have their rules in which form; forms that none has are left out.
+    pub(crate) forms: Vec<Form>,
     /// The datapath in the kernel, where there is one.
     pub(crate) kernel: Option<InKernel>,
     pub(crate) peers: Vec<Peer>,
     /// GTP-U peers that tunnels lead to, those that do not answer first; at most 1000.
     pub(crate) paths: Vec<GtpuPath>,
     pub(crate) pfcp: Vec<Count>,
+}
+
+/// Sessions whose packets find their rules in one way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Form {
+    /// `fast`: one rule a key, in its record; `lines`: some, in cache lines, on the fast path too; `held`: one that does not forward
+    /// now; `wide`: packets of some rules, or all, take the slow path or wait longer.
+    pub(crate) path: String,
+    /// Why a record is wide: a name, and a sentence.
+    pub(crate) reason: Option<[String; 2]>,
+    pub(crate) sessions: u32,
 }
 
 /// The datapath in the kernel.

@@ -8,6 +8,7 @@ mod bench;
 mod config;
 mod doctor;
 mod frames;
+mod heap;
 mod ndn;
 mod run;
 mod show;
@@ -125,6 +126,7 @@ struct Where {
 }
 
 fn main() -> ExitCode {
+    heap::keep_dense();
     let command = Arguments::parse().command;
     // Those write to more than a terminal, and must not end by half.
     if !matches!(command, Command::Run { .. } | Command::Sim(_) | Command::Bench(_)) {

@@ -124,6 +124,7 @@ impl<T> Array<T> {
 /// Asks for the lines of a value, at most four, before they are read.
 #[inline(always)]
 pub fn prefetch<T>(target: &T) {
+    crate::waits::asked(target, 4 * 64);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in 0..size_of::<T>().div_ceil(64).clamp(1, 4) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

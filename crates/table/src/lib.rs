@@ -40,6 +40,7 @@ mod slots;
 mod stages;
 mod sync;
 mod table;
+pub mod waits;
 mod wheel;
 
 pub use array::prefetch;

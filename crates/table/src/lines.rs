@@ -21,10 +21,10 @@ unsafe impl Zeroed for Line {
 
 /// Lines of 64 bytes, by number, for the records of a [`Table`](crate::Table) and for what is read and written with them. Each is
 /// taken before it is used; sixty-four in a row are a page of 4 KiB. Memory comes as it is needed, and addresses stay. The records of
-/// the table are taken and given back by itself; who takes a line keeps it, so that an address that led to one of his things always
-/// leads to one.
+/// the table are taken and given back by itself. Who takes lines for things that are found without the table keeps them, so that an
+/// address that led to one of his things always leads to one; what records alone name, may be given back with the record.
 ///
-/// Where a record and its counters lie in one page, a packet has one address less to be translated: at tens of millions of
+/// Where a record, its rules and its counters lie in one page, a packet has one address less to be translated: at tens of millions of
 /// sessions a quarter of what its lookup takes.
 #[derive(Clone, Debug)]
 pub struct Lines {
@@ -65,5 +65,43 @@ impl Lines {
     /// Takes a line for good, which holds what was in a record before; `None` when all are taken, or the machine has no memory for more.
     pub fn take(&self, LineCursor(cursor): &mut LineCursor) -> Option<u32> {
         self.free.take(cursor, |len| self.memory.grow_to(len))
+    }
+
+    /// As [`Lines::take`], in the page of another line if that has one free.
+    pub fn take_near(&self, near: Option<u32>, cursor: &mut LineCursor) -> Option<u32> {
+        near.and_then(|near| self.free.take_near(near)).or_else(|| self.take(cursor))
+    }
+
+    /// Gives a line back.
+    ///
+    /// # Safety
+    /// The line was taken here, is given back once, and nobody looks at it any more.
+    pub unsafe fn give(&self, line: u32) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.free.give(line) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_near_others_and_again_when_given_back() {
+        let lines = Lines::new(256).unwrap();
+        let mut cursor = Lines::cursor(0);
+        let first = lines.take(&mut cursor).unwrap();
+        let near: Vec<_> = (0..63).map(|_| lines.take_near(Some(first), &mut cursor).unwrap()).collect();
+        assert!(near.iter().all(|line| line / 64 == first / 64));
+        let other = lines.take_near(Some(first), &mut cursor).unwrap();
+        assert_ne!(other / 64, first / 64, "its page is full");
+        // SAFETY: taken above, and used by nobody.
+        unsafe { lines.give(near[7]) };
+        assert_eq!(lines.take_near(Some(first), &mut cursor), Some(near[7]));
+        assert_eq!(
+            lines.take_near(Some(250), &mut cursor).map(|line| line / 64),
+            Some(other / 64),
+            "no such page yet"
+        );
     }
 }

@@ -5,6 +5,7 @@ use crate::bucket::{Bucket, tag_of};
 use crate::hash::Key;
 use crate::slab::Cell;
 use crate::table::Table;
+use crate::waits;
 
 /// Lookups in stages under one guard: [`Stages::hash`] a whole batch, [`Stages::ask`] for the buckets of all, then
 /// [`Stages::probe`] it, then [`Stages::resolve`] it. Each stage asks for the memory that the next one reads, so that the
@@ -125,6 +126,7 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
 
     #[inline(always)]
     fn probe_at(self, hash: u64, home: &'g Bucket) -> Probe<'g, K, V> {
+        waits::read(home);
         let scan = home.scan(tag_of(hash));
         let record = match scan.first() {
             Some(slot) => Some(self.record(home.record(slot))),
@@ -147,6 +149,7 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
     #[must_use]
     pub fn resolve(self, probe: Probe<'g, K, V>, key: &K) -> Option<&'g V> {
         if let Some(cell) = probe.record {
+            waits::read(cell);
             // SAFETY: the index named the record under the guard, so it is complete and is kept.
             let record = unsafe { cell.record() };
             if record.key == *key {

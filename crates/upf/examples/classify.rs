@@ -5,10 +5,11 @@
 
 use std::hint::black_box;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use kaido_upf::classify::{Classifier, Flow};
-use kaido_upf::record::{Action, Destination, FilteredRule, UsageSlots};
+use kaido_upf::record::{Action, Destination, Detection, FilteredRule, N6Exit, UsageSlots};
 use kaido_upf::rules::{ApplyAction, PdrId, SdfError, SdfFilter};
 
 const PACKETS: u32 = 200_000;
@@ -38,20 +39,15 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
     let text =
         format!("permit out {protocol} from 203.{}.0.0/16 {port}-{} to assigned", number % 256, port + 9);
     Ok(FilteredRule {
-        frames: Box::default(),
-        qfis: None,
-        sdf: Box::new([SdfFilter::parse(&text)?]),
+        detection: Arc::new(Detection { sdf: Box::new([SdfFilter::parse(&text)?]), ..Detection::default() }),
         special: None,
-        ue: None,
-        app: None,
-        framed: Box::default(),
         action: Action {
             pdr: PdrId(number),
             apply: ApplyAction { forward: true, ..ApplyAction::default() },
             gate_open: true,
             qos: kaido_upf::qos::Enforcement::default(),
             destination: Destination::Routed,
-            exit: None,
+            exit: N6Exit::Any,
             usage: UsageSlots::default(),
             buffer: kaido_upf::record::BufferBounds::default(),
         },
@@ -74,7 +70,7 @@ fn flow(seed: u32, rules: u16) -> Flow {
 
 fn is_match(rule: &FilteredRule, flow: &Flow) -> bool {
     let (remote_port, local_port) = flow.ports.unzip();
-    rule.sdf.iter().any(|sdf| {
+    rule.detection.sdf.iter().any(|sdf| {
         sdf.protocol.is_none_or(|protocol| protocol == flow.protocol)
             && sdf.remote.matches(flow.remote, remote_port)
             && sdf.local.matches(flow.local, local_port)

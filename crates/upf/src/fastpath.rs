@@ -19,11 +19,10 @@ use crate::lan::LanId;
 use crate::node::{Node, NodeSettings, WorkerEvent};
 use crate::qos::Enforcement;
 use crate::record::{
-    Action, Destination, Direction, FilteredRule, FlowAsk, InstanceId, KeyParts, LINES_MAX, Record, Rules,
-    SessionIndex, SessionKey, ShapeId, TunnelShape, UeAddresses, UsageSlots, asks_of,
+    Action, Destination, Direction, FlowAsk, InstanceId, KeyParts, LINES_MAX, N6Exit, Record, RuleList,
+    RuleView, Rules, SessionIndex, SessionKey, ShapeId, TunnelShape, UeAddresses, UsageSlots, asks_of,
 };
 use crate::rules::Teid;
-use crate::special::{Egress, Exit, Special};
 
 /// Counters and policers of a rule in the kernel at most, counters of what passes, and policers.
 pub const KERNEL_CELLS_MAX: usize = 5;
@@ -258,10 +257,10 @@ impl KernelRecord {
         let is_tunnel = key.is_tunnel();
         match record.rules(&node.tunnels) {
             Rules::One(action) => {
-                let rule = KernelRule::of(&action, None, is_tunnel, direction, &node.settings);
+                let rule = KernelRule::of(&action, is_tunnel, direction, &node.settings);
                 fitted.lines.push(KernelLine { ask: FlowAsk::any(record.folded_qfi()), rule });
             }
-            Rules::Filtered(rules) => fitted.beyond = fitted.add(rules, is_tunnel, &node.settings).err(),
+            Rules::Filtered(rules) => fitted.beyond = fitted.add(rules, is_tunnel, node).err(),
         }
         if fitted.left().any(|unfit| unfit == Unfit::Buffering) {
             // What waits goes first, and the kernel does not know of it.
@@ -276,10 +275,10 @@ impl KernelRecord {
     }
 
     /// Adds rules up to one that cannot be told here from others.
-    fn add(&mut self, rules: &[FilteredRule], is_tunnel: bool, settings: &NodeSettings) -> Result<(), Unfit> {
-        for filtered in rules.iter().filter(|rule| rule.is_met(self.direction)) {
-            let asks = asks_of(filtered).ok_or(Unfit::Filters)?;
-            let rule = KernelRule::of_filtered(filtered, is_tunnel, self.direction, settings);
+    fn add(&mut self, rules: RuleList<'_>, is_tunnel: bool, node: &Node) -> Result<(), Unfit> {
+        for filtered in rules.iter().filter(|rule| rule.detection().is_met(self.direction)) {
+            let asks = asks_of(filtered.detection()).ok_or(Unfit::Filters)?;
+            let rule = KernelRule::of_filtered(&filtered, is_tunnel, self.direction, node);
             for ask in asks {
                 self.lines.try_push(KernelLine { ask, rule }).map_err(|_| Unfit::Rules)?;
             }
@@ -295,26 +294,27 @@ impl KernelRecord {
 
 impl KernelRule {
     fn of_filtered(
-        rule: &FilteredRule,
+        rule: &RuleView<'_>,
         is_tunnel: bool,
         direction: Direction,
-        settings: &NodeSettings,
+        node: &Node,
     ) -> Result<Self, Unfit> {
-        if !rule.on_quota.is_empty() {
+        if !rule.on_quota().is_empty() {
             return Err(Unfit::QuotaAction);
         }
-        let lan = rule.special.as_deref().map(|special| lan_of(special).ok_or(Unfit::Special)).transpose()?;
-        Self::of(&rule.action, lan, is_tunnel, direction, settings)
+        if rule.special().is_some() {
+            return Err(Unfit::Special);
+        }
+        Self::of(&rule.action(&node.tunnels), is_tunnel, direction, &node.settings)
     }
 
     fn of(
         action: &Action,
-        lan: Option<LanId>,
         is_tunnel: bool,
         direction: Direction,
         settings: &NodeSettings,
     ) -> Result<Self, Unfit> {
-        let destination = destination(action, lan, direction, settings)?;
+        let destination = destination(action, direction, settings)?;
         if is_tunnel && matches!(destination, KernelDestination::Tunnel { .. }) {
             // Its hops stay as they are, and its extension headers go on with it.
             return Err(Unfit::Relayed);
@@ -339,17 +339,9 @@ impl KernelRule {
     }
 }
 
-/// The LAN that packets go into, where that is all that a rule asks for beside its action.
-fn lan_of(special: &Special) -> Option<LanId> {
-    let Some(Egress { header: None, exit: Exit::Lan(id) }) = special.egress else { return None };
-    let others = Special { egress: None, ..special.clone() };
-    (others == Special::default()).then_some(id)
-}
-
-/// What a worker would do with every packet of the action, if the kernel can do the same. `lan` is where it goes if by no route.
+/// What a worker would do with every packet of the action, if the kernel can do the same.
 fn destination(
     action: &Action,
-    lan: Option<LanId>,
     direction: Direction,
     settings: &NodeSettings,
 ) -> Result<KernelDestination, Unfit> {
@@ -367,12 +359,12 @@ fn destination(
         return Err(Unfit::Special);
     }
     let uplink = |destination| (direction == Direction::Uplink).then_some(destination).ok_or(Unfit::Routed);
-    match (action.destination, lan) {
-        (Destination::Routed, Some(lan)) => uplink(KernelDestination::Lan(lan)),
+    match (action.destination, action.exit) {
+        (Destination::Routed, N6Exit::Lan(lan)) => uplink(KernelDestination::Lan(lan)),
         // The kernel knows one way out, whatever the network instance.
-        (Destination::Routed, None) if action.exit.is_some() => Err(Unfit::Exit),
+        (Destination::Routed, N6Exit::Instance(_)) => Err(Unfit::Exit),
         // Towards UEs no one hop leads to all.
-        (Destination::Routed, None) => uplink(KernelDestination::Routed),
+        (Destination::Routed, N6Exit::Any) => uplink(KernelDestination::Routed),
         (Destination::NoTunnel, _) => Err(Unfit::NoTunnel),
         (Destination::Tunnel(tunnel), _) => {
             let shape = tunnel.shape;

@@ -39,6 +39,7 @@ pub mod path;
 pub mod qos;
 pub mod record;
 pub mod rules;
+mod shared;
 pub mod special;
 pub mod trace;
 mod tunnels;

@@ -32,8 +32,11 @@ use crate::framed::FramedLengths;
 use crate::lan::LanNeighbours;
 use crate::monitoring::Clock;
 use crate::qos::Policers;
-use crate::record::{Record, SessionIndex, SessionKey, Tunnel, Tunnels};
+use crate::record::{
+    Detection, LINES_MAX, LineMemory, Record, SessionIndex, SessionKey, Special, Tunnel, Tunnels,
+};
 use crate::rules::{PacketDelays, PdrId, Qfi, Teid, UrrId};
+use crate::shared::Shared;
 use crate::trace::Tracer;
 use crate::usage::{UsageCounters, UsageSlot};
 
@@ -160,6 +163,17 @@ pub fn policer_cells(sessions: u32) -> u32 {
     sessions.saturating_mul(4)
 }
 
+/// Lines for the rules of a session: those of two keys.
+const RULE_LINES: u32 = 8;
+const _: () = assert!(RULE_LINES as usize == 2 * LINES_MAX);
+
+/// Lines for the records of so many sessions, for their rules where they have several, and for counters.
+fn lines(sessions: u32, counters: u32) -> Result<Lines, RegionError> {
+    let records = Table::<SessionKey, Record>::records_of(keys_max(sessions));
+    let rules = sessions.saturating_mul(RULE_LINES);
+    Lines::new(records.saturating_add(rules).saturating_add(counters))
+}
+
 /// Everything that control and workers share.
 #[derive(Debug)]
 pub struct Node {
@@ -169,6 +183,12 @@ pub struct Node {
     pub domain: Domain,
     /// The one table: tunnels and UE addresses to records.
     pub table: Table<SessionKey, Record>,
+    /// Where the rules of records with several lie.
+    pub(crate) lines: Arc<LineMemory>,
+    /// What rules ask of packets.
+    pub(crate) detections: Shared<Detection>,
+    /// What few rules ask for beside their action.
+    pub(crate) specials: Shared<Special>,
     /// What applications are known by.
     pub(crate) applications: Applications,
     /// Lengths of the framed routes in the table.
@@ -219,12 +239,10 @@ impl Node {
     /// # Errors
     /// [`RegionError`] when the tables do not fit into memory.
     pub fn new(settings: NodeSettings) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
-        let (keys, counters) = (keys_max(settings.sessions_max), usage_cells(settings.sessions_max));
-        let lines = Lines::new(Table::<SessionKey, Record>::records_of(keys).saturating_add(counters))?;
-        let domain = Domain::new();
-        let table = Table::among(&domain, keys, &lines)?;
+        let counters = usage_cells(settings.sessions_max);
+        let lines = lines(settings.sessions_max, counters)?;
         let policers = Policers::new(policer_cells(settings.sessions_max))?;
-        Self::made(settings, domain, table, UsageCounters::among(lines, counters), policers)
+        Self::among(settings, &lines, UsageCounters::among(lines.clone(), counters), policers)
     }
 
     /// As [`Node::new`], with counters that others count in too, and policers that others take from: then
@@ -237,18 +255,19 @@ impl Node {
         usage: UsageCounters,
         policers: Policers,
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
-        let domain = Domain::new();
-        let table = Table::new(&domain, keys_max(settings.sessions_max))?;
-        Self::made(settings, domain, table, usage, policers)
+        let lines = lines(settings.sessions_max, 0)?;
+        Self::among(settings, &lines, usage, policers)
     }
 
-    fn made(
+    /// With its records among lines.
+    fn among(
         settings: NodeSettings,
-        domain: Domain,
-        table: Table<SessionKey, Record>,
+        lines: &Lines,
         usage: UsageCounters,
         policers: Policers,
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
+        let domain = Domain::new();
+        let table = Table::among(&domain, keys_max(settings.sessions_max), lines)?;
         let (events, heard) = sync_channel(EVENTS_MAX);
         let node = Self {
             buffered: BufferedBytes::new(settings.buffer_bytes_max),
@@ -256,10 +275,13 @@ impl Node {
             fragments: Fragments::new(&settings.fragments),
             domain,
             table,
+            lines: Arc::new(LineMemory::among(lines.clone())),
             applications: Applications::default(),
             framed: FramedLengths::default(),
             tunnels: Tunnels::default(),
             usage,
+            detections: Shared::default(),
+            specials: Shared::default(),
             lan_neighbours: LanNeighbours::default(),
             ethernet: Ethernet::new(&settings.ethernet),
             echoes: AwaitedEchoes::default(),

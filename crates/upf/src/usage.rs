@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kaido_table::{Lines, RegionError};
+use kaido_table::{Lines, RegionError, waits};
 use serde::{Deserialize, Serialize};
 
 use self::quotas::Quotas;
@@ -185,6 +185,14 @@ impl UsageCounters {
     /// counter may be a record.
     #[inline(always)]
     fn cell(&self, slot: UsageSlot) -> &Cell {
+        let cell = self.unread(slot);
+        waits::read(cell);
+        cell
+    }
+
+    /// As [`UsageCounters::cell`], to be asked for.
+    #[inline(always)]
+    fn unread(&self, slot: UsageSlot) -> &Cell {
         assert!(slot.0 < self.numbers, "usage slot out of range");
         // SAFETY: the slot is in range and was taken, so there is memory, which is no record's ever after; it is aligned and lives
         // as long as this value; any words are a valid cell; cells are only ever shared, and made of atomics.
@@ -194,7 +202,7 @@ impl UsageCounters {
     /// Brings a counter into the cache, ahead of [`UsageCounters::count`].
     #[inline(always)]
     pub(crate) fn prefetch(&self, slot: UsageSlot) {
-        kaido_table::prefetch(self.cell(slot));
+        kaido_table::prefetch(self.unread(slot));
     }
 
     /// Counts a packet. Returns `true` when a limit was crossed that was not before: exactly one packet of all

@@ -8,10 +8,13 @@ mod smf_shapes;
 
 use fixture::{GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, now};
 use kaido_engine::PortId;
-use kaido_upf::node::OuterSourcePort;
+use kaido_upf::lan::{Lan, Lans, VlanTags};
+use kaido_upf::node::{Instance, OuterSourcePort};
+use kaido_upf::record::InstanceId;
 use kaido_upf::rules::{
-    ApplyAction, ChooseOr, Establishment, FTeid, Far, FarId, Ipv6Prefix, LocalFTeid, OuterHeaderCreation,
-    OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, Urr, UrrId, Volume,
+    ApplyAction, ChooseOr, Establishment, FTeid, Far, FarId, Ipv6Prefix, LocalFTeid, NetworkInstance,
+    OuterHeaderCreation, OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, Urr, UrrId,
+    Volume,
 };
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, PduSession, UdpRepr, gtpu};
 use proptest::prelude::*;
@@ -21,11 +24,15 @@ use proptest::prelude::*;
 ///
 /// 3 and 4 have flows by SDF filters: what a packet matches is told by its QFI, remote network, protocol and ports.
 ///
+/// 5 and 6 are of tenants, behind one tag and behind two.
+///
 /// On the `careful` side every rule has a second one before it that does the same with few packets: such rules do not fold,
 /// and their packets do not go straight.
 fn rig(careful: bool) -> Rig {
     let mut settings = fixture::settings();
     settings.outer_source_port = OuterSourcePort::Entropy;
+    settings.instances.extend(TENANTS.map(|(n, _)| Instance { name: Some(format!("tenant-{n}")) }));
+    settings.lans = Lans::new((1..).zip(TENANTS).map(|(instance, (_, tags))| lan(instance, tags)).collect());
     let mut rig = Rig::with(settings);
     let mut establish = |mut request: Establishment| {
         if careful {
@@ -51,7 +58,44 @@ fn rig(careful: bool) -> Rig {
     establish(smf_shapes::open5gs(2));
     establish(filtered(3, false));
     establish(filtered(4, true));
+    TENANTS.into_iter().for_each(|(n, _)| establish(of_tenant(n)));
     rig
+}
+
+/// Sessions of tenants, and the tags of their LANs.
+const TENANTS: [(u8, VlanTags); 2] =
+    [(5, VlanTags { outer: 100, inner: None }), (6, VlanTags { outer: 7, inner: Some(9) })];
+const ROUTER_MAC: [u8; 6] = [2, 9, 9, 9, 9, 9];
+
+/// A LAN in which one router leads on, and one server is on the link.
+fn lan(instance: u16, tags: VlanTags) -> Lan {
+    let ip = fixture::ip;
+    let gateways = vec![ip("192.168.0.254"), ip("fd00:6::fe")];
+    let neighbours = gateways.iter().copied().chain([ip("192.168.0.9")]).map(|known| (known, ROUTER_MAC));
+    Lan {
+        instance: InstanceId(instance),
+        port: N6,
+        tags,
+        addresses: vec![(ip("192.168.0.1"), 24), (ip("fd00:6::1"), 64)],
+        neighbours: neighbours.collect(),
+        gateways,
+    }
+}
+
+/// A session of a tenant, of both families.
+fn of_tenant(n: u8) -> Establishment {
+    let mut plan = SessionPlan::ipv4(n);
+    plan.ue.ipv6 = Some(ChooseOr::Given(Ipv6Prefix::of(format!("2001:db8:60:{n}::").parse().unwrap(), 64)));
+    let mut request = plan.establishment();
+    request.pdrs[1].pdi.network_instance = Some(NetworkInstance(format!("tenant-{n}").into()));
+    request
+}
+
+/// A frame from a tenant's router.
+fn tagged(tenant: usize, packet: &[u8]) -> Vec<u8> {
+    let ethertype = if packet[0] >> 4 == 4 { EtherType::IPV4 } else { EtherType::IPV6 };
+    let (header, len) = TENANTS[tenant].1.header(ethertype);
+    [&N6_MAC[..], &ROUTER_MAC, &header[..len], packet].concat()
 }
 
 /// A session with flows by SDF filters, in the order of precedence: uplink and downlink rules, each with a URR of its own. The
@@ -162,7 +206,7 @@ fn icmp_v4(src: &str, dst: &str) -> Vec<u8> {
     packet
 }
 
-const SEEDS: usize = 21;
+const SEEDS: usize = 30;
 
 /// Frames of every shape that the sessions forward.
 fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
@@ -191,6 +235,15 @@ fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
         (N6, ethernet(N6_MAC, &v4_packet("9.8.4.4", "10.60.0.4", &udp((5003, 4321), &[1; 20])))),
         (N6, ethernet(N6_MAC, &v6_packet("2001:db8:9::1", "2001:db8:60:4::5", &udp((443, 4000), &[2; 20])))),
         (N6, ethernet(N6_MAC, &icmp_v4("8.8.8.8", "10.60.0.3"))),
+        (N3, uplink_v4(1005, false, &udp_v4("10.60.0.5", "8.8.4.4"))),
+        (N3, uplink_v4(1005, true, &udp_v4("10.60.0.5", "192.168.0.9"))),
+        (N3, uplink_v4(1005, true, &udp_v6("2001:db8:60:5::5", "2001:db8:9::1"))),
+        (N3, uplink_v4(1006, true, &udp_v4("10.60.0.6", "8.8.4.4"))),
+        (N3, uplink_v4(1006, false, &udp_v6("2001:db8:60:6::5", "2001:db8:9::1"))),
+        (N6, tagged(0, &udp_v4("8.8.8.8", "10.60.0.5"))),
+        (N6, tagged(0, &udp_v6("2001:db8:9::1", "2001:db8:60:5::5"))),
+        (N6, tagged(1, &udp_v4("8.8.8.8", "10.60.0.6"))),
+        (N6, tagged(1, &udp_v6("2001:db8:9::1", "2001:db8:60:6::5"))),
     ]
 }
 

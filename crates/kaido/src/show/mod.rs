@@ -20,7 +20,7 @@ pub(crate) use self::gre::gre;
 pub(crate) use self::session::session;
 pub(crate) use self::trace::seid;
 pub(crate) use self::trace::{CaptureArgs, TraceArgs, capture, trace};
-use crate::api::{Answer, Count, GtpuPath, Port, Question, SessionsOf, UpfStatus};
+use crate::api::{Answer, Count, Form, GtpuPath, Port, Question, SessionsOf, UpfStatus};
 
 /// Which sessions are listed; with several, those that meet all.
 #[derive(Debug, clap::Args)]
@@ -204,12 +204,30 @@ fn upf_status(upf: &UpfStatus) {
         println!();
         paths(&upf.paths);
     }
+    if !upf.forms.is_empty() {
+        println!();
+        forms(&upf.forms);
+    }
     println!();
     counts(["pfcp", "count"], &upf.pfcp);
     if let Some(kernel) = &upf.kernel {
         println!();
         counts(["left by the kernel", "packets"], &kernel.handed);
     }
+}
+
+/// Which sessions take the fast path, and why others may not.
+fn forms(forms: &[Form]) {
+    let row = |form: &Form| {
+        let what = match (&*form.path, &form.reason) {
+            (_, Some([_, why])) => why.clone(),
+            ("fast", _) => "one rule a key, in its record".to_owned(),
+            ("lines", _) => "several rules a key, in cache lines".to_owned(),
+            _ => "the FAR buffers, drops or has no tunnel yet, or the gate is closed".to_owned(),
+        };
+        vec![form.path.clone(), form.sessions.to_string(), what]
+    };
+    table(&["path", "sessions", "rules"], &forms.iter().map(row).collect::<Vec<_>>());
 }
 
 fn counts(headings: [&str; 2], counts: &[Count]) {

@@ -81,18 +81,18 @@ impl Classifier {
     pub fn new(rules: &[FilteredRule]) -> Option<Self> {
         let mut terms = Vec::new();
         for (rule, of) in (0u16..).zip(rules) {
-            if of.sdf.is_empty() {
+            if of.detection.sdf.is_empty() {
                 terms.push(Term { rule, filter: NO_FILTER });
             }
-            terms.extend((0..NO_FILTER).zip(&of.sdf).map(|(filter, _)| Term { rule, filter }));
+            terms.extend((0..NO_FILTER).zip(&of.detection.sdf).map(|(filter, _)| Term { rule, filter }));
         }
         let numbered = rules.len() <= usize::from(u16::MAX)
-            && rules.iter().all(|rule| rule.sdf.len() <= usize::from(NO_FILTER));
+            && rules.iter().all(|rule| rule.detection.sdf.len() <= usize::from(NO_FILTER));
         if terms.len() <= LINEAR_MAX || !numbered {
             return None;
         }
         let filters: Vec<_> = terms.iter().map(|term| filter_of(rules, *term)).collect();
-        let qfis = terms.iter().map(|term| rules[usize::from(term.rule)].qfis.map(qfi_ranges));
+        let qfis = terms.iter().map(|term| rules[usize::from(term.rule)].detection.qfis.map(qfi_ranges));
         Some(Self {
             protocol: Field::new(filters.iter().map(|filter| {
                 let protocol = u32::from((*filter)?.protocol?);
@@ -168,7 +168,7 @@ impl Classifier {
 }
 
 fn filter_of(rules: &[FilteredRule], term: Term) -> Option<&SdfFilter> {
-    rules[usize::from(term.rule)].sdf.get(usize::from(term.filter))
+    rules[usize::from(term.rule)].detection.sdf.get(usize::from(term.filter))
 }
 
 /// QoS flows as intervals of one number each.

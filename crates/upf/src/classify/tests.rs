@@ -1,31 +1,27 @@
 //! The classifier against asking every rule in turn.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::{Action, Destination, UsageSlots};
+use crate::record::{Action, Destination, Detection, N6Exit, UsageSlots};
 use crate::rules::{ApplyAction, FlowEnd, PdrId};
 
 fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
     FilteredRule {
-        frames: Box::new([]),
-        qfis,
-        sdf: sdf.into(),
+        detection: Arc::new(Detection { qfis, sdf: sdf.into(), ..Detection::default() }),
         special: None,
-        ue: None,
-        app: None,
-        framed: Box::default(),
         action: Action {
             pdr: PdrId(1),
             apply: ApplyAction::default(),
             gate_open: true,
             qos: crate::qos::Enforcement::default(),
             destination: Destination::Routed,
-            exit: None,
+            exit: N6Exit::Any,
             usage: UsageSlots::default(),
             buffer: crate::record::BufferBounds::default(),
         },
@@ -36,9 +32,9 @@ fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
 /// Every condition that the classifier knows, asked for one by one.
 fn is_match(rule: &FilteredRule, filter: Option<usize>, flow: &Flow) -> bool {
     let (remote_port, local_port) = flow.ports.unzip();
-    rule.qfis.is_none_or(|qfis| flow.qfi.is_some_and(|qfi| qfis >> qfi & 1 != 0))
+    rule.detection.qfis.is_none_or(|qfis| flow.qfi.is_some_and(|qfi| qfis >> qfi & 1 != 0))
         && filter.is_none_or(|at| {
-            let sdf = &rule.sdf[at];
+            let sdf = &rule.detection.sdf[at];
             sdf.protocol.is_none_or(|protocol| protocol == flow.protocol)
                 && sdf.remote.matches(flow.remote, remote_port)
                 && sdf.local.matches(flow.local, local_port)
@@ -47,8 +43,8 @@ fn is_match(rule: &FilteredRule, filter: Option<usize>, flow: &Flow) -> bool {
 
 fn linear(rules: &[FilteredRule], flow: &Flow) -> Option<Candidate> {
     let candidates = rules.iter().enumerate().flat_map(|(rule, of)| {
-        let whole = of.sdf.is_empty().then_some(None);
-        let filters = whole.into_iter().chain((0..of.sdf.len()).map(Some));
+        let whole = of.detection.sdf.is_empty().then_some(None);
+        let filters = whole.into_iter().chain((0..of.detection.sdf.len()).map(Some));
         filters.map(move |filter| Candidate { rule, filter })
     });
     candidates.into_iter().find(|found| is_match(&rules[found.rule], found.filter, flow))

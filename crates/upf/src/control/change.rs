@@ -278,8 +278,10 @@ impl Upf {
         }
         drop(guard);
         let usage = &self.node.usage;
-        let near =
-            |record: &Record| record.folded_usage().first().and_then(|&slot| usage.line(UsageSlot(slot)));
+        let near = |record: &Record| {
+            let counter = record.folded_usage().first().and_then(|&slot| usage.line(UsageSlot(slot)));
+            counter.or_else(|| record.line_numbers().first().copied())
+        };
         // New keys first: they alone can fail, and are taken out again then.
         let mut added = Vec::new();
         for (key, record) in records.iter().filter(|(key, _)| !old.contains(key)) {
@@ -314,6 +316,7 @@ impl Upf {
         if let Some(kernel) = &mut self.kernel {
             kernel.admit(old, records, &self.node, now);
         }
+        self.forms.set(session, records);
         Ok(())
     }
 }
@@ -325,6 +328,6 @@ fn full(error: TableError) -> Rejection {
 fn rule_of(record: &Record, tunnels: &Tunnels) -> RuleId {
     RuleId::Pdr(match record.rules(tunnels) {
         Rules::One(action) => action.pdr,
-        Rules::Filtered(rules) => rules.first().map_or(PdrId(0), |rule| rule.action.pdr),
+        Rules::Filtered(rules) => rules.get(0).map_or(PdrId(0), |rule| rule.pdr()),
     })
 }

@@ -10,14 +10,15 @@ use super::ethernet;
 use super::keys::SessionKeys;
 use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
-use super::special::{exit_instance, special};
+use super::special::{exit_instance, lan, special};
 use crate::apps::AppNumber;
 use crate::monitoring::Monitors;
 use crate::node::{Node, NodeSettings};
 use crate::qos::Enforcement;
 use crate::record::{
-    Action, BufferBounds, Counted, Destination, Direction, EndpointId, FilteredRule, InstanceId, QuotaAction,
-    Record, SessionFacts, SessionIndex, SessionKey, TunnelShape, UeAddresses, UsageSlots,
+    Action, BufferBounds, Counted, Destination, Detection, Direction, EndpointId, FilteredRule, InstanceId,
+    N6Exit, QuotaAction, Record, SessionFacts, SessionIndex, SessionKey, TunnelShape, UeAddresses,
+    UsageSlots,
 };
 use crate::rules::{
     ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, ForwardingParameters, Interface,
@@ -82,7 +83,7 @@ pub(crate) fn compile(
         ethernet::check(rules, node, pdr)?;
         let rule = filtered_rule(rules, node, pdr, (!several).then_some(session_ue), slots)?;
         for (precedence, rule) in expand(node, pdr, rule)? {
-            if rules.ethernet && rule.app.is_some() {
+            if rules.ethernet && rule.detection.app.is_some() {
                 return Err(reject(pdr, "detects an application in an Ethernet session"));
             }
             for key in session_keys.of(pdr)? {
@@ -97,12 +98,13 @@ pub(crate) fn compile(
             found.sort_by_key(|(precedence, ..)| *precedence);
             let is_bound = key.is_tunnel() && found.iter().all(|(_, pdr, _)| is_from_gnb(rules, pdr));
             let facts = SessionFacts { gnbs: if is_bound { &gnbs } else { &[] }, ..facts };
-            Ok((key, record(session, facts, found)?))
+            Ok((key, record(node, session, facts, found)?))
         })
         .collect()
 }
 
 fn record(
+    node: &Node,
     session: SessionIndex,
     facts: SessionFacts<'_>,
     found: Vec<Found<'_>>,
@@ -114,7 +116,9 @@ fn record(
         }
     }
     let direction = direction(first);
-    Ok(Record::new(session, direction, facts, found.into_iter().map(|(.., rule)| rule).collect()))
+    let rules: Vec<_> = found.into_iter().map(|(.., rule)| rule).collect();
+    let near = rules.iter().find_map(|rule| node.usage.line(rule.action.usage.of_passed().next()?));
+    Ok(Record::new(session, direction, facts, rules).into_lines(&node.lines, near))
 }
 
 pub(super) fn reject(pdr: &Pdr, detail: &str) -> Rejection {
@@ -247,14 +251,18 @@ fn filtered_rule(
     let own = addresses(pdr);
     let qfis = (!pdr.pdi.qfis.is_empty())
         .then(|| pdr.pdi.qfis.iter().fold(0u64, |bits, qfi| bits | 1 << (qfi.0 & 63)));
-    Ok(FilteredRule {
+    let detection = Detection {
         qfis,
         sdf: filters(rules, pdr),
         ue: (Some(own) != session_ue && own != UeAddresses::default()).then_some(own),
-        special: special(rules, node, pdr, own_far(rules, pdr)?, slots)?.map(Box::new),
         frames: rules.ethernet_filters(&pdr.pdi).into(),
         app: pdr.pdi.application_id.as_ref().map(|id| application(node, pdr, id)).transpose()?,
         framed: pdr.pdi.framed_routes.clone().into(),
+    };
+    let special = special(rules, node, pdr, own_far(rules, pdr)?, slots)?;
+    Ok(FilteredRule {
+        detection: node.detections.share(detection),
+        special: special.map(|special| node.specials.share(special)),
         action: action(rules, node, pdr, own_far(rules, pdr)?, slots, None)?,
         on_quota: on_quota(rules, node, pdr, slots)?,
     })
@@ -337,7 +345,7 @@ fn action(
         apply: applied(far, &destination),
         qos: enforcement(rules, pdr, &qers)?,
         gate_open: qers.iter().all(|qer| if uplink { qer.gate.uplink } else { qer.gate.downlink }),
-        exit: exit(rules, node, pdr, far, &destination),
+        exit: exit(rules, node, pdr, far, &destination)?,
         destination,
         usage,
         buffer: buffer_bounds(rules, far)?,
@@ -412,8 +420,28 @@ fn applied(far: &Far, destination: &Destination) -> ApplyAction {
     if waits { ApplyAction::BUFFER } else { far.apply_action }
 }
 
-/// The network instance that routed packets leave by, where the node has ports of several: that of the FAR, or the UE's own.
-fn exit(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far, destination: &Destination) -> Option<InstanceId> {
+/// By what packets leave that go into no tunnel. Where the node has ports of several network instances, those of the FAR's are
+/// meant, or of the UE's own.
+fn exit(
+    rules: &RuleSet,
+    node: &Node,
+    pdr: &Pdr,
+    far: &Far,
+    destination: &Destination,
+) -> Result<N6Exit, Rejection> {
+    Ok(match lan(rules, node, pdr, far)? {
+        Some(lan) => N6Exit::Lan(lan),
+        None => exit_port(rules, node, pdr, far, destination).map_or(N6Exit::Any, N6Exit::Instance),
+    })
+}
+
+fn exit_port(
+    rules: &RuleSet,
+    node: &Node,
+    pdr: &Pdr,
+    far: &Far,
+    destination: &Destination,
+) -> Option<InstanceId> {
     let of_ports: BTreeSet<_> = node.settings.ports.iter().filter_map(|port| port.instance).collect();
     let forwarding = far.forwarding.as_ref()?;
     let matters =

@@ -11,11 +11,13 @@ mod counters;
 mod dated;
 mod delays;
 mod detection;
+mod dictionary;
 mod drops;
 mod ending;
 mod ethernet;
 mod events;
 mod far_ends;
+mod forms;
 mod held;
 mod inactivity;
 mod kernel;
@@ -29,7 +31,6 @@ mod rates;
 mod ruleset;
 mod session;
 mod special;
-mod squeeze;
 mod store;
 mod switching;
 mod trace;
@@ -49,6 +50,7 @@ use self::compile::far_ends;
 use self::drops::DropCounts;
 use self::ending::{Ending, Endings};
 use self::far_ends::FarEnds;
+use self::forms::Forms;
 use self::kernel::Kernel;
 pub use self::kernel::KernelShare;
 use self::keys::all_keys;
@@ -66,7 +68,7 @@ use self::wheel::Wheel;
 use crate::monitoring::Monitors;
 use crate::node::{Node, WorkerEvent};
 use crate::qos::PolicerSlots;
-use crate::record::{Record, SessionIndex, SessionKey, UeAddresses};
+use crate::record::{Record, RecordForm, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
     Cause, ChooseOr, Deleted, Established, Establishment, FSeid, Modification, Modified, Outcome, PathEvent,
     PfdManagement, Progress, Rejection, Seid, SessionEvent, SessionService, Ticket, UrrId, UsageReport,
@@ -99,6 +101,8 @@ pub struct Upf {
     kernel: Option<Kernel>,
     /// The monitored QoS flows of sessions that have any.
     monitors: BTreeMap<SessionIndex, Monitors>,
+    /// Which sessions take the fast path.
+    forms: Forms,
     /// What is counted of dropped packets, of sessions whose rules ask.
     drops: BTreeMap<SessionIndex, DropCounts>,
     /// Who reads traces.
@@ -137,6 +141,7 @@ impl Upf {
             endings: Endings::default(),
             kernel: None,
             monitors: BTreeMap::new(),
+            forms: Forms::default(),
             drops: BTreeMap::new(),
             traces: Vec::new(),
             memory_is_short: false,
@@ -163,6 +168,11 @@ impl Upf {
     /// Whether there is no session.
     pub fn is_empty(&self) -> bool {
         self.sessions.len() == 0
+    }
+
+    /// How many sessions have their rules in which form, each by the key for which that is the greatest; forms that none has are left out.
+    pub fn forms(&self) -> impl Iterator<Item = (RecordForm, u32)> + '_ {
+        self.forms.counts()
     }
 
     /// Whether the node can choose UE addresses (UEIP of the UP Function Features).
@@ -401,6 +411,7 @@ impl SessionService for Upf {
             self.node.table.remove(key);
             self.node.framed.removed(key);
         }
+        self.forms.forget(index);
         // The last packets under the old records are counted before the final report is made.
         Ok(match self.must_wait() {
             None => Progress::Done(self.finish_deletion(session, now)),

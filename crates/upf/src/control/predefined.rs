@@ -3,7 +3,7 @@
 
 use super::compile::{application, reject};
 use crate::node::Node;
-use crate::record::FilteredRule;
+use crate::record::{Detection, FilteredRule};
 use crate::rules::{ApplyAction, Cause, Pdr, PredefinedName, PredefinedRule, Rejection, RuleId};
 
 /// The type of Activate Predefined Rules (TS 29.244 8.1.1).
@@ -18,7 +18,7 @@ pub(super) fn expand(
     if pdr.predefined.is_empty() {
         return Ok(vec![(pdr.precedence, own)]);
     }
-    if !own.sdf.is_empty() || own.app.is_some() {
+    if !own.detection.sdf.is_empty() || own.detection.app.is_some() {
         return Err(reject(pdr, "has filters of its own beside predefined rules"));
     }
     let mut active: Vec<&PredefinedRule> = Vec::new();
@@ -33,11 +33,12 @@ pub(super) fn expand(
     active.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
     active.dedup_by(|a, b| a.name == b.name);
     let expanded = active.into_iter().map(|rule| {
-        let mut expanded = FilteredRule {
+        let detection = Detection {
             sdf: rule.flows.clone().into(),
             app: rule.application.as_ref().map(|id| application(node, pdr, id)).transpose()?,
-            ..own.clone()
+            ..Detection::clone(&own.detection)
         };
+        let mut expanded = FilteredRule { detection: node.detections.share(detection), ..own.clone() };
         if rule.drop {
             expanded.action.apply = ApplyAction { drop: true, ..ApplyAction::default() };
         }

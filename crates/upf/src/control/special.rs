@@ -7,6 +7,7 @@ use super::compile::{Slots, direction, instance, named_instance, reject, tunnel_
 use super::drops::drop_count;
 use super::ethernet;
 use super::ruleset::RuleSet;
+use crate::lan::LanId;
 use crate::node::Node;
 use crate::node::PolicyWay;
 use crate::record::{
@@ -113,8 +114,25 @@ fn steering(far: &Far) -> Option<&Steering> {
     far.forwarding.as_ref()?.steering.as_deref()
 }
 
-/// How packets of a rule leave that go into no tunnel; `None` where simply by the routes.
+/// How packets of a rule leave that go into no tunnel, where its action does not say so.
 fn egress(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<Egress>, Rejection> {
+    let is_more = |egress: &Egress| egress.header.is_some() || matches!(egress.exit, Exit::Via(_));
+    Ok(leaving(rules, node, pdr, far)?.filter(is_more))
+}
+
+/// The LAN that packets of a rule go into as they are.
+pub(super) fn lan(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<LanId>, Rejection> {
+    if rules.ethernet || node.settings.lans.is_empty() {
+        return Ok(None);
+    }
+    Ok(match leaving(rules, node, pdr, far)? {
+        Some(Egress { header: None, exit: Exit::Lan(lan) }) => Some(lan),
+        _ => None,
+    })
+}
+
+/// How packets of a rule leave that go into no tunnel; `None` where they do not.
+fn leaving(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<Egress>, Rejection> {
     let Some(forwarding) = &far.forwarding else { return Ok(None) };
     let steering = forwarding.steering.as_deref();
     let policy = steering.and_then(|steering| steering.policy.as_ref());
@@ -146,8 +164,7 @@ fn egress(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<E
         let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, None);
         Ok(PlainHeader { own, peer: header.peer, port: header.port, tos, copied })
     });
-    let egress = Egress { header: header.transpose()?, exit };
-    Ok((egress.header.is_some() || egress.exit != Exit::Routes).then_some(egress))
+    Ok(Some(Egress { header: header.transpose()?, exit }))
 }
 
 /// The node's own address where a packet leaves.

@@ -1,8 +1,8 @@
 //! Sessions at rest.
 //!
 //! A session is touched when the control plane or a report concerns it, and lies idle for hours otherwise.
-//! So it is kept as a short string of bytes, [without its zeros](super::squeeze), and unpacked when it is its turn: a microsecond then,
-//! and a twentieth of the memory always, which is what millions of sessions are made of.
+//! So it is kept as a short string of bytes, [without what others have too](super::dictionary), and unpacked when it is its turn: a
+//! microsecond then, and a twentieth of the memory always, which is what millions of sessions are made of.
 
 use std::time::SystemTime;
 
@@ -12,9 +12,9 @@ use crate::record::SessionIndex;
 use crate::rules::{Cause, Imsi, Rejection, Seid};
 use crate::usage::UsageSlot;
 
+use super::dictionary::Dictionary;
 use super::ruleset::RuleSet;
 use super::session::{Kept, Session};
-use super::squeeze::{CHUNK, expand, squeeze};
 
 /// Whether a session with these rules can be put to rest, which is asked before any of them reaches the data plane.
 ///
@@ -45,6 +45,7 @@ pub(super) struct Sessions {
     places: Vec<Place>,
     free: Vec<u32>,
     len: u32,
+    dictionary: Dictionary,
 }
 
 impl Sessions {
@@ -71,9 +72,12 @@ impl Sessions {
         let Some(place) = self.places.get_mut(session.index.0 as usize) else { return };
         match postcard::to_allocvec(&session.kept) {
             Ok(packed) => {
-                self.len += u32::from(place.packed.is_none());
+                match &place.packed {
+                    Some(before) => self.dictionary.forget(before),
+                    None => self.len += 1,
+                }
                 let counter = session.kept.meters.values().next().map(|meter| meter.slot);
-                *place = Place { seid: session.seid, packed: Some(squeeze(&packed)), counter };
+                *place = Place { seid: session.seid, packed: Some(self.dictionary.keep(&packed)), counter };
             }
             // Bytes in memory take every value that rules can have.
             Err(error) => tracing::error!(%error, seid = %session.seid, "a session could not be packed"),
@@ -82,7 +86,7 @@ impl Sessions {
 
     /// The session of a number.
     pub(super) fn get(&self, index: SessionIndex) -> Option<Session> {
-        self.places.get(index.0 as usize).and_then(|place| unpack(index, place))
+        self.places.get(index.0 as usize).and_then(|place| self.unpack(index, place))
     }
 
     /// The number of the session with that SEID.
@@ -100,9 +104,10 @@ impl Sessions {
 
     /// Takes a session out; its number stays taken until it is [released](Self::release).
     pub(super) fn take(&mut self, index: SessionIndex) -> Option<Session> {
+        let session = self.get(index)?;
         let place = self.places.get_mut(index.0 as usize)?;
-        let session = unpack(index, place)?;
-        (place.packed, place.counter) = (None, None);
+        place.packed.take().into_iter().for_each(|packed| self.dictionary.forget(&packed));
+        place.counter = None;
         self.len -= 1;
         Some(session)
     }
@@ -121,29 +126,30 @@ impl Sessions {
 
     /// The sessions of a subscriber. Their places are all looked at: some 20 ms a million.
     pub(super) fn of_imsi(&self, imsi: Imsi) -> Vec<Session> {
-        // What a packed session with that IMSI begins with, up to where the next octets count too.
-        let begins = postcard::to_allocvec(&Some(imsi)).unwrap_or_default();
-        let begins = squeeze(begins.get(..CHUNK).unwrap_or_default());
-        let may_be = |place: &Place| place.packed.as_ref().is_some_and(|packed| packed.starts_with(&begins));
+        let begins = Dictionary::front(&postcard::to_allocvec(&Some(imsi)).unwrap_or_default());
+        let may_be = |place: &Place| {
+            place.packed.as_ref().and_then(|packed| packed.get(1..)).is_some_and(|at| at.starts_with(&begins))
+        };
         let found = (0u32..).zip(&self.places).filter(|(_, place)| may_be(place));
-        let found = found.filter_map(|(index, place)| unpack(SessionIndex(index), place));
+        let found = found.filter_map(|(index, place)| self.unpack(SessionIndex(index), place));
         found.filter(|session| session.kept.imsi == Some(imsi)).collect()
     }
 
     /// Sessions from the `skip`th on, at most `limit`, in the order of their numbers.
     pub(super) fn page(&self, skip: usize, limit: usize) -> impl Iterator<Item = Session> + '_ {
         let taken = (0u32..).zip(&self.places).filter(|(_, place)| place.packed.is_some());
-        taken.skip(skip).take(limit).filter_map(|(index, place)| unpack(SessionIndex(index), place))
+        taken.skip(skip).take(limit).filter_map(|(index, place)| self.unpack(SessionIndex(index), place))
     }
-}
 
-fn unpack(index: SessionIndex, place: &Place) -> Option<Session> {
-    match postcard::from_bytes::<Kept>(&expand(place.packed.as_deref()?)) {
-        Ok(kept) => Some(Session { seid: place.seid, index, kept }),
-        // Only what `put` wrote lies there.
-        Err(error) => {
-            tracing::error!(%error, seid = %place.seid, "a session could not be unpacked");
-            None
+    fn unpack(&self, index: SessionIndex, place: &Place) -> Option<Session> {
+        let octets = self.dictionary.read(place.packed.as_deref()?).unwrap_or_default();
+        match postcard::from_bytes::<Kept>(&octets) {
+            Ok(kept) => Some(Session { seid: place.seid, index, kept }),
+            // Only what `put` wrote lies there.
+            Err(error) => {
+                tracing::error!(%error, seid = %place.seid, "a session could not be unpacked");
+                None
+            }
         }
     }
 }

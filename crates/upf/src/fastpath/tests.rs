@@ -3,12 +3,11 @@ use std::sync::Arc;
 use super::*;
 use crate::node::{Instance, UdpChecksums};
 use crate::qos::{Enforcement, PolicerSlot};
-use crate::record::SessionFacts;
-use crate::record::{Counted, EndpointId, Tunnel};
+use crate::record::{Counted, Detection, EndpointId, FilteredRule, SessionFacts, Tunnel};
 use crate::rules::{
     AddressMatch, ApplyAction, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
 };
-use crate::special::{Local, PlainHeader, UeToUe};
+use crate::special::{Egress, Exit, Local, PlainHeader, Special, UeToUe};
 use crate::usage::UsageSlot;
 
 fn ip(text: &str) -> IpAddr {
@@ -83,26 +82,21 @@ impl Rule {
             gate_open: self.gate_open,
             qos: self.qos,
             destination: self.destination,
-            exit: None,
+            exit: N6Exit::Any,
             usage: self.usage,
             buffer: crate::record::BufferBounds::default(),
         };
-        FilteredRule {
-            frames: Box::new([]),
-            qfis: self.qfis,
-            sdf: Box::new([]),
-            ue: None,
-            app: None,
-            framed: Box::default(),
-            action,
-            special: None,
-            on_quota: Box::new([]),
-        }
+        let detection = Arc::new(Detection { qfis: self.qfis, ..Detection::default() });
+        FilteredRule { detection, action, special: None, on_quota: Box::new([]) }
     }
 
     fn translated(&self, node: &Node) -> Result<KernelRecord, Unfit> {
         translated(&self.record(), node)
     }
+}
+
+fn asking(rule: &FilteredRule, detection: Detection) -> FilteredRule {
+    FilteredRule { detection: Arc::new(detection), ..rule.clone() }
 }
 
 /// The kernel's form of a record under a key of its direction.
@@ -196,30 +190,32 @@ fn what_only_workers_can_do_does_not_fit() {
 fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
     let node = node();
     let id = LanId(3);
-    let into = |exit| Special { egress: Some(Egress { header: None, exit }), ..Special::default() };
-    let record = |rule: Rule, special: Special| {
-        let rules = vec![FilteredRule { special: Some(Box::new(special)), ..rule.filtered() }];
+    let asked = |rule: Rule, special: Option<Special>| {
+        let mut asked = FilteredRule { special: special.map(Arc::new), ..rule.filtered() };
+        asked.action.exit = N6Exit::Lan(id);
         let facts = SessionFacts { ue: UE, ..SessionFacts::default() };
-        goes(translated(&Record::new(SessionIndex(4), rule.direction, facts, rules), &node))
+        goes(translated(&Record::new(SessionIndex(4), rule.direction, facts, vec![asked]), &node))
     };
+    let record = |rule: Rule, special: Special| asked(rule, Some(special));
     let uplink = Rule::uplink(&node);
-    assert_eq!(record(uplink, into(Exit::Lan(id))), Ok(KernelDestination::Lan(id)));
+    assert_eq!(asked(uplink, None), Ok(KernelDestination::Lan(id)));
     let closed = Rule { gate_open: false, ..uplink };
-    assert_eq!(record(closed, into(Exit::Lan(id))), Ok(KernelDestination::GateClosed));
+    assert_eq!(asked(closed, None), Ok(KernelDestination::GateClosed));
     let buffered = Rule { apply: ApplyAction { buffer: true, ..ApplyAction::default() }, ..uplink };
-    assert_eq!(record(buffered, into(Exit::Lan(id))), Err(Unfit::Buffering));
+    assert_eq!(asked(buffered, None), Err(Unfit::Buffering));
     let downlink = Rule { destination: Destination::Routed, ..Rule::downlink(&node, "10.3.0.2", 1) };
-    assert_eq!(record(downlink, into(Exit::Lan(id))), Err(Unfit::Routed), "no gateway leads to UEs");
+    assert_eq!(asked(downlink, None), Err(Unfit::Routed), "no gateway leads to UEs");
     let special = Err(Unfit::Special);
+    let into = |exit| Special { egress: Some(Egress { header: None, exit }), ..Special::default() };
     assert_eq!(record(uplink, into(Exit::Via(ip("10.6.0.9")))), special, "by a policy");
     let header = PlainHeader { own: ip("10.6.0.1"), peer: ip("10.6.0.9"), port: None, tos: 0, copied: 0 };
     let behind =
         Special { egress: Some(Egress { header: Some(header), exit: Exit::Lan(id) }), ..Special::default() };
     assert_eq!(record(uplink, behind), special, "behind a header");
-    let more = Special { to_control_plane: true, ..into(Exit::Lan(id)) };
+    let more = Special { to_control_plane: true, ..Special::default() };
     assert_eq!(record(uplink, more), special, "for the control plane too");
     let local = Some(Local::Neighbours { instance: InstanceId(1), how: UeToUe::Forward });
-    assert_eq!(record(uplink, Special { local, ..into(Exit::Lan(id)) }), special, "to other UEs first");
+    assert_eq!(record(uplink, Special { local, ..Special::default() }), special, "to other UEs first");
 }
 
 #[test]
@@ -314,7 +310,7 @@ fn filters_go_with_their_rules_as_far_as_they_can_be_told() {
     let plain = Rule::uplink(&node).filtered();
     let filtered = |text: &str| {
         let sdf = SdfFilter::parse(text).unwrap();
-        FilteredRule { sdf: Box::new([sdf]), ..plain.clone() }
+        asking(&plain, Detection { sdf: Box::new([sdf]), ..Detection::default() })
     };
     let voice = filtered("permit out 17 from 10.201.0.0/16 20000-40000 to assigned");
     let solicitations = filtered("permit out 58 from ff02::2/128 to assigned");
@@ -342,16 +338,16 @@ fn filters_go_with_their_rules_as_far_as_they_can_be_told() {
     );
 
     // Nothing is told from what comes behind a rule that cannot be told.
-    let class = filtered("permit out 17 from 10.201.0.0/16 to assigned");
-    let mut class = class;
-    class.sdf[0].tos = Some((0xb8, 0xfc));
+    let mut sdf = SdfFilter::parse("permit out 17 from 10.201.0.0/16 to assigned").unwrap();
+    sdf.tos = Some((0xb8, 0xfc));
+    let class = asking(&plain, Detection { sdf: Box::new([sdf]), ..Detection::default() });
     assert_eq!(record(vec![class.clone(), plain.clone()]), Err(Unfit::Filters));
     let cut = record(vec![voice.clone(), class, plain.clone()]).unwrap();
     assert_eq!((cut.lines.len(), cut.beyond), (1, Some(Unfit::Filters)));
-    let app = FilteredRule { app: Some(crate::apps::AppNumber(0)), ..plain.clone() };
+    let app = asking(&plain, Detection { app: Some(crate::apps::AppNumber(0)), ..Detection::default() });
     assert_eq!(record(vec![app]), Err(Unfit::Filters), "an application");
     let narrow = UeAddresses { ipv4: None, ipv6: Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 64)) };
-    let narrow = FilteredRule { ue: Some(narrow), ..plain.clone() };
+    let narrow = asking(&plain, Detection { ue: Some(narrow), ..Detection::default() });
     assert_eq!(record(vec![narrow]), Err(Unfit::Filters), "an address of its own");
     let many = record(vec![voice; 9]).unwrap();
     assert_eq!((many.lines.len(), many.beyond), (LINES_MAX, Some(Unfit::Rules)));

@@ -224,7 +224,7 @@ impl Worker {
                 frame.data(),
                 &self.flows.verdict(Apps::new()),
             )
-            .and_then(|rule| rule.action.open_tunnel()),
+            .and_then(|rule| rule.action(&node.tunnels).open_tunnel()),
         };
         let Some(tunnel) = tunnel else { return out.release(frame) };
         if !self.outer(&tunnel).is_some_and(|outer| outer.put_before(tunnel.teid, &mut frame)) {

@@ -50,10 +50,10 @@ impl Charge {
         let action = match record.rules(&node.tunnels) {
             Rules::One(action) => Some(action).filter(|action| action.pdr == self.pdr)?,
             Rules::Filtered(rules) => {
-                let rule = rules.iter().find(|rule| rule.action.pdr == self.pdr)?;
+                let rule = rules.iter().find(|rule| rule.pdr() == self.pdr)?;
                 match self.on_quota_of {
-                    Some(slot) => rule.on_quota.iter().find(|other| other.slot == slot)?.action,
-                    None => rule.action,
+                    Some(slot) => rule.on_quota().iter().find(|other| other.slot == slot)?.action,
+                    None => rule.action(&node.tunnels),
                 }
             }
         };

@@ -8,7 +8,7 @@ use super::parse::Packet;
 use crate::apps::{AppNumber, Apps, FlowEnds};
 use crate::classify::Flow;
 use crate::node::WorkerEvent;
-use crate::record::{Direction, FilteredRule, Record, UeAddresses};
+use crate::record::{Detection, Direction, Record, RuleList, RuleView, UeAddresses};
 use crate::rules::{FramedRoute, PdrId, SdfFilter};
 
 impl Worker {
@@ -51,25 +51,27 @@ impl Worker {
 
 /// The first rule, by precedence, that a packet matches.
 pub(super) fn matching<'r>(
-    rules: &'r [FilteredRule],
+    rules: RuleList<'r>,
     record: &'r Record,
     qfi: Option<u8>,
     packet: &Packet,
     data: &[u8],
     verdict: &Verdict<'_>,
-) -> Option<&'r FilteredRule> {
+) -> Option<RuleView<'r>> {
     let flow = flow(record.direction(), qfi, packet, data);
     match record.classifier() {
         Some(classifier) => {
             let found = classifier.find(&flow, |candidate| {
-                let rule = &rules[candidate.rule];
+                let Some(rule) = rules.get(candidate.rule) else { return false };
+                let rule = rule.detection();
                 let filter = candidate.filter.and_then(|at| rule.sdf.get(at));
                 is_own(rule, record, packet, &flow, verdict)
                     && filter.is_none_or(|sdf| sdf_matches(sdf, &flow, packet, data))
             });
-            found.map(|candidate| &rules[candidate.rule])
+            found.and_then(|candidate| rules.get(candidate.rule))
         }
         None => rules.iter().find(|rule| {
+            let rule = rule.detection();
             is_own(rule, record, packet, &flow, verdict)
                 && (rule.sdf.is_empty() || rule.sdf.iter().any(|sdf| sdf_matches(sdf, &flow, packet, data)))
         }),
@@ -87,7 +89,7 @@ pub(super) fn flow(direction: Direction, qfi: Option<u8>, packet: &Packet, data:
 }
 
 /// Whether a packet satisfies what a rule asks for beside its filters.
-fn is_own(rule: &FilteredRule, record: &Record, packet: &Packet, flow: &Flow, verdict: &Verdict<'_>) -> bool {
+fn is_own(rule: &Detection, record: &Record, packet: &Packet, flow: &Flow, verdict: &Verdict<'_>) -> bool {
     rule.qfis.is_none_or(|qfis| flow.qfi.is_some_and(|qfi| qfis >> (qfi & 63) & 1 != 0))
         && rule.app.is_none_or(|app| verdict.is(app, flow))
         && rule.ue.is_none_or(|ue| is_ue(&ue, &rule.framed, record.direction(), packet))

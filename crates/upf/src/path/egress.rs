@@ -62,8 +62,9 @@ impl Worker {
         }
     }
 
+    /// Sends a packet on by a way of its own.
     #[allow(clippy::too_many_arguments)] // As above.
-    fn leave(
+    pub(super) fn leave(
         &mut self,
         rule: &Matched<'_>,
         egress: &Egress,

@@ -36,7 +36,9 @@ impl Worker {
         };
         match record.map(|record| record.rules(&node.tunnels)) {
             Some(Rules::One(action)) => note(action.open_tunnel()),
-            Some(Rules::Filtered(rules)) => rules.iter().for_each(|rule| note(rule.action.open_tunnel())),
+            Some(Rules::Filtered(rules)) => {
+                rules.iter().for_each(|rule| note(rule.action(&node.tunnels).open_tunnel()));
+            }
             None => {}
         }
         for tunnel in &tunnels {

@@ -18,8 +18,8 @@ use super::parse::{Packet, is_not_routed, is_own};
 use crate::dropped::DropCount;
 use crate::node::WorkerEvent;
 use crate::record::{
-    Action, Counted, Destination, Direction, Exit, QuotaAction, Record, Rules, SessionIndex, SessionKey,
-    Special,
+    Action, Counted, Destination, Direction, Exit, N6Exit, QuotaAction, Record, Rules, SessionIndex,
+    SessionKey, Special,
 };
 
 /// How a packet came in.
@@ -75,9 +75,11 @@ impl Arrival {
             // In a tunnel nobody routes it: router solicitations and DHCP reach whom they are for.
             DropReason::NotRouted => self.is_relayed(action),
             // In a LAN the address may be another's.
-            DropReason::TunnelToSelf => special.is_some_and(|special| {
-                special.egress.is_some_and(|egress| matches!(egress.exit, Exit::Lan(_)))
-            }),
+            DropReason::TunnelToSelf => {
+                let egress = special.and_then(|special| special.egress);
+                matches!(action.exit, N6Exit::Lan(_))
+                    || egress.is_some_and(|egress| matches!(egress.exit, Exit::Lan(_)))
+            }
             // An address is yet to be had, or the packet is one to the UE.
             DropReason::UeSpoofed => {
                 to_control_plane && packet.src.is_unspecified()
@@ -179,7 +181,12 @@ impl Worker {
             }
             Rules::Filtered(rules) => {
                 match matching(rules, record, arrival.qfi, packet, frame.data(), &verdict) {
-                    Some(rule) => (rule.action, &rule.on_quota[..], rule.special.as_deref(), rule.app),
+                    Some(rule) => (
+                        rule.action(&self.node.tunnels),
+                        rule.on_quota(),
+                        rule.special(),
+                        rule.detection().app,
+                    ),
                     None => {
                         out.drop(arrival.port, frame, DropReason::NoPdr);
                         return None;

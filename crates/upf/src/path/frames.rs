@@ -16,7 +16,7 @@ use super::monitor::stamp_sent;
 use super::oversize::NarrowWay;
 use super::parse::Packet;
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, take_tags};
-use crate::record::{Action, Destination, Direction, FilteredRule, Record, Rules, Special, Tunnel};
+use crate::record::{Action, Destination, Direction, Record, RuleList, RuleView, Rules, Special, Tunnel};
 use crate::rules::EthernetFilter;
 
 impl Worker {
@@ -49,7 +49,7 @@ impl Worker {
         qfi: Option<u8>,
         seen: &EthernetFrame,
         data: &[u8],
-    ) -> Option<&'r FilteredRule> {
+    ) -> Option<RuleView<'r>> {
         match record.rules(&self.node.tunnels) {
             Rules::Filtered(rules) => matching(rules, record.direction(), qfi, seen, data),
             Rules::One(_) => None,
@@ -62,7 +62,7 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        rule: &FilteredRule,
+        rule: RuleView<'_>,
         arrival: Arrival,
         seen: &EthernetFrame,
         frame: Frame,
@@ -100,17 +100,18 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        rule: &FilteredRule,
+        rule: RuleView<'_>,
         arrival: Arrival,
         seen: &EthernetFrame,
         frame: Frame,
         since: Option<Instant>,
         out: &mut Output<'_>,
     ) {
-        let on_quota = self.quota_action(&rule.action, &rule.on_quota);
+        let own = rule.action(&self.node.tunnels);
+        let on_quota = self.quota_action(&own, rule.on_quota());
         let (action, special) = match on_quota {
             Some(other) => (&other.action, other.special.as_deref()),
-            None => (&rule.action, rule.special.as_deref()),
+            None => (&own, rule.special()),
         };
         self.note_match(action);
         if let Some(special) = special.filter(|special| !special.copies.is_empty() && since.is_none()) {
@@ -234,12 +235,12 @@ impl Worker {
 
 /// The first rule, by precedence, that a frame matches.
 fn matching<'r>(
-    rules: &'r [FilteredRule],
+    rules: RuleList<'r>,
     direction: Direction,
     qfi: Option<u8>,
     seen: &EthernetFrame,
     data: &[u8],
-) -> Option<&'r FilteredRule> {
+) -> Option<RuleView<'r>> {
     let packet = packet_in(seen, data);
     let inner = data.get(seen.payload_at..).unwrap_or_default();
     let flow = packet.map(|packet| (packet, flow(direction, qfi, &packet, inner)));
@@ -258,6 +259,7 @@ fn matching<'r>(
             && any_of(&filter.flows)
     };
     rules.iter().find(|rule| {
+        let rule = rule.detection();
         rule.qfis.is_none_or(|qfis| qfi.is_some_and(|qfi| qfis >> (qfi & 63) & 1 != 0))
             && any_of(&rule.sdf)
             && (rule.frames.is_empty() || rule.frames.iter().any(is_of))

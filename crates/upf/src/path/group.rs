@@ -37,16 +37,29 @@ pub(super) struct Group<'g> {
     way: StraightWay,
 }
 
-/// Where a packet leaves that needs nothing more: a port, or nothing.
+/// Where a packet leaves that needs nothing more: a port, before others or not; or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exit(u16);
 
 impl Exit {
     pub(super) const NONE: Self = Self(u16::MAX);
+    const PREFERRED: u16 = 1 << 8;
+
+    /// Preferred, where there is a port.
+    #[inline(always)]
+    pub(super) fn preferred(self) -> Self {
+        Self(self.0 | Self::PREFERRED)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_preferred(self) -> bool {
+        self.0 & Self::PREFERRED != 0
+    }
 
     #[inline(always)]
     pub(super) fn port(self) -> Option<PortId> {
-        u8::try_from(self.0).ok().map(PortId)
+        let [port, _] = self.0.to_le_bytes();
+        (self != Self::NONE).then_some(PortId(port))
     }
 }
 
@@ -64,12 +77,12 @@ impl From<Option<PortId>> for Exit {
     }
 }
 
-/// The port from which all of some packets leave that need nothing more.
+/// The port from which all of some packets leave that need nothing more, none before others.
 #[inline(always)]
 pub(super) fn common(exits: &[Exit]) -> Option<PortId> {
     let first = *exits.first()?;
     let differs = exits.iter().fold(0, |differs, exit| differs | (exit.0 ^ first.0));
-    first.port().filter(|_| differs == 0)
+    first.port().filter(|_| differs == 0 && !first.is_preferred())
 }
 
 /// What the parse stage found about the frames of a batch that are not of the usual shape, in their order.
@@ -112,8 +125,8 @@ impl<'g> Group<'g> {
                 *chosen = *record;
                 if let Some(record) = record {
                     prefetch_cells(record, node);
-                    if record.has_lines() {
-                        record.prefetch_lines();
+                    for &line in record.line_numbers() {
+                        node.lines.prefetch(line);
                         self.has_lines = true;
                     }
                 }
@@ -128,7 +141,7 @@ impl<'g> Group<'g> {
         for ((chosen, arrived), frame) in known.zip(frames) {
             if let Some(record) = chosen.filter(|record| record.has_lines()) {
                 let flow = usual_flow(record.direction(), arrived, frame);
-                *chosen = flow.and_then(|flow| record.of_flow(&flow));
+                *chosen = flow.and_then(|flow| record.of_flow(&node.lines, &flow));
                 if let Some(rule) = chosen {
                     prefetch_cells(rule, node);
                 }
@@ -180,7 +193,7 @@ impl<'g> Group<'g> {
         self.each(frames, exits, |record, arrived, frame| {
             match worker.plain_up(node, record, arrived, frame) {
                 Some(port) => port.into(),
-                None => worker.straight(record, arrived, frame).into(),
+                None => worker.straight(record, arrived, frame),
             }
         });
     }
@@ -190,7 +203,7 @@ impl<'g> Group<'g> {
         self.each(frames, exits, |record, arrived, frame| {
             match worker.plain_down(node, record, arrived, frame) {
                 Some(port) => port.into(),
-                None => worker.straight(record, arrived, frame).into(),
+                None => worker.straight(record, arrived, frame),
             }
         });
     }
@@ -199,7 +212,7 @@ impl<'g> Group<'g> {
     fn act_each(&self, worker: &mut Worker, frames: &mut [Frame], quiet: bool, exits: &mut [Exit]) {
         self.each(frames, exits, |record, arrived, frame| {
             let may_go = quiet || !worker.may_overtake(record);
-            may_go.then(|| worker.straight(record, arrived, frame)).flatten().into()
+            if may_go { worker.straight(record, arrived, frame) } else { Exit::NONE }
         });
     }
 
@@ -223,7 +236,7 @@ impl<'g> Group<'g> {
 #[inline(always)]
 fn prefetch_cells(record: &Record, node: &Node) {
     record.folded_usage().iter().for_each(|&slot| node.usage.prefetch(UsageSlot(slot)));
-    record.folded_policers().iter().for_each(|&slot| node.policers.prefetch(PolicerSlot(slot)));
+    record.folded_rates().iter().for_each(|&slot| node.policers.prefetch(PolicerSlot(slot)));
 }
 
 /// Reads a frame that is not of the usual shape.

@@ -1,9 +1,10 @@
 //! The worker's side of N6 LANs: frames in and out with tags, and finding neighbours.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, RateLimit, write_icmp_error};
 use kaido_table::Guard;
 use kaido_wire::ndisc::{self, NdiscRepr};
@@ -14,7 +15,7 @@ use kaido_wire::{
 use super::Worker;
 use super::charge::{Charge, Sent};
 use super::parse::{Packet, PacketFault, Parsed, is_not_routed};
-use crate::lan::{LanId, VlanTags};
+use crate::lan::{LanId, VlanTags, Whereabouts};
 use crate::node::NodeSettings;
 use crate::record::SessionKey;
 
@@ -72,7 +73,14 @@ impl LanHops {
             self.known.clear();
             self.generation = generation;
         }
-        self.known.get(&neighbour).filter(|(_, until)| now < *until).map(|(mac, _)| *mac)
+        self.known(generation, neighbour, now)
+    }
+
+    /// As [`LanHops::recall`], and forgets nothing.
+    #[inline]
+    pub(super) fn known(&self, generation: u64, neighbour: (LanId, IpAddr), now: Instant) -> Option<[u8; 6]> {
+        let is_as_then = generation == self.generation;
+        self.known.get(&neighbour).filter(|(_, until)| is_as_then && now < *until).map(|(mac, _)| *mac)
     }
 }
 
@@ -153,10 +161,10 @@ impl Worker {
             return Some(mac);
         }
         let fixed = &self.node.settings.lans.get(id)?.neighbours;
-        if let Some(&(_, mac)) = fixed.iter().find(|(fixed, _)| *fixed == address) {
-            return Some(mac);
-        }
-        let found = self.node.lan_neighbours.look(id, address, now);
+        let found = match fixed.iter().find(|(fixed, _)| *fixed == address) {
+            Some(&(_, mac)) => Whereabouts { mac: Some(mac), ask: false },
+            None => self.node.lan_neighbours.look(id, address, now),
+        };
         if found.ask && self.lan_hops.asked.admit(now) {
             self.solicit(id, address, from, out);
         }

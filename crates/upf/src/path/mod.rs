@@ -323,8 +323,10 @@ impl Path {
         let mut unusual = unusual.into_iter();
         let found = groups.iter().flat_map(|group| group.arrivals.iter().zip(group.records)).zip(exits);
         for (frame, ((arrived, record), exit)) in batch.drain(..).zip(found) {
-            if let Some(exit) = exit.port() {
-                out.transmit(exit, frame);
+            if let Some(to) = exit.port() {
+                let before = exit.is_preferred().then(|| out.prefer(true));
+                out.transmit(to, frame);
+                before.map(|before| out.prefer(before));
             } else if arrived.kind == Kind::Usual {
                 let parsed = parse(&worker.settings, port, &frame);
                 worker.handle_read(node, &guard, parsed, record, port, frame, out);

@@ -1,9 +1,10 @@
 //! Rates on both ways through the path.
 
-use kaido_engine::{DropReason, Frame, PortId};
+use kaido_engine::{DropReason, Frame};
 use kaido_table::Ticks;
 
 use super::Worker;
+use super::group::Exit;
 use super::read::{Arrived, user_packet_len};
 use crate::qos::PolicerSlot;
 use crate::record::{Action, Record};
@@ -15,24 +16,34 @@ impl Worker {
         self.node.policers.ticks(self.now)
     }
 
-    /// As [`Worker::straight_at_any_rate`], for a record with rates. What one of them refuses, the careful way drops.
+    /// As [`Worker::straight`], for a record with rates. What one of them refuses, the careful way drops.
     #[inline(never)]
     pub(super) fn straight_within_rate(
         &mut self,
         record: &Record,
         arrived: &Arrived,
         frame: &mut Frame,
-    ) -> Option<PortId> {
+    ) -> Exit {
         let (direction, now) = (record.direction(), self.ticks());
-        let policers = || record.folded_policers().iter().map(|&slot| PolicerSlot(slot));
+        let (policers, guarantee) = record.folded_policers();
+        let policers = || policers.iter().map(|&slot| PolicerSlot(slot));
         if !policers().all(|slot| self.node.policers.admits(slot, direction, now)) {
-            return None;
+            return Exit::NONE;
         }
-        let octets = user_packet_len(frame.data().get(usize::from(arrived.offset)..)?)?;
-        let to = self.straight_at_any_rate(record, arrived, frame)?;
+        let packet = frame.data().get(usize::from(arrived.offset)..);
+        let Some(octets) = packet.and_then(user_packet_len) else { return Exit::NONE };
+        let Some(to) = self.straight_at_any_rate(record, arrived, frame) else { return Exit::NONE };
         let shared = self.node.settings.workers_share_sessions;
-        policers().for_each(|slot| self.node.policers.take(slot, direction, now, octets.into(), shared));
-        Some(to)
+        let take = |slot| self.node.policers.take(slot, direction, now, octets.into(), shared);
+        policers().for_each(take);
+        let guarantee = guarantee.map(PolicerSlot);
+        match guarantee.filter(|&slot| self.node.policers.admits(slot, direction, now)) {
+            None => to.into(),
+            Some(slot) => {
+                take(slot);
+                Exit::from(to).preferred()
+            }
+        }
     }
 
     /// Why a packet may not pass now, if a rate that it is held to does not let it.

@@ -1,6 +1,6 @@
 //! The first stage: reads frames of the usual shape, and leaves all others alone.
 //!
-//! A frame is of the usual shape when it is untagged Ethernet, IPv4 without options or IPv6 without
+//! A frame is of the usual shape when it is untagged Ethernet or of a LAN, IPv4 without options or IPv6 without
 //! extension headers, not a fragment, and, in a tunnel, GTP-U with nothing but perhaps a PDU session
 //! container. What must be equal in all such frames to a port is compared in one step.
 
@@ -8,15 +8,17 @@ mod head;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use hashbrown::HashMap;
 use kaido_engine::{Frame, PortId};
 use kaido_wire::checksum::is_sound_ipv4;
-use kaido_wire::{EtherType, IpProtocol, ecn, ethernet, gtpu, ipv4, ipv6};
+use kaido_wire::{EtherType, IpProtocol, ecn, ethernet, gtpu, ipv4, ipv6, vlan};
 
 use self::head::{
     CONTAINER, CONTAINER_FOLLOWS, GTPU_AT, GTPU_AT_V6, Head, HeadOf16, PACKET_AT, PACKET_AT_V6, UDP_AT,
     UDP_AT_V6,
 };
 use super::parse::{is_not_routed_v4, is_not_routed_v6, maybe_not_routed_v4};
+use crate::lan::{Lan, VlanTags};
 use crate::node::{NodeSettings, PortRole};
 use crate::record::{EndpointId, InstanceId, SessionKey, StraightWay};
 use crate::rules::Teid;
@@ -77,6 +79,16 @@ pub(super) struct PortFacts {
     pub(super) mtu: usize,
     gtpu: bool,
     pub(super) instance: Option<InstanceId>,
+    /// LANs behind VLANs of the port.
+    lans: HashMap<VlanTags, LanFacts>,
+}
+
+/// What the straight way knows of a LAN.
+#[derive(Debug)]
+struct LanFacts {
+    instance: InstanceId,
+    /// The node's own addresses there.
+    own: Box<[IpAddr]>,
 }
 
 impl Ports {
@@ -100,7 +112,12 @@ impl Ports {
             });
             heads.collect()
         };
-        let facts = settings.ports.iter().map(|port| PortFacts {
+        let lans_of = |port| {
+            let lans = settings.lans.iter().map(|(_, lan)| lan).filter(move |lan| lan.port == port);
+            let own = |lan: &Lan| lan.addresses.iter().map(|&(own, _)| own).collect();
+            lans.map(move |lan| (lan.tags, LanFacts { instance: lan.instance, own: own(lan) }))
+        };
+        let facts = (0u8..).map(PortId).zip(&settings.ports).map(|(id, port)| PortFacts {
             tunnel_heads: tunnel_heads(port),
             tunnel_heads_v6: tunnel_heads_v6(port),
             v4: HeadOf16::new(port.mac, EtherType::IPV4, (0x45, 0xff)),
@@ -109,6 +126,7 @@ impl Ports {
             mtu: port.mtu,
             gtpu: port.gtpu,
             instance: port.instance,
+            lans: lans_of(id).collect(),
         });
         let mut looked_at = [[false; 256]; 2];
         (0..=u8::MAX).for_each(|first| looked_at[0][usize::from(first)] = maybe_not_routed_v4(first));
@@ -193,7 +211,10 @@ impl PortFacts {
                 return Some(way);
             }
         }
-        self.read_plain(ports, data, arrived)
+        match self.read_plain(ports, data, arrived) {
+            None if !self.lans.is_empty() => self.read_tagged(ports, data, arrived),
+            way => way,
+        }
     }
 
     /// The endpoint to which a frame brings a G-PDU of the usual shape.
@@ -263,6 +284,45 @@ impl PortFacts {
             arrived.available = total;
         }
         arrived.offset = octets(IP_AT);
+        arrived.ecn = 0;
+        arrived.way = StraightWay::DOWN;
+        arrived.kind = Kind::Usual;
+        Some(StraightWay::DOWN)
+    }
+}
+
+impl PortFacts {
+    /// Reads a frame from a LAN.
+    #[inline(never)]
+    fn read_tagged(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<StraightWay> {
+        let link = vlan::link(data).ok().filter(|link| link.dst.0 == self.mac)?;
+        let lan = self.lans.get(&VlanTags::of(&link)?)?;
+        let packet = data.get(usize::from(link.payload_offset)..)?;
+        let dst = match link.ethertype {
+            EtherType::IPV4 => {
+                let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+                let dst = be32(header, 16);
+                arrived.available = usual_ipv4(header, packet.len())?;
+                arrived.key = SessionKey::ipv4(lan.instance, Ipv4Addr::from_bits(dst));
+                (header[8] > 1 && ports.is_routed_v4(dst)).then_some(Ipv4Addr::from_bits(dst).into())?
+            }
+            EtherType::IPV6 => {
+                let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
+                let dst = be128(header, 24);
+                arrived.available = usual_ipv6(header, packet.len())?;
+                arrived.key = SessionKey::ipv6(lan.instance, Ipv6Addr::from_bits(dst));
+                // Neighbour discovery is for the node.
+                let is_of_lan =
+                    header[6] == IpProtocol::ICMPV6.0 && matches!(packet.get(40), Some(135 | 136));
+                let is_routed = header[7] > 1 && !is_of_lan && ports.is_routed_v6(dst);
+                is_routed.then_some(Ipv6Addr::from_bits(dst).into())?
+            }
+            _ => return None,
+        };
+        if lan.own.contains(&dst) {
+            return None;
+        }
+        arrived.offset = link.payload_offset.into();
         arrived.ecn = 0;
         arrived.way = StraightWay::DOWN;
         arrived.kind = Kind::Usual;

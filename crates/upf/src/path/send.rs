@@ -13,7 +13,7 @@ use super::outer::OuterTemplate;
 use super::oversize::NarrowWay;
 use super::parse::Packet;
 use crate::fragment::Oversize;
-use crate::record::{Direction, Tunnel};
+use crate::record::{Direction, Egress, Exit, N6Exit, Tunnel};
 
 impl Worker {
     #[inline]
@@ -25,6 +25,10 @@ impl Worker {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(Complaint, Frame)> {
+        if let N6Exit::Lan(lan) = rule.action.exit {
+            let egress = Egress { header: None, exit: Exit::Lan(lan) };
+            return self.leave(rule, &egress, from, packet, frame, out);
+        }
         let resolution = self.next_hops.resolve(packet.dst);
         if self.leaves_n6(rule, resolution, packet, frame.data()) {
             out.drop(from, frame, DropReason::NotN6);
@@ -55,7 +59,7 @@ impl Worker {
                 && self.node.tunnels.leads_to(packet.dst)
         };
         role.instance.is_none()
-            || rule.action.exit.is_some_and(|exit| role.instance != Some(exit))
+            || matches!(rule.action.exit, N6Exit::Instance(exit) if role.instance != Some(exit))
             || (role.gtpu && is_gtpu())
     }
 

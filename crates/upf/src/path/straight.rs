@@ -6,13 +6,18 @@
 //! a property test say so. IPv4 packets of plain records, where a whole group of packets goes the same way, have the
 //! straight way's pieces put together with nothing between them.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use kaido_engine::{Frame, NextHop, NextHops, PortId};
+use kaido_wire::vlan::TAG_LEN;
 use kaido_wire::{EtherType, IpProtocol, ecn, gtpu, ipv4, ipv6, udp};
 
 use super::Worker;
 use super::emit::{self, FlowFields};
+use super::group::Exit;
 use super::mss::may_be_syn;
 use super::read::{Arrived, IP_AT, be32, be64, be128, usual_ipv4, usual_ipv6};
+use crate::lan::LanId;
 use crate::node::{Node, WorkerEvent};
 use crate::record::{Direction, PlainWay, Record, ShapeId, StraightWay};
 use crate::usage::UsageSlot;
@@ -22,17 +27,12 @@ const TUNNELLED_AT: [usize; 2] = [TUNNEL + ipv4::HEADER_LEN, TUNNEL + ipv6::HEAD
 const TUNNEL: usize = IP_AT + udp::HEADER_LEN + gtpu::HEADER_LEN;
 
 impl Worker {
-    /// Makes a packet of the usual shape ready to leave, and says from which port. `None`, with the frame
+    /// Makes a packet of the usual shape ready to leave, and says from which port. None, with the frame
     /// unchanged, when this is not so simple.
     #[inline(never)]
-    pub(super) fn straight(
-        &mut self,
-        record: &Record,
-        arrived: &Arrived,
-        frame: &mut Frame,
-    ) -> Option<PortId> {
-        if record.folded_policers().is_empty() {
-            return self.straight_at_any_rate(record, arrived, frame);
+    pub(super) fn straight(&mut self, record: &Record, arrived: &Arrived, frame: &mut Frame) -> Exit {
+        if record.folded_rates().is_empty() {
+            return self.straight_at_any_rate(record, arrived, frame).into();
         }
         self.straight_within_rate(record, arrived, frame)
     }
@@ -171,6 +171,8 @@ impl Worker {
                 F::flow(packet)
             })?;
             prepared.port
+        } else if let Some(lan) = record.folded_lan() {
+            self.onto_lan::<F>(lan, arrived, total, dst, frame)?
         } else {
             self.onto_route::<F>(record, arrived, total, dst, frame)?
         };
@@ -200,6 +202,38 @@ impl Worker {
         header[12..].copy_from_slice(&F::ETHERTYPE.0.to_be_bytes());
         F::take_hop(packet);
         Some(hop.port)
+    }
+
+    /// Puts tags and a link header before a packet that goes into a LAN, to a neighbour that is known, with one hop less to go.
+    #[inline(never)]
+    fn onto_lan<F: Family>(
+        &self,
+        id: LanId,
+        arrived: &Arrived,
+        total: u16,
+        dst: F::Address,
+        frame: &mut Frame,
+    ) -> Option<PortId> {
+        let lan = self.node.settings.lans.get(id)?;
+        let next_hop = lan.next_hop(F::ip(dst))?;
+        let mac = self.lan_hops.known(self.node.lan_neighbours.generation(), (id, next_hop), self.now)?;
+        let exit = self.ports.facts(lan.port);
+        // What waits for a neighbour is not overtaken.
+        if usize::from(total) > exit.mtu || self.lan_hops.is_waiting() {
+            return None;
+        }
+        let (tags, len) = lan.tags.header(F::ETHERTYPE);
+        let (offset, total) = (arrived.offset.into(), total.into());
+        // The room before the packet has to be known here: it is one tag or two.
+        let (header, packet) = match lan.tags.inner {
+            None => frame.exchange_front::<{ IP_AT + TAG_LEN }>(offset, total).map(unsized_front)?,
+            Some(_) => frame.exchange_front::<{ IP_AT + 2 * TAG_LEN }>(offset, total).map(unsized_front)?,
+        };
+        header[..6].copy_from_slice(&mac);
+        header[6..12].copy_from_slice(&exit.mac);
+        header[12..].copy_from_slice(&tags[..len]);
+        F::take_hop(packet);
+        Some(lan.port)
     }
 
     /// Counts a packet of a plain record.
@@ -277,6 +311,12 @@ fn take_marks(arrived: &Arrived, frame: &mut Frame) -> bool {
     true
 }
 
+fn unsized_front<'f, const ROOM: usize>(
+    (room, packet): (&'f mut [u8; ROOM], &'f mut [u8]),
+) -> (&'f mut [u8], &'f mut [u8]) {
+    (room, packet)
+}
+
 /// Whether a user packet may be for a GTP-U entity: UDP to port 2152.
 #[cold]
 fn may_be_to_gtpu(arrived: &Arrived, frame: &Frame) -> bool {
@@ -304,6 +344,7 @@ trait Family {
     type Address: Copy;
     const ETHERTYPE: EtherType;
 
+    fn ip(addr: Self::Address) -> IpAddr;
     fn known(next_hops: &NextHops, dst: Self::Address) -> Option<&NextHop>;
     fn flow(packet: &[u8]) -> FlowFields;
     fn take_hop(packet: &mut [u8]);
@@ -315,6 +356,10 @@ struct V6;
 impl Family for V4 {
     type Address = u32;
     const ETHERTYPE: EtherType = EtherType::IPV4;
+
+    fn ip(addr: u32) -> IpAddr {
+        Ipv4Addr::from_bits(addr).into()
+    }
 
     #[inline(always)]
     fn known(next_hops: &NextHops, dst: u32) -> Option<&NextHop> {
@@ -335,6 +380,10 @@ impl Family for V4 {
 impl Family for V6 {
     type Address = u128;
     const ETHERTYPE: EtherType = EtherType::IPV6;
+
+    fn ip(addr: u128) -> IpAddr {
+        Ipv6Addr::from_bits(addr).into()
+    }
 
     #[inline(always)]
     fn known(next_hops: &NextHops, dst: u128) -> Option<&NextHop> {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use kaido_table::{Region, RegionError};
+use kaido_table::{Region, RegionError, waits};
 
 use crate::usage::UnfitMemory;
 
@@ -52,6 +52,14 @@ impl<T: Cell> Cells<T> {
 
     #[inline]
     pub(super) fn get(&self, number: u32) -> &T {
+        let cell = self.unread(number);
+        waits::read(cell);
+        cell
+    }
+
+    /// As [`Cells::get`], to be asked for.
+    #[inline]
+    pub(super) fn unread(&self, number: u32) -> &T {
         assert!(number < self.len, "cell out of range");
         // SAFETY: the cell is in range of memory that is aligned to a page and lives as long as this value; it was
         // zeroed, which is a value of a cell; cells are only ever shared.

@@ -66,6 +66,11 @@ impl Enforcement {
         self.policers[..usize::from(self.len)].iter().map(|&slot| PolicerSlot(slot))
     }
 
+    /// What measures the guaranteed rate.
+    pub fn guaranteed(&self) -> Option<PolicerSlot> {
+        self.guarantee
+    }
+
     /// The policers of an enforcement that asks for nothing else.
     pub fn only_policers(&self) -> Option<impl Iterator<Item = PolicerSlot> + '_> {
         (self.guarantee.is_none() && self.packets.is_none()).then(|| self.policers())
@@ -115,10 +120,11 @@ mod tests {
     #[test]
     fn what_one_policer_refuses_is_taken_from_none() {
         let policers = Policers::new(2).unwrap();
-        let (now, window) = (policers.ticks(Instant::now()), Duration::from_millis(10));
+        let window = Duration::from_millis(10);
         let (wide, narrow) = (PolicerSlot(0), PolicerSlot(1));
         policers.set(wide, BitRate { uplink_kbps: 1600, downlink_kbps: 0 }, window);
         policers.set(narrow, BitRate { uplink_kbps: 800, downlink_kbps: 0 }, window);
+        let now = policers.ticks(Instant::now());
         let mut asked = Enforcement::default();
         assert!(asked.push(wide) && asked.push(narrow));
         for passes in [true, true, false, false, false] {

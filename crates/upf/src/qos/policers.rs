@@ -105,7 +105,7 @@ impl Policers {
     /// Brings a QER's buckets into the cache, ahead of [`Policers::admits`].
     #[inline]
     pub fn prefetch(&self, slot: PolicerSlot) {
-        kaido_table::prefetch(self.cell(slot));
+        kaido_table::prefetch(self.cells.unread(slot.0));
     }
 
     /// Sets both rates, zero for no limit, and the window that they are averaged over. What was taken stays taken.
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn directions_and_slots_are_apart() {
         let policers = Policers::new(3).unwrap();
-        let now = policers.ticks(Instant::now());
         let (slot, other) = (PolicerSlot(2), PolicerSlot(1));
         policers.set(slot, BitRate { uplink_kbps: 8, downlink_kbps: 0 }, SHORT);
         policers.set(other, BitRate { uplink_kbps: 8, downlink_kbps: 8 }, SHORT);
+        let now = policers.ticks(Instant::now());
         policers.take(slot, Direction::Uplink, now, 1000, true);
         policers.take(slot, Direction::Downlink, now, 1000, true);
         assert!(!policers.admits(slot, Direction::Uplink, now));
@@ -198,13 +198,14 @@ mod tests {
     #[test]
     fn windows_are_kept_within_bounds() {
         let policers = Policers::new(1).unwrap();
-        let (slot, now) = (PolicerSlot(0), policers.ticks(Instant::now()));
+        let slot = PolicerSlot(0);
         let rate = BitRate { uplink_kbps: 8000, downlink_kbps: 8000 };
         for (window, packets) in
             [(Duration::ZERO, 1), (Duration::from_secs(2), 2000), (Duration::MAX, 10_000)]
         {
             policers.clear(slot);
             policers.set(slot, rate, window);
+            let now = policers.ticks(Instant::now());
             let mut passed = 0;
             while policers.admits(slot, Direction::Uplink, now) {
                 policers.take(slot, Direction::Uplink, now, 1000, false);

@@ -1,12 +1,11 @@
-//! What a rule asks of a packet, and what becomes of one that matches.
+//! What becomes of a packet that matches a rule.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::InstanceId;
-use crate::apps::AppNumber;
+use crate::lan::LanId;
 use crate::qos::Enforcement;
-use crate::rules::{AddressMatch, ApplyAction, EthernetFilter, FramedRoute, Ipv6Prefix, PdrId, SdfFilter};
-use crate::special::Special;
+use crate::rules::{ApplyAction, Ipv6Prefix, PdrId};
 use crate::tunnels::Tunnel;
 use crate::usage::UsageSlot;
 
@@ -154,6 +153,18 @@ pub enum Destination {
     NoTunnel,
 }
 
+/// By what packets leave N6-wards that go into no tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum N6Exit {
+    /// By the routes, from any port of N6.
+    #[default]
+    Any,
+    /// By the routes, from a port of that network instance: the node has several.
+    Instance(InstanceId),
+    /// Into a LAN.
+    Lan(LanId),
+}
+
 /// What a BAR says of buffered packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferBounds {
@@ -176,8 +187,8 @@ pub struct Action {
     pub qos: Enforcement,
     /// Where forwarded packets go.
     pub destination: Destination,
-    /// The network instance that routed packets leave by, where the node has several; any of N6 otherwise.
-    pub exit: Option<InstanceId>,
+    /// By what packets leave that go into no tunnel.
+    pub exit: N6Exit,
     /// What is counted.
     pub usage: UsageSlots,
     /// How much is kept while the session buffers, and how long.
@@ -192,82 +203,4 @@ impl Action {
             _ => None,
         }
     }
-}
-
-/// A rule that must look at the packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilteredRule {
-    /// QoS flows that match, a bit each; `None` matches all, also packets without a QFI.
-    pub qfis: Option<u64>,
-    /// Flow filters, any of which matches; empty matches all.
-    pub sdf: Box<[SdfFilter]>,
-    /// UE addresses of the rule's own PDI, where they are narrower than the session's.
-    pub ue: Option<UeAddresses>,
-    /// The application that packets belong to.
-    pub app: Option<AppNumber>,
-    /// Networks behind the UE, whose addresses are as good as those.
-    pub framed: Box<[FramedRoute]>,
-    /// Ethernet packet filters, any of which matches; empty matches all.
-    pub frames: Box<[EthernetFilter]>,
-    /// What is done then.
-    pub action: Action,
-    /// What is asked for beside it, by few rules.
-    pub special: Option<Box<Special>>,
-    /// What is done instead when a quota is used up for which there is a FAR.
-    pub on_quota: Box<[QuotaAction]>,
-}
-
-impl FilteredRule {
-    /// Whether every packet matches, whatever it is, but for its QoS flow.
-    pub(super) fn matches_all_but_qfi(&self) -> bool {
-        self.sdf.is_empty() && self.ue.is_none() && self.app.is_none()
-    }
-
-    /// Whether all that the rule matches goes to addresses that no router forwards to (multicast, link-local, loopback):
-    /// router solicitations to ff02::2, as the SMF of Open5GS takes them out of every session. The fast path and the
-    /// kernel's datapath leave such packets alone, so they need not know the rule.
-    fn matches_unroutable_only(&self) -> bool {
-        !self.sdf.is_empty() && self.sdf.iter().all(|filter| is_unroutable(&filter.remote.address))
-    }
-
-    /// Whether packets of the fast path can match: where they go is looked at on the uplink alone.
-    pub(crate) fn is_met(&self, direction: Direction) -> bool {
-        direction == Direction::Downlink || !self.matches_unroutable_only()
-    }
-
-    pub(super) fn needs_ports(&self) -> bool {
-        self.app.is_some()
-            || self.sdf.iter().any(|sdf| !(sdf.remote.ports.is_empty() && sdf.local.ports.is_empty()))
-    }
-}
-
-/// Whether no router forwards to any address of a network.
-fn is_unroutable(network: &AddressMatch) -> bool {
-    const V4: [(Ipv4Addr, u8); 3] = [
-        (Ipv4Addr::new(224, 0, 0, 0), 4),
-        (Ipv4Addr::new(127, 0, 0, 0), 8),
-        (Ipv4Addr::new(169, 254, 0, 0), 16),
-    ];
-    const V6: [(Ipv6Addr, u8); 2] =
-        [(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8), (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10)];
-    match *network {
-        AddressMatch::Any => false,
-        AddressMatch::V4(addr, len) => {
-            V4.iter().any(|&(all, of)| len >= of && AddressMatch::v4(all, of).matches(addr.into()))
-        }
-        AddressMatch::V6(addr, len) => {
-            V6.iter().any(|&(all, of)| len >= of && AddressMatch::v6(all, of).matches(addr.into()))
-        }
-    }
-}
-
-/// What becomes of packets when a quota is used up (FAR ID for Quota Action, TS 29.244 7.5.2.4).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaAction {
-    /// The counter with the quota.
-    pub slot: UsageSlot,
-    /// What is done, which that counter does not count.
-    pub action: Action,
-    /// What is asked for beside it.
-    pub special: Option<Box<Special>>,
 }

@@ -4,9 +4,16 @@
 //!   16 octets: what a packet must be │ 48 octets: the record of its rule
 //! ```
 //! A line says yes, no, or that it does not know: then, and for what a line has no record of, the rules themselves are looked at.
-//! A rule with several SDF filters has a line for each.
+//! A rule with several SDF filters has a line for each. Lines lie among the records and counters of their session, in large pages.
 
-use super::{Direction, FilteredRule, Record, SessionIndex, UeAddresses};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrayvec::ArrayVec;
+use kaido_table::{LineCursor, Lines, waits};
+
+use super::{Detection, Direction, Record, Rule, SessionIndex};
 use crate::rules::{AddressMatch, SdfFilter};
 
 /// Lines of a key: two pairs of cache lines.
@@ -50,7 +57,7 @@ impl FlowAsk {
 }
 
 /// What packets of a rule must be, one of these; `None` where that cannot be said so.
-pub(crate) fn asks_of(rule: &FilteredRule) -> Option<Vec<FlowAsk>> {
+pub(crate) fn asks_of(rule: &Detection) -> Option<Vec<FlowAsk>> {
     if rule.ue.is_some() || rule.app.is_some() {
         return None;
     }
@@ -208,49 +215,134 @@ pub(super) struct Line {
 const _: () = assert!(size_of::<Line>() == 64);
 
 impl Line {
-    /// One that no packet comes to.
-    pub(super) fn unused(session: SessionIndex) -> Self {
-        let asks = Asks { flags: Asks::UNKNOWN, ..Asks::ANY };
-        Self { asks, record: Record::empty(session, super::Flags(0)) }
+    /// Whether packets that come to it are left to the rules themselves.
+    const fn is_left(&self) -> bool {
+        self.asks.has(Asks::UNKNOWN) || self.asks.has(Asks::CAREFUL)
     }
 }
 
-/// Puts rules into lines. Returns how many; none where no line has a record.
-pub(super) fn fill(
-    lines: &mut [Line; LINES_MAX],
+/// The lines of rules, in their order; none where no line would have a record.
+pub(super) fn of_rules(
     session: SessionIndex,
     direction: Direction,
-    ue: UeAddresses,
-    rules: &[FilteredRule],
-) -> u8 {
-    let all = rules.iter().filter(|rule| rule.is_met(direction)).flat_map(|rule| {
-        let record = Record::of_rule(session, direction, ue, rule);
+    rules: &[Rule],
+) -> ArrayVec<Line, LINES_MAX> {
+    let all = rules.iter().filter(|rule| rule.detection().is_met(direction)).flat_map(|rule| {
+        let record = rule.view().record();
         let unknown = || vec![Asks { flags: Asks::UNKNOWN, ..Asks::ANY }];
-        let asks = asks_of(rule).map_or_else(unknown, |asks| asks.iter().map(Asks::of).collect());
-        asks.into_iter().map(move |asks| match &record {
+        let asks = asks_of(rule.detection()).map_or_else(unknown, |asks| asks.iter().map(Asks::of).collect());
+        asks.into_iter().map(move |asks| match record {
             Some(record) => Line { asks, record: record.clone() },
             None => {
                 let asks = Asks { flags: asks.flags | Asks::CAREFUL, ..asks };
-                Line { asks, ..Line::unused(session) }
+                Line { asks, record: Record::empty(session, super::Flags(0)) }
             }
         })
     });
-    let mut count = 0;
-    for (place, line) in lines.iter_mut().zip(all) {
-        *place = line;
-        count += 1;
-        if place.asks.has(Asks::UNKNOWN) {
+    let mut lines = ArrayVec::new();
+    for line in all.take(LINES_MAX) {
+        let is_last = line.asks.has(Asks::UNKNOWN);
+        lines.push(line);
+        if is_last {
             break;
         }
     }
-    let any = lines.iter().any(|line| !line.asks.has(Asks::UNKNOWN | Asks::CAREFUL));
-    if any { count } else { 0 }
+    if lines.iter().all(Line::is_left) {
+        lines.clear();
+    }
+    lines
+}
+
+/// Memory for lines.
+#[derive(Debug)]
+pub(crate) struct LineMemory {
+    lines: Lines,
+    cursor: Mutex<LineCursor>,
+}
+
+impl LineMemory {
+    /// Among other lines.
+    pub(crate) fn among(lines: Lines) -> Self {
+        Self { lines, cursor: Mutex::new(Lines::cursor(0)) }
+    }
+
+    /// Brings a line into the cache.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, number: u32) {
+        // SAFETY: inside the reserved range; a hint reads nothing.
+        let line = unsafe { self.at(number).cast::<MaybeUninit<Line>>().as_ref() };
+        kaido_table::prefetch(line);
+    }
+
+    #[inline(always)]
+    fn at(&self, number: u32) -> NonNull<Line> {
+        debug_assert!(number < self.lines.len());
+        // SAFETY: all numbers that are given out are inside the reserved range.
+        unsafe { self.lines.base().cast::<Line>().add(number as usize) }
+    }
+}
+
+/// The lines of one record.
+#[derive(Debug)]
+pub(super) struct OwnLines {
+    memory: Arc<LineMemory>,
+    numbers: ArrayVec<u32, LINES_MAX>,
+}
+
+impl OwnLines {
+    /// Puts lines near another; `None` when there is no memory for them.
+    pub(super) fn put(
+        memory: &Arc<LineMemory>,
+        lines: ArrayVec<Line, LINES_MAX>,
+        near: Option<u32>,
+    ) -> Option<Self> {
+        let mut own = Self { memory: Arc::clone(memory), numbers: ArrayVec::new() };
+        for line in lines {
+            let mut cursor = memory.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+            let number = memory.lines.take_near(near, &mut cursor)?;
+            // SAFETY: the line was taken just now, so it has memory, and nobody looks at it. What is in it is no value any more:
+            // a record is dropped before its line is given back, and the others need no drop.
+            unsafe { memory.at(number).write(line) };
+            own.numbers.push(number);
+        }
+        Some(own)
+    }
+
+    /// Whether they lie in that memory.
+    pub(super) fn are_of(&self, memory: &LineMemory) -> bool {
+        std::ptr::eq(&raw const *self.memory, memory)
+    }
+
+    /// Their numbers.
+    pub(super) fn numbers(&self) -> &[u32] {
+        &self.numbers
+    }
+}
+
+impl Drop for OwnLines {
+    fn drop(&mut self) {
+        for &number in &self.numbers {
+            // SAFETY: taken in `put`. The only numbers of it are here and in records that share this value, and who reads one of
+            // those holds it. A line's record points to nothing that it would have to drop.
+            unsafe { self.memory.lines.give(number) };
+        }
+    }
 }
 
 /// The record of the rule that a packet matches; `None` where the rules themselves must be looked at.
+///
+/// # Safety
+/// The numbers are of lines of that memory, which nobody gives back while the result is in use.
 #[inline(always)]
-pub(super) fn choose<'l>(lines: &'l [Line], flow: &UsualFlow) -> Option<&'l Record> {
-    for line in lines {
+pub(super) unsafe fn choose<'l>(
+    memory: &LineMemory,
+    numbers: &[u32],
+    flow: &UsualFlow,
+) -> Option<&'l Record> {
+    for &number in numbers {
+        // SAFETY: by the caller's promise the line was put, and is not written before it is given back.
+        let line: &'l Line = unsafe { memory.at(number).as_ref() };
+        waits::read(line);
         match line.asks.answer(flow) {
             Answer::Yes => return (!line.asks.has(Asks::CAREFUL)).then_some(&line.record),
             Answer::No => {}

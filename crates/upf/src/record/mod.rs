@@ -6,25 +6,33 @@
 //! record points to the rules in the order of precedence.
 
 mod action;
+mod form;
 mod key;
 mod lines;
+mod rule;
 mod ways;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use self::action::{
-    Action, BufferBounds, Counted, Destination, Direction, FilteredRule, QuotaAction, SessionIndex,
-    USAGE_SLOTS_MAX, UeAddresses, UsageSlots,
+    Action, BufferBounds, Counted, Destination, Direction, N6Exit, SessionIndex, USAGE_SLOTS_MAX,
+    UeAddresses, UsageSlots,
 };
+pub use self::form::{RecordForm, WideReason};
 use self::key::upper_half;
 pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
-use self::lines::Line;
+use self::lines::OwnLines;
 pub use self::lines::{FlowAsk, LINES_MAX};
-pub(crate) use self::lines::{UsualFlow, UsualPorts, asks_of};
+pub(crate) use self::lines::{LineMemory, UsualFlow, UsualPorts, asks_of};
+use self::rule::Rule;
+pub use self::rule::{Detection, FilteredRule, QuotaAction, RuleList, RuleView};
 use self::ways::Flags;
 pub(crate) use self::ways::{CommonWay, PlainWay, StraightWay};
+use triomphe::ThinArc;
+
 use crate::classify::Classifier;
+use crate::lan::LanId;
 use crate::monitoring::{Monitor, Monitors};
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, Qfi, Teid};
@@ -38,7 +46,7 @@ pub enum Rules<'r> {
     /// One that matches every packet, or those of the record's QoS flow.
     One(Action),
     /// Several, or with filters, in the order of precedence.
-    Filtered(&'r [FilteredRule]),
+    Filtered(RuleList<'r>),
 }
 
 /// What a record says of its session beside the rules.
@@ -58,34 +66,86 @@ pub(crate) struct SessionFacts<'s> {
     pub(crate) gnbs: &'s [IpAddr],
 }
 
-/// Rules that do not fold into the record itself.
-#[derive(Clone, Debug)]
-#[repr(C)]
+/// What does not fold into the record itself, before the rules.
+#[derive(Debug)]
 struct Wide {
-    /// The first of them, as the fast path reads them: as many as the record says.
-    lines: [Line; LINES_MAX],
+    /// What the rule asks for that the record holds itself, if it does: it is not among those behind.
+    own: Option<Arc<Detection>>,
+    rare: Option<Box<Rare>>,
     ue: UeAddresses,
-    /// Networks behind the UE: sources uplink.
-    framed: Box<[FramedRoute]>,
-    /// Packets are listened to, to know their applications by.
-    listens: bool,
-    /// QoS flows whose delays are measured.
-    monitors: Monitors,
-    /// What comes are Ethernet frames.
-    ethernet: bool,
-    /// The only outer sources of uplink packets; none where any may be.
-    gnbs: Box<[IpAddr]>,
-    rules: Box<[FilteredRule]>,
+    /// How many of those come before that rule.
+    own_place: u16,
+    /// They may be put into lines.
+    may_have_lines: bool,
     /// A rule asks for ports, which only the first fragment of a packet has.
     needs_ports: bool,
+    /// Packets are listened to, to know their applications by.
+    listens: bool,
+    /// What comes are Ethernet frames.
+    ethernet: bool,
+}
+
+const _: () = assert!(size_of::<Wide>() == 48);
+
+/// What few sessions have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// The first rules, as the fast path reads them, if it does.
+    lines: Option<OwnLines>,
+    /// Networks behind the UE: sources uplink.
+    framed: Box<[FramedRoute]>,
+    /// QoS flows whose delays are measured.
+    monitors: Monitors,
+    /// The only outer sources of uplink packets; none where any may be.
+    gnbs: Box<[IpAddr]>,
     /// Where there are many rules.
     classifier: Option<Box<Classifier>>,
 }
 
-impl Wide {
+/// Where they are with their rules, shared by the copies of a record. What is read of them is [noted](kaido_table::waits).
+#[derive(Clone, Debug)]
+struct WideBox(ThinArc<Wide, Rule>);
+
+impl WideBox {
+    fn new(wide: Wide, rules: impl ExactSizeIterator<Item = Rule>) -> Self {
+        Self(ThinArc::from_header_and_iter(wide, rules))
+    }
+
+    /// The rules, but for one that the record holds itself.
+    #[inline]
+    fn others(&self) -> &[Rule] {
+        kaido_table::waits::read(&self.0.header.header.ue);
+        &self.0.slice
+    }
+
+    /// Gives it lines, before there are copies.
+    fn put_lines(&mut self, lines: OwnLines) {
+        self.0.with_arc_mut(|own| {
+            if let Some(own) = triomphe::Arc::get_mut(own) {
+                own.header_mut().rare.get_or_insert_default().lines = Some(lines);
+            }
+        });
+    }
+
+    /// The lines, which note themselves when they are compared.
+    fn lines(&self) -> Option<&OwnLines> {
+        self.0.header.header.rare.as_ref()?.lines.as_ref()
+    }
+
     /// Whether a rule is about that very address of the UE's.
     fn names(&self, addr: IpAddr) -> bool {
-        self.rules.iter().any(|rule| rule.ue.is_some_and(|ue| ue.admits(addr)))
+        self.others().iter().any(|rule| rule.detection().ue.is_some_and(|ue| ue.admits(addr)))
+    }
+}
+
+impl std::ops::Deref for WideBox {
+    type Target = Wide;
+
+    #[inline(always)]
+    fn deref(&self) -> &Wide {
+        let wide = &self.0.header.header;
+        kaido_table::waits::read(&wide.ue);
+        wide
     }
 }
 
@@ -93,8 +153,14 @@ impl Wide {
 const CELLS_MAX: usize = 5;
 /// Those beside the /64 of a UE that has one.
 const CELLS_BESIDE_IPV6: usize = 3;
-/// Rates that fold into a record: the session's and the QoS flow's.
+/// Rates that fold into a record: the session's and the QoS flow's, and beside them what the flow is guaranteed.
 const POLICERS_MAX: usize = 2;
+/// In [`Record::buffer_suggested`] of what is simply forwarded.
+const QFI_BITS: u8 = 0x3f;
+const THREE_RATES: u8 = 1 << 6;
+const GUARANTEED: u8 = 1 << 7;
+/// In [`Record::cell_bits`].
+const TWO_RATES: u8 = 1 << 3;
 
 /// The record of a key: 48 octets, which with its key fill one cache line.
 #[derive(Clone, Debug)]
@@ -102,20 +168,21 @@ const POLICERS_MAX: usize = 2;
 pub struct Record {
     session: SessionIndex,
     /// Numbers of usage counters, behind them of policers, and behind those the complement of the number of a counter of dropped
-    /// packets, or zero. The last two are the upper half of the UE's /64 where it has one.
+    /// packets, or zero. The last two are the upper half of the UE's /64 where it has one. Of a record with lines, their numbers.
     cells: [u32; CELLS_MAX],
-    wide: Option<Box<Wide>>,
+    wide: Option<WideBox>,
     ue_ipv4: u32,
-    /// The peer's TEID; of what is routed, the number of the network instance that it leaves by, plus one, or zero.
+    /// The peer's TEID; of what goes into no tunnel, the [number](exit_number) of what it leaves by.
     teid: Teid,
     pdr: PdrId,
     flags: Flags,
     shape: ShapeId,
-    /// Packets that a BAR suggests to keep; with [`Flags::QFI_MATCH`] the QoS flow that matches, as what is simply forwarded is
-    /// never kept, or of a record that is not simply forwarded the number of its lines.
+    /// What is simply forwarded is never kept, so this says of such a record: in bits 0 to 5, with [`Flags::QFI_MATCH`], the QoS
+    /// flow that matches; bit 6: a rate more; bit 7: the last rate is guaranteed. Of others: packets that a BAR
+    /// suggests to keep, or the number of lines.
     buffer_suggested: u8,
-    /// Bits 0 to 2: how many counters; bit 3: two policers, where [`Flags::POLICED`] says that there is any; bits 4 to 7: which
-    /// of the first four counters count before QoS enforcement.
+    /// Bits 0 to 2: how many counters; bit 3: one rate more than one, where [`Flags::POLICED`] says that there is any; bits 4 to
+    /// 7: which of the first four counters count before QoS enforcement.
     cell_bits: u8,
 }
 
@@ -137,30 +204,48 @@ impl Record {
         if let Some(folded) = folded.as_ref().filter(|_| is_whole && gnbs.is_empty()) {
             return folded.clone();
         }
-        let mut lines = [(); LINES_MAX].map(|()| Line::unused(session));
-        let count = if may_fold && folded.is_none() {
-            lines::fill(&mut lines, session, direction, ue, &rules)
-        } else {
-            0
+        let classifier = if ethernet { None } else { Classifier::new(&rules).map(Box::new) };
+        let is_rare = classifier.is_some() || !(framed.is_empty() && monitors.is_empty() && gnbs.is_empty());
+        let rare = || {
+            let (framed, monitors, gnbs) = (framed.into(), monitors.into(), gnbs.into());
+            Box::new(Rare { lines: None, framed, monitors, gnbs, classifier })
         };
+        let needs_ports = rules.iter().any(|rule| rule.detection.needs_ports());
+        let mut rules = rules;
+        let own = folded.as_ref().and_then(|_| {
+            let place = rules.iter().position(|rule| rule.detection.is_met(direction))?;
+            Some((u16::try_from(place).ok()?, rules.remove(place).detection))
+        });
+        let (own_place, own) = own.map_or((0, None), |(place, detection)| (place, Some(detection)));
+        let wide = Wide {
+            own,
+            own_place,
+            rare: is_rare.then(rare),
+            ue,
+            may_have_lines: may_fold && folded.is_none(),
+            needs_ports,
+            listens,
+            ethernet,
+        };
+        let rules = rules.into_iter().map(|rule| Rule::new(session, direction, ue, rule));
         let flags = Flags(0).with(Flags::UPLINK, direction == Direction::Uplink);
-        let flags = flags.with(Flags::QFI_MATCH, count > 0);
-        let empty = || Self { buffer_suggested: count, ..Self::empty(session, flags) };
         Self {
-            wide: Some(Box::new(Wide {
-                lines,
-                ue,
-                needs_ports: rules.iter().any(FilteredRule::needs_ports),
-                framed: framed.into(),
-                listens,
-                monitors: monitors.into(),
-                ethernet,
-                gnbs: gnbs.into(),
-                classifier: if ethernet { None } else { Classifier::new(&rules).map(Box::new) },
-                rules: rules.into(),
-            })),
-            ..folded.unwrap_or_else(empty)
+            wide: Some(WideBox::new(wide, rules)),
+            ..folded.unwrap_or_else(|| Self::empty(session, flags))
         }
+    }
+
+    /// With its rules in lines, near a line of theirs, if that is of use and there is memory for them.
+    pub(crate) fn into_lines(mut self, memory: &Arc<LineMemory>, near: Option<u32>) -> Self {
+        let direction = self.direction();
+        let Some(wide) = self.wide.as_mut().filter(|wide| wide.may_have_lines) else { return self };
+        let lines = lines::of_rules(self.session, direction, wide.others());
+        let Some(lines) = OwnLines::put(memory, lines, near) else { return self };
+        self.cells.iter_mut().zip(lines.numbers()).for_each(|(cell, &number)| *cell = number);
+        self.buffer_suggested = u8::try_from(lines.numbers().len()).unwrap_or(0);
+        self.flags = self.flags.with(Flags::QFI_MATCH, !lines.numbers().is_empty());
+        wide.put_lines(lines);
+        self
     }
 
     /// The record of the one rule that packets of the fast path can match, if there is no more than one; and whether that is
@@ -171,36 +256,24 @@ impl Record {
         ue: UeAddresses,
         rules: &[FilteredRule],
     ) -> (Option<Self>, bool) {
-        let mut met = rules.iter().filter(|rule| rule.is_met(direction));
+        let mut met = rules.iter().filter(|rule| rule.detection.is_met(direction));
         let (Some(rule), None) = (met.next(), met.next()) else { return (None, false) };
-        if !rule.matches_all_but_qfi() || rule.special.is_some() || !rule.on_quota.is_empty() {
+        if !rule.detection.matches_all_but_qfi() || rule.special.is_some() || !rule.on_quota.is_empty() {
             return (None, false);
         }
         let Some(mut folded) = Self::fold(session, direction, ue, &rule.action) else {
             return (None, false);
         };
-        let one_qfi = rule.qfis.filter(|qfis| qfis.is_power_of_two());
-        match rule.qfis {
+        let one_qfi = rule.detection.qfis.filter(|qfis| qfis.is_power_of_two());
+        match rule.detection.qfis {
             None => (Some(folded), rules.len() == 1),
             Some(_) if one_qfi.is_none() || !folded.flags.has(Flags::STRAIGHT) => (None, false),
             Some(qfis) => {
                 folded.flags = folded.flags.with(Flags::QFI_MATCH, true).without(Flags::PLAIN);
-                folded.flags = folded.flags.without(Flags::BUFFER_SUGGESTED);
-                folded.buffer_suggested = u8::try_from(qfis.trailing_zeros()).unwrap_or(u8::MAX);
+                folded.buffer_suggested |= u8::try_from(qfis.trailing_zeros()).unwrap_or(u8::MAX) & QFI_BITS;
                 (Some(folded), rules.len() == 1)
             }
         }
-    }
-
-    /// The record of a rule alone; `None` where that does not fold, or more is to be done than it says.
-    fn of_rule(
-        session: SessionIndex,
-        direction: Direction,
-        ue: UeAddresses,
-        rule: &FilteredRule,
-    ) -> Option<Self> {
-        let is_simple = rule.special.is_none() && rule.on_quota.is_empty();
-        is_simple.then(|| Self::fold(session, direction, ue, &rule.action)).flatten()
     }
 
     /// Whether packets of the usual shape find their rule by [`Record::of_flow`].
@@ -209,25 +282,32 @@ impl Record {
         self.flags.0 & (Flags::QFI_MATCH | Flags::STRAIGHT) == Flags::QFI_MATCH
     }
 
-    /// Brings its lines into the cache, ahead of [`Record::of_flow`].
-    #[inline]
-    pub(crate) fn prefetch_lines(&self) {
-        if let Some(wide) = &self.wide {
-            kaido_table::prefetch(&wide.lines);
+    /// The numbers of its lines.
+    #[inline(always)]
+    pub(crate) fn line_numbers(&self) -> &[u32] {
+        if !self.has_lines() {
+            return &[];
         }
+        self.cells.get(..usize::from(self.buffer_suggested)).unwrap_or_default()
     }
 
     /// The record of the rule that a packet of the usual shape matches; `None` where the rules themselves must be looked at.
     #[inline]
-    pub(crate) fn of_flow(&self, flow: &UsualFlow) -> Option<&Self> {
-        let lines = self.wide.as_ref()?.lines.get(..usize::from(self.buffer_suggested))?;
-        lines::choose(lines, flow)
+    pub(crate) fn of_flow(&self, memory: &LineMemory, flow: &UsualFlow) -> Option<&Self> {
+        debug_assert!(self.are_lines_of(memory), "lines of another node");
+        // SAFETY: its lines were put into the node's one memory of lines, and are given back after it was dropped.
+        unsafe { lines::choose(memory, self.line_numbers(), flow) }
+    }
+
+    fn are_lines_of(&self, memory: &LineMemory) -> bool {
+        let own = self.wide.as_ref().and_then(WideBox::lines);
+        own.is_none_or(|own| own.are_of(memory))
     }
 
     /// The QoS flow that a packet of a folded record must be of, if that matters.
     #[inline(always)]
     pub(crate) fn folded_qfi(&self) -> Option<u8> {
-        self.flags.has(Flags::QFI_MATCH | Flags::STRAIGHT).then_some(self.buffer_suggested)
+        self.flags.has(Flags::QFI_MATCH | Flags::STRAIGHT).then_some(self.buffer_suggested & QFI_BITS)
     }
 
     /// Whether packets notice no difference between two records, as far as the records themselves tell: of rules that did not
@@ -274,7 +354,7 @@ impl Record {
             .with(Flags::GATE_OPEN, action.gate_open)
             .with(Flags::UE_IPV4, ue.ipv4.is_some())
             .with(Flags::UE_IPV6, ue.ipv6.is_some())
-            .with(Flags::BUFFER_SUGGESTED, action.buffer.packets.is_some())
+            .with(Flags::BUFFER_SUGGESTED, !straight && action.buffer.packets.is_some())
             .with(Flags::STRAIGHT, straight)
             .with(Flags::NO_TUNNEL, no_tunnel);
         let mut record = Self { pdr: action.pdr, ..Self::empty(session, flags) };
@@ -288,37 +368,47 @@ impl Record {
         if let Destination::Tunnel(tunnel) = action.destination {
             record.flags = record.flags.with(Flags::TUNNEL, true);
             (record.shape, record.teid) = (tunnel.id?, tunnel.teid);
-        } else if let Some(InstanceId(exit)) = action.exit {
-            record.teid = Teid(u32::from(exit) + 1);
+        } else {
+            record.teid = Teid(exit_number(action.exit));
         }
-        record.put_cells(&action.usage, &action.qos)?;
         if action.buffer.time_ms.is_some() || apply.report_buffered || apply.report_discarded {
             return None;
         }
-        record.buffer_suggested = u8::try_from(action.buffer.packets.unwrap_or(0)).ok()?;
+        if !straight {
+            record.buffer_suggested = u8::try_from(action.buffer.packets.unwrap_or(0)).ok()?;
+        }
+        record.put_cells(&action.usage, &action.qos)?;
         let counts_once = record.folded_usage().len() == 1 && !record.has_folded_quotas();
-        let is_plain = straight && counts_once && !record.flags.has(Flags::POLICED);
+        let is_plain =
+            straight && counts_once && !record.flags.has(Flags::POLICED) && record.folded_lan().is_none();
         record.flags = record.flags.with(Flags::PLAIN, is_plain);
         Some(record)
     }
 
     /// Names counters and policers in the record; `None` when it has no room for all.
     fn put_cells(&mut self, usage: &UsageSlots, qos: &Enforcement) -> Option<()> {
-        let policers = qos.only_policers()?.count();
-        let of_dropped = || usage.iter().filter(|(_, what)| *what == Counted::Dropped);
-        let (counters, apart) = (usage.of_passed().count(), of_dropped().count());
-        if policers > POLICERS_MAX || apart > 1 || counters + policers + apart > self.cells_max() {
+        if qos.packets().is_some() || (qos.guaranteed().is_some() && !self.flags.has(Flags::STRAIGHT)) {
             return None;
         }
-        let numbers = usage.of_passed().map(|slot| slot.0).chain(qos.only_policers()?.map(|slot| slot.0));
+        let rates = || qos.policers().chain(qos.guaranteed());
+        let (policers, rates_len) = (qos.policers().count(), rates().count());
+        let of_dropped = || usage.iter().filter(|(_, what)| *what == Counted::Dropped);
+        let (counters, apart) = (usage.of_passed().count(), of_dropped().count());
+        if policers > POLICERS_MAX || apart > 1 || counters + rates_len + apart > self.cells_max() {
+            return None;
+        }
+        let numbers = usage.of_passed().map(|slot| slot.0).chain(rates().map(|slot| slot.0));
         let numbers = numbers.chain(of_dropped().map(|(slot, _)| !slot.0));
         self.cells.iter_mut().zip(numbers).for_each(|(cell, number)| *cell = number);
-        self.cell_bits = u8::try_from(counters).ok()? | u8::from(policers == POLICERS_MAX) << 3;
+        self.cell_bits = u8::try_from(counters).ok()? | if rates_len > 1 { TWO_RATES } else { 0 };
+        if qos.guaranteed().is_some() {
+            self.buffer_suggested = GUARANTEED | if rates_len > 2 { THREE_RATES } else { 0 };
+        }
         let whats = usage.iter().map(|(_, what)| what).filter(|what| *what != Counted::Dropped);
         for (at, _) in whats.enumerate().filter(|(_, what)| *what == Counted::All) {
             self.cell_bits |= (at < 4).then_some(0x10 << at)?;
         }
-        self.flags = self.flags.with(Flags::POLICED, policers > 0).with(Flags::QUOTAS, usage.has_quotas());
+        self.flags = self.flags.with(Flags::POLICED, rates_len > 0).with(Flags::QUOTAS, usage.has_quotas());
         Some(())
     }
 
@@ -329,7 +419,7 @@ impl Record {
 
     /// The counter of dropped packets of a record that holds its action itself, if it has one.
     fn folded_dropped(&self) -> Option<UsageSlot> {
-        let at = self.folded_usage().len() + self.folded_policers().len();
+        let at = self.folded_usage().len() + self.folded_rates().len();
         let number = *self.cells.get(at).filter(|_| at < self.cells_max())?;
         (number != 0).then_some(UsageSlot(!number))
     }
@@ -384,6 +474,12 @@ impl Record {
         port.is_some_and(|InstanceId(own)| self.teid.0 == 0 || self.teid.0 == u32::from(own) + 1)
     }
 
+    /// The LAN of a record that holds its action itself, if that leads into one.
+    #[inline(always)]
+    pub(crate) fn folded_lan(&self) -> Option<LanId> {
+        if self.flags.has(Flags::TUNNEL) { None } else { lan_of_exit(self.teid.0) }
+    }
+
     /// The tunnel of a record that holds its action itself, if that leads into one.
     #[inline]
     pub(crate) fn folded_tunnel(&self) -> Option<(ShapeId, Teid)> {
@@ -397,14 +493,30 @@ impl Record {
         &self.cells[..usize::from(self.cell_bits & 7).min(CELLS_MAX)]
     }
 
-    /// The policers of a record that holds its action itself.
+    /// The rates of a record that holds its action itself, the guaranteed one behind the policers.
     #[inline(always)]
-    pub(crate) fn folded_policers(&self) -> &[u32] {
+    pub(crate) fn folded_rates(&self) -> &[u32] {
         if !self.flags.has(Flags::POLICED) {
             return &[];
         }
         let first = usize::from(self.cell_bits & 7);
-        self.cells.get(first..first + 1 + usize::from(self.cell_bits >> 3 & 1)).unwrap_or_default()
+        let more = u8::from(self.cell_bits & TWO_RATES != 0);
+        let more = more + u8::from(self.has_guarantee() && self.buffer_suggested & THREE_RATES != 0);
+        self.cells.get(first..first + 1 + usize::from(more)).unwrap_or_default()
+    }
+
+    /// The policers of a record that holds its action itself, and its guaranteed rate.
+    #[inline(always)]
+    pub(crate) fn folded_policers(&self) -> (&[u32], Option<u32>) {
+        match self.folded_rates() {
+            [policers @ .., guarantee] if self.has_guarantee() => (policers, Some(*guarantee)),
+            policers => (policers, None),
+        }
+    }
+
+    #[inline(always)]
+    fn has_guarantee(&self) -> bool {
+        self.flags.has(Flags::POLICED | Flags::STRAIGHT) && self.buffer_suggested & GUARANTEED != 0
     }
 
     /// Whether a counter of a record that holds its action itself has a quota.
@@ -436,7 +548,7 @@ impl Record {
     /// The QoS flows whose delays are measured.
     #[inline]
     pub(crate) fn monitors(&self) -> &[(Qfi, Arc<Monitor>)] {
-        self.wide.as_ref().map_or(&[], |wide| &wide.monitors)
+        self.rare().map_or(&[], |rare| &rare.monitors)
     }
 
     /// Whether packets may come out of a tunnel from that address.
@@ -448,7 +560,7 @@ impl Record {
     /// The only addresses from which packets may come out of a tunnel; none where any may be.
     #[inline]
     pub(crate) fn gnbs(&self) -> &[IpAddr] {
-        self.wide.as_ref().map_or(&[], |wide| &wide.gnbs)
+        self.rare().map_or(&[], |rare| &rare.gnbs)
     }
 
     /// Whether what comes are Ethernet frames, not IP packets.
@@ -459,7 +571,7 @@ impl Record {
 
     /// Networks behind the UE from which packets may come.
     pub(crate) fn framed(&self) -> &[FramedRoute] {
-        self.wide.as_ref().map_or(&[], |wide| &wide.framed)
+        self.rare().map_or(&[], |rare| &rare.framed)
     }
 
     /// As [`Record::admits`], of a record that holds its action itself.
@@ -499,7 +611,7 @@ impl Record {
     /// The rules.
     pub fn rules(&self, tunnels: &Tunnels) -> Rules<'_> {
         match &self.wide {
-            Some(wide) => Rules::Filtered(&wide.rules),
+            Some(wide) => Rules::Filtered(self.list(wide)),
             None => Rules::One(self.action(tunnels)),
         }
     }
@@ -507,7 +619,17 @@ impl Record {
     /// The index of the rules, where there are many.
     #[inline]
     pub(crate) fn classifier(&self) -> Option<&Classifier> {
-        self.wide.as_ref()?.classifier.as_deref()
+        self.rare()?.classifier.as_deref()
+    }
+
+    fn list<'r>(&'r self, wide: &'r WideBox) -> RuleList<'r> {
+        RuleList { others: wide.others(), own: wide.own.as_ref().map(|own| (self, &**own, wide.own_place)) }
+    }
+
+    /// What few sessions have.
+    #[inline]
+    fn rare(&self) -> Option<&Rare> {
+        self.wide.as_ref()?.rare.as_deref()
     }
 
     fn action(&self, tunnels: &Tunnels) -> Action {
@@ -524,17 +646,18 @@ impl Record {
             let _ = usage.push(dropped, Counted::Dropped, false);
         }
         let mut qos = Enforcement::default();
-        for &slot in self.folded_policers() {
+        let (policers, guarantee) = self.folded_policers();
+        for &slot in policers {
             // As above.
             let _ = qos.push(PolicerSlot(slot));
         }
+        guarantee.into_iter().for_each(|slot| qos.guarantee(PolicerSlot(slot)));
         let tunnel = self.folded_tunnel().and_then(|(id, teid)| {
             Some(Destination::Tunnel(Tunnel { shape: *tunnels.shape(id)?, id: Some(id), teid }))
         });
         let without =
             if self.flags.has(Flags::NO_TUNNEL) { Destination::NoTunnel } else { Destination::Routed };
-        let exit = Some(self.teid.0).filter(|&exit| tunnel.is_none() && exit != 0);
-        let exit = exit.and_then(|exit| u16::try_from(exit - 1).ok()).map(InstanceId);
+        let exit = if tunnel.is_none() { exit_of_number(self.teid.0) } else { N6Exit::Any };
         Action {
             pdr: self.pdr,
             apply: ApplyAction {
@@ -555,6 +678,33 @@ impl Record {
             },
         }
     }
+}
+
+/// The bit of the [number](exit_number) of a LAN.
+const LAN: u32 = 1 << 31;
+
+/// What packets leave by, as a number: 0 for any port, the number of the network instance plus one, or that of the LAN with a bit
+/// of its own.
+fn exit_number(exit: N6Exit) -> u32 {
+    match exit {
+        N6Exit::Any => 0,
+        N6Exit::Instance(InstanceId(instance)) => u32::from(instance) + 1,
+        N6Exit::Lan(LanId(lan)) => LAN | u32::from(lan),
+    }
+}
+
+fn exit_of_number(number: u32) -> N6Exit {
+    let instance = || number.checked_sub(1).and_then(|instance| u16::try_from(instance).ok());
+    match lan_of_exit(number) {
+        Some(lan) => N6Exit::Lan(lan),
+        None => instance().map_or(N6Exit::Any, |instance| N6Exit::Instance(InstanceId(instance))),
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // The bit is above the number.
+const fn lan_of_exit(number: u32) -> Option<LanId> {
+    if number & LAN == 0 { None } else { Some(LanId(number as u16)) }
 }
 
 #[cfg(test)]

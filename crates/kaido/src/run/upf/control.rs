@@ -12,7 +12,7 @@ use kaido_engine::{Doorbell, FramePool, PortTotals, WorkerCounters};
 use kaido_pfcp::{Endpoint, Moment, Transmit, Untold, send_all};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::node::ControlPlaneMessage;
-use kaido_upf::record::KeyParts;
+use kaido_upf::record::{KeyParts, RecordForm};
 use kaido_upf::rules::{Seid, Teid};
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -410,6 +410,7 @@ impl View<'_> {
                 table_pages: node.table.memory().pages.to_string(),
                 uplink_bytes: volume.uplink_bytes,
                 downlink_bytes: volume.downlink_bytes,
+                forms: upf.forms().map(form).collect(),
                 kernel: upf.kernel_records().map(|records| api::InKernel { records, handed: self.handed() }),
                 peers: peers.collect(),
                 paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
@@ -424,6 +425,14 @@ impl View<'_> {
         let counts = Hand::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| api::Count { name, count }).collect()
     }
+}
+
+fn form((form, sessions): (RecordForm, u32)) -> api::Form {
+    let reason = match form {
+        RecordForm::Wide(reason) => Some([reason.name().to_owned(), reason.to_string()]),
+        _ => None,
+    };
+    api::Form { path: form.name().to_owned(), reason, sessions }
 }
 
 fn path(path: &PathSummary) -> api::GtpuPath {

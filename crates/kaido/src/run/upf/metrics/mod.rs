@@ -17,6 +17,7 @@ use kaido_engine::Doorbell;
 use kaido_metrics::Format;
 use kaido_pfcp::{Counters, Endpoint as PfcpEndpoint, Peer};
 use kaido_upf::control::{PathSummary, Upf, VolumeScan};
+use kaido_upf::record::RecordForm;
 use kaido_upf::rules::Volume;
 
 pub(super) use self::render::Sources;
@@ -35,6 +36,7 @@ const PATHS_SHOWN_MAX: usize = 1000;
 pub(super) struct Controls {
     pub(super) sessions: usize,
     pub(super) volume: Volume,
+    pub(super) forms: Vec<(RecordForm, u32)>,
     pub(super) kernel_records: Option<usize>,
     pub(super) pfcp: Counters,
     /// Sessions of ended associations that are yet to be deleted.
@@ -76,6 +78,7 @@ impl Asked {
         let controls = Controls {
             sessions: upf.len(),
             volume,
+            forms: upf.forms().collect(),
             kernel_records: upf.kernel_records(),
             pfcp: endpoint.counters().clone(),
             ending: endpoint.ending(),

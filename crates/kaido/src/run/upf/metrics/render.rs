@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kaido_metrics::{Exposition, Family, Format};
 use kaido_upf::control::PathSummary;
 use kaido_upf::node::Node;
+use kaido_upf::record::RecordForm;
 use kaido_xdp::fastpath::{FastCounters, FastDirection, Hand};
 
 use super::Controls;
@@ -43,6 +44,13 @@ impl Sources {
     fn sessions(&self, controls: &Controls, out: &mut Exposition) {
         one(out, &f::SESSIONS, controls.sessions);
         one(out, &f::SESSIONS_LIMIT, self.node.settings.sessions_max);
+        let mut family = out.family(&f::SESSIONS_BY_FORM);
+        for form in RecordForm::all() {
+            let count =
+                controls.forms.iter().find(|(known, _)| *known == form).map_or(0, |(_, count)| *count);
+            let reason = if let RecordForm::Wide(reason) = form { reason.name() } else { "" };
+            family.add(&[form.name(), reason], count);
+        }
         let volume = controls.volume;
         out.family(&f::SESSION_BYTES)
             .add(&["uplink"], volume.uplink_bytes)
@@ -154,6 +162,7 @@ mod tests {
 
     use kaido_engine::{FramePool, WorkerCounters};
     use kaido_upf::node::NodeSettings;
+    use kaido_upf::record::WideReason;
 
     use super::*;
     use crate::run::board::{PortBoard, ShownPort};
@@ -185,6 +194,11 @@ mod tests {
         Controls {
             sessions: 7,
             volume: kaido_upf::rules::Volume { uplink_bytes: 10, ..Default::default() },
+            forms: vec![
+                (RecordForm::Folded, 4),
+                (RecordForm::Lines, 2),
+                (RecordForm::Wide(WideReason::Filters), 1),
+            ],
             kernel_records: Some(3),
             pfcp: kaido_pfcp::Counters::default(),
             ending: 0,
@@ -239,6 +253,11 @@ mod tests {
             "kaido_gtpu_paths{state=\"down\"} 1",
             "kaido_frames_free 1024",
             "kaido_kernel_records 3",
+            "kaido_sessions_by_path{path=\"fast\",reason=\"\"} 4",
+            "kaido_sessions_by_path{path=\"lines\",reason=\"\"} 2",
+            "kaido_sessions_by_path{path=\"held\",reason=\"\"} 0",
+            "kaido_sessions_by_path{path=\"wide\",reason=\"filters\"} 1",
+            "kaido_sessions_by_path{path=\"wide\",reason=\"rules\"} 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }

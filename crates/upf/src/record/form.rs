@@ -1,0 +1,213 @@
+//! How packets of a key find their rule, for operators: on the fast path, or why not.
+
+use super::{Action, Flags, LINES_MAX, Record, RuleView, WideBox, asks_of};
+
+/// The form of a record, from the one that takes least to the one that takes most. The form of a session is the greatest of its keys'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordForm {
+    /// The rule is in the record: packets take the fast path.
+    Folded,
+    /// The rule is in the record, and does not forward now: its FAR buffers, drops or names no tunnel yet, or its gate is closed.
+    Held,
+    /// Rules are in lines that packets are compared with: they take the fast path.
+    Lines,
+    /// The record leads to more on the heap: packets of some rules, or all, take the slow path, or wait for memory once more; and why.
+    Wide(WideReason),
+}
+
+/// Why a record is wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum WideReason {
+    /// Outer sources are compared with the gNB's address, behind the record; else packets take the fast path.
+    #[error("the uplink is bound to its gNB")]
+    Bound,
+    /// More rules than there are lines.
+    #[error("a key has more than {LINES_MAX} PDRs and filters")]
+    Rules,
+    /// A filter that a line cannot ask.
+    #[error("a PDR's filters ask for more than protocol, remote network and a range of ports each")]
+    Filters,
+    /// More than a record has room for.
+    #[error("a PDR has more URRs and rates than a record has room for, or buffers for a time of its own")]
+    Cells,
+    /// Packets are counted against a packet rate.
+    #[error("a QER limits the number of packets")]
+    PacketRate,
+    /// Copies.
+    #[error("a FAR duplicates packets")]
+    Duplicated,
+    /// A FAR of its own says what happens when a quota is used up.
+    #[error("a FAR stands for the time after a quota")]
+    QuotaAction,
+    /// More is asked for than forwarding: a header of its own, redirection, a look among the node's own UEs.
+    #[error("a FAR asks for more than forwarding, such as redirection, or UEs are kept apart")]
+    Special,
+    /// The UE's prefix is no /64.
+    #[error("the UE's IPv6 prefix is not a /64")]
+    Prefix,
+    /// A network behind the UE.
+    #[error("a network lies behind the UE (framed route)")]
+    Framed,
+    /// A rule asks for applications.
+    #[error("a PDR detects applications")]
+    Applications,
+    /// Delays of a QoS flow are measured.
+    #[error("delays of a QoS flow are measured")]
+    Monitored,
+    /// What comes are Ethernet frames.
+    #[error("the PDN type is Ethernet")]
+    Ethernet,
+}
+
+impl WideReason {
+    /// All, in their order.
+    pub const ALL: [Self; 13] = [
+        Self::Bound,
+        Self::Rules,
+        Self::Filters,
+        Self::Cells,
+        Self::PacketRate,
+        Self::Duplicated,
+        Self::QuotaAction,
+        Self::Special,
+        Self::Prefix,
+        Self::Framed,
+        Self::Applications,
+        Self::Monitored,
+        Self::Ethernet,
+    ];
+
+    /// Its name in metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bound => "bound_to_gnb",
+            Self::Rules => "rules",
+            Self::Filters => "filters",
+            Self::Cells => "urrs_and_rates",
+            Self::PacketRate => "packet_rate",
+            Self::Duplicated => "duplicated",
+            Self::QuotaAction => "quota_action",
+            Self::Special => "far",
+            Self::Prefix => "ipv6_prefix",
+            Self::Framed => "framed_route",
+            Self::Applications => "applications",
+            Self::Monitored => "qos_monitoring",
+            Self::Ethernet => "ethernet",
+        }
+    }
+}
+
+impl RecordForm {
+    /// How many forms there are.
+    pub const COUNT: usize = 3 + WideReason::ALL.len();
+
+    /// All, in their order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Folded, Self::Held, Self::Lines].into_iter().chain(WideReason::ALL.map(Self::Wide))
+    }
+
+    /// Its place among [`RecordForm::all`].
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Folded => 0,
+            Self::Held => 1,
+            Self::Lines => 2,
+            Self::Wide(reason) => 3 + reason as usize,
+        }
+    }
+
+    /// Its name in metrics and JSON, without the reason.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Folded => "fast",
+            Self::Held => "held",
+            Self::Lines => "lines",
+            Self::Wide(_) => "wide",
+        }
+    }
+}
+
+impl Record {
+    /// How packets find their rule.
+    pub fn form(&self) -> RecordForm {
+        let is_folded = self.flags.has(Flags::STRAIGHT);
+        match &self.wide {
+            None if is_folded => RecordForm::Folded,
+            None => RecordForm::Held,
+            Some(wide) => match self.reason(wide, is_folded) {
+                Some(reason) => RecordForm::Wide(reason),
+                None if is_folded => RecordForm::Folded,
+                None if self.has_lines() => RecordForm::Lines,
+                // The one rule that packets of the fast path can match: it would be folded if it forwarded.
+                None => RecordForm::Held,
+            },
+        }
+    }
+
+    /// Why packets of it take the slow path, if any do that are of the usual shape and forwarded.
+    fn reason(&self, wide: &WideBox, is_folded: bool) -> Option<WideReason> {
+        let of_session = [
+            (WideReason::Ethernet, wide.ethernet),
+            (WideReason::Monitored, !self.monitors().is_empty()),
+            (WideReason::Applications, wide.listens),
+            (WideReason::Framed, !self.framed().is_empty()),
+            (WideReason::Prefix, wide.ue.ipv6.is_some_and(|prefix| prefix.len != 64)),
+        ];
+        if let Some((reason, _)) = of_session.into_iter().find(|(_, is_so)| *is_so) {
+            return Some(reason);
+        }
+        let of_rules = if is_folded { None } else { self.reason_of_rules(wide) };
+        of_rules.or_else(|| (!self.gnbs().is_empty()).then_some(WideReason::Bound))
+    }
+
+    fn reason_of_rules(&self, wide: &WideBox) -> Option<WideReason> {
+        let direction = self.direction();
+        let met = || self.list(wide).iter().filter(|rule| rule.detection().is_met(direction));
+        if let Some(reason) = met().find_map(|rule| reason_of_rule(&rule)) {
+            return Some(reason);
+        }
+        let lines: usize = met().filter_map(|rule| asks_of(rule.detection())).map(|asks| asks.len()).sum();
+        if lines > LINES_MAX {
+            return Some(WideReason::Rules);
+        }
+        // What a line could not have for another reason than those above: room.
+        let mut unfolded = met().filter_map(|rule| rule.unfolded());
+        unfolded.any(|action| action.apply.forward && action.gate_open).then_some(WideReason::Cells)
+    }
+}
+
+/// Why a rule by itself keeps its packets off the fast path.
+fn reason_of_rule(rule: &RuleView<'_>) -> Option<WideReason> {
+    let is_so = |asks: fn(&Action) -> bool| rule.unfolded().is_some_and(asks);
+    if rule.special().is_some() {
+        Some(WideReason::Special)
+    } else if !rule.on_quota().is_empty() {
+        Some(WideReason::QuotaAction)
+    } else if is_so(|action| action.apply.duplicate) {
+        Some(WideReason::Duplicated)
+    } else if is_so(|action| action.qos.packets().is_some()) {
+        Some(WideReason::PacketRate)
+    } else if asks_of(rule.detection()).is_none() {
+        Some(WideReason::Filters)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_have_places_and_names_of_their_own() {
+        let all: Vec<_> = RecordForm::all().collect();
+        assert_eq!(all.len(), RecordForm::COUNT);
+        assert!(all.iter().enumerate().all(|(at, form)| form.index() == at));
+        assert!(all.is_sorted());
+        let names: std::collections::BTreeSet<_> = WideReason::ALL.map(WideReason::name).into();
+        let words: std::collections::BTreeSet<_> = WideReason::ALL.map(|reason| reason.to_string()).into();
+        assert_eq!((names.len(), words.len()), (WideReason::ALL.len(), WideReason::ALL.len()));
+    }
+}
