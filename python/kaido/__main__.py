@@ -13,7 +13,17 @@ from typing import Any, TypeAlias
 
 from kaido import compare, discoveries, flame, report, search, sources, sweep
 from kaido.metrics import Exposition, serve
-from kaido.point import DATAPATHS, DIRECTIONS, MeasureError, Point, Result, find_binary, measure, pps_of
+from kaido.point import (
+    DATAPATHS,
+    DIRECTIONS,
+    SHAPES,
+    MeasureError,
+    Point,
+    Result,
+    find_binary,
+    measure,
+    pps_of,
+)
 from kaido.running import RunMeasurer
 
 
@@ -122,6 +132,7 @@ def _search_arguments(commands: _Commands) -> None:
     one.add_argument("--frame", type=int, default=128, help="bytes of a frame, without FCS")
     one.add_argument("--workers", type=int, default=1, help="workers, each with a queue of its own")
     one.add_argument("--sessions", type=int, default=65536, help="sessions that the packets are of")
+    one.add_argument("--shape", choices=SHAPES, default="plain", help="their rules and QoS flows")
     one.add_argument("--udp-checksum", action="store_true", help="compute the outer UDP checksum downlink")
     one.add_argument(
         "--ip", type=int, choices=(4, 6), default=4, help="IP version of tunnel and user packets"
@@ -198,6 +209,7 @@ def _search(options: argparse.Namespace) -> int:
         frame=options.frame,
         workers=options.workers,
         sessions=options.sessions,
+        shape=options.shape,
         udp_checksum=options.udp_checksum,
         ring=options.ring,
         clock=options.clock,

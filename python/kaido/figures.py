@@ -142,6 +142,7 @@ def _curves(rows: Rows, column: str) -> dict[str, dict[str, list[tuple[int, floa
         name += ", UDP checksum" if point.udp_checksum else ""
         name += f", {point.sessions} sessions" if many else ""
         name += f", IPv{point.ip}" if point.ip != 4 else ""
+        name += f", {point.shape}" if point.shape != "plain" else ""
         panel = curves.setdefault(f"{point.direction.capitalize()}, packets of {flows}", {})
         panel.setdefault(name, []).append((point.frame, row[column]))
     return curves
@@ -198,6 +199,7 @@ def heat_map(rows: Rows) -> Figure | None:
         words = [point.direction, f"{point.workers} w", point.flows]
         words += ["checksum"] if point.udp_checksum else []
         words += [f"IPv{point.ip}"] if point.ip != 4 else []
+        words += [point.shape] if point.shape != "plain" else []
         words += [f"{point.sessions} s"] if len({other.sessions for other, _ in chosen}) > 1 else []
         cells.setdefault(", ".join(words), {})[point.frame] = row["l2_gbps"]
     values = [[line.get(frame, math.nan) for frame in frames] for line in cells.values()]
@@ -233,6 +235,7 @@ def datapaths(rows: Rows) -> Figure | None:
         name = DATAPATHS[point.datapath]
         name += ", one session" if point.flows == "single" else ""
         name += ", UDP checksum" if point.udp_checksum else ""
+        name += f", {point.shape}" if point.shape != "plain" else ""
         panel = curves.setdefault(f"{point.direction.capitalize()}, IPv{point.ip}", {})
         panel.setdefault(name, []).append((point.frame, row["pps"] / 1e6))
     figure, axes = _panels(list(curves), 4.0)
@@ -337,6 +340,7 @@ def latency(rows: Rows) -> Figure | None:
             )
             label += f", IPv{point.ip}" if point.ip != 4 else ""
             label += f", {point.datapath}" if point.datapath != "memory" else ""
+            label += f", {point.shape}" if point.shape != "plain" else ""
             values = [row[f"latency_{key}_ns"] / 1000 for _, key in PERCENTILES]
             style = ["-", "--", ":", "-."][mine.index((point, row)) // len(COLOURS) % 4]
             axis.plot(range(len(values)), values, style, marker="o", ms=3.5, color=colour, label=label)

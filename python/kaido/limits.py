@@ -42,7 +42,7 @@ class Rows:
 
     def line(self, **fixed: Any) -> Regression | None:
         """Fit nanoseconds a packet against bytes sent, of the points at full speed with these fields."""
-        fixed = {"datapath": "memory", "ip": 4} | fixed
+        fixed = {"datapath": "memory", "ip": 4, "shape": "plain"} | fixed
         chosen = [row for point, row in self._rows.items() if point.rate == "max" and _has(point, fixed)]
         xs = [float(row["frame_bytes_sent"]) for row in chosen]
         if len(set(xs)) < 3:

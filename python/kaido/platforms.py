@@ -72,6 +72,9 @@ def chapter(page: Page, found: Mapping[str, Any], number: int) -> None:
         return
     measured = [one for one in found["platforms"] if not one["skipped"]]
     _table(page, found, measured)
+    for one in measured:
+        for reason, sessions in (one.get("kernel") or {}).get("left", []):
+            page.text(f"{one['name']} leaves packets of {sessions} sessions to a worker: {reason}.")
     for one in found["platforms"]:
         if one["skipped"]:
             page.text(f"{one['name']}: not measured: {one['skipped']}", note=True)
@@ -112,8 +115,8 @@ def _traffic(found: Mapping[str, Any]) -> str:
     if function_of(found) == "upf":
         short, long = found["payload_bytes"]
         return (
-            f"{found['sessions']} sessions, uplink and downlink 1:1, UDP payloads of {short} and {long} "
-            f"bytes. Latency: payloads of {short} bytes, {pps}."
+            f"{found['sessions']} {found.get('shape') or 'plain'} sessions, uplink and downlink 1:1, UDP "
+            f"payloads of {short} and {long} bytes. Latency: payloads of {short} bytes, {pps}."
         )
     throughput, latency = found["frame_bytes"]
     return (
@@ -185,6 +188,10 @@ def _table(page: Page, found: Mapping[str, Any], measured: Sequence[Mapping[str,
         short, long = found["payload_bytes"]
         rows = searched("throughput", f", {short}-byte payload")
         rows += searched("throughput_long", f", {long}-byte payload")
+        kernel = [one.get("kernel") for one in measured]
+        if any(kernel):
+            cells = [one and f"{one['all']}, {one['some']}, {one['none']}" for one in kernel]
+            rows.append(["sessions in the kernel: whole, in part, none", *cells])
     else:
         rows = searched("throughput", "")
         rows.append(["bytes out/in", *(f"{one['throughput']['byte_ratio']:.10f}" for one in measured)])

@@ -21,6 +21,8 @@ Result = dict[str, Any]
 FRAMES = (64, 128, 256, 512, 1024, 1424, 3024)
 DIRECTIONS = ("uplink", "downlink")
 DATAPATHS = ("memory", "af_packet", "af_xdp")
+#: Rules of sessions, as ``kaido bench`` names them.
+SHAPES = ("plain", "free5gc", "open5gs", "volte", "slice", "tenant", "mixed")
 #: Longest frame over links, in bytes without FCS.
 LINK_FRAME_MAX = 3400
 #: Bytes that a frame takes on a link beside those counted: FCS, preamble, start of frame and gap.
@@ -51,6 +53,8 @@ class Point:
     ip: int = 4
     #: What packets come and leave by: ``memory``, or sockets on veth: ``af_packet``, ``af_xdp``.
     datapath: str = "memory"
+    #: Rules of the sessions: one of :data:`SHAPES`.
+    shape: str = "plain"
 
     def key(self) -> str:
         """Return a name that no other point has, fit for a file."""
@@ -74,6 +78,8 @@ class Point:
             parts.append(f"ip{self.ip}")
         if self.datapath != usual.datapath:
             parts.append(self.datapath)
+        if self.shape != usual.shape:
+            parts.append(self.shape)
         return "-".join(parts)
 
     def label(self) -> str:
@@ -90,7 +96,8 @@ class Point:
             words.append(f"spread by {self.spread}")
         if self.udp_checksum:
             words.append("checksum")
-        words.append(f"{self.sessions} session{'s' if self.sessions > 1 else ''}")
+        kind = "" if self.shape == "plain" else f"{self.shape} "
+        words.append(f"{self.sessions} {kind}session{'s' if self.sessions > 1 else ''}")
         if self.ip != 4:
             words.append(f"IPv{self.ip}")
         if self.datapath != "memory":
@@ -121,7 +128,7 @@ class Point:
 
 
 #: Fields that points have had not always, and what they were before.
-LATER = {"ip": 4, "datapath": "memory"}
+LATER = {"ip": 4, "datapath": "memory", "shape": "plain"}
 
 
 def find_binary() -> Path:

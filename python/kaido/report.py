@@ -239,6 +239,7 @@ def _sweep(page: _Page, material: Material, frame: pl.DataFrame, command: str) -
     rows = Rows(frame)
     _header(page, frame, command)
     _throughput(page, rows)
+    _shapes(page, rows)
     _datapaths(page, rows)
     _cpu(page, rows)
     _latency(page, rows, material.searches)
@@ -343,6 +344,33 @@ def _throughput(page: _Page, rows: Rows) -> None:
             f"{direction.capitalize()}, {workers} workers forward {gain:.2f} times what one does (median "
             f"of the points)."
         )
+
+
+def _shapes(page: _Page, rows: Rows) -> None:
+    """Say what the rules of sessions cost beside plain ones; nothing where all sessions are plain."""
+    measured = [(point, row) for point, row in rows.points() if point.rate == "max"]
+    shaped = [(point, row) for point, row in measured if point.shape != "plain"]
+    if not shaped:
+        return
+    table = []
+    times: list[tuple[float, Point]] = []
+    for point, row in sorted(shaped, key=lambda item: item[0]):
+        plain = rows.twin(point, shape="plain")
+        ratio = row["ns_per_packet"] / plain["ns_per_packet"] if plain else None
+        times += [(ratio, point)] if ratio else []
+        own = [row["pps"] / 1e6, row["ns_per_packet"], row["ns_spread"]]
+        table.append([point.label(), *own, plain["ns_per_packet"] if plain else None, ratio])
+    headline = "No plain sessions were measured beside them."
+    if times:
+        most, point = max(times)
+        headline = f"A packet takes at most {most:.2f} times what it takes in plain ones: {point.label()}."
+    page.heading("Rules of sessions", headline)
+    page.table(["point", "Mpps", "ns a packet", "IQR", "plain, ns", "times plain"], table)
+    page.text(
+        "Packets are of all QoS flows of a session, in the shares that docs/benchmarks.md names, and each "
+        "flow is judged by its own QFI and filter.",
+        note=True,
+    )
 
 
 def _datapaths(page: _Page, rows: Rows) -> None:
@@ -565,7 +593,7 @@ def _differences(page: _Page, rows: Rows, flames: Sequence[Flame]) -> None:
         if not flame.reason
         and flame.point.workers == 1
         and flame.point.rate == "max"
-        and (flame.point.datapath, flame.point.ip) == ("memory", 4)
+        and (flame.point.datapath, flame.point.ip, flame.point.shape) == ("memory", 4, "plain")
     ]
     frames = sorted({flame.point.frame for flame in chosen}, key=lambda frame: abs(frame - 1424))
     chosen = [flame for flame in chosen if flame.point.frame in frames[:1]]

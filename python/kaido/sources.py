@@ -154,7 +154,9 @@ def _upf(kind: str, long: bool) -> Callable[[Measured], str | None]:
     """Throughput of a platform with payloads of a length."""
 
     def ours(measured: Measured) -> str | None:
-        platforms = (measured.upf or {}).get("platforms", [])
+        upf = measured.upf or {}
+        # The accounts are of sessions without other rules.
+        platforms = upf.get("platforms", []) if (upf.get("shape") or "plain") == "plain" else []
         one = next((one for one in platforms if one["kind"] == kind), None)
         if one is None:
             return None

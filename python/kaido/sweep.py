@@ -28,7 +28,7 @@ from typing import Any, TextIO
 import polars as pl
 
 from kaido.metrics import Exposition, push
-from kaido.point import DATAPATHS, FRAMES, LINK_FRAME_MAX, MeasureError, Point, Result, flatten
+from kaido.point import DATAPATHS, FRAMES, LINK_FRAME_MAX, SHAPES, MeasureError, Point, Result, flatten
 
 #: Axes of a grid: the name in the file, the field of a point, what a value must be, and the usual values.
 AXES: dict[str, tuple[str, str, list[Any]]] = {
@@ -43,6 +43,7 @@ AXES: dict[str, tuple[str, str, list[Any]]] = {
     "rates": ("rate", "max, or a rate such as 2Mpps or 10Gbit/s", ["max"]),
     "ips": ("ip", "4 or 6", [4]),
     "datapaths": ("datapath", "memory, af_packet or af_xdp", ["memory"]),
+    "shapes": ("shape", ", ".join(SHAPES[:-1]) + f" or {SHAPES[-1]}", ["plain"]),
 }
 
 _CHOICES = {
@@ -51,6 +52,7 @@ _CHOICES = {
     "spread": {"ue", "teid", "five-tuple"},
     "flows": {"single", "multi"},
     "datapath": set(DATAPATHS),
+    "shape": set(SHAPES),
 }
 _RANGES = {"frame": (64, 3600), "workers": (1, 64), "sessions": (1, 16_777_000)}
 _RATE = re.compile(r"max|[0-9]+(\.[0-9]+)?([kM]?pps|[GM]?bit/s)")
@@ -380,6 +382,7 @@ class Sweep:
             "rate": point.rate,
             "ip": str(point.ip),
             "datapath": point.datapath,
+            "shape": point.shape,
         }
         values = self.exposition.point(names, flatten(result))
         if self.pushgateway:

@@ -15,7 +15,8 @@ def nanoseconds(point: Point) -> float:
     memory = 25.0 if point.flows == "multi" else 0.0
     checksum = 5.0 + point.frame * 0.05 if point.udp_checksum else 0.0
     socket = {"memory": 0.0, "af_packet": 900.0, "af_xdp": 600.0}[point.datapath]
-    return base + memory + checksum + socket + (5.0 if point.ip == 6 else 0.0)
+    rules = {"plain": 0.0, "mixed": 30.0}.get(point.shape, 20.0)
+    return base + memory + checksum + socket + rules + (5.0 if point.ip == 6 else 0.0)
 
 
 def result(point: Point, duration: float, factor: float = 1.0, noise: float = 0.01) -> Result:

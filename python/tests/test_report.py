@@ -43,6 +43,9 @@ ips = [6]
 [[grid]]
 datapaths = ["af_packet", "af_xdp"]
 ips = [4, 6]
+[[grid]]
+frames = [128]
+shapes = ["mixed", "tenant"]
 [[skip]]
 direction = "uplink"
 udp_checksum = true
@@ -150,6 +153,17 @@ def test_a_report_has_every_chapter_and_picture(page: Path) -> None:
         "Soak: 2 s",
     ):
         assert words in text, words
+
+
+def test_a_report_says_what_rules_cost_beside_plain_sessions(page: Path, tmp_path: Path) -> None:
+    """By the row of the same point with plain sessions; without any rules but those there is no chapter."""
+    text = html.unescape(page.read_text())
+    assert "Rules of sessions" in text and "65536 mixed sessions" in text
+    assert re.search(r"A packet takes at most 1\.[34][0-9] times what it takes in plain ones", text)
+    _sweep(tmp_path / "plain", parse_plan("frames = [128]"))
+    out = tmp_path / "plain.html"
+    report.write(report.gather([tmp_path / "plain"]), out, "kaido bench report RUN")
+    assert "Rules of sessions" not in out.read_text()
 
 
 def test_a_report_of_little_is_a_report(tmp_path: Path) -> None:
@@ -319,9 +333,10 @@ def test_a_load_that_is_low_is_not_called_too_high() -> None:
 def test_results_from_before_there_were_axes_are_read(results: Path, tmp_path: Path) -> None:
     """They were measured over IPv4, in memory."""
     old = tmp_path / "old.parquet"
-    pl.read_parquet(results / "sweep.parquet").drop("ip", "datapath").write_parquet(old)
+    pl.read_parquet(results / "sweep.parquet").drop("ip", "datapath", "shape").write_parquet(old)
     frame = load(old)
     assert frame["ip"].unique().to_list() == [4] and frame["datapath"].unique().to_list() == ["memory"]
+    assert frame["shape"].unique().to_list() == ["plain"]
 
 
 def test_the_difference_of_directions_is_put_in_words(results: Path) -> None:
@@ -375,6 +390,7 @@ def _platform(name: str, pps: float | None, skipped: str | None = None) -> dict[
         "lost": 0,
         "byte_ratio": 20 / 23,
         "cpu_ns": 10.0,
+        "l2_gbps": 0.5,
     }
     throughput |= {"watts": 1.0, "microjoules": 2.0, "energy_source": "model"}
     return {
@@ -436,3 +452,32 @@ def test_platforms_have_a_chapter_or_a_report_of_their_own(tmp_path: Path) -> No
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ValueError, match="no comparison of platforms"):
         report.gather([tmp_path / "other.json"])
+
+
+def test_a_comparison_of_user_planes_says_what_the_kernel_took(tmp_path: Path) -> None:
+    """Of a shape, and of plain sessions in a file that names none."""
+    taken = {"all": 7, "some": 2, "none": 1, "left": [["a QER guarantees a rate", 3]]}
+    found: dict[str, Any] = {
+        "kind": "platforms",
+        "function": "upf",
+        "machine": {"cpu": "a CPU", "cores": 2, "kernel": "6.1"},
+        "frame_bytes": [64, 64],
+        "payload_bytes": [22, 1450],
+        "sessions": 10,
+        "shape": "mixed",
+        "latency_pps": 2000.0,
+        "memory": None,
+        "platforms": [
+            _platform("engine, AF_XDP", 5e5) | {"throughput_long": None},
+            _platform("XDP native", 6e5) | {"throughput_long": None, "kernel": taken},
+        ],
+        "added": [],
+        "skipped": None,
+    }
+    out = tmp_path / "report.html"
+    for shape, said in (("mixed", "10 mixed sessions"), (None, "10 plain sessions")):
+        (tmp_path / "platforms.json").write_text(json.dumps(found | {"shape": shape}))
+        report.write(report.gather([tmp_path / "platforms.json"]), out, "kaido bench report")
+        text = html.unescape(out.read_text())
+        assert said in text and "7, 2, 1" in text
+        assert "leaves packets of 3 sessions to a worker: a QER guarantees a rate" in text

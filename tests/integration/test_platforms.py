@@ -109,3 +109,20 @@ def test_the_user_plane_in_memory_is_told_where_to_look(binary: Path) -> None:
     command = [str(binary), "bench", "platforms", "--function", "upf", "--memory"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "--memory" in done.stderr
+
+
+@pytest.mark.needs("root", "ip")
+def test_the_kernels_share_of_a_shape_is_told(binary: Path) -> None:
+    """How many sessions it has whole, in part and not, and why; a worker forwards what it leaves."""
+    report, table = compare(binary, "--function", "upf", "--sessions", "40", "--shape", "mixed")
+    assert report["shape"] == "mixed"
+    found = {platform["kind"]: platform for platform in report["platforms"]}
+    for kind in ("xdp_native", "xdp_generic"):
+        forwards(kind, found[kind])
+        taken = found[kind]["kernel"]
+        # One in ten is VoLTE with a guaranteed rate, and of the two idle sessions one is.
+        assert (taken["all"], taken["some"], taken["none"]) == (35, 5, 0)
+        assert taken["left"] == [["a QER guarantees a rate", 4], ["the FAR buffers", 2]]
+    assert found["af_xdp"]["kernel"] is None
+    assert "40 mixed sessions" in table
+    assert "XDP native: leaves packets of 4 sessions to a worker: a QER guarantees a rate" in table

@@ -13,7 +13,7 @@ import pytest
 LINKS = ("af_packet", "af_xdp")
 
 
-def measure(binary: Path, *options: str) -> dict[str, Any]:
+def measure(binary: Path, *options: str, sessions: int = 200) -> dict[str, Any]:
     """The result of a short point."""
     command = [
         str(binary),
@@ -22,7 +22,7 @@ def measure(binary: Path, *options: str) -> dict[str, Any]:
         "--duration",
         "0.1",
         "--sessions",
-        "200",
+        str(sessions),
         "--json",
         "-",
         *options,
@@ -58,6 +58,19 @@ def test_a_point_over_links_is_forwarded_and_judged(
     assert found["forwarded"] == found["offered"] > 0
     assert found["latency"]["p50_ns"] > 0 and found["ns_per_packet"] > 0
     assert found["pmu"]["available"] is False
+
+
+@pytest.mark.needs("root", "ip")
+@pytest.mark.parametrize("shape", ["volte", "tenant", "mixed"])
+@pytest.mark.parametrize("datapath", LINKS)
+def test_every_packet_of_a_shape_is_judged_over_links(binary: Path, datapath: str, shape: str) -> None:
+    """Of each QoS flow by its QFI, of each tenant by its VLAN: one that is otherwise ends the point."""
+    for direction in ("uplink", "downlink"):
+        asked = ("--datapath", datapath, "--direction", direction, "--shape", shape)
+        # As many of each tenant.
+        point = measure(binary, *asked, "--rate", "2kpps", sessions=320)
+        assert point["point"]["shape"] == shape
+        assert point["forwarded"] > 0 and point["latency"]["p50_ns"] > 0
 
 
 @pytest.mark.needs("root", "ip")

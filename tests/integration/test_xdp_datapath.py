@@ -79,6 +79,17 @@ def ping(net: Topology, device: str, address: str, *options: str) -> bool:
     return net.ran.pings(address, "-I", device, *options)
 
 
+def by_the_kernel(node: Node, net: Topology, address: str) -> bool:
+    """Whether three pings of a UE are answered, and forwarded in the kernel there and back."""
+
+    def forwarded() -> list[int]:
+        return [ports(node)[name]["kernel_packets"] for name in ("n3", "n6")]
+
+    before = forwarded()
+    answered = ping(net, "ue0", address)
+    return answered and all(now - then >= 3 for then, now in zip(before, forwarded(), strict=True))
+
+
 def test_what_is_charged_is_what_was_counted_and_the_kernel_forwarded_it(
     start: Start, far: Topology, attach: Attach, tmp_path: Path
 ) -> None:
@@ -206,16 +217,15 @@ def test_a_session_says_what_of_it_is_not_the_kernels(start: Start, far: Topolog
 
 
 def test_ordinary_programs_do_not_notice(start: Start, far: Topology, attach: Attach) -> None:
-    """Pings of both families and sizes, near and far; near ones are the workers'."""
+    """Pings of both families and sizes, near and far."""
     node = start("xdp")
     attach("--ues 2 --tuns 2 --qfi 9")
     for address in (FAR, FAR6):
         assert ping(far, "ue0", address)
         assert ping(far, "ue1", address, "-s", "1300")
-    before = ports(node)["n3"]["kernel_packets"]
-    assert before > 6
-    assert ping(far, "ue0", "10.100.6.2"), "a neighbour is not behind the router"
-    assert ports(node)["n3"]["kernel_packets"] == before
+    assert ports(node)["n3"]["kernel_packets"] > 6
+    assert by_the_kernel(node, far, "10.100.6.2"), "a neighbour is not behind the router"
+    assert by_the_kernel(node, far, "fd00:6::2")
     assert far.ran.pings("10.100.3.1")
     assert node.drops() == {}
 
@@ -262,6 +272,32 @@ def test_routes_and_neighbours_are_followed(start: Start, far: Topology, attach:
     wait_until(lambda: not ping(far, "ue0", FAR), "nobody is at the new gateway")
     far.upf.ip("route", "del", "10.200.0.0/24")
     wait_until(lambda: ping(far, "ue0", FAR), "the first way again")
+
+
+def test_every_route_is_followed_in_the_kernel(start: Start, far: Topology, attach: Attach) -> None:
+    """Without a default route: hosts on the link, and prefixes behind two gateways, the longest first."""
+    for to in ("0.0.0.0/0", "::/0"):
+        far.upf.ip("route", "del", to)
+    second, third = "10.100.6.3", "198.51.100.9"
+    far.dn.ip("link", "add", "other", "link", "eth0", "type", "macvlan", "mode", "bridge")
+    far.dn.ip("link", "set", "other", "up")
+    for address in (f"{second}/24", f"{third}/32"):
+        far.dn.ip("address", "add", address, "dev", "other")
+    far.upf.ip("route", "add", "10.200.0.0/16", "via", "10.100.6.2")
+    far.upf.ip("route", "add", "198.51.0.0/16", "via", "10.100.6.77")
+    far.upf.ip("route", "add", f"{third}/32", "via", second)
+    far.upf.ip("route", "add", f"{FAR6}/128", "via", "fd00:6::2")
+    node = start("xdp")
+    attach("--ues 1 --tuns 1")
+    for address in (FAR, "10.100.6.2", second, third, "fd00:6::2"):
+        assert ping(far, "ue0", address), address
+        wait_until(lambda to=address: by_the_kernel(node, far, to), f"{address} is the kernel's")
+    assert not ping(far, "ue0", "198.51.100.8"), "its gateway does not exist"
+    assert ping(far, "ue0", FAR6), "a prefix beyond /64 is the workers'"
+    far.upf.ip("route", "del", f"{third}/32")
+    wait_until(lambda: not ping(far, "ue0", third), "the shorter prefix counts")
+    assert ping(far, "ue0", FAR)
+    assert set(node.drops()) == {"n3 next_hop_unresolved"}, node.drops()
 
 
 #: Changes a session while packets flow both ways, as SMF and as two gNBs. Tells what came when.

@@ -2,12 +2,12 @@
 //! file's streams send.
 //!
 //! ```text
-//!   Bearers ─▶ session::establishment ─▶ Smf ── UDP, a window of requests ──▶ user plane
+//!   Bearers or a Shape ─▶ establishment ─▶ Smf ── UDP, a window of requests ──▶ user plane
 //!                                         └─ answers its heartbeats until released
 //! ```
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,11 +15,13 @@ use kaido_pfcp::{
     DATAGRAM_MAX, Dialect, Moment, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit, cause_name,
 };
 
-use kaido_upf::rules::Seid;
+use kaido_upf::rules::{Establishment, LocalFTeid, Seid};
 
 use crate::BenchError;
+use crate::frames::Family;
 use crate::oracle::Bearers;
 use crate::session::establishment;
+use crate::shape::Shape;
 
 /// A user plane that establishes many sessions may be busy; it has as long as a control plane gives it.
 const RETRANSMISSION: Retransmission = Retransmission { t1: Duration::from_secs(2), n1: 5 };
@@ -37,6 +39,61 @@ pub struct AttachPlan {
     pub local: SocketAddr,
     /// Requests under way at once.
     pub window: usize,
+}
+
+/// The sessions to be established.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sessions {
+    /// One for each bearer.
+    OfBearers(Vec<Bearers>),
+    /// So many of a shape, over IPv4, from the UE 10.0.0.1 on.
+    OfShape {
+        /// Their rules.
+        shape: Shape,
+        /// How many.
+        count: u32,
+        /// The user plane's GTP-U address, and the gNB's.
+        tunnel: [Ipv4Addr; 2],
+    },
+}
+
+impl Sessions {
+    /// How many there are.
+    fn count(&self) -> u32 {
+        match self {
+            Self::OfBearers(bearers) => bearers.iter().map(|bearers| bearers.count).sum(),
+            Self::OfShape { count, .. } => *count,
+        }
+    }
+
+    /// The requests for all.
+    fn requests(&self) -> Box<dyn Iterator<Item = Establishment> + '_> {
+        match self {
+            Self::OfBearers(bearers) => Box::new(
+                bearers
+                    .iter()
+                    .flat_map(|described| (0..described.count).map(|n| establishment(described, n))),
+            ),
+            Self::OfShape { shape, count, tunnel } => {
+                Box::new((0..*count).map(|n| readdressed(shape.establishment(Family::V4, n), *tunnel)))
+            }
+        }
+    }
+}
+
+/// A session between other ends of its tunnel.
+fn readdressed(mut request: Establishment, [upf, gnb]: [Ipv4Addr; 2]) -> Establishment {
+    for rule in &mut request.pdrs {
+        if let Some(LocalFTeid::Given(local)) = &mut rule.pdi.local_fteid {
+            local.ipv4 = Some(upf);
+        }
+    }
+    for forwarding in request.fars.iter_mut().filter_map(|far| far.forwarding.as_mut()) {
+        if let Some(tunnel) = &mut forwarding.outer_header_creation {
+            tunnel.ipv4 = Some(gnb);
+        }
+    }
+    request
 }
 
 /// A control plane with the sessions of bearers.
@@ -57,20 +114,20 @@ fn failed(what: impl std::fmt::Display) -> BenchError {
 }
 
 impl Attached {
-    /// Sets up an association, and a session for each bearer; how long the sessions took.
+    /// Sets up an association, and the sessions; how long these took.
     ///
     /// # Errors
     /// [`BenchError::Socket`]; [`BenchError::Control`] when the user plane refuses a request or does not answer;
     /// [`BenchError::Interrupted`].
     pub fn establish(
         plan: AttachPlan,
-        bearers: &[Bearers],
+        sessions: &Sessions,
         stop: &AtomicBool,
         progress: &dyn Fn(&str),
     ) -> Result<(Self, Duration), BenchError> {
         let mut attached = Self::associate(plan, stop)?;
         let began = Instant::now();
-        match attached.establish_all(bearers, stop, progress) {
+        match attached.establish_all(sessions, stop, progress) {
             Ok(()) => Ok((attached, began.elapsed())),
             Err(error) => {
                 // What was established goes with the association; the first failure is what is told.
@@ -115,18 +172,17 @@ impl Attached {
 
     fn establish_all(
         &mut self,
-        bearers: &[Bearers],
+        sessions: &Sessions,
         stop: &AtomicBool,
         progress: &dyn Fn(&str),
     ) -> Result<(), BenchError> {
-        let count: u32 = bearers.iter().map(|bearers| bearers.count).sum();
-        let mut all = bearers.iter().flat_map(|described| (0..described.count).map(move |n| (described, n)));
+        let count = sessions.count();
+        let mut all = sessions.requests();
         let mut told = Instant::now();
         while self.sessions() < count {
             while self.smf.outstanding() < self.plan.window
-                && let Some((described, n)) = all.next()
+                && let Some(request) = all.next()
             {
-                let request = establishment(described, n);
                 self.smf
                     .establish(Moment::now(), self.plan.upf, request, &mut self.out)
                     .map_err(|error: SmfError| failed(error))?;

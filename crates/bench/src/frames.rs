@@ -12,6 +12,7 @@ mod family;
 
 use std::net::Ipv4Addr;
 
+use arrayvec::ArrayVec;
 use kaido_engine::Frame;
 use kaido_wire::{checksum, gtpu};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::bearers::bearers;
 pub use self::family::Family;
 use crate::BenchError;
+use crate::shape::{Flow, Shape, VLAN_FIRST, tenant_of};
 
 /// Our GTP-U address, and the gNB's.
 pub(crate) const N3: Ipv4Addr = Ipv4Addr::new(192, 168, 3, 1);
@@ -81,12 +83,14 @@ pub(crate) fn teid(session: u32) -> u32 {
     session.wrapping_add(1)
 }
 
-/// Frames of one direction, family and length.
+/// Frames of one direction, family, QoS flow and length.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     pub(crate) direction: Direction,
     pub(crate) family: Family,
-    /// All headers; TEID, UE address and the checksum over that are zero.
+    shape: Shape,
+    flow: Flow,
+    /// All headers; TEID, UE address, VLAN tag and the checksum over the address are zero.
     pub(crate) headers: Vec<u8>,
     /// Bytes of the frame, without FCS.
     pub(crate) len: usize,
@@ -102,13 +106,26 @@ impl Template {
 
     /// Frames of a family.
     pub(crate) fn of(family: Family, direction: Direction, frame_bytes: usize) -> Self {
+        Self::of_flow((Shape::Plain, &Shape::Plain.flows()[0]), family, direction, frame_bytes)
+    }
+
+    /// Frames over IPv4 that every session of a shape forwards, whatever its flows.
+    pub(crate) fn of_shape(shape: Shape, direction: Direction, frame_bytes: usize) -> Self {
+        Self::of_flow((shape, &Shape::Plain.flows()[0]), Family::V4, direction, frame_bytes)
+    }
+
+    /// Frames of one of the flows of a shape.
+    pub(crate) fn of_flow(
+        (shape, &flow): (Shape, &Flow),
+        family: Family,
+        direction: Direction,
+        frame_bytes: usize,
+    ) -> Self {
         let mut headers = Vec::new();
-        let (header, tunnel) = (family.header_len(), family.tunnel_len());
-        let len = frame_bytes.max(match direction {
-            Direction::Uplink => ETHERNET + tunnel + header + UDP,
-            Direction::Downlink => ETHERNET + header + UDP,
-        });
-        let inner = Self::inner(family, direction);
+        let header = family.header_len();
+        let inner = Self::inner(shape, family, direction);
+        let len = frame_bytes.max(inner + header + UDP);
+        let host = flow.host(family);
         match direction {
             Direction::Uplink => {
                 ethernet(&mut headers, N3_MAC, GNB_MAC, family);
@@ -116,14 +133,16 @@ impl Template {
                 udp(&mut headers, (gtpu::UDP_PORT, gtpu::UDP_PORT), len - ETHERNET - header);
                 headers.extend([0x34, 255]);
                 headers.extend(field(len - ETHERNET - header - UDP - gtpu::HEADER_LEN));
-                headers.extend([0, 0, 0, 0, 0, 0, 0, 0x85, 1, 0x10, QFI, 0]);
-                family.header(&mut headers, family.unspecified(), family.server(), len - inner - header);
-                udp(&mut headers, (40_000, 443), len - inner - header);
+                headers.extend([0, 0, 0, 0, 0, 0, 0, 0x85, 1, 0x10, flow.qfi, 0]);
+                family.header(&mut headers, family.unspecified(), host, len - inner - header);
+                udp(&mut headers, (40_000, flow.port), len - inner - header);
             }
             Direction::Downlink => {
-                ethernet(&mut headers, N6_MAC, ROUTER_MAC, family);
-                family.header(&mut headers, family.server(), family.unspecified(), len - inner - header);
-                udp(&mut headers, (443, 40_000), len - inner - header);
+                headers.extend(N6_MAC);
+                headers.extend(ROUTER_MAC);
+                headers.extend(ethertype_on_n6(shape, family, 0));
+                family.header(&mut headers, host, family.unspecified(), len - inner - header);
+                udp(&mut headers, (flow.port, 40_000), len - inner - header);
             }
         }
         let mut sum = 0;
@@ -131,28 +150,29 @@ impl Template {
             headers[inner + 10..inner + 12].fill(0);
             sum = checksum::sum(&headers[inner..inner + header]);
         }
-        Self { direction, family, headers, len, sum }
+        Self { direction, family, shape, flow, headers, len, sum }
     }
 
     /// Octets before the IP header that has the UE's address.
-    fn inner(family: Family, direction: Direction) -> usize {
+    fn inner(shape: Shape, family: Family, direction: Direction) -> usize {
         match direction {
             Direction::Uplink => ETHERNET + family.tunnel_len(),
-            Direction::Downlink => ETHERNET,
+            Direction::Downlink => link_len_on_n6(shape),
         }
     }
 
     /// The same in a packet that came out.
     fn inner_out(&self) -> usize {
         match self.direction {
-            Direction::Uplink => ETHERNET,
+            Direction::Uplink => link_len_on_n6(self.shape),
             Direction::Downlink => ETHERNET + self.family.tunnel_len(),
         }
     }
 
     /// Makes headers, equal to the template's before, those of a session.
     fn address(&self, session: u32, headers: &mut [u8]) {
-        let inner = Self::inner(self.family, self.direction);
+        let inner = Self::inner(self.shape, self.family, self.direction);
+        let ue = self.shape.ue_number(session);
         let [src, dst] = self.family.address_offsets();
         let at = match self.direction {
             Direction::Uplink => {
@@ -160,22 +180,26 @@ impl Template {
                 headers[at..at + 4].copy_from_slice(&teid(session).to_be_bytes());
                 inner + src
             }
-            Direction::Downlink => inner + dst,
+            Direction::Downlink => {
+                let link = ethertype_on_n6(self.shape, self.family, session);
+                headers[ETHERTYPE_AT..inner].copy_from_slice(&link);
+                inner + dst
+            }
         };
         match self.family {
             Family::V4 => {
-                let octets = ue(session).octets();
+                let octets = self::ue(ue).octets();
                 headers[at..at + 4].copy_from_slice(&octets);
                 let sum = !checksum::combine(&[self.sum, checksum::sum(&octets)]);
                 headers[inner + 10..inner + 12].copy_from_slice(&sum.to_be_bytes());
             }
-            Family::V6 => headers[at..at + 16].copy_from_slice(&family::ue_v6(session).octets()),
+            Family::V6 => headers[at..at + 16].copy_from_slice(&family::ue_v6(ue).octets()),
         }
     }
 
     /// Computes the checksum of the UE's datagram, as a UE and its server do: a user plane may rely on it.
     fn fill_checksum(&self, packet: &mut [u8]) {
-        let at = Self::inner(self.family, self.direction);
+        let at = Self::inner(self.shape, self.family, self.direction);
         let [addresses, _] = self.family.address_offsets();
         let (header, datagram) = packet[at..].split_at_mut(self.family.header_len());
         datagram[6..8].fill(0);
@@ -223,7 +247,7 @@ impl Template {
 
     /// Gives a packet a number.
     pub(crate) fn number(&self, number: u16, packet: &mut [u8]) {
-        let at = Self::inner(self.family, self.direction);
+        let at = Self::inner(self.shape, self.family, self.direction);
         let place = at + self.number_offset();
         let Some(field) = packet.get_mut(place..place + 2) else { return };
         let old = u16::from_be_bytes([field[0], field[1]]);
@@ -258,7 +282,8 @@ impl Template {
         datagram.get(6..8) != Some(&[0, 0]) && checksum::combine(&sums) == 0xffff
     }
 
-    /// The session whose UE's address is where it must be in a packet that came out; any number when there is none.
+    /// The session whose UE's address is where it must be in a packet that came out; any number when there is none, or where
+    /// tenants have the same addresses.
     pub(crate) fn session_of(&self, out: &[u8]) -> u32 {
         let [src, dst] = self.family.address_offsets();
         let at = self.inner_out() + if self.direction == Direction::Uplink { src } else { dst };
@@ -275,39 +300,105 @@ impl Template {
     fn difference(&self, session: u32, out: &[u8]) -> Option<String> {
         let family = self.family;
         let (tunnel, header) = (family.tunnel_len(), family.header_len());
+        let link = match self.direction {
+            Direction::Uplink => ethertype_on_n6(self.shape, family, session),
+            Direction::Downlink => family.ethertype().into_iter().collect(),
+        };
+        let added = link_len_on_n6(self.shape);
         let (len, macs) = match self.direction {
-            Direction::Uplink => (self.len - tunnel, [ROUTER_MAC, N6_MAC]),
-            Direction::Downlink => (self.len + tunnel, [GNB_MAC, N3_MAC]),
+            Direction::Uplink => (self.len + added - ETHERNET - tunnel, [ROUTER_MAC, N6_MAC]),
+            Direction::Downlink => (self.len + ETHERNET + tunnel - added, [GNB_MAC, N3_MAC]),
         };
         if out.len() != len {
             return Some(format!("it has {} bytes, not {len}", out.len()));
         }
-        if out[..12] != *macs.as_flattened() || out[12..14] != family.ethertype() {
-            return Some(format!("its Ethernet header is {:02x?}", &out[..ETHERNET]));
+        let packet = ETHERTYPE_AT + link.len();
+        if out[..ETHERTYPE_AT] != *macs.as_flattened() || out[ETHERTYPE_AT..packet] != *link {
+            return Some(format!("its Ethernet header is {:02x?}", &out[..packet]));
         }
-        let (ue, server) = (family.ue(session), family.server());
+        let (ue, host) = (family.ue(self.shape.ue_number(session)), self.flow.host(family));
         match self.direction {
-            Direction::Uplink => family.fault(&out[ETHERNET..], ue, server, TTL - 1),
+            Direction::Uplink => family
+                .fault(&out[packet..], ue, host, TTL - 1)
+                .or_else(|| ports_fault(&out[packet + header..], [40_000, self.flow.port])),
             Direction::Downlink => family
                 .fault(&out[ETHERNET..], family.n3(), family.gnb(), TTL)
-                .or_else(|| tunnel_fault(&out[ETHERNET + header..], session))
-                .or_else(|| family.fault(&out[ETHERNET + tunnel..], server, ue, TTL - 1)),
+                .or_else(|| tunnel_fault(&out[ETHERNET + header..], session, self.flow.qfi))
+                .or_else(|| family.fault(&out[ETHERNET + tunnel..], host, ue, TTL - 1))
+                .or_else(|| ports_fault(&out[ETHERNET + tunnel + header..], [self.flow.port, 40_000])),
         }
     }
 }
 
-fn tunnel_fault(datagram: &[u8], session: u32) -> Option<String> {
+/// Frames of all flows of a shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Templates {
+    shape: Shape,
+    /// In the order of the shape's flows.
+    all: Vec<Template>,
+}
+
+impl Templates {
+    /// Of `frame_bytes`, or of the fewest that hold the headers.
+    pub(crate) fn new(shape: Shape, family: Family, direction: Direction, frame_bytes: usize) -> Self {
+        let of = |flow| Template::of_flow((shape, flow), family, direction, frame_bytes);
+        Self { shape, all: shape.flows().iter().map(of).collect() }
+    }
+
+    /// That of a session's packet at a place of a run.
+    #[inline]
+    pub(crate) fn at(&self, session: u32, place: u64) -> &Template {
+        &self.all[self.shape.flow_at(session, place)]
+    }
+
+    /// That of the flow with the others' filters ahead of it: headers of all are as long.
+    pub(crate) fn last(&self) -> &Template {
+        // Each shape has a flow.
+        &self.all[self.all.len() - 1]
+    }
+}
+
+/// Where the EtherType is, behind both addresses.
+const ETHERTYPE_AT: usize = 12;
+
+/// Octets of the link header on N6: tenants have a tag.
+const fn link_len_on_n6(shape: Shape) -> usize {
+    ETHERNET + if shape.tenants().is_some() { 4 } else { 0 }
+}
+
+/// What stands behind the addresses of a session's frame on N6: the tag of its tenant, if it has one (IEEE 802.1Q 9.6), and the EtherType.
+fn ethertype_on_n6(shape: Shape, family: Family, session: u32) -> ArrayVec<u8, 6> {
+    let mut link = ArrayVec::new();
+    if shape.tenants().is_some() {
+        link.extend([0x81, 0x00]);
+        link.extend((VLAN_FIRST + tenant_of(session)).to_be_bytes());
+    }
+    link.extend(family.ethertype());
+    link
+}
+
+/// What is wrong with the ports of a datagram.
+fn ports_fault(datagram: &[u8], ports: [u16; 2]) -> Option<String> {
+    let expected = ports.map(u16::to_be_bytes);
+    (datagram[..4] != *expected.as_flattened())
+        .then(|| format!("its ports are {:02x?}, not {ports:?}", &datagram[..4]))
+}
+
+fn tunnel_fault(datagram: &[u8], session: u32, qfi: u8) -> Option<String> {
     let (udp, gtpu) = datagram.split_at(UDP);
     let header = gtpu::header(gtpu);
     let good = udp[2..4] == gtpu::UDP_PORT.to_be_bytes()
         && udp[4..6] == field(datagram.len())
         && header.is_ok_and(|header| {
             header.teid == teid(session)
-                && header.qfi == Some(QFI)
+                && header.qfi == Some(qfi)
                 && header.pdu_type == Some(0)
                 && usize::from(header.payload_len) == gtpu.len() - GTPU
         });
-    (!good).then(|| format!("its tunnel is {:02x?} for TEID {}", &datagram[..UDP + GTPU], teid(session)))
+    (!good).then(|| {
+        let teid = teid(session);
+        format!("its tunnel is {:02x?} for TEID {teid} and QFI {qfi}", &datagram[..UDP + GTPU])
+    })
 }
 
 fn ethernet(out: &mut Vec<u8>, dst: [u8; 6], src: [u8; 6], family: Family) {
@@ -345,7 +436,7 @@ mod tests {
                     let template = Template::of(family, direction, wanted);
                     let packet = template.packet(70_000);
                     assert_eq!((packet.len(), template.len), (wanted.max(least), wanted.max(least)));
-                    let inner = &packet[Template::inner(family, direction)..];
+                    let inner = &packet[Template::inner(Shape::Plain, family, direction)..];
                     let (src, dst) = match direction {
                         Direction::Uplink => (family.ue(70_000), family.server()),
                         Direction::Downlink => (family.server(), family.ue(70_000)),

@@ -10,8 +10,9 @@ use kaido_engine::{
     DropReason, FramePool, Function, KernelPath, PortId, PortTotals, Route, Routes, Wanted, Worker,
     WorkerSettings,
 };
-use kaido_upf::control::Upf;
-use kaido_upf::node::{Node, NodeSettings, PortRole};
+use kaido_upf::control::{KernelShare, Upf};
+use kaido_upf::lan::{Lan, Lans, VlanTags};
+use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::InstanceId;
 use kaido_upf::rules::{
@@ -23,7 +24,7 @@ use kaido_upf::rules::{
 use crate::BenchError;
 use crate::frames::{Direction, Family, GNB_MAC, MTU, N3_MAC, N6_MAC, ROUTER_MAC, teid};
 use crate::ports::Feed;
-use crate::shape::Shape;
+use crate::shape::{Shape, VLAN_FIRST, tenant_name};
 
 /// The N3 port and the N6 port.
 const N3_PORT: PortId = PortId(0);
@@ -52,56 +53,67 @@ pub(crate) struct Forwarder {
 impl UpfNode {
     /// An empty node for so many sessions, whose ports take up to `frames` frames at once.
     pub(crate) fn new(sessions: u32, pool: &'static FramePool, frames: usize) -> Result<Self, BenchError> {
-        Self::with(Family::V4, settings(Family::V4, sessions), pool, frames)
+        Self::of_shape(Shape::Plain, sessions, pool, frames)
     }
 
-    /// As [`UpfNode::new`], set up otherwise, for sessions of a family.
+    /// As [`UpfNode::new`], with sessions of a shape.
+    pub(crate) fn of_shape(
+        shape: Shape,
+        sessions: u32,
+        pool: &'static FramePool,
+        frames: usize,
+    ) -> Result<Self, BenchError> {
+        let settings = settings(Family::V4, shape, sessions);
+        Self::with((Family::V4, shape), settings, pool, frames)
+    }
+
+    /// As [`UpfNode::of_shape`], set up otherwise, for sessions of a family.
     pub(crate) fn with(
-        family: Family,
+        of: (Family, Shape),
         settings: NodeSettings,
         pool: &'static FramePool,
         frames: usize,
     ) -> Result<Self, BenchError> {
-        let sessions = settings.sessions_max;
         let (node, events) = Node::new(settings)?;
         let upf = Upf::new(node.clone(), events, Vec::new())?;
+        Self::of(of, (node, upf), pool, frames)
+    }
+
+    /// A node that is there, and has no sessions.
+    pub(crate) fn of(
+        (family, shape): (Family, Shape),
+        (node, upf): (Arc<Node>, Upf),
+        pool: &'static FramePool,
+        frames: usize,
+    ) -> Result<Self, BenchError> {
         let forwarder = Forwarder::new(&node, pool, frames)?;
-        Ok(Self {
-            family,
-            shape: Shape::Plain,
-            node,
-            upf,
-            forwarder,
-            seids: Vec::with_capacity(sessions as usize),
-        })
+        let seids = Vec::with_capacity(node.settings.sessions_max as usize);
+        Ok(Self { family, shape, node, upf, forwarder, seids })
     }
 
-    /// The node with sessions of a shape.
-    pub(crate) fn of_shape(self, shape: Shape) -> Self {
-        Self { shape, ..self }
-    }
-
-    /// Establishes the sessions from the last one there up to `sessions`; the time that took.
+    /// Establishes the sessions from the last one there up to `sessions`; the time that took, less that of writing and reading
+    /// the requests.
     pub(crate) fn establish(
         &mut self,
         sessions: u32,
         stop: &AtomicBool,
         progress: &dyn Fn(u32),
     ) -> Result<Duration, BenchError> {
-        let began = Instant::now();
+        let mut taken = Duration::ZERO;
         let first = u32::try_from(self.seids.len()).unwrap_or(u32::MAX);
         for session in first..sessions {
             if session % CHUNK == 0 {
                 stopped(stop)?;
                 progress(session);
             }
-            let established = self
-                .upf
-                .establish(&self.shape.establishment(self.family, session), SystemTime::now())
-                .map_err(|rejection| BenchError::Session { session, rejection })?;
+            let refused = |rejection| BenchError::Session { session, rejection };
+            let request = self.shape.requested(self.family, session).map_err(refused)?;
+            let began = Instant::now();
+            let established = self.upf.establish(&request, SystemTime::now()).map_err(refused)?;
+            taken += began.elapsed();
             self.seids.push(established.seid);
         }
-        Ok(began.elapsed())
+        Ok(taken)
     }
 
     /// Moves the first sessions to other tunnels and back, as handovers do; the time for twice as many changes.
@@ -134,6 +146,12 @@ impl UpfNode {
                 .map_err(|rejection| BenchError::Session { session, rejection })?;
         }
         Ok(began.elapsed())
+    }
+
+    /// What the kernel has of each session, by its keys; none without a datapath there.
+    pub(crate) fn kernel_shares(&mut self) -> impl Iterator<Item = Vec<KernelShare>> {
+        let upf = &mut self.upf;
+        self.seids.iter().filter_map(|&seid| upf.kernel_shares(seid))
     }
 
     /// What workers forward by.
@@ -204,14 +222,37 @@ pub(crate) fn drops(worker: &Worker) -> Vec<(DropReason, u64)> {
 }
 
 /// The node that all measurements are about.
-pub(crate) fn settings(family: Family, sessions: u32) -> NodeSettings {
+pub(crate) fn settings(family: Family, shape: Shape, sessions: u32) -> NodeSettings {
+    let mut instances = NodeSettings::default().instances;
+    let lans = shape.tenants().map_or_else(Lans::default, |tenants| {
+        let named = |tenant| Instance { name: Some(tenant_name(tenant)) };
+        instances.truncate(1);
+        instances.extend((0..tenants).map(named));
+        Lans::new((0..tenants).map(|tenant| lan(family, tenant)).collect())
+    });
     NodeSettings {
+        instances,
+        lans,
         endpoints: vec![family.n3()],
         ports: vec![role(N3_MAC, family.n3(), None), role(N6_MAC, family.n6(), Some(InstanceId(0)))],
         sessions_max: sessions,
         // One worker forwards, unless a measurement says otherwise.
         workers_share_sessions: false,
         ..NodeSettings::default()
+    }
+}
+
+/// The N6 LAN of a tenant: a VLAN on the N6 port, everything behind its router, which need not be asked for.
+fn lan(family: Family, tenant: u16) -> Lan {
+    let (prefix_len, router) = (if family == Family::V4 { 24 } else { 64 }, family.router());
+    Lan {
+        // The first one is that of the port.
+        instance: InstanceId(tenant + 1),
+        port: N6_PORT,
+        tags: VlanTags { outer: VLAN_FIRST + tenant, inner: None },
+        addresses: vec![(family.n6(), prefix_len)],
+        gateways: vec![router],
+        neighbours: vec![(router, ROUTER_MAC)],
     }
 }
 
@@ -260,8 +301,9 @@ pub(crate) fn uplink_pdr(family: Family, session: u32) -> Pdr {
     rule
 }
 
-pub(crate) fn downlink_pdr(family: Family, session: u32) -> Pdr {
-    let (ipv4, ipv6) = split(family.ue(session));
+/// The downlink's, of the UE of a number.
+pub(crate) fn downlink_pdr(family: Family, ue: u32) -> Pdr {
+    let (ipv4, ipv6) = split(family.ue(ue));
     let ipv4 = ipv4.map(ChooseOr::Given);
     let ipv6 = ipv6.map(|address| ChooseOr::Given(Ipv6Prefix::of(address, 64)));
     let mut rule = pdr(2, Interface::Core);

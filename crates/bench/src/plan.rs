@@ -42,7 +42,14 @@ impl Plan {
         Self {
             sessions: vec![1, 65_536, MILLION, 16_640_000],
             shape: None,
-            beside: &[Shape::Free5gc, Shape::Open5gs, Shape::Volte, Shape::Slice, Shape::Mixed],
+            beside: &[
+                Shape::Free5gc,
+                Shape::Open5gs,
+                Shape::Volte,
+                Shape::Slice,
+                Shape::Tenant,
+                Shape::Mixed,
+            ],
             frames: vec![64, 128, 256, 512, 1024, 1424, 3024],
             rounds: 15,
             packets_per_round: 32_768,
@@ -114,9 +121,9 @@ mod tests {
 
     #[test]
     fn sessions_of_smfs_stand_beside_the_plain_ones() {
-        use Shape::{Free5gc, Mixed, Open5gs, Plain, Slice, Volte};
+        use Shape::{Free5gc, Mixed, Open5gs, Plain, Slice, Tenant, Volte};
         assert_eq!(Plan::quick().nodes(), [(Plain, 1), (Plain, MILLION), (Mixed, MILLION)]);
-        let beside = [Free5gc, Open5gs, Volte, Slice, Mixed].map(|shape| (shape, MILLION));
+        let beside = [Free5gc, Open5gs, Volte, Slice, Tenant, Mixed].map(|shape| (shape, MILLION));
         assert_eq!(Plan::full().nodes()[4..], beside);
         let one = Plan { sessions: vec![1, 7], shape: Some(Open5gs), ..Plan::quick() };
         assert_eq!(one.nodes(), [(Plain, 1), (Plain, 7), (Open5gs, 1), (Open5gs, 7)]);

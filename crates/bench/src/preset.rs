@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Direction;
 use crate::generator::Problem;
 use crate::oracle::{Bearers, Side, check};
+use crate::shape::Flow;
 use crate::stream::{Lengths, Operation, Template, Variable, Width, Write};
 
 /// TTL and hop limit of what is sent.
@@ -74,6 +75,15 @@ impl Preset {
     /// # Errors
     /// What is wrong with the bearers, or does not go together.
     pub fn template(&self, bearers: &Bearers) -> Result<Template, Vec<Problem>> {
+        self.template_of(bearers, None)
+    }
+
+    /// The template of a stream of packets of one QoS flow of the bearers' shape, of some of them in this order.
+    pub(crate) fn template_of(
+        &self,
+        bearers: &Bearers,
+        chosen: Option<Chosen<'_>>,
+    ) -> Result<Template, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut wrong = |field: &str, message: String| {
             problems.push(Problem { stream: None, field: field.to_owned(), message });
@@ -81,7 +91,7 @@ impl Preset {
         check(bearers, &mut wrong);
         let side = self.side(bearers);
         let is_turned = bearers.peers > 1 || side.tags.iter().any(|tag| tag.count > 1);
-        if self.order == BearerOrder::Random && is_turned {
+        if chosen.is_none() && self.order == BearerOrder::Random && is_turned {
             wrong("order", "random bearers need one access node, and one tag of each kind".to_owned());
         }
         if !problems.is_empty() {
@@ -90,13 +100,18 @@ impl Preset {
         let mut build = Build {
             template: Template { lengths: self.lengths.clone(), ..Template::default() },
             order: self.order,
+            chosen,
         };
         let last = u64::from(bearers.count - 1);
-        let operation = match self.order {
-            BearerOrder::Turn => Operation::Increment { first: 0, last, step: 1 },
-            BearerOrder::Random => Operation::Random { min: 0, max: last, repeat_after: 0 },
+        let operation = match (self.order, chosen) {
+            (_, Some(chosen)) => chosen.list(u64::from),
+            (BearerOrder::Turn, None) => Operation::Increment { first: 0, last, step: 1 },
+            (BearerOrder::Random, None) => Operation::Random { min: 0, max: last, repeat_after: 0 },
         };
         build.variable("bearer", operation);
+        if let Some(chosen) = chosen.filter(|_| bearers.shape.tenants().is_some()) {
+            build.variable("ue", chosen.list(|bearer| bearers.shape.ue_number(bearer).into()));
+        }
         build.link(side, self.ip_outside(bearers));
         match self.direction {
             Direction::Uplink => build.uplink(bearers, self.transport),
@@ -126,13 +141,55 @@ impl Preset {
     }
 }
 
-/// A template under construction, from its front.
-struct Build {
-    template: Template,
-    order: BearerOrder,
+/// Bearers in the order in which they have packets, and which packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen<'c> {
+    pub(crate) bearers: &'c [u32],
+    pub(crate) flow: &'c Flow,
 }
 
-impl Build {
+impl Chosen<'_> {
+    fn list(self, of: impl Fn(u32) -> u64) -> Operation {
+        Operation::List(self.bearers.iter().map(|&bearer| of(bearer)).collect())
+    }
+}
+
+/// A stream for each QoS flow of the bearers' shape: its name, its template, and its packets beside those of the others. Idle sessions
+/// have none.
+///
+/// # Errors
+/// As [`Preset::template`].
+pub(crate) fn flow_templates(
+    preset: &Preset,
+    bearers: &Bearers,
+    order: impl Fn(&mut Vec<u32>),
+) -> Result<Vec<(String, Template, f64)>, Vec<Problem>> {
+    let (direction, shape) = (preset.direction.name(), bearers.shape);
+    let is_uniform = shape.flows().len() == 1 && shape.tenants().is_none();
+    if is_uniform {
+        return Ok(vec![(direction.to_owned(), preset.template(bearers)?, 1.0)]);
+    }
+    let mut templates = Vec::new();
+    for (number, flow) in shape.flows().iter().enumerate() {
+        let mut sessions: Vec<u32> = shape.sessions_of(number, bearers.count).collect();
+        order(&mut sessions);
+        if !sessions.is_empty() {
+            let chosen = Some(Chosen { bearers: &sessions, flow });
+            let name = format!("{direction} QFI {}", flow.qfi);
+            templates.push((name, preset.template_of(bearers, chosen)?, shape.flow_weight(number)));
+        }
+    }
+    Ok(templates)
+}
+
+/// A template under construction, from its front.
+struct Build<'c> {
+    template: Template,
+    order: BearerOrder,
+    chosen: Option<Chosen<'c>>,
+}
+
+impl Build<'_> {
     fn variable(&mut self, name: &str, operation: Operation) {
         self.template.variables.push(Variable {
             name: name.to_owned(),
@@ -156,12 +213,11 @@ impl Build {
         self.template.bytes.extend(side.bench_mac.octets());
         for (place, tag) in side.tags.iter().enumerate() {
             self.template.bytes.extend(tag.tpid.to_be_bytes());
-            if tag.count > 1 && self.order == BearerOrder::Turn {
+            if tag.count > 1 && (self.chosen.is_some() || self.order == BearerOrder::Turn) {
                 let name = format!("tag{place}");
-                self.variable(
-                    &name,
-                    Operation::Increment { first: 0, last: u64::from(tag.count) - 1, step: 1 },
-                );
+                let in_turn = Operation::Increment { first: 0, last: u64::from(tag.count) - 1, step: 1 };
+                let of = |bearer| u64::from(bearer % u32::from(tag.count));
+                self.variable(&name, self.chosen.map_or(in_turn, |chosen| chosen.list(of)));
                 self.write(&name, 0, Width::Two, tag.first.into()).mask = Some(0xfff);
             }
             self.template.bytes.extend(tag.of(0).to_be_bytes());
@@ -220,20 +276,34 @@ impl Build {
         // Over IPv6 a checksum is due, and zero says that one is none.
         self.udp(gtpu::UDP_PORT, gtpu::UDP_PORT, bearers.local.is_ipv6());
         self.write("bearer", 4, Width::Four, bearers.teid_first.into());
-        let pdu_session = bearers.qfi.map(|qfi| PduSession::Uplink { qfi });
+        let qfi = self.chosen.map(|chosen| chosen.flow.qfi).or(bearers.qfi);
+        let pdu_session = qfi.map(|qfi| PduSession::Uplink { qfi });
         let header = GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(bearers.teid_first, 0) };
         let mut space = [0; 32];
         let len = header.emit(&mut space).unwrap_or(0);
         self.template.bytes.extend(&space[..len]);
         let inner_src = if bearers.server.is_ipv4() { 12 } else { 8 };
-        self.address("bearer", inner_src, bearers.ue_first, true);
-        self.user(bearers.ue_first, bearers.server, (UE_PORT, SERVER_PORT), transport);
+        self.address(self.ue_variable(bearers), inner_src, bearers.ue_first, true);
+        let (host, port) = self.remote(bearers);
+        self.user(bearers.ue_first, host, (UE_PORT, port), transport);
     }
 
     fn downlink(&mut self, bearers: &Bearers, transport: Transport) {
         let dst = if bearers.server.is_ipv4() { 16 } else { 24 };
-        self.address("bearer", dst, bearers.ue_first, true);
-        self.user(bearers.server, bearers.ue_first, (SERVER_PORT, UE_PORT), transport);
+        self.address(self.ue_variable(bearers), dst, bearers.ue_first, true);
+        let (host, port) = self.remote(bearers);
+        self.user(host, bearers.ue_first, (port, UE_PORT), transport);
+    }
+
+    /// What the UE's address follows: sessions of other tenants have the same.
+    fn ue_variable(&self, bearers: &Bearers) -> &'static str {
+        if self.chosen.is_some() && bearers.shape.tenants().is_some() { "ue" } else { "bearer" }
+    }
+
+    /// The remote end of the packets.
+    fn remote(&self, bearers: &Bearers) -> (IpAddr, u16) {
+        let own = (bearers.server, SERVER_PORT);
+        self.chosen.map_or(own, |chosen| (chosen.flow.host(bearers.family()), chosen.flow.port))
     }
 
     fn user(&mut self, src: IpAddr, dst: IpAddr, ports: (u16, u16), transport: Transport) {

@@ -6,7 +6,7 @@ use kaido_engine::{Frame, FramePool, FrameSize, PoolError};
 
 use crate::BenchError;
 use crate::clock::{Taken, timed};
-use crate::frames::{ETHERNET, Template};
+use crate::frames::{Direction, ETHERNET, Template, Templates};
 use crate::node::{Forwarder, stopped};
 use crate::permutation::Permutation;
 use crate::shape::Shape;
@@ -173,21 +173,64 @@ pub(crate) fn settled_round(
     round(node, frames, template, order, stop)
 }
 
+/// What the packets of a round look like.
+pub(crate) trait Packets {
+    /// The direction of all.
+    fn direction(&self) -> Direction;
+
+    /// That of a session's packet at a place of the run.
+    fn at(&self, session: u32, place: u64) -> &Template;
+
+    /// Whether they come out in another order, as those of a flow with a guaranteed rate leave before others: then they have numbers.
+    fn are_numbered(&self) -> bool {
+        false
+    }
+}
+
+impl Packets for Template {
+    fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    fn at(&self, _session: u32, _place: u64) -> &Template {
+        self
+    }
+}
+
+impl Packets for Templates {
+    fn direction(&self) -> Direction {
+        self.last().direction
+    }
+
+    fn at(&self, session: u32, place: u64) -> &Template {
+        Templates::at(self, session, place)
+    }
+
+    fn are_numbered(&self) -> bool {
+        true
+    }
+}
+
 /// Sends every frame through the node once.
 pub(crate) fn round(
     node: &mut Forwarder,
     frames: &mut Frames,
-    template: &Template,
+    packets: &impl Packets,
     order: &mut Order,
     stop: &AtomicBool,
 ) -> Result<Taken, BenchError> {
     stopped(stop)?;
-    let direction = template.direction;
+    let direction = packets.direction();
     let (first, sent) = (order.place, frames.count);
     let sessions: Vec<_> = (0..sent).map(|_| order.next()).collect();
-    for (&session, frame) in sessions.iter().zip(&mut frames.frames) {
+    for ((&session, place), frame) in sessions.iter().zip(first..).zip(&mut frames.frames) {
+        let template = packets.at(session, place);
         if !template.write(session, frame) {
             return Err(BenchError::FrameLength(template.len));
+        }
+        if packets.are_numbered() {
+            // Rounds of such packets are short.
+            template.number(u16::try_from(place - first).unwrap_or(u16::MAX), frame.data_mut());
         }
     }
     node.feeds(direction).0.load(std::mem::take(&mut frames.frames));
@@ -217,7 +260,18 @@ pub(crate) fn round(
     }
     let sample = Permutation::new(u32::try_from(sent).unwrap_or(u32::MAX), first);
     for at in std::iter::once(0).chain((0..JUDGED.min(sent)).map(|n| sample.at(n as u64) as usize)) {
-        template.judge(sessions[at], frames.frames[at].data())?;
+        let out = frames.frames[at].data();
+        let sent_at = if packets.are_numbered() {
+            // All flows have it at the same place.
+            usize::from(packets.at(0, 0).number_of(out))
+        } else {
+            at
+        };
+        let Some(&session) = sessions.get(sent_at) else {
+            let what = format!("it has the number {sent_at}");
+            return Err(BenchError::WrongPacket { direction: direction.name(), session: 0, what });
+        };
+        packets.at(session, first + sent_at as u64).judge(session, out)?;
     }
     Ok(taken)
 }

@@ -178,7 +178,7 @@ impl Context<'_> {
         let (stop, progress) = (self.stop, self.progress);
         progress(&format!("{sessions} sessions, {}: establishing", shape.name()));
         let before = self.before_probe.take().unwrap_or_else(resident);
-        let mut node = UpfNode::new(sessions, self.pool, self.plan.packets_per_round)?.of_shape(shape);
+        let mut node = UpfNode::of_shape(shape, sessions, self.pool, self.plan.packets_per_round)?;
         let established = node.establish(sessions, stop, &|done| {
             if done > 0 && done % (1 << 20) == 0 {
                 progress(&format!("{sessions} sessions: {done} are there"));

@@ -78,6 +78,7 @@ pub fn establishment(bearers: &Bearers, bearer: u32) -> Establishment {
 mod tests {
     use super::*;
     use crate::oracle::{Outer, Tag};
+    use crate::shape::Shape;
     use crate::stream::Mac;
 
     #[test]
@@ -102,6 +103,7 @@ mod tests {
             access: side(),
             core: side(),
             outer: Outer::default(),
+            shape: Shape::Plain,
         };
         let session = establishment(&bearers, 3);
         assert_eq!(session.cp_fseid.seid, Seid(4));

@@ -6,20 +6,26 @@
 //!   Open5GS   3 PDRs   3 FARs   1 QER (QFI and AMBR)    1 URR     uplink by QFI; Router Solicitations on its tunnel to the SMF
 //!   VoLTE     6 PDRs   2 FARs   3 QERs (AMBR, GBR)      1 URR     default flow, signalling and voice, by QFI and SDF filters
 //!   slice     8 PDRs   2 FARs   4 QERs (QFIs)           4 URRs    four flows by QFI and SDF filters
+//!   tenant    2 PDRs   2 FARs   1 QER (QFI)             1 URR     an N6 LAN for each tenant, and the same UE addresses in all of them
 //!   mixed     of ten sessions six of Open5GS, three of free5GC and one of VoLTE; of twenty one is idle and buffers
 //! ```
-//! Packets of VoLTE are of the default flow, behind the rules of the two others; those of the slice match the third of its four flows.
-//! They are what PFCP requests decode into. Rates and thresholds are so high that no packet is policed and no report is due: it
-//! is their looking after that is measured.
+//! Requests are encoded and decoded as PFCP before they reach a node. Rates and thresholds are so high that no packet is policed and no report
+//! is due: it is their looking after that is measured. [`flows`] says which packets a session has.
+
+mod flows;
 
 use std::time::Duration;
 
+use kaido_pfcp::{Features, carried};
 use kaido_upf::rules::{
     ApplyAction, BitRate, Establishment, FSeid, FarId, Interface, MeasurementInformation, MeasurementMethod,
-    Pdr, PdrId, Qer, QerId, Qfi, ReportingTriggers, SdfFilter, Seid, Urr, UrrId, VolumeThreshold,
+    NetworkInstance, Pdr, PdrId, Qer, QerId, Qfi, Rejection, ReportingTriggers, SdfFilter, Seid, Urr, UrrId,
+    VolumeThreshold,
 };
 use serde::Serialize;
 
+pub(crate) use self::flows::{Flow, TENANTS, VLAN_FIRST, tenant_name, tenant_of};
+use self::flows::{SINGLE, SLICE, SLICE_TURNS, VOLTE, VOLTE_TURNS};
 use crate::frames::{Family, QFI, teid};
 use crate::node::{downlink_pdr, far, tunnel, uplink_pdr};
 
@@ -31,6 +37,11 @@ const THRESHOLD: u64 = 1 << 56;
 const PERIOD: Duration = Duration::from_secs(10);
 /// Of so many sessions of [`Shape::Mixed`] the last is idle.
 const IDLE_OF: u32 = 20;
+/// Of so many there are as many of each kind as there should be. They begin one kind further after each idle one, so that these are
+/// of all kinds too.
+const COMPOSITION: u32 = 10;
+/// After so many sessions of [`Shape::Mixed`] the same come again.
+pub(crate) const PERIOD_OF_MIXED: u32 = IDLE_OF * COMPOSITION;
 /// The filter by which Open5GS gets Router Solicitations.
 const ROUTER_SOLICITATION: &str = "permit out 58 from ff02::2/128 to assigned";
 
@@ -49,14 +60,16 @@ pub enum Shape {
     Volte,
     /// Four flows with a QER and a URR each.
     Slice,
+    /// Tenants with an N6 LAN each, whose UE addresses overlap.
+    Tenant,
     /// Of all sorts, as a core with several kinds of UEs has them.
     Mixed,
 }
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Plain, Self::Free5gc, Self::Open5gs, Self::Volte, Self::Slice, Self::Mixed];
+    pub const ALL: [Self; 7] =
+        [Self::Plain, Self::Free5gc, Self::Open5gs, Self::Volte, Self::Slice, Self::Tenant, Self::Mixed];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -66,6 +79,7 @@ impl Shape {
             Self::Open5gs => "open5gs",
             Self::Volte => "volte",
             Self::Slice => "slice",
+            Self::Tenant => "tenant",
             Self::Mixed => "mixed",
         }
     }
@@ -84,7 +98,7 @@ impl Shape {
         match self {
             Self::Plain => Some(480.0),
             Self::Free5gc | Self::Open5gs => Some(640.0),
-            Self::Volte | Self::Slice | Self::Mixed => None,
+            Self::Volte | Self::Slice | Self::Tenant | Self::Mixed => None,
         }
     }
 
@@ -92,7 +106,7 @@ impl Shape {
     /// counts other packets than the rest, a policer for each rate, and what tells its rule where there are several.
     pub(crate) fn cold_line_names(self) -> &'static [&'static str] {
         match self {
-            Self::Plain => &["bucket", "record", "counters"],
+            Self::Plain | Self::Tenant => &["bucket", "record", "counters"],
             Self::Free5gc | Self::Open5gs | Self::Mixed => &["bucket", "record", "counters", "policer"],
             Self::Volte | Self::Slice => &["bucket", "record", "rules", "counters", "policer"],
         }
@@ -103,9 +117,29 @@ impl Shape {
         !(matches!(self, Self::Mixed) && session % IDLE_OF == IDLE_OF - 1)
     }
 
+    /// How many of so many sessions have packets.
+    pub(crate) const fn active_count(self, sessions: u32) -> u32 {
+        if matches!(self, Self::Mixed) { sessions - sessions / IDLE_OF } else { sessions }
+    }
+
+    /// The session that is a number of those that have packets.
+    pub(crate) const fn active(self, number: u32) -> u32 {
+        if matches!(self, Self::Mixed) { number + number / (IDLE_OF - 1) } else { number }
+    }
+
+    /// Tenants; none where all sessions are of one network.
+    pub(crate) const fn tenants(self) -> Option<u16> {
+        if matches!(self, Self::Tenant) { Some(TENANTS) } else { None }
+    }
+
+    /// The number of a session's UE address: sessions of other tenants have the same.
+    pub(crate) fn ue_number(self, session: u32) -> u32 {
+        self.tenants().map_or(session, |tenants| session / u32::from(tenants))
+    }
+
     /// The shape of one of its sessions.
     const fn of(self, session: u32) -> Self {
-        match (self, session % 10) {
+        match (self, (session + session / IDLE_OF) % COMPOSITION) {
             (Self::Mixed, 0..=5) => Self::Open5gs,
             (Self::Mixed, 6..=8) => Self::Free5gc,
             (Self::Mixed, _) => Self::Volte,
@@ -113,11 +147,68 @@ impl Shape {
         }
     }
 
-    /// A session of this shape.
-    pub(crate) fn establishment(self, family: Family, session: u32) -> Establishment {
+    /// The flows that packets of its sessions are of, in the order of precedence. Sessions of [`Shape::Mixed`] that are not VoLTE have the
+    /// last one alone.
+    pub(crate) const fn flows(self) -> &'static [Flow] {
+        match self {
+            Self::Volte | Self::Mixed => &VOLTE,
+            Self::Slice => &SLICE,
+            Self::Plain | Self::Free5gc | Self::Open5gs | Self::Tenant => &SINGLE,
+        }
+    }
+
+    /// Those of one of its sessions.
+    pub(crate) const fn flows_of(self, session: u32) -> &'static [Flow] {
+        self.of(session).flows()
+    }
+
+    /// The sessions, of so many, that have packets of a flow.
+    pub(crate) fn sessions_of(self, flow: usize, sessions: u32) -> impl Iterator<Item = u32> {
+        let is_last = flow + 1 == self.flows().len();
+        let has = move |session: &u32| is_last || self.flows_of(*session).len() > 1;
+        (0..sessions).filter(move |session| self.is_active(*session)).filter(has)
+    }
+
+    /// The packets of a flow beside those of the others, by the sessions that have it.
+    pub(crate) fn flow_weight(self, flow: usize) -> f64 {
+        let of = |session| match self.flows_of(session).len() {
+            1 => 16,
+            _ => self.flow_share(flow),
+        };
+        self.sessions_of(flow, PERIOD_OF_MIXED).map(of).sum::<usize>() as f64
+    }
+
+    /// Which of [`Shape::flows`] a packet at a place of a run is of.
+    pub(crate) const fn flow_at(self, session: u32, place: u64) -> usize {
+        // The golden ratio: equal shares, whatever the number of sessions.
+        let turn = (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize;
+        match self.of(session) {
+            Self::Volte => VOLTE_TURNS[turn],
+            Self::Slice => SLICE_TURNS[turn],
+            _ => self.flows().len() - 1,
+        }
+    }
+
+    /// Packets of a flow of sixteen of a session with several.
+    fn flow_share(self, flow: usize) -> usize {
+        let turns = match self {
+            Self::Volte | Self::Mixed => VOLTE_TURNS,
+            Self::Slice => SLICE_TURNS,
+            _ => [0; 16],
+        };
+        turns.into_iter().filter(|turn| *turn == flow).count()
+    }
+
+    /// The request for a session of this shape as a user plane gets it: by way of PFCP.
+    pub(crate) fn requested(self, family: Family, session: u32) -> Result<Establishment, Rejection> {
+        carried(&self.establishment(family, session), Features::default())
+    }
+
+    /// The request for a session of this shape, by its number, as a control plane writes it: its rules name the bench's addresses.
+    pub fn establishment(self, family: Family, session: u32) -> Establishment {
         let mut request = Establishment {
             cp_fseid: FSeid { seid: Seid(u64::from(session) + 1), ipv4: None, ipv6: None },
-            pdrs: vec![uplink_pdr(family, session), downlink_pdr(family, session)],
+            pdrs: vec![uplink_pdr(family, session), downlink_pdr(family, self.ue_number(session))],
             fars: vec![
                 far(1, Interface::Core, None),
                 far(2, Interface::Access, Some(tunnel(family, teid(session)))),
@@ -125,7 +216,7 @@ impl Shape {
             ..Establishment::default()
         };
         match self.of(session) {
-            Self::Plain | Self::Mixed => {
+            Self::Plain | Self::Tenant | Self::Mixed => {
                 request.qers = vec![flow(1)];
                 request.urrs = vec![Urr { information: counted(false), ..volume(1) }];
             }
@@ -158,6 +249,13 @@ impl Shape {
             }
             if rule.urr_ids.is_empty() {
                 rule.urr_ids = request.urrs.iter().map(|urr| urr.id).collect();
+            }
+        }
+        if self == Self::Tenant {
+            let name = Some(NetworkInstance(tenant_name(tenant_of(session)).into()));
+            request.pdrs[1].pdi.network_instance.clone_from(&name);
+            if let Some(forwarding) = &mut request.fars[0].forwarding {
+                forwarding.network_instance = name;
             }
         }
         if !self.is_active(session) {
@@ -209,62 +307,21 @@ fn metered(id: u32, before_qos: bool) -> Urr {
     }
 }
 
-/// A QoS flow of a session: its QFI, its SDF filter, if any, and the rates of its QER, in kbit/s: MBR and GBR.
-struct Flow {
-    qfi: u8,
-    filter: Option<&'static str>,
-    mbr: Option<u64>,
-    gbr: Option<u64>,
-}
-
-/// In the order of precedence.
-const VOLTE: [Flow; 3] = [
-    Flow {
-        qfi: 1,
-        filter: Some("permit out 17 from 10.201.0.0/16 20000-40000 to assigned"),
-        mbr: Some(128),
-        gbr: Some(128),
-    },
-    Flow { qfi: 5, filter: Some("permit out ip from 10.200.0.0/16 to assigned"), mbr: None, gbr: None },
-    Flow { qfi: QFI, filter: None, mbr: Some(AMBR_KBPS), gbr: None },
-];
-const SLICE: [Flow; 4] = [
-    Flow {
-        qfi: 1,
-        filter: Some("permit out 6 from 172.16.0.0/12 to assigned"),
-        mbr: Some(AMBR_KBPS),
-        gbr: None,
-    },
-    Flow {
-        qfi: 2,
-        filter: Some("permit out 17 from 192.0.2.0/24 5000-6000 to assigned"),
-        mbr: Some(AMBR_KBPS),
-        gbr: None,
-    },
-    // That of the packets.
-    Flow {
-        qfi: QFI,
-        filter: Some("permit out 17 from 8.8.8.0/24 443 to assigned"),
-        mbr: Some(AMBR_KBPS),
-        gbr: None,
-    },
-    Flow { qfi: 4, filter: Some("permit out ip from any to assigned"), mbr: Some(AMBR_KBPS), gbr: None },
-];
-
 /// Makes the two PDRs of a request those of the last flow, and adds those of the others, with a QER each.
 fn add_flows(request: &mut Establishment, family: Family, session: u32, flows: &[Flow]) {
     request.pdrs.clear();
     for ((number, id), flow) in (1u16..).zip(1u32..).zip(flows) {
-        let rate = |kbps| BitRate { uplink_kbps: kbps, downlink_kbps: kbps };
         let qer = Qer { qfi: Some(Qfi(flow.qfi)), ..Qer::open(QerId(id)) };
-        request.qers.push(Qer { mbr: flow.mbr.map(rate), gbr: flow.gbr.map(rate), ..qer });
+        let rate = |is_limited: bool| is_limited.then(ambr);
+        request.qers.push(Qer { mbr: rate(flow.has_mbr), gbr: rate(flow.has_gbr), ..qer });
         let mut up = Pdr { id: PdrId(2 * number - 1), ..uplink_pdr(family, session) };
         up.pdi.qfis = vec![Qfi(flow.qfi)];
         let down = Pdr { id: PdrId(2 * number), ..downlink_pdr(family, session) };
         for mut rule in [up, down] {
             rule.precedence = 10 * u32::from(number);
-            // They are flow descriptions, as the test reads them.
-            rule.pdi.sdf_filters = flow.filter.into_iter().flat_map(SdfFilter::parse).collect();
+            // They are flow descriptions, as the test of flows reads them.
+            let description = flow.description(family);
+            rule.pdi.sdf_filters = description.iter().flat_map(|text| SdfFilter::parse(text)).collect();
             rule.qer_ids = vec![QerId(id)];
             request.pdrs.push(rule);
         }
@@ -287,7 +344,7 @@ mod tests {
     use kaido_engine::FramePool;
 
     use super::*;
-    use crate::frames::{Direction, Template};
+    use crate::frames::{Direction, Template, Templates};
     use crate::node::UpfNode;
     use crate::rounds::{Frames, Order, round};
 
@@ -297,7 +354,15 @@ mod tests {
             let request = shape.establishment(Family::V4, 4);
             [request.pdrs.len(), request.fars.len(), request.qers.len(), request.urrs.len()]
         };
-        let expected = [[2, 2, 1, 1], [2, 2, 2, 3], [3, 3, 1, 1], [6, 2, 3, 1], [8, 2, 4, 4], [3, 3, 1, 1]];
+        let expected = [
+            [2, 2, 1, 1],
+            [2, 2, 2, 3],
+            [3, 3, 1, 1],
+            [6, 2, 3, 1],
+            [8, 2, 4, 4],
+            [2, 2, 1, 1],
+            [3, 3, 1, 1],
+        ];
         assert_eq!(Shape::ALL.map(counts), expected);
         for (shape, filters) in [(Shape::Volte, 4), (Shape::Slice, 8)] {
             let request = shape.establishment(Family::V4, 4);
@@ -316,21 +381,90 @@ mod tests {
         assert!("oai".parse::<Shape>().unwrap_err().contains("plain, free5gc, open5gs, volte"));
     }
 
-    /// Packets come out octet for octet as those of plain sessions do.
+    /// What a control plane writes is what the user plane reads.
+    #[test]
+    fn all_shapes_arrive_by_pfcp_as_they_were_sent() {
+        for (shape, session) in Shape::ALL.into_iter().flat_map(|shape| (0..40).map(move |n| (shape, n))) {
+            for family in Family::ALL {
+                let sent = shape.establishment(family, session);
+                let mut arrived = shape.requested(family, session).unwrap();
+                // An F-SEID has an address.
+                arrived.cp_fseid.ipv4 = None;
+                assert_eq!(arrived, sent, "{shape:?} {session}");
+            }
+        }
+    }
+
+    /// The packets that all sessions have, and those of every flow.
     #[test]
     fn all_shapes_forward() {
         let stop = AtomicBool::new(false);
         for shape in Shape::ALL {
             let pool = FramePool::leak(4096).unwrap();
-            let mut node = UpfNode::new(20, pool, 600).unwrap().of_shape(shape);
+            let mut node = UpfNode::of_shape(shape, 20, pool, 600).unwrap();
             node.establish(20, &stop, &|_| ()).unwrap();
             let mut frames = Frames::new(pool, 512);
             for direction in Direction::ALL {
-                let template = Template::new(direction, 128);
+                let template = Template::of_shape(shape, direction, 128);
                 let mut order = Order::new(20, 1).of_shape(shape);
-                round(&mut node.forwarder, &mut frames, &template, &mut order, &stop)
-                    .unwrap_or_else(|error| panic!("{}: {error}", shape.name()));
+                let told = |error| panic!("{}: {error}", shape.name());
+                round(&mut node.forwarder, &mut frames, &template, &mut order, &stop).unwrap_or_else(told);
+                let flows = Templates::new(shape, Family::V4, direction, 128);
+                round(&mut node.forwarder, &mut frames, &flows, &mut order, &stop).unwrap_or_else(told);
             }
+        }
+    }
+
+    /// Of one packet of a flow, by a worker that knows tunnels and next hops already.
+    #[cfg(debug_assertions)]
+    fn waits_of(shape: Shape, flow: usize, direction: Direction) -> kaido_table::waits::Waits {
+        let (stop, pool) = (AtomicBool::new(false), FramePool::leak(64).unwrap());
+        let mut node = UpfNode::of_shape(shape, 20, pool, 4).unwrap();
+        node.establish(20, &stop, &|_| ()).unwrap();
+        let mut frames = Frames::new(pool, 1);
+        let template = Template::of_flow((shape, &shape.flows()[flow]), Family::V4, direction, 128);
+        // Round after round, of whichever sessions.
+        let mut order = Order::new(20, 1).of_shape(shape);
+        let mut one = |node: &mut UpfNode| {
+            round(&mut node.forwarder, &mut frames, &template, &mut order, &stop).unwrap();
+        };
+        (0..20).for_each(|_| one(&mut node));
+        kaido_table::waits::counted(|| one(&mut node))
+    }
+
+    /// What a packet of the fast path waits for, by shape and flow: the lookup (bucket and record) and one more, and one more still
+    /// where rules lie in lines. Each line is asked for before it is read. Who adds a line, or one that follows from another, changes
+    /// these numbers: state the new ones here, in `cold_line_names` and in docs/benchmarks.md, or do without.
+    #[cfg(debug_assertions)]
+    #[test]
+    fn packets_wait_for_memory_as_often_as_is_said() {
+        use kaido_table::waits::Waits;
+
+        const LOOKUP: usize = 2;
+        // Shape, flow, lines that are read, and waits beside the lookup.
+        let expected: [(Shape, usize, usize, usize); 11] = [
+            (Shape::Plain, 0, 3, 1),
+            (Shape::Free5gc, 0, 4, 1),
+            (Shape::Open5gs, 0, 4, 1),
+            (Shape::Tenant, 0, 3, 1),
+            // Voice has a rate and a guaranteed one, signalling none; the default flow is the third line.
+            (Shape::Volte, 0, 2 + 1 + 3, 2),
+            (Shape::Volte, 1, 2 + 2 + 1, 2),
+            (Shape::Volte, 2, 2 + 3 + 2, 2),
+            (Shape::Slice, 0, 2 + 1 + 2, 2),
+            (Shape::Slice, 1, 2 + 2 + 2, 2),
+            (Shape::Slice, 2, 2 + 3 + 2, 2),
+            (Shape::Slice, 3, 2 + 4 + 2, 2),
+        ];
+        for (shape, flow, lines, more) in expected {
+            for direction in Direction::ALL {
+                let told = Waits { lines, chain: LOOKUP + more, unasked: 0 };
+                assert_eq!(waits_of(shape, flow, direction), told, "{shape:?}, flow {flow}, {direction:?}");
+            }
+        }
+        // What the report names as the least of a shape.
+        for shape in [Shape::Plain, Shape::Free5gc, Shape::Open5gs, Shape::Tenant] {
+            assert_eq!(waits_of(shape, 0, Direction::Uplink).lines, shape.cold_line_names().len());
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::machine::{Before, Machine, hugepages};
 use crate::node::UpfNode;
 use crate::preset::Preset;
 use crate::rounds::{Frames, Order, settled_round};
+use crate::shape::Shape;
 use crate::stats::Summary;
 use crate::stream::{Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Stream, Traffic};
 
@@ -169,7 +170,7 @@ pub fn measure_generator(
 
 /// The packets of the path's own measurement as a stream.
 fn compiled(sessions: u32, direction: Direction, bytes: u16) -> Result<Arc<Compiled>, BenchError> {
-    let bearers = bearers(Family::V4, sessions, ["p", "p"]);
+    let bearers = bearers((Family::V4, Shape::Plain), sessions, ["p", "p"]);
     let wrong = |problems: Vec<crate::generator::Problem>| {
         BenchError::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     };

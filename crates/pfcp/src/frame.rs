@@ -27,7 +27,8 @@ pub const BUNDLED_MAX: usize = 64;
 
 const VERSION: u8 = 1;
 const NODE_HEADER: usize = 8;
-const SESSION_HEADER: usize = 16;
+/// Octets of a header with a SEID.
+pub(crate) const SESSION_HEADER: usize = 16;
 
 /// Which end of the interface we are; it decides which messages may come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod association;
+mod carried;
 mod client;
 mod clock;
 mod counters;
@@ -28,6 +29,7 @@ mod transaction;
 mod udp;
 mod walk;
 
+pub use carried::carried;
 pub use client::{
     Accounting, DedicatedFlow, Dialect, PduSession, SessionTemplate, Smf, SmfConfig, SmfError, SmfEvent,
 };

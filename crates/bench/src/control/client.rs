@@ -9,6 +9,7 @@ use super::wire::{Request, Requests};
 use crate::BenchError;
 use crate::frames::teid;
 use crate::node::stopped;
+use crate::shape::Shape;
 
 /// How long an answer is waited for before the request is sent again.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -36,11 +37,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(server: SocketAddr, sessions: u32, window: u32) -> Result<Self, BenchError> {
+    pub(crate) fn new(
+        server: SocketAddr,
+        shape: Shape,
+        sessions: u32,
+        window: u32,
+    ) -> Result<Self, BenchError> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.connect(server)?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        let requests = Requests::new(socket.local_addr()?)?;
+        let requests = Requests::new(socket.local_addr()?, shape)?;
         let seids = vec![0; sessions as usize];
         Ok(Self { socket, requests, window, seids, buffer: vec![0; 65_535] })
     }
@@ -101,12 +107,12 @@ impl Client {
     }
 
     fn send(&mut self, request: Request, session: u32) -> Result<(), BenchError> {
-        let (seid, remote) = match request {
+        let (seid, teid) = match request {
             Request::Establish => (0, teid(session)),
             Request::Modify => (self.seids[session as usize], teid(session) | MOVED),
             Request::Delete => (self.seids[session as usize], 0),
         };
-        let bytes = self.requests.stencil(request).fill(session, seid, remote);
+        let bytes = self.requests.of(request, session, seid, teid);
         self.socket.send(bytes)?;
         Ok(())
     }

@@ -27,6 +27,7 @@ use self::wire::Request;
 use crate::BenchError;
 use crate::frames::Family;
 use crate::machine::{Before, Machine};
+use crate::shape::Shape;
 
 /// Sessions whose packets are forwarded.
 const FORWARDED: u32 = 1024;
@@ -38,13 +39,15 @@ const SESSIONS_MAX: u32 = (1 << 24) - 2 - FORWARDED;
 pub struct ControlPlan {
     /// Sessions set up, changed, and deleted.
     pub sessions: u32,
+    /// The rules of each.
+    pub shape: Shape,
     /// Requests under way at once.
     pub window: u32,
 }
 
 impl Default for ControlPlan {
     fn default() -> Self {
-        Self { sessions: 500_000, window: 64 }
+        Self { sessions: 500_000, shape: Shape::Plain, window: 64 }
     }
 }
 
@@ -83,6 +86,8 @@ pub struct TrafficResult {
 pub struct ControlReport {
     /// The machine.
     pub machine: Machine,
+    /// The rules of the sessions.
+    pub shape: Shape,
     /// Requests under way at once.
     pub window: u32,
     /// CPUs of the control thread, and of client and traffic; none where the kernel chose.
@@ -106,15 +111,15 @@ pub fn measure_control(
     let sessions = plan.sessions.min(SESSIONS_MAX);
     let all = sessions + FORWARDED;
     let pool = FramePool::leak(4 * BURST)?;
-    let (node, events) = Node::new(crate::node::settings(Family::V4, all))?;
+    let (node, events) = Node::new(crate::node::settings(Family::V4, plan.shape, all))?;
     let upf = Upf::new(node.clone(), events, Vec::new())?;
     let cpus = two_cpus();
     let server = Server::start(upf, cpus.map(|[first, _]| first))?;
     let pinned = Pinned::to(cpus.map(|[_, second]| second));
-    let mut client = Client::new(server.address, all, plan.window)?;
+    let mut client = Client::new(server.address, plan.shape, all, plan.window)?;
     client.associate()?;
     client.run(Request::Establish, [0, FORWARDED], stop)?;
-    let traffic = Traffic::start(&node, pool, FORWARDED, cpus.map(|[_, second]| second))?;
+    let traffic = Traffic::start(&node, pool, (plan.shape, FORWARDED), cpus.map(|[_, second]| second))?;
     let mut phases = Vec::new();
     for request in [Request::Establish, Request::Modify, Request::Delete] {
         progress(&format!("{request:?}: {sessions} sessions"));
@@ -144,11 +149,25 @@ pub fn measure_control(
     }
     Ok(ControlReport {
         machine: Machine::describe(&before, Vec::new()),
+        shape: plan.shape,
         window: plan.window,
         cpus,
         phases,
         traffic: TrafficResult { sessions: FORWARDED, packets, lost: 0 },
     })
+}
+
+/// How many rules the sessions of a shape have: the first of them, or of each kind.
+fn rules(shape: Shape) -> String {
+    let kinds: &[(&str, u32)] =
+        if shape == Shape::Mixed { &[("6 of 10 ", 0), ("3 of 10 ", 6), ("1 of 10 ", 9)] } else { &[("", 0)] };
+    let of = |&(share, session): &(&str, u32)| {
+        let request = shape.establishment(Family::V4, session);
+        let [pdrs, fars] = [request.pdrs.len(), request.fars.len()];
+        let [qers, urrs] = [request.qers.len(), request.urrs.len()];
+        format!("{share}{pdrs} PDRs, {fars} FARs, QERs {qers}, URRs {urrs}")
+    };
+    kinds.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
 /// The first two CPUs that this process may use, if it may use as many.
@@ -190,7 +209,9 @@ impl fmt::Display for ControlReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "PFCP over UDP loopback: two PDRs, two FARs, one QER, one URR; {} requests under way",
+            "PFCP over UDP loopback, sessions of shape {}: {}; {} requests under way",
+            self.shape.name(),
+            rules(self.shape),
             self.window
         )?;
         writeln!(
@@ -228,10 +249,14 @@ mod tests {
 
     #[test]
     fn every_request_is_answered_and_no_packet_lost() {
-        let plan = ControlPlan { sessions: 2000, window: 16 };
-        let report = measure_control(&plan, &AtomicBool::new(false), &|_| ()).unwrap();
-        assert_eq!(report.phases.iter().map(|phase| phase.count).collect::<Vec<_>>(), [2000; 3]);
-        assert!(report.traffic.packets > 0);
-        assert!(report.to_string().contains("establishment"));
+        for shape in Shape::ALL {
+            let plan = ControlPlan { sessions: 500, shape, window: 16 };
+            let report = measure_control(&plan, &AtomicBool::new(false), &|_| ())
+                .unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+            assert_eq!(report.phases.iter().map(|phase| phase.count).collect::<Vec<_>>(), [500; 3]);
+            assert!(report.traffic.packets > 0);
+            let text = report.to_string();
+            assert!(text.contains("establishment") && text.contains(&format!("shape {}", shape.name())));
+        }
     }
 }

@@ -10,9 +10,10 @@ use kaido_upf::node::Node;
 
 use super::pin;
 use crate::BenchError;
-use crate::frames::{Direction, Template};
+use crate::frames::{Direction, Family, Templates};
 use crate::node::Forwarder;
 use crate::rounds::{Frames, Order, round};
+use crate::shape::Shape;
 
 /// Packets of a burst.
 pub(crate) const BURST: usize = 128;
@@ -28,12 +29,12 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Forwards packets of the node's first `sessions` sessions, in both directions, until stopped or until one is
+    /// Forwards packets of so many sessions of a shape, the node's first, in both directions, until stopped or until one is
     /// lost or wrong.
     pub(crate) fn start(
         node: &Arc<Node>,
         pool: &'static FramePool,
-        sessions: u32,
+        sessions: (Shape, u32),
         cpu: Option<usize>,
     ) -> Result<Self, BenchError> {
         let mut forwarder = Forwarder::new(node, pool, BURST)?;
@@ -65,13 +66,13 @@ impl Traffic {
 fn forward(
     forwarder: &mut Forwarder,
     frames: &mut Frames,
-    sessions: u32,
+    (shape, sessions): (Shape, u32),
     stop: &AtomicBool,
     packets: &AtomicU64,
 ) -> Result<(), BenchError> {
     let never = AtomicBool::new(false);
-    let templates = Direction::ALL.map(|direction| Template::new(direction, FRAME_BYTES));
-    let mut orders = [Order::new(sessions, 1), Order::new(sessions, 2)];
+    let templates = Direction::ALL.map(|direction| Templates::new(shape, Family::V4, direction, FRAME_BYTES));
+    let mut orders = [1, 2].map(|seed| Order::new(sessions, seed).of_shape(shape));
     while !stop.load(Ordering::Relaxed) {
         for (template, order) in templates.iter().zip(&mut orders) {
             round(forwarder, frames, template, order, &never)?;

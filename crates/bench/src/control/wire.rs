@@ -5,24 +5,25 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::SystemTime;
 
 use kaido_pfcp::{Moment, Retransmission, SessionTemplate, Smf, SmfConfig};
-use kaido_upf::rules::{
-    BitRate, FTeid, LocalFTeid, MeasurementInformation, MeasurementMethod, OuterHeaderCreation,
-    OuterHeaderRemoval, Qfi, ReportingTriggers, Teid, Urr, UrrId, VolumeThreshold,
-};
+use kaido_upf::rules::{OuterHeaderCreation, Teid};
 
 use crate::BenchError;
-use crate::frames::{GNB, N3, QFI, teid, ue};
+use crate::frames::{Family, GNB, teid, ue};
+use crate::shape::Shape;
 
-/// Stand in the template where a session's numbers go; nothing else in it looks like them.
-const UE_MARK: Ipv4Addr = Ipv4Addr::new(0xa5, 0x5a, 0xc3, 0x3c);
-const LOCAL_MARK: u32 = 0x9669_5aa5;
+/// The sessions that requests are made of, one for each kind: their numbers look like nothing else in a request. It is a multiple of how
+/// often the kinds of every shape come again.
+const MARKED: u32 = 0x005a_c260;
+/// Of so many sessions each may ask for something else; with this distance they ask for the same.
+const KINDS: u32 = 400;
 const REMOTE_MARK: u32 = 0x3cc3_6996;
-const CP_SEID_MARK: u64 = 1;
+/// Requests under way while they are made.
+const OUTSTANDING: usize = KINDS as usize + 8;
 
 /// What is asked of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Two PDRs, two FARs, one QER, one URR.
+    /// A session of a shape.
     Establish,
     /// The downlink goes into another tunnel.
     Modify,
@@ -46,35 +47,34 @@ impl Request {
 pub(crate) struct Stencil {
     bytes: Vec<u8>,
     ue: Vec<usize>,
-    local: Vec<usize>,
-    remote: Vec<usize>,
+    /// The TEID at both ends of the tunnel.
+    teid: Vec<usize>,
     cp_seid: Option<usize>,
 }
 
 impl Stencil {
-    fn new(bytes: &[u8]) -> Self {
+    /// Of a request that has the numbers of a session, as far as it has any: its UE's address, its TEID, and the control plane's SEID.
+    fn new(bytes: &[u8], ue: Ipv4Addr, teid: u32, cp_seid: u64) -> Self {
         let places = |mark: &[u8]| {
             let windows = bytes.windows(mark.len()).enumerate();
             windows.filter(|(_, window)| *window == mark).map(|(at, _)| at).collect::<Vec<_>>()
         };
-        let f_seid = [&[0, 57, 0, 13, 2][..], &CP_SEID_MARK.to_be_bytes()].concat();
+        let f_seid = [&[0, 57, 0, 13, 2][..], &cp_seid.to_be_bytes()].concat();
         Self {
-            ue: places(&UE_MARK.octets()),
-            local: places(&LOCAL_MARK.to_be_bytes()),
-            remote: places(&REMOTE_MARK.to_be_bytes()),
+            ue: places(&ue.octets()),
+            teid: places(&teid.to_be_bytes()),
             cp_seid: places(&f_seid).first().map(|at| at + 5),
             bytes: bytes.to_vec(),
         }
     }
 
-    /// The request for a session. `remote` is the TEID of the far end.
-    pub(crate) fn fill(&mut self, session: u32, seid: u64, remote: u32) -> &[u8] {
+    /// The request for a session whose UE's address has a number. `teid` is that of its tunnel.
+    pub(crate) fn fill(&mut self, [session, ue_number]: [u32; 2], seid: u64, teid: u32) -> &[u8] {
         let mut put = |at: usize, octets: &[u8]| self.bytes[at..at + octets.len()].copy_from_slice(octets);
         put(4, &seid.to_be_bytes());
         put(12, &(session + 1).to_be_bytes()[1..]);
-        self.ue.iter().for_each(|&at| put(at, &ue(session).octets()));
-        self.local.iter().for_each(|&at| put(at, &teid(session).to_be_bytes()));
-        self.remote.iter().for_each(|&at| put(at, &remote.to_be_bytes()));
+        self.ue.iter().for_each(|&at| put(at, &ue(ue_number).octets()));
+        self.teid.iter().for_each(|&at| put(at, &teid.to_be_bytes()));
         if let Some(at) = self.cp_seid {
             put(at, &(u64::from(session) + 1).to_be_bytes());
         }
@@ -86,14 +86,16 @@ impl Stencil {
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub(crate) associate: Vec<u8>,
-    pub(crate) establish: Stencil,
-    pub(crate) modify: Stencil,
-    pub(crate) delete: Stencil,
+    shape: Shape,
+    /// By session, as far as they ask for different things.
+    establish: Vec<Stencil>,
+    modify: Stencil,
+    delete: Stencil,
 }
 
 impl Requests {
-    /// Requests of a control plane at an address.
-    pub(crate) fn new(from: SocketAddr) -> Result<Self, BenchError> {
+    /// Requests of a control plane at an address, for sessions of a shape.
+    pub(crate) fn new(from: SocketAddr, shape: Shape) -> Result<Self, BenchError> {
         let own = if let SocketAddr::V4(own) = from { *own.ip() } else { Ipv4Addr::LOCALHOST };
         let mut smf = Smf::new(SmfConfig {
             node_id: from.ip().into(),
@@ -101,13 +103,19 @@ impl Requests {
             ipv6: None,
             recovery: SystemTime::now(),
             retransmission: Retransmission::default(),
-            outstanding: 16,
+            outstanding: OUTSTANDING,
             dialect: kaido_pfcp::Dialect::Plain,
         });
         let (now, mut sent) = (Moment::now(), Vec::new());
         let failed = |error: kaido_pfcp::SmfError| BenchError::Control(error.to_string());
         smf.associate(now, from, &mut sent).map_err(failed)?;
-        let seid = smf.establish(now, from, session().establishment(), &mut sent).map_err(failed)?;
+        let kinds = if matches!(shape, Shape::Mixed | Shape::Tenant) { KINDS } else { 1 };
+        let mut seids = Vec::new();
+        for session in (MARKED..).take(kinds as usize) {
+            let request = shape.establishment(Family::V4, session);
+            seids.push(smf.establish(now, from, request, &mut sent).map_err(failed)?);
+        }
+        let seid = seids[0];
         // The answer that makes it a session: F-SEID 1 at the same address.
         let accepted = [
             &[0x21, 51, 0, 38][..],
@@ -122,23 +130,33 @@ impl Requests {
         let handover = SessionTemplate::forward(tunnel(REMOTE_MARK), false);
         smf.modify(now, seid, &handover, &mut sent).map_err(failed)?;
         smf.delete(now, seid, &mut sent).map_err(failed)?;
-        let [associate, establish, modify, delete] = &sent[..] else {
+        let [associate, establish @ .., modify, delete] = &sent[..] else {
             return Err(BenchError::Control("the control plane made other requests".to_owned()));
+        };
+        let establish = (MARKED..).zip(establish).zip(seids).map(|((session, message), seid)| {
+            Stencil::new(&message.bytes, ue(shape.ue_number(session)), teid(session), seid.0)
+        });
+        let plain = |message: &kaido_pfcp::Transmit| {
+            Stencil::new(&message.bytes, Ipv4Addr::BROADCAST, REMOTE_MARK, u64::MAX)
         };
         Ok(Self {
             associate: associate.bytes.to_vec(),
-            establish: Stencil::new(&establish.bytes),
-            modify: Stencil::new(&modify.bytes),
-            delete: Stencil::new(&delete.bytes),
+            shape,
+            establish: establish.collect(),
+            modify: plain(modify),
+            delete: plain(delete),
         })
     }
 
-    pub(crate) fn stencil(&mut self, request: Request) -> &mut Stencil {
-        match request {
-            Request::Establish => &mut self.establish,
+    /// The request for a session that has a SEID at the user plane, and a tunnel.
+    pub(crate) fn of(&mut self, request: Request, session: u32, seid: u64, teid: u32) -> &[u8] {
+        let kind = session as usize % self.establish.len();
+        let stencil = match request {
+            Request::Establish => &mut self.establish[kind],
             Request::Modify => &mut self.modify,
             Request::Delete => &mut self.delete,
-        }
+        };
+        stencil.fill([session, self.shape.ue_number(session)], seid, teid)
     }
 }
 
@@ -153,46 +171,39 @@ fn tunnel(teid: u32) -> OuterHeaderCreation {
     OuterHeaderCreation { teid: Teid(teid), ipv4: Some(GNB), ipv6: None }
 }
 
-/// Two PDRs, two FARs, one QER that marks the QoS flow and limits it, one URR of volume with a threshold.
-fn session() -> SessionTemplate {
-    SessionTemplate {
-        ue_ipv4: Some(UE_MARK),
-        ue_ipv6: None,
-        n3: LocalFTeid::Given(FTeid { teid: Teid(LOCAL_MARK), ipv4: Some(N3), ipv6: None }),
-        outer_header_removal: OuterHeaderRemoval::GtpUUdpIp,
-        gnb: Some(tunnel(REMOTE_MARK)),
-        access: None,
-        core: None,
-        qfi: Qfi(QFI),
-        session_rate: None,
-        flow_rate: Some(BitRate { uplink_kbps: 10_000_000, downlink_kbps: 10_000_000 }),
-        urrs: vec![Urr {
-            id: UrrId(1),
-            method: MeasurementMethod { volume: true, ..MeasurementMethod::default() },
-            triggers: ReportingTriggers::VOLTH,
-            volume_threshold: Some(VolumeThreshold { total: Some(1 << 40), uplink: None, downlink: None }),
-            information: MeasurementInformation { count_packets: true, ..MeasurementInformation::default() },
-            ..Urr::default()
-        }],
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::{PERIOD_OF_MIXED, TENANTS};
 
     #[test]
     fn every_hole_is_found() {
-        let mut requests = Requests::new(SocketAddr::from(([127, 0, 0, 1], 9))).unwrap();
-        assert_eq!(requests.associate[1], 5);
-        let Stencil { ue, local, remote, cp_seid, .. } = &requests.establish;
-        assert_eq!((ue.len(), local.len(), remote.len(), cp_seid.is_some()), (2, 1, 1, true));
-        assert_eq!(requests.modify.remote.len(), 1);
-        for request in [Request::Establish, Request::Modify, Request::Delete] {
-            let bytes = requests.stencil(request).fill(0x01_0203, 0xa1a2_a3a4_a5a6_a7a8, 9).to_vec();
-            assert_eq!((bytes[1], &bytes[12..15]), (request.kind(), &[1, 2, 4][..]));
-            assert_eq!(bytes[4..12], 0xa1a2_a3a4_a5a6_a7a8u64.to_be_bytes());
-            assert_eq!(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])) + 4, bytes.len());
+        let local = SocketAddr::from(([127, 0, 0, 1], 9));
+        for shape in Shape::ALL {
+            let periods = [PERIOD_OF_MIXED, TENANTS.into()];
+            assert!(
+                MARKED.is_multiple_of(KINDS) && periods.iter().all(|period| KINDS.is_multiple_of(*period))
+            );
+            let mut requests = Requests::new(local, shape).unwrap();
+            assert_eq!(requests.associate[1], 5);
+            for (session, stencil) in (MARKED..).zip(&requests.establish) {
+                // Each PDR has a tunnel or an address, and some FARs have the far end's.
+                let rules = shape.establishment(Family::V4, session);
+                let local = rules.pdrs.iter().filter(|pdr| pdr.pdi.local_fteid.is_some()).count();
+                let created = |far: &&kaido_upf::rules::Far| {
+                    far.forwarding.as_ref().is_some_and(|to| to.outer_header_creation.is_some())
+                };
+                let tunnels = local + rules.fars.iter().filter(created).count();
+                let holes = (stencil.ue.len(), stencil.teid.len(), stencil.cp_seid.is_some());
+                assert_eq!(holes, (rules.pdrs.len() - local, tunnels, true), "{shape:?}");
+            }
+            assert_eq!(requests.modify.teid.len(), 1);
+            for request in [Request::Establish, Request::Modify, Request::Delete] {
+                let bytes = requests.of(request, 0x01_0203, 0xa1a2_a3a4_a5a6_a7a8, 9).to_vec();
+                assert_eq!((bytes[1], &bytes[12..15]), (request.kind(), &[1, 2, 4][..]));
+                assert_eq!(bytes[4..12], 0xa1a2_a3a4_a5a6_a7a8u64.to_be_bytes());
+                assert_eq!(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])) + 4, bytes.len());
+            }
         }
     }
 }

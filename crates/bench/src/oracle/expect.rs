@@ -10,6 +10,7 @@ use kaido_wire::{
 
 use super::rules::{Bearers, Side, SourcePort};
 use crate::generator::link;
+use crate::shape::Flow;
 
 /// First port of the dynamic ones (RFC 6335 section 6).
 const DYNAMIC_PORTS: u16 = 49_152;
@@ -57,6 +58,17 @@ impl<'p> User<'p> {
             }
             _ => None,
         }
+    }
+
+    /// Its protocol, and both ports where it has some and is whole.
+    fn transport(&self) -> (u8, Option<[u16; 2]>) {
+        let (protocol, at) = match self.src {
+            IpAddr::V4(_) => (self.packet[9], usize::from(self.packet[0] & 0xf) * 4),
+            IpAddr::V6(_) => (self.packet[6], ipv6::HEADER_LEN),
+        };
+        let has_ports = matches!(IpProtocol(protocol), IpProtocol::UDP | IpProtocol::TCP);
+        let octets = self.packet.get(at..).and_then(|rest| rest.first_chunk::<4>()).filter(|_| has_ports);
+        (protocol, octets.map(|&[s0, s1, d0, d1]| [[s0, s1], [d0, d1]].map(u16::from_be_bytes)))
     }
 
     /// The packet after one hop, its header checksum computed anew.
@@ -138,7 +150,7 @@ impl<'p> Datagram<'p> {
 pub(crate) struct Expectations {
     pub(crate) bearers: Bearers,
     /// By flow; what has no room is judged by itself.
-    source_ports: HashMap<(IpAddr, IpAddr, [u8; 5]), u16>,
+    source_ports: HashMap<(u32, IpAddr, IpAddr, [u8; 5]), u16>,
 }
 
 impl Expectations {
@@ -168,8 +180,17 @@ impl Expectations {
         }
         let inner = payload.get(header.payload_offset.into()..).unwrap_or_default();
         let Some(user) = User::read(inner) else { return Expected::Nothing("no whole user packet") };
-        if bearers.of_ue(user.src) != Some(bearer) {
+        // Tunnels tell the tenant; VLANs are of the core side.
+        let vid = bearers.core.tags.first().map(|tag| tag.of(bearer) & 0xfff);
+        if bearers.of_ue(user.src, vid) != Some(bearer) {
             return Expected::Nothing("from an address that is not the UE's");
+        }
+        let (protocol, ports) = user.transport();
+        let port = ports.map(|[_, remote]| remote);
+        let flows = bearers.flows(bearer);
+        let is_of = |flow: &Flow| header.qfi == Some(flow.qfi) && flow.takes(protocol, user.dst, port);
+        if !flows.is_empty() && !flows.iter().any(is_of) {
+            return Expected::Nothing("no QoS flow of its bearer takes it");
         }
         if user.hops <= 1 {
             return Expected::Nothing("it has no hop left");
@@ -181,14 +202,17 @@ impl Expectations {
     fn downlink(&mut self, sent: &[u8], came: &[u8]) -> Expected {
         let user = link(sent).and_then(|(at, _)| User::read(sent.get(at..)?));
         let Some(user) = user else { return Expected::Nothing("no whole IP packet") };
-        let Some(bearer) = self.bearers.of_ue(user.dst) else {
+        let Some(bearer) = self.bearers.of_ue(user.dst, vid_of(sent)) else {
             return Expected::Nothing("no bearer has its UE's address");
         };
+        if !self.bearers.shape.is_active(bearer) {
+            return Expected::Nothing("its session is idle, and buffers");
+        }
         if user.hops <= 1 {
             return Expected::Nothing("it has no hop left");
         }
         let example = Datagram::read(came);
-        let source_port = self.source_port(&user, example.as_ref().map(|outer| outer.src_port));
+        let source_port = self.source_port(bearer, &user, example.as_ref().map(|outer| outer.src_port));
         match self.encapsulated(bearer, &user, source_port, example.as_ref()) {
             Some(frame) => Expected::Out(Outcome { to_access: true, frame }),
             None => Expected::Nothing("it is too long for a tunnel"),
@@ -196,23 +220,19 @@ impl Expectations {
     }
 
     /// The outer source port that a packet of a flow must have.
-    fn source_port(&mut self, user: &User<'_>, came: Option<u16>) -> u16 {
+    fn source_port(&mut self, bearer: u32, user: &User<'_>, came: Option<u16>) -> u16 {
         let dynamic = |port: &u16| *port >= DYNAMIC_PORTS;
         match self.bearers.outer.source_port {
             SourcePort::Fixed => gtpu::UDP_PORT,
             SourcePort::Any => came.unwrap_or(gtpu::UDP_PORT),
             SourcePort::Entropy => {
-                let (protocol, at) = match user.src {
-                    IpAddr::V4(_) => (user.packet[9], usize::from(user.packet[0] & 0xf) * 4),
-                    IpAddr::V6(_) => (user.packet[6], ipv6::HEADER_LEN),
-                };
+                let (protocol, ports) = user.transport();
                 let mut rest = [protocol, 0, 0, 0, 0];
-                if matches!(IpProtocol(protocol), IpProtocol::UDP | IpProtocol::TCP)
-                    && let Some(ports) = user.packet.get(at..at + 4)
-                {
-                    rest[1..].copy_from_slice(ports);
+                if let Some(ports) = ports {
+                    rest[1..].copy_from_slice(ports.map(u16::to_be_bytes).as_flattened());
                 }
-                let flow = (user.src, user.dst, rest);
+                // Tenants may have the same addresses.
+                let flow = (bearer, user.src, user.dst, rest);
                 if let Some(known) = self.source_ports.get(&flow) {
                     return *known;
                 }
@@ -235,7 +255,11 @@ impl Expectations {
         let bearers = &self.bearers;
         let packet = user.forwarded();
         let teid = bearers.access_teid_first.wrapping_add(bearer);
-        let pdu_session = bearers.qfi.map(|qfi| PduSession::Downlink { qfi, rqi: false, ppi: None });
+        let (protocol, ports) = user.transport();
+        let port = ports.map(|[remote, _]| remote);
+        let flow = bearers.flows(bearer).iter().find(|flow| flow.takes(protocol, user.src, port));
+        let qfi = flow.map(|flow| flow.qfi).or(bearers.qfi);
+        let pdu_session = qfi.map(|qfi| PduSession::Downlink { qfi, rqi: false, ppi: None });
         let payload_len = u16::try_from(packet.len()).ok()?;
         let gtpu = GtpuRepr { pdu_session, ..GtpuRepr::g_pdu(teid, payload_len) };
         let mut message = vec![0; gtpu.len()];
@@ -290,6 +314,13 @@ impl Expectations {
         head.extend(&datagram);
         Some(framed(&bearers.access, bearer, bearers.local.is_ipv4(), &head))
     }
+}
+
+/// The VLAN identifier of a frame's outermost tag.
+fn vid_of(frame: &[u8]) -> Option<u16> {
+    let tag = frame.get(12..).and_then(|rest| rest.first_chunk::<4>())?;
+    let is_tag = matches!([tag[0], tag[1]], [0x81, 0x00] | [0x88, 0xa8]);
+    is_tag.then(|| u16::from_be_bytes([tag[2], tag[3]]) & 0xfff)
 }
 
 /// Computes a UDP checksum.

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::frames::Family;
+use crate::shape::{Flow, Shape};
 use crate::stream::Mac;
 
 /// Bearers of one user plane function, and what lies around it.
@@ -40,6 +42,9 @@ pub struct Bearers {
     /// What the device writes into outer headers.
     #[serde(default)]
     pub outer: Outer,
+    /// The rules of the sessions: their QoS flows, which of them are idle, and whether they are of tenants. Files have plain ones.
+    #[serde(skip)]
+    pub shape: Shape,
 }
 
 const fn one() -> u32 {
@@ -154,7 +159,20 @@ pub(crate) fn address(first: IpAddr, n: u32, by_network: bool) -> IpAddr {
 impl Bearers {
     /// Address of the UE of a bearer.
     pub fn ue(&self, bearer: u32) -> IpAddr {
-        address(self.ue_first, bearer, true)
+        address(self.ue_first, self.shape.ue_number(bearer), true)
+    }
+
+    /// The family of user packets.
+    pub(crate) fn family(&self) -> Family {
+        if self.server.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+
+    /// The QoS flows of a bearer, in the order of precedence; none where it has one only, whatever its packets are.
+    pub(crate) fn flows(&self, bearer: u32) -> &'static [Flow] {
+        match self.shape.flows_of(bearer) {
+            [_] => &[],
+            flows => flows,
+        }
     }
 
     /// GTP-U address of the access node of a bearer.
@@ -167,8 +185,8 @@ impl Bearers {
         Some(teid.wrapping_sub(self.teid_first)).filter(|bearer| *bearer < self.count)
     }
 
-    /// The bearer of a UE's address.
-    pub(crate) fn of_ue(&self, address: IpAddr) -> Option<u32> {
+    /// The bearer of a UE's address, in the VLAN of the outermost tag where tenants have one each.
+    pub(crate) fn of_ue(&self, address: IpAddr, vid: Option<u16>) -> Option<u32> {
         let number = match (self.ue_first, address) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {
                 u64::from(address.to_bits().wrapping_sub(first.to_bits()))
@@ -178,6 +196,13 @@ impl Bearers {
                 ((address.to_bits() >> 64) as u64).wrapping_sub((first.to_bits() >> 64) as u64)
             }
             _ => return None,
+        };
+        let number = match (self.shape.tenants(), self.core.tags.first()) {
+            (Some(tenants), Some(tag)) => {
+                let tenant = vid?.checked_sub(tag.first).filter(|tenant| *tenant < tag.count)?;
+                number.checked_mul(tenants.into())?.checked_add(tenant.into())?
+            }
+            _ => number,
         };
         u32::try_from(number).ok().filter(|bearer| *bearer < self.count)
     }

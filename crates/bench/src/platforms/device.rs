@@ -18,8 +18,9 @@ use super::dpdk::Dpdk;
 use super::memory::{Bare, function, settings};
 #[cfg(not(feature = "dpdk"))]
 use super::no_dpdk::Dpdk;
+use super::offload::{Attached, KernelSessions};
 use super::report::Kind;
-use super::upf::{Offload, Sessions};
+use super::upf::Sessions;
 use crate::rig::{self, interfaces};
 use crate::traffic::steered;
 
@@ -43,7 +44,6 @@ pub(super) struct Running {
     // Behind the engine, whose sockets they feed.
     _programs: Vec<GreProgram>,
     _steerings: Vec<Steering>,
-    _offload: Option<Offload>,
     bridge: bool,
 }
 
@@ -65,18 +65,20 @@ impl Workshop {
         })
     }
 
+    /// How many of the user plane's sessions a platform in the kernel has.
+    pub(super) fn kernel_sessions(&self, kind: Kind) -> Option<KernelSessions> {
+        let in_kernel = matches!(kind, Kind::XdpNative | Kind::XdpGeneric);
+        let offload = self.upf.as_ref().filter(|_| in_kernel)?.offload.as_ref().ok()?;
+        Some(offload.sessions.clone())
+    }
+
     /// Puts a platform between both links. A `busy` engine never sleeps.
     pub(super) fn start(&mut self, kind: Kind, busy: bool) -> Result<Running, Reason> {
         let found = interfaces(PLATFORM).map_err(because)?;
         let mtu = found[0].mtu as usize;
         let settings = settings([found[0].mac, found[1].mac], mtu);
-        let mut running = Running {
-            engine: None,
-            _programs: Vec::new(),
-            _steerings: Vec::new(),
-            _offload: None,
-            bridge: false,
-        };
+        let mut running =
+            Running { engine: None, _programs: Vec::new(), _steerings: Vec::new(), bridge: false };
         match kind {
             Kind::Cable => {}
             Kind::Bridge => {
@@ -89,8 +91,12 @@ impl Workshop {
             }
             Kind::XdpNative | Kind::XdpGeneric => {
                 let mode = if kind == Kind::XdpNative { AttachMode::Native } else { AttachMode::Generic };
-                if let Some(upf) = &self.upf {
-                    running._offload = Some(upf.offload(&found, mode).map_err(because)?);
+                if self.upf.is_some() {
+                    let Attached { programs, behind } = self.offload(&found, mode)?;
+                    running._steerings = programs;
+                    if let Some((ports, function)) = behind {
+                        running.engine = Some(self.engine(ports, function, busy)?);
+                    }
                     return Ok(running);
                 }
                 for at in 0..2 {
@@ -142,6 +148,15 @@ impl Workshop {
             }
         }
         Ok(running)
+    }
+
+    /// The user plane's sessions in the kernel.
+    fn offload(&mut self, found: &[Interface; 2], mode: AttachMode) -> Result<Attached, Reason> {
+        self.xdp()?;
+        let no_memory = || "no memory is registered".to_owned();
+        let registered = self.xdp.as_ref().ok_or_else(no_memory)?;
+        let offload = self.upf.as_ref().map(|upf| upf.offload.as_ref()).ok_or_else(no_memory)?;
+        offload.map_err(Clone::clone)?.attach(found, mode, registered, self.pool)
     }
 
     fn xdp(&mut self) -> Result<&XdpPool, Reason> {

@@ -112,6 +112,7 @@ mod tests {
             throughput: Throughput { pps: Some(pps), ..Throughput::default() },
             throughput_long: None,
             ratio_is_right: None,
+            kernel: None,
             latency: [None, None],
             judgement: Judgement::default(),
         }

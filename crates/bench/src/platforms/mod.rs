@@ -16,6 +16,7 @@ mod judge;
 mod memory;
 #[cfg(not(feature = "dpdk"))]
 mod no_dpdk;
+mod offload;
 mod render;
 mod report;
 mod trial;
@@ -33,9 +34,11 @@ use crate::BenchError;
 use crate::machine::{Before, Machine, hugepages};
 use crate::node::stopped;
 use crate::rig::{self, RigError};
+use crate::shape::Shape as SessionShape;
 use crate::stream::Mac;
 
 pub use self::judge::Judgement;
+pub use self::offload::KernelSessions;
 pub use self::report::{
     Added, Kind, LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport, Throughput,
     goal,
@@ -59,6 +62,8 @@ pub struct PlatformsPlan {
     pub payload_bytes: [usize; 2],
     /// Sessions of the user plane.
     pub sessions: u32,
+    /// The rules of each.
+    pub shape: SessionShape,
     /// Samples in memory, and rounds of latency trials.
     pub rounds: u32,
     /// Packets of a sample in memory.
@@ -79,6 +84,7 @@ impl Default for PlatformsPlan {
             latency_frame_bytes: 100,
             payload_bytes: [22, 1450],
             sessions: 1024,
+            shape: SessionShape::Plain,
             rounds: 7,
             packets: 1 << 20,
             trial: Duration::from_millis(700),
@@ -126,6 +132,7 @@ pub fn measure_platforms(
         },
         payload_bytes: is_upf.then_some(plan.payload_bytes),
         sessions: is_upf.then_some(plan.sessions),
+        shape: is_upf.then_some(plan.shape),
         latency_pps: plan.latency_pps,
         byte_ratio: byte_ratio(plan.frame_bytes),
         memory,
@@ -171,7 +178,7 @@ fn end_to_end(
         Err(reason) => return Ok(Err(reason)),
     };
     if plan.function == NetworkFunction::Upf {
-        workshop.upf = Some(Sessions::establish(plan.sessions, workshop.pool, stop)?);
+        workshop.upf = Some(Sessions::establish((plan.shape, plan.sessions), workshop.pool, stop)?);
     }
     let mut bench = Bench { plan, stop, workshop, through: Ends::open(BENCH)?, cable: Ends::open(CABLE)? };
     let mut results = Vec::new();
@@ -209,7 +216,7 @@ impl Bench<'_> {
     }
 
     fn shape(&self, kind: Kind, bytes: usize, apart: bool) -> Shape {
-        let (function, sessions) = (self.plan.function, self.plan.sessions);
+        let (function, sessions) = (self.plan.function, (self.plan.shape, self.plan.sessions));
         Shape { function, bytes, sessions, apart, works: kind.works() }
     }
 
@@ -227,6 +234,7 @@ impl Bench<'_> {
             throughput_long: None,
             ratio_is_right: None,
             latency: [None, None],
+            kernel: self.workshop.kernel_sessions(kind),
             judgement: Judgement::default(),
         };
         let running = match self.workshop.start(kind, false) {

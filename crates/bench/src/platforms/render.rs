@@ -5,6 +5,7 @@ use std::fmt;
 use super::report::{
     LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport, Throughput, goal,
 };
+use crate::shape::Shape;
 use crate::stats::{Summary, Verdict};
 
 fn microseconds(latency: Option<&LatencyFigures>, of: fn(&LatencyFigures) -> u64) -> String {
@@ -73,6 +74,12 @@ fn table_rows(report: &PlatformsReport) -> Vec<Row> {
         })),
         NetworkFunction::Upf => {
             rows.extend(searched(|platform| platform.throughput_long.as_ref(), &payload(1)));
+            rows.push(row("sessions in the kernel: whole, in part, none", |platform| {
+                platform.kernel.as_ref().map_or_else(
+                    || "-".to_owned(),
+                    |kernel| format!("{}, {}, {}", kernel.all, kernel.some, kernel.none),
+                )
+            }));
         }
     }
     for (at, stream) in report.function.streams().into_iter().enumerate() {
@@ -140,7 +147,8 @@ impl PlatformsReport {
         match (self.function, self.payload_bytes, self.sessions) {
             (NetworkFunction::Upf, Some([short, long]), Some(sessions)) => writeln!(
                 f,
-                "UPF: {sessions} sessions, uplink and downlink 1:1, payloads of {short} and {long} bytes; latency of {short}-byte payloads at {} packets/s",
+                "UPF: {sessions} {} sessions, uplink and downlink 1:1, payloads of {short} and {long} bytes; latency of {short}-byte payloads at {} packets/s",
+                self.shape.map_or("plain", Shape::name),
                 self.latency_pps
             ),
             _ => writeln!(
@@ -174,6 +182,9 @@ impl PlatformsReport {
 fn judged(f: &mut fmt::Formatter<'_>, platform: &PlatformResult) -> fmt::Result {
     if let Some(reason) = &platform.skipped {
         return writeln!(f, "{}: skipped: {reason}", platform.name);
+    }
+    for (reason, sessions) in platform.kernel.iter().flat_map(|kernel| &kernel.left) {
+        writeln!(f, "{}: leaves packets of {sessions} sessions to a worker: {reason}", platform.name)?;
     }
     if !platform.judgement.good.is_empty() {
         writeln!(f, "{}: good: {}", platform.name, platform.judgement.good.join("; "))?;

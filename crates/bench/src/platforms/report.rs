@@ -4,8 +4,10 @@ use serde::Serialize;
 
 use super::frames::REMOVED;
 use super::judge::Judgement;
+use super::offload::KernelSessions;
 use crate::machine::Machine;
 use crate::result::Latency;
+use crate::shape::Shape;
 use crate::stats::{Summary, Verdict};
 
 /// The goals.
@@ -134,6 +136,8 @@ pub struct PlatformsReport {
     pub payload_bytes: Option<[usize; 2]>,
     /// Sessions of the user plane.
     pub sessions: Option<u32>,
+    /// The rules of each. Results without one are of plain sessions.
+    pub shape: Option<Shape>,
     /// Packets a second of the latency trials, both kinds together.
     pub latency_pps: f64,
     /// Received over sent bytes where headers go.
@@ -182,6 +186,8 @@ pub struct PlatformResult {
     pub throughput_long: Option<Throughput>,
     /// Whether the byte ratio is right; none where no headers are removed, or nothing came through.
     pub ratio_is_right: Option<bool>,
+    /// How many of the user plane's sessions the kernel took; only of platforms in it.
+    pub kernel: Option<KernelSessions>,
     /// Latency of both streams.
     pub latency: [Option<LatencyFigures>; 2],
     /// What it is good and bad for, by these figures.

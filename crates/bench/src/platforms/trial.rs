@@ -12,6 +12,7 @@ use crate::point::{CpuTicks, Energy, FCS_BYTES, Rapl};
 use crate::receive::JudgeSettings;
 use crate::result::{Latency, RunResult};
 use crate::rig::interfaces;
+use crate::shape::Shape as SessionShape;
 use crate::stats::Summary;
 use crate::stream::{Driver, Traffic};
 use crate::traffic::{OpenPort, RunError, RunSettings, Threads, run_again};
@@ -39,8 +40,8 @@ pub(super) struct Shape {
     pub(super) function: NetworkFunction,
     /// Bytes of a frame, or of the user plane's packets those of their payload.
     pub(super) bytes: usize,
-    /// Sessions of the user plane.
-    pub(super) sessions: u32,
+    /// Sessions of the user plane: their rules, and how many.
+    pub(super) sessions: (SessionShape, u32),
     /// Whether each packet goes by itself.
     pub(super) apart: bool,
     /// Whether the platform does the function's work.
@@ -71,7 +72,9 @@ impl Ends {
         if shape.function == NetworkFunction::Upf {
             let target = if shape.works { Target::Device } else { Target::Bench(self.macs) };
             let (apart, key) = (shape.apart, self.key);
-            return upf::traffic([into, out_of], (target, shape.sessions), shape.bytes, pps, (apart, key));
+            let (rules, sessions) = shape.sessions;
+            let of = (target, rules, sessions);
+            return upf::traffic([into, out_of], of, shape.bytes, pps, (apart, key));
         }
         let frames = frames(self.macs[1], self.macs[0], shape.bytes);
         let traffic = traffic([into, out_of], frames, pps, (shape.apart, self.key));

@@ -3,51 +3,61 @@
 use kaido_wire::spread::{self, SpreadBy};
 
 use super::plan::{Flows, PointPlan, Spread};
-use crate::frames::{Family, Template};
+use crate::frames::{Family, Template, Templates};
 use crate::permutation::Permutation;
+use crate::shape::Shape;
 
 /// Packets of a run in their order: each has a place, and a session.
 #[derive(Debug)]
 pub(super) struct Dealing {
+    /// Of those sessions that have packets.
     order: Permutation,
+    shape: Shape,
     flows: Flows,
     spread: Spread,
     workers: u32,
     /// The headers of session 0, to be addressed to others.
-    template: Template,
+    templates: Templates,
 }
 
 impl Dealing {
-    pub(super) fn new(plan: &PointPlan, template: &Template) -> Self {
+    pub(super) fn new(plan: &PointPlan) -> Self {
         Self {
-            order: Permutation::new(plan.sessions, plan.seed),
+            order: Permutation::new(plan.shape.active_count(plan.sessions), plan.seed),
+            templates: Templates::new(plan.shape, plan.family, plan.direction, plan.frame_bytes),
+            shape: plan.shape,
             flows: plan.flows,
             spread: plan.spread,
             workers: u32::try_from(plan.workers).unwrap_or(u32::MAX),
-            template: template.clone(),
         }
+    }
+
+    /// What the packet of a session at a place looks like.
+    pub(super) fn template(&self, session: u32, place: u64) -> &Template {
+        self.templates.at(session, place)
     }
 
     /// The session of the packet at a place.
     pub(super) fn session(&self, place: u64) -> u32 {
-        match self.flows {
+        self.shape.active(match self.flows {
             Flows::Single => self.order.at(0),
             Flows::Multi => self.order.at(place),
-        }
+        })
     }
 
-    /// The worker of a session's packets.
-    pub(super) fn worker(&self, session: u32) -> u32 {
+    /// The worker of a session's packet at a place.
+    pub(super) fn worker(&self, session: u32, place: u64) -> u32 {
         if self.workers == 1 {
             return 0;
         }
-        let packet = self.template.addressed(session);
-        let ours = |to: std::net::IpAddr| to == self.template.family.n3();
+        let template = self.template(session, place);
+        let packet = template.addressed(session);
+        let ours = |to: std::net::IpAddr| to == template.family.n3();
         let hash = match self.spread {
             Spread::Ue => spread::spread(&packet, SpreadBy::Ue, ours),
             Spread::Teid => spread::spread(&packet, SpreadBy::Teid, ours),
             // The indirection table of a NIC takes the low bits; here the workers need not be a power of two.
-            Spread::FiveTuple => toeplitz_of(self.template.family, &packet).map(u32::reverse_bits),
+            Spread::FiveTuple => toeplitz_of(template.family, &packet).map(u32::reverse_bits),
         };
         hash.map_or(0, |hash| spread::target(hash, self.workers))
     }
@@ -59,7 +69,7 @@ impl Dealing {
         mine.extend(
             places
                 .map(|place| (place, self.session(place)))
-                .filter(|&(_, session)| self.worker(session) == worker),
+                .filter(|&(place, session)| self.worker(session, place) == worker),
         );
     }
 }
@@ -120,8 +130,9 @@ mod tests {
     }
 
     fn shares(family: Family, direction: Direction, spread: Spread, flows: Flows) -> Vec<usize> {
-        let plan = PointPlan { direction, spread, flows, workers: 4, sessions: 4096, ..PointPlan::default() };
-        let dealing = Dealing::new(&plan, &Template::of(family, direction, 128));
+        let usual = PointPlan::default();
+        let plan = PointPlan { family, direction, spread, flows, workers: 4, sessions: 4096, ..usual };
+        let dealing = Dealing::new(&plan);
         let mut mine = Vec::new();
         (0..4)
             .map(|worker| {

@@ -48,7 +48,6 @@ pub(super) struct Lane<'p> {
     plan: &'p PointPlan,
     number: u32,
     dealing: Dealing,
-    template: Template,
     worker: Worker,
     way: Way,
     cache: PoolCache,
@@ -97,12 +96,10 @@ impl<'p> Lane<'p> {
                 (worker(node, pool, [Box::new(n3_port), Box::new(n6_port)])?, way)
             }
         };
-        let template = Template::of(plan.family, plan.direction, plan.frame_bytes);
         Ok(Self {
             plan,
             number,
-            dealing: Dealing::new(plan, &template),
-            template,
+            dealing: Dealing::new(plan),
             worker,
             way,
             cache: pool.cache(),
@@ -120,14 +117,15 @@ impl<'p> Lane<'p> {
     pub(super) fn prepare(&mut self, first: u64, count: usize) -> Result<(), BenchError> {
         self.dealing.deal(first, count, self.number, &mut self.mine);
         self.frames.clear();
-        for (number, &(_, session)) in (0u16..=u16::MAX).zip(&self.mine) {
+        for (number, &(place, session)) in (0u16..=u16::MAX).zip(&self.mine) {
+            let template = self.dealing.template(session, place);
             let Some(mut frame) = self.cache.allocate() else {
                 return Err(BenchError::Point("the frame pool has too few frames".to_owned()));
             };
-            if !self.template.write(session, &mut frame) {
-                return Err(BenchError::FrameLength(self.template.len));
+            if !template.write(session, &mut frame) {
+                return Err(BenchError::FrameLength(template.len));
             }
-            self.template.number(number, frame.data_mut());
+            template.number(number, frame.data_mut());
             self.frames.push(frame);
         }
         Ok(())
@@ -215,16 +213,17 @@ impl<'p> Lane<'p> {
 
     /// Judges packets that came out, and their order.
     fn judge(&mut self, out: &[Frame], sent: u64) -> Result<(), BenchError> {
-        for (place, frame) in out.iter().enumerate() {
-            let number = self.template.number_of(frame.data());
+        for (at, frame) in out.iter().enumerate() {
+            // All flows have it at the same place.
+            let number = self.dealing.template(0, 0).number_of(frame.data());
             self.reordering.arrived(self.passed + u64::from(number));
-            if place % JUDGED_EVERY != 0 {
+            if at % JUDGED_EVERY != 0 {
                 continue;
             }
-            let Some(&(_, session)) = self.mine.get(usize::from(number)) else {
+            let Some(&(place, session)) = self.mine.get(usize::from(number)) else {
                 return Err(wrong(self.plan, 0, format!("it has the number {number}")));
             };
-            judge_one(self.plan, &self.template, session, number, frame)?;
+            judge_one(self.plan, self.dealing.template(session, place), session, number, frame)?;
         }
         self.passed += sent;
         Ok(())

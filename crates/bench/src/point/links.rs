@@ -27,11 +27,12 @@ use crate::generator::Problem;
 use crate::machine::{Before, Machine, hugepages};
 use crate::node::{UpfNode, stopped, worker};
 use crate::oracle::{Bearers, Rule};
-use crate::preset::{BearerOrder, Preset};
+use crate::permutation::Permutation;
+use crate::preset::{BearerOrder, Preset, flow_templates};
 use crate::receive::JudgeSettings;
 use crate::result::{FindingKind, Latency, RunResult};
 use crate::rig::{self, RigError};
-use crate::stream::{Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Stream, Traffic};
+use crate::stream::{Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Stream, Template, Traffic};
 use crate::traffic::{OpenPort, RunSettings, Threads, open_ports, run_again, steered};
 
 /// The node's ends of the links, and the bench's.
@@ -66,7 +67,7 @@ pub(super) fn measure(
     let [cpu, bench_cpu] = rig::apart();
     let pool = FramePool::leak(FRAMES)?;
     progress(&format!("{} sessions: establishing", plan.sessions));
-    let mut node = UpfNode::with(plan.family, point_settings(plan), pool, 0)?;
+    let mut node = UpfNode::with((plan.family, plan.shape), point_settings(plan), pool, 0)?;
     node.establish(plan.sessions, stop, &|_| ())?;
     // Before this thread has only one of the CPUs.
     let machine = Machine::describe(&before, hugepages());
@@ -182,6 +183,8 @@ struct Bench<'p> {
     plan: &'p PointPlan,
     signs: &'p Signs,
     traffic: Traffic,
+    /// Packets of each stream as shares of all.
+    shares: Vec<f64>,
     rules: [Rule; 1],
     ports: Vec<OpenPort>,
     totals: Totals,
@@ -193,12 +196,13 @@ struct Bench<'p> {
 impl<'p> Bench<'p> {
     fn new(plan: &'p PointPlan, signs: &'p Signs) -> Result<Self, BenchError> {
         let bearers = described(plan);
-        let traffic = traffic(plan, &bearers).map_err(|problems| {
+        let (traffic, shares) = traffic(plan, &bearers).map_err(|problems| {
             fault(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
         })?;
         Ok(Self {
             plan,
             signs,
+            shares,
             ports: open_ports(&traffic).map_err(fault)?,
             traffic,
             rules: [Rule::Bearers(bearers)],
@@ -214,7 +218,11 @@ impl<'p> Bench<'p> {
         // Packets of one run are not taken for those of the next.
         self.traffic.key += 1;
         let left = self.plan.packets.map(|packets| packets.saturating_sub(self.totals.offered).max(1));
-        self.traffic.streams[0].mode = left.map_or(Mode::Continuous, |packets| Mode::Burst { packets });
+        for (stream, share) in self.traffic.streams.iter_mut().zip(&self.shares) {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // A share of them.
+            let burst = left.map(|packets| ((packets as f64 * share).round() as u64).max(1));
+            stream.mode = burst.map_or(Mode::Continuous, |packets| Mode::Burst { packets });
+        }
         let late_after_ns = u64::try_from(LATE.as_nanos()).unwrap_or(u64::MAX);
         let settings = RunSettings {
             duration,
@@ -236,14 +244,17 @@ impl<'p> Bench<'p> {
         if let Some(wrong) = result.findings.kept.iter().find(|finding| finding.kind != FindingKind::Lost) {
             return Err(fault(wrong));
         }
-        let stream = &result.streams[0];
-        self.totals.add_run(result.duration_ns as f64, busy_ns, [stream.sent.packets, stream.lost]);
-        self.sent_bytes += stream.sent.bytes;
-        self.latency.merge(&stream.latency);
-        let (sum, own) = (&mut self.reordering, &stream.reordering);
-        sum.reordered += own.packets;
-        sum.extent_max = sum.extent_max.max(own.extent_max);
-        sum.runs += own.blocks;
+        let sent: u64 = result.streams.iter().map(|stream| stream.sent.packets).sum();
+        let lost: u64 = result.streams.iter().map(|stream| stream.lost).sum();
+        self.totals.add_run(result.duration_ns as f64, busy_ns, [sent, lost]);
+        for stream in &result.streams {
+            self.sent_bytes += stream.sent.bytes;
+            self.latency.merge(&stream.latency);
+            let (sum, own) = (&mut self.reordering, &stream.reordering);
+            sum.reordered += own.packets;
+            sum.extent_max = sum.extent_max.max(own.extent_max);
+            sum.runs += own.blocks;
+        }
         Ok(())
     }
 
@@ -278,13 +289,14 @@ impl<'p> Bench<'p> {
 /// The sessions as the oracle knows them.
 fn described(plan: &PointPlan) -> Bearers {
     let sessions = if plan.flows == Flows::Single { 1 } else { plan.sessions };
-    let mut bearers = bearers(plan.family, sessions, BENCH);
+    let mut bearers = bearers((plan.family, plan.shape), sessions, BENCH);
     bearers.outer.checksum_over_ipv4 = plan.udp_checksum;
     bearers.outer.checksum_over_ipv6 = plan.udp_checksum;
     bearers
 }
 
-fn traffic(plan: &PointPlan, bearers: &Bearers) -> Result<Traffic, Vec<Problem>> {
+/// A stream for each QoS flow, and its packets as a share of all.
+fn traffic(plan: &PointPlan, bearers: &Bearers) -> Result<(Traffic, Vec<f64>), Vec<Problem>> {
     let lengths = Lengths::Fixed(u16::try_from(plan.frame_bytes).unwrap_or(u16::MAX));
     let preset = Preset { order: BearerOrder::Random, ..Preset::new(plan.direction, lengths) };
     let port = |name: &str| PortSpec {
@@ -297,16 +309,32 @@ fn traffic(plan: &PointPlan, bearers: &Bearers) -> Result<Traffic, Vec<Problem>>
         link: LinkMode::L2,
     };
     let from = if plan.direction == Direction::Uplink { BENCH[0] } else { BENCH[1] };
-    let stream = Stream {
-        name: plan.direction.name().to_owned(),
+    let shuffled = |sessions: &mut Vec<u32>| {
+        let order = Permutation::new(u32::try_from(sessions.len()).unwrap_or(u32::MAX), plan.seed);
+        *sessions = (0..sessions.len() as u64).map(|place| sessions[order.at(place) as usize]).collect();
+    };
+    let templates = flow_templates(&preset, bearers, shuffled)?;
+    let all: f64 = templates.iter().map(|(_, _, weight)| weight).sum();
+    let shares = templates.iter().map(|(_, _, weight)| weight / all).collect();
+    let rate = plan.rate_pps.map_or(Rate::Max, Rate::Pps);
+    let is_one = templates.len() == 1;
+    let stream = |(name, template, weight): (String, Template, f64)| Stream {
+        name,
         port: from.to_owned(),
-        source: Source::Template(preset.template(bearers)?),
-        rate: plan.rate_pps.map_or(Rate::Max, Rate::Pps),
+        source: Source::Template(template),
+        rate: if is_one { rate } else { Rate::Weight(weight) },
         mode: Mode::Continuous,
         delay_ns: 0,
         trailer: true,
     };
-    Ok(Traffic { seed: plan.seed, key: 1, total: None, ports: BENCH.map(port).into(), streams: vec![stream] })
+    let traffic = Traffic {
+        seed: plan.seed,
+        key: 1,
+        total: (!is_one).then_some(rate),
+        ports: BENCH.map(port).into(),
+        streams: templates.into_iter().map(stream).collect(),
+    };
+    Ok((traffic, shares))
 }
 
 #[cfg(test)]
@@ -314,6 +342,8 @@ mod tests {
     use super::*;
     use crate::frames::Family;
     use crate::generator::Compiled;
+    use crate::oracle::{Oracle, Verdict};
+    use crate::shape::Shape;
 
     #[test]
     fn the_traffic_of_every_point_compiles_and_its_frames_fit_the_links() {
@@ -326,12 +356,40 @@ mod tests {
                         plan.check().unwrap();
                         let bearers = described(&plan);
                         assert_eq!(bearers.count, if flows == Flows::Single { 1 } else { 65_536 });
-                        let compiled = Compiled::new(&traffic(&plan, &bearers).unwrap()).unwrap();
+                        let compiled = Compiled::new(&traffic(&plan, &bearers).unwrap().0).unwrap();
                         let packet = compiled.packet(0, 7, 0).unwrap();
                         assert!(
                             packet.len() >= frame_bytes && packet.len() + family.tunnel_len() <= MTU + 14
                         );
                     }
+                }
+            }
+        }
+    }
+
+    /// Every packet of every flow is one that its session lets out, and none is of an idle session.
+    #[test]
+    fn packets_of_every_shape_are_those_that_the_oracle_lets_out() {
+        for (shape, family) in
+            Shape::ALL.into_iter().flat_map(|shape| Family::ALL.map(|family| (shape, family)))
+        {
+            for direction in Direction::ALL {
+                let datapath = Datapath::AfPacket;
+                let usual = PointPlan { sessions: 320, ..PointPlan::default() };
+                let plan = PointPlan { datapath, direction, family, shape, ..usual };
+                let bearers = described(&plan);
+                let (traffic, shares) = traffic(&plan, &bearers).unwrap();
+                assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+                let compiled = Compiled::new(&traffic).unwrap();
+                let names = BENCH.map(str::to_owned);
+                let mut oracle = Oracle::new(&[Rule::Bearers(bearers)], &names).unwrap();
+                let port = usize::from(direction == Direction::Downlink);
+                for (stream, sequence) in
+                    (0..traffic.streams.len()).flat_map(|stream| (0..400).map(move |n| (stream, n)))
+                {
+                    let sent = compiled.packet(stream, sequence, 0).unwrap();
+                    let verdict = oracle.verdict(port, &sent, &[]);
+                    assert!(matches!(verdict, Verdict::Out(to, _) if to != port), "{shape:?}: {verdict:?}");
                 }
             }
         }

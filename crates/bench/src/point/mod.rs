@@ -38,10 +38,11 @@ pub use self::result::{
     FCS_BYTES, LatencyResult, PREAMBLE_AND_GAP_BYTES, PointEcho, PointResult, ReorderingResult, WorkerResult,
 };
 use crate::BenchError;
-use crate::frames::{Direction, Family, Template};
+use crate::frames::{Direction, Family, Templates};
 use crate::machine::{Before, Machine, hugepages};
 use crate::node::{UpfNode, settings};
 use crate::result::Latency;
+use crate::shape::Shape;
 use crate::stats::Summary;
 
 /// Frames that workers keep in their caches beyond those of a round.
@@ -78,7 +79,7 @@ fn in_memory(
     let frames = plan.packets_per_round + plan.workers * FRAMES_PER_WORKER + WINDOW_FRAMES;
     let pool = FramePool::leak_of(plan.frame_size(), frames)?;
     progress(&format!("{} sessions: establishing", plan.sessions));
-    let mut node = UpfNode::with(plan.family, point_settings(plan), pool, 0)?;
+    let mut node = UpfNode::with((plan.family, plan.shape), point_settings(plan), pool, 0)?;
     node.establish(plan.sessions, stop, &|_| ())?;
     progress("forwarding");
     let course = Course::new(plan, pool, stop);
@@ -97,14 +98,14 @@ fn in_memory(
     let totals = course.into_totals()?;
     let told = told.into_iter().collect::<Option<Vec<_>>>().ok_or(BenchError::Thread)?;
     let machine = Machine::describe(&before, hugepages());
-    let sent = frame_bytes_sent(plan.family, plan.direction, plan.frame_bytes);
+    let sent = frame_bytes_sent(plan.family, plan.direction, plan.shape, plan.frame_bytes);
     Ok(report(plan, sent, &totals, &told, &cpus, (uses, rapl), machine))
 }
 
 /// Bytes of the frames that are sent in memory where so many are asked for: the fewest that hold the headers. Over links they
 /// hold a trailer of 16 bytes too.
-pub fn frame_bytes_sent(family: Family, direction: Direction, frame_bytes: usize) -> usize {
-    Template::of(family, direction, frame_bytes).len
+pub fn frame_bytes_sent(family: Family, direction: Direction, shape: Shape, frame_bytes: usize) -> usize {
+    Templates::new(shape, family, direction, frame_bytes).last().len
 }
 
 fn point_settings(plan: &PointPlan) -> NodeSettings {
@@ -115,7 +116,7 @@ fn point_settings(plan: &PointPlan) -> NodeSettings {
             ..UdpChecksums::default()
         },
         workers_share_sessions: plan.workers > 1,
-        ..settings(plan.family, plan.sessions)
+        ..settings(plan.family, plan.shape, plan.sessions)
     }
 }
 
@@ -213,6 +214,26 @@ mod tests {
         }
     }
 
+    /// Judged are samples; the same packets of every flow come again and again.
+    #[test]
+    fn sessions_of_every_shape_are_forwarded_flow_by_flow() {
+        for shape in Shape::ALL {
+            for (family, direction, queue) in [
+                (Family::V4, Direction::Uplink, QueueMode::Rss),
+                (Family::V4, Direction::Downlink, QueueMode::SharedOrdered),
+                (Family::V6, Direction::Downlink, QueueMode::Rss),
+            ] {
+                let plan = PointPlan { shape, family, direction, queue, workers: 2, ..short() };
+                let result = measure(&plan);
+                assert_eq!((result.lost, result.forwarded), (0, result.offered), "{shape:?} {direction:?}");
+                assert_eq!(result.point.shape, shape);
+            }
+            let flows = Flows::Single;
+            let result = measure(&PointPlan { shape, flows, rate_pps: Some(50_000.0), ..short() });
+            assert_eq!((result.lost, result.forwarded), (0, result.offered), "{shape:?}, one session");
+        }
+    }
+
     #[test]
     fn ipv6_is_forwarded_in_both_directions_with_and_without_outer_checksum() {
         for (direction, udp_checksum, rate_pps) in [
@@ -226,7 +247,7 @@ mod tests {
             assert_eq!((result.forwarded, result.lost), (result.offered, 0), "{direction:?}");
             assert_eq!(result.point.ip, family);
             let least = if direction == Direction::Uplink { 126 } else { 62 };
-            assert_eq!(frame_bytes_sent(family, direction, 40), least);
+            assert_eq!(frame_bytes_sent(family, direction, Shape::Plain, 40), least);
         }
     }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::BenchError;
 use crate::frames::{Direction, FRAME_BYTES_MAX, Family, SESSIONS_MAX};
+use crate::shape::Shape;
 
 /// Most workers of a point.
 pub const WORKERS_MAX: usize = 64;
@@ -120,6 +121,8 @@ pub struct PointPlan {
     pub spread: Spread,
     /// Sessions in the node.
     pub sessions: u32,
+    /// The rules of each.
+    pub shape: Shape,
     /// Of which of them packets come.
     pub flows: Flows,
     /// Whether the outer UDP checksum is computed downlink.
@@ -153,6 +156,7 @@ impl Default for PointPlan {
             queue: QueueMode::Rss,
             spread: Spread::default(),
             sessions: 65_536,
+            shape: Shape::Plain,
             flows: Flows::default(),
             udp_checksum: false,
             rate_pps: None,

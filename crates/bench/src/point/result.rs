@@ -11,6 +11,7 @@ use super::pmu::PmuResult;
 use crate::frames::{Direction, Family};
 use crate::machine::Machine;
 use crate::result::Latency;
+use crate::shape::Shape;
 
 /// Bytes that a frame takes on the wire beside those counted here: FCS.
 pub const FCS_BYTES: usize = 4;
@@ -107,6 +108,8 @@ pub struct PointEcho {
     pub spread: &'static str,
     /// Sessions in the node.
     pub sessions: u32,
+    /// The rules of each. Results without one are from before there were others than plain ones.
+    pub shape: Shape,
     /// `single` or `multi`.
     pub flows: &'static str,
     /// Whether outer UDP checksums were computed.
@@ -135,6 +138,7 @@ impl PointEcho {
             queue: plan.queue.to_string(),
             spread: plan.spread.name(),
             sessions: plan.sessions,
+            shape: plan.shape,
             flows: plan.flows.name(),
             udp_checksum: plan.udp_checksum,
             rate_pps: plan.rate_pps,

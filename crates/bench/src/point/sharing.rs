@@ -15,7 +15,7 @@ use super::plan::PointPlan;
 use super::pmu::{CPU_EVENTS, Counters, counted};
 use crate::BenchError;
 use crate::clock::timed;
-use crate::frames::{Direction, Template};
+use crate::frames::Direction;
 use crate::node::worker;
 
 /// One packet in so many is judged.
@@ -104,7 +104,6 @@ pub(super) struct Feeder<'p> {
     plan: &'p PointPlan,
     commons: &'p Commons,
     dealing: Dealing,
-    template: Template,
     pool: &'static FramePool,
     first: u64,
     reordering: ReorderMeter,
@@ -113,9 +112,8 @@ pub(super) struct Feeder<'p> {
 
 impl<'p> Feeder<'p> {
     pub(super) fn new(plan: &'p PointPlan, commons: &'p Commons, pool: &'static FramePool) -> Self {
-        let template = Template::of(plan.family, plan.direction, plan.frame_bytes);
-        let dealing = Dealing::new(plan, &template);
-        Self { plan, commons, dealing, template, pool, first: 0, reordering: ReorderMeter::new(), passed: 0 }
+        let dealing = Dealing::new(plan);
+        Self { plan, commons, dealing, pool, first: 0, reordering: ReorderMeter::new(), passed: 0 }
     }
 
     /// Puts the packets of a round into the queue.
@@ -128,10 +126,12 @@ impl<'p> Feeder<'p> {
             let Some(mut frame) = self.pool.allocate() else {
                 return Err(BenchError::Point("the frame pool has too few frames".to_owned()));
             };
-            if !self.template.write(self.dealing.session(place), &mut frame) {
-                return Err(BenchError::FrameLength(self.template.len));
+            let session = self.dealing.session(place);
+            let template = self.dealing.template(session, place);
+            if !template.write(session, &mut frame) {
+                return Err(BenchError::FrameLength(template.len));
             }
-            self.template.number(number, frame.data_mut());
+            template.number(number, frame.data_mut());
             frames.push(frame);
         }
         // All at once: what is pushed may be taken at once.
@@ -156,12 +156,14 @@ impl<'p> Feeder<'p> {
                 drops: Vec::new(),
             });
         }
-        for (place, frame) in out.iter().enumerate() {
-            let number = self.template.number_of(frame.data());
+        for (at, frame) in out.iter().enumerate() {
+            // All flows have it at the same place.
+            let number = self.dealing.template(0, 0).number_of(frame.data());
             self.reordering.arrived(self.passed + u64::from(number));
-            if place % JUDGED_EVERY == 0 {
-                let session = self.dealing.session(self.first + u64::from(number));
-                judge_one(self.plan, &self.template, session, number, frame)?;
+            if at % JUDGED_EVERY == 0 {
+                let place = self.first + u64::from(number);
+                let session = self.dealing.session(place);
+                judge_one(self.plan, self.dealing.template(session, place), session, number, frame)?;
             }
         }
         self.passed += count as u64;

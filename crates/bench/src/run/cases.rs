@@ -185,7 +185,7 @@ impl Case {
         let paths: Vec<_> = Direction::ALL
             .into_iter()
             .flat_map(|direction| {
-                plan.frames.iter().map(move |&asked| (Template::new(direction, asked), asked))
+                plan.frames.iter().map(move |&asked| (Template::of_shape(shape, direction, asked), asked))
             })
             .collect();
         let path_samples = PathSamples {

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use kaido_bench::Direction;
 use kaido_bench::generator::{Compiled, FrameMemory, Generator};
 use kaido_bench::oracle::{Bearers, Outer, Rule, Side, Tag};
 use kaido_bench::preset::{Preset, Transport};
@@ -14,6 +13,7 @@ use kaido_bench::session::establishment;
 use kaido_bench::stream::{
     Driver, LengthShare, Lengths, LinkMode, Mac, Mode, PortSpec, Rate, Source, Stream, Traffic,
 };
+use kaido_bench::{Direction, Shape};
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{Batch, FramePool, KernelPath, PortId, Route, Routes, Wanted, Worker, WorkerSettings};
 use kaido_upf::control::Upf;
@@ -61,6 +61,7 @@ pub(crate) fn bearers(outer_ipv6: bool, ue_ipv6: bool, tags: [&[Tag]; 2]) -> Bea
         access: side(0, "access"),
         core: side(1, "core"),
         outer: Outer::default(),
+        shape: Shape::Plain,
     }
 }
 

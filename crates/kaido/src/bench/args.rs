@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use super::flame::FlameArgs;
 use super::ndn::NdnArgs;
@@ -32,7 +32,7 @@ pub(super) enum Benchmark {
     Control(ControlArgs),
     /// Send traffic through a device, count what comes back, and judge every packet of it
     Run(RunArgs),
-    /// Establish the sessions of a file's bearers at a user plane by PFCP, and hold them until SIGTERM or SIGINT
+    /// Establish the sessions of a file's bearers, or of a shape, at a user plane by PFCP, and hold them until SIGTERM or SIGINT
     Attach(AttachArgs),
     /// The packet generator's own speed, beside that of the user plane in memory
     Generator(GeneratorArgs),
@@ -70,6 +70,9 @@ pub(super) struct PlatformsArgs {
     /// Sessions of the UPF
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sessions: u32,
+    /// Their rules and flows: plain, free5gc, open5gs, volte, slice, tenant, mixed
+    #[arg(long, value_name = "SHAPE", default_value = "plain")]
+    shape: Shape,
     /// Only the engine in memory; that of the UPF is measured by `kaido bench micro`
     #[arg(long, conflicts_with = "function")]
     memory: bool,
@@ -98,6 +101,7 @@ impl PlatformsArgs {
                 FunctionArg::Upf => NetworkFunction::Upf,
             },
             sessions: self.sessions,
+            shape: self.shape,
             rounds: self.rounds.unwrap_or(base.rounds),
             memory_only: self.memory,
             ..base
@@ -148,15 +152,24 @@ pub(super) struct RunArgs {
 #[derive(Args, Clone, Debug)]
 pub(super) struct AttachArgs {
     /// The file of `kaido bench run`
-    #[arg(short, long, value_name = "FILE")]
-    pub(super) config: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "shape")]
+    pub(super) config: Option<PathBuf>,
+    /// Sessions of a shape in place of a file's: plain, free5gc, open5gs, volte, slice, mixed
+    #[arg(long, value_name = "SHAPE", conflicts_with = "config", requires_all = ["n3", "gnb"])]
+    pub(super) shape: Option<Shape>,
+    /// With --shape: the user plane's GTP-U address
+    #[arg(long, value_name = "ADDR", requires = "shape")]
+    pub(super) n3: Option<Ipv4Addr>,
+    /// With --shape: the gNB's
+    #[arg(long, value_name = "ADDR", requires = "shape")]
+    pub(super) gnb: Option<Ipv4Addr>,
     /// PFCP address of the user plane; port 8805 unless given
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = pfcp_address)]
     pub(super) upf_pfcp: SocketAddr,
     /// Local PFCP address; port 8805 unless given
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = pfcp_address)]
     pub(super) smf: SocketAddr,
-    /// Bearers of each description, in place of the file's `count`
+    /// Bearers of each description, in place of the file's `count`; with --shape sessions [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) bearers: Option<u32>,
     /// Requests under way at once
@@ -190,6 +203,9 @@ pub(super) struct ControlArgs {
     /// Sessions set up, changed and deleted
     #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     sessions: u32,
+    /// Their rules: plain, free5gc, open5gs, volte, slice, tenant, mixed
+    #[arg(long, value_name = "SHAPE", default_value = "plain")]
+    shape: Shape,
     /// Requests under way at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     window: u32,
@@ -200,7 +216,7 @@ pub(super) struct ControlArgs {
 
 impl ControlArgs {
     pub(super) fn plan(&self) -> ControlPlan {
-        ControlPlan { sessions: self.sessions, window: self.window }
+        ControlPlan { sessions: self.sessions, shape: self.shape, window: self.window }
     }
 }
 
@@ -213,7 +229,7 @@ pub(super) struct MicroArgs {
     /// Numbers of sessions [default: 1,65536,1048576,16640000]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(SESSIONS_MAX)))]
     sessions: Vec<u32>,
-    /// Rules of the sessions, beside plain ones: free5gc, open5gs, volte, slice, mixed [default: each at one number of sessions;
+    /// Rules of the sessions, beside plain ones: free5gc, open5gs, volte, slice, tenant, mixed [default: each at one number of sessions;
     /// with --quick mixed]
     #[arg(long, value_name = "SHAPE")]
     shape: Option<Shape>,
@@ -351,7 +367,7 @@ mod tests {
             ("--sessions 16777001", "1..=16777000"),
             ("--sessions many", "invalid digit"),
             ("--frames 63", "64 to 3600"),
-            ("--shape oai", "give plain, free5gc, open5gs, volte, slice, mixed"),
+            ("--shape oai", "give plain, free5gc, open5gs, volte, slice, tenant, mixed"),
             ("--frames 9000", "64 to 3600"),
             ("--rounds 0", "1..=10000"),
             ("--packets 511", "512..=262144"),

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use kaido_bench::point::{
     Datapath, FCS_BYTES, Flows, PREAMBLE_AND_GAP_BYTES, PointClock, PointPlan, Spread, WORKERS_MAX,
 };
-use kaido_bench::{Direction, Family, SESSIONS_MAX};
+use kaido_bench::{Direction, Family, SESSIONS_MAX, Shape};
 use kaido_engine::shared::QueueMode;
 use miette::IntoDiagnostic;
 
@@ -40,6 +40,9 @@ pub(super) struct PointArgs {
     /// Sessions in the node
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=i64::from(SESSIONS_MAX)))]
     sessions: u32,
+    /// Their rules and flows: plain, free5gc, open5gs, volte, slice, tenant, mixed
+    #[arg(long, value_name = "SHAPE", default_value = "plain")]
+    shape: Shape,
     /// Packets of one session, or of all in random order
     #[arg(long, value_enum, default_value = "multi")]
     flows: Kind,
@@ -206,12 +209,15 @@ impl PointArgs {
                 By::FiveTuple => Spread::FiveTuple,
             },
             sessions: self.sessions,
+            shape: self.shape,
             flows: match self.flows {
                 Kind::Single => Flows::Single,
                 Kind::Multi => Flows::Multi,
             },
             udp_checksum: self.udp_checksum,
-            rate_pps: self.rate.pps(kaido_bench::point::frame_bytes_sent(self.ip, direction, self.frame)),
+            rate_pps: self
+                .rate
+                .pps(kaido_bench::point::frame_bytes_sent(self.ip, direction, self.shape, self.frame)),
             ring: self.ring,
             clock: match self.clock {
                 Time::Cpu => PointClock::Cpu,
@@ -255,7 +261,7 @@ mod tests {
     fn a_point_is_what_was_asked() {
         assert_eq!(plan("").unwrap(), PointPlan::default());
         let asked = plan(
-            "--datapath af_xdp --ip 6 --direction downlink --frame 1424 --workers 2 --queue shared-ordered --spread five-tuple --sessions 7 \
+            "--datapath af_xdp --ip 6 --direction downlink --frame 1424 --workers 2 --queue shared-ordered --spread five-tuple --sessions 7 --shape volte \
              --flows single --udp-checksum --ring 64 --clock wall --duration 0.5 --packets 9 --samples 3 --seed 4",
         );
         let expected = PointPlan {
@@ -267,6 +273,7 @@ mod tests {
             queue: QueueMode::SharedOrdered,
             spread: Spread::FiveTuple,
             sessions: 7,
+            shape: Shape::Volte,
             flows: Flows::Single,
             udp_checksum: true,
             ring: 64,
@@ -307,6 +314,7 @@ mod tests {
             ("--ip 5", "the IP version is 4 or 6"),
             ("--datapath dpdk", "af_xdp"),
             ("--sessions 0", "1..="),
+            ("--shape oai", "give plain, free5gc, open5gs, volte, slice, tenant, mixed"),
         ] {
             let error = plan(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

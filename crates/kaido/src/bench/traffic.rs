@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use kaido_bench::attach::{AttachPlan, Attached};
+use kaido_bench::attach::{AttachPlan, Attached, Sessions};
 use kaido_bench::file::BenchPlan;
 use kaido_bench::result::{Finding, RunResult, StreamResult, Volume};
 use kaido_bench::traffic::{RunOutcome, open_ports, run_traffic};
@@ -51,13 +51,23 @@ pub(super) fn run(args: &RunArgs) -> miette::Result<()> {
     if is_clean { Ok(()) } else { Err(miette!("packets were lost or wrong")) }
 }
 
-/// Establishes the sessions of a file's bearers, and holds them.
+/// Sessions of a shape when no number is given.
+const SHAPED: u32 = 1000;
+
+/// Establishes the sessions of a file's bearers, or of a shape, and holds them.
 pub(super) fn attach(args: &AttachArgs) -> miette::Result<()> {
-    let bearers = read(&args.config, args.bearers)?.bearers;
+    let sessions = match (&args.config, args.shape, args.n3.zip(args.gnb)) {
+        (_, Some(shape), Some((upf, gnb))) => {
+            Sessions::OfShape { shape, count: args.bearers.unwrap_or(SHAPED), tunnel: [upf, gnb] }
+        }
+        (Some(config), ..) => Sessions::OfBearers(read(config, args.bearers)?.bearers),
+        // The command line asks for one of both.
+        (None, ..) => return Err(miette!("name a file, or a shape")),
+    };
     let stop = stop_flag()?;
     let plan = AttachPlan { upf: args.upf_pfcp, local: args.smf, window: args.window.into() };
     let progress = |line: &str| eprintln!("{line}");
-    let (mut attached, took) = Attached::establish(plan, &bearers, &stop, &progress).into_diagnostic()?;
+    let (mut attached, took) = Attached::establish(plan, &sessions, &stop, &progress).into_diagnostic()?;
     let sessions = attached.sessions();
     let seconds = took.as_secs_f64();
     eprintln!("{sessions} sessions in {seconds:.2} s ({:.0}/s)", f64::from(sessions) / seconds.max(1e-9));

@@ -530,3 +530,6 @@ fn detail(upf: &mut Upf, seid: Seid) -> Answer {
         _ => Answer::Error { message: format!("there is no session {seid}; `kaido sessions` lists them") },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,417 @@
+//! The user plane's datapath in the kernel between two links: sessions of a shape as a node gives them to it, and a worker behind it for
+//! those of whose packets it leaves some.
+//!
+//! ```text
+//!   PFCP ─▶ Upf ─▶ KernelRecord::of ─▶ FastPath     taken, or left with a reason
+//!                     └─▶ Node.table ◀── worker over AF_XDP, where anything is left
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kaido_engine::netlink::Interface;
+use kaido_engine::port::{Port, XdpOptions, XdpPool, XdpPort};
+use kaido_engine::{Batch, FramePool, Function};
+use kaido_upf::control::Upf;
+use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord, KernelRule};
+use kaido_upf::lan::LanId;
+use kaido_upf::node::{Node, NodeSettings, WorkerEvent, keys_max, policer_cells, usage_cells};
+use kaido_upf::qos::Policers;
+use kaido_upf::record::{Counted, FlowAsk, TunnelShape};
+use kaido_upf::rules::AddressMatch;
+use kaido_upf::usage::{Aside, UsageCounters, UsageSlot};
+use kaido_xdp::fastpath::{
+    Counts, FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastRecord, FastRule, Hop, Template,
+    UsageCell, Vlan, VlanRole,
+};
+use kaido_xdp::{AttachMode, FastPath, FastPathConfig, Roles, Steering, SteeringConfig};
+use serde::Serialize;
+
+use super::device::Reason;
+use super::upf::{MACS, MTU};
+use crate::BenchError;
+use crate::frames::{Family, GNB_MAC, N3, N3_MAC, N6_MAC, ROUTER_MAC};
+use crate::node::{UpfNode, path, settings};
+use crate::shape::Shape;
+
+/// Hops: of what is routed, towards the gNB, and to the routers of tenants, two numbers each for both families.
+const N6_HOP: u32 = 0;
+const N3_HOP: u32 = 2;
+const LAN_HOPS: u32 = 4;
+/// Shapes of tunnels: those of one peer differ by their QFIs.
+const TEMPLATES_MAX: u32 = 64;
+/// Words of the hash; odd.
+const SEED: [u64; 4] =
+    [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];
+
+/// How many sessions the kernel took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelSessions {
+    /// Of which it has every rule.
+    pub all: u32,
+    /// Of which it has some.
+    pub some: u32,
+    /// Of which it has none.
+    pub none: u32,
+    /// Why packets are left to a worker, and of how many sessions.
+    pub left: Vec<(String, u32)>,
+}
+
+impl KernelSessions {
+    /// Adds a session by its keys: whether the kernel has a record of each, and why it leaves packets.
+    fn add(&mut self, keys: &[(bool, Vec<String>)]) {
+        let reasons: BTreeSet<&String> = keys.iter().flat_map(|(_, left)| left).collect();
+        let held = keys.iter().filter(|(held, _)| *held).count();
+        match (held, reasons.is_empty() && held == keys.len()) {
+            (_, true) => self.all += 1,
+            (0, false) => self.none += 1,
+            _ => self.some += 1,
+        }
+        for reason in reasons {
+            match self.left.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, count)) => *count += 1,
+                None => self.left.push((reason.clone(), 1)),
+            }
+        }
+    }
+
+    /// Whether it leaves packets of any session.
+    fn leaves_any(&self) -> bool {
+        self.some + self.none > 0
+    }
+}
+
+/// The kernel's tables, of the node and of its counters.
+#[derive(Clone, Debug)]
+struct Tables(Arc<Mutex<FastPath>>);
+
+impl Tables {
+    fn with<T>(&self, act: impl FnOnce(&mut FastPath) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Aside for Tables {
+    fn gather(&self, slot: UsageSlot) {
+        self.with(|fast| fast.gather(slot.0));
+    }
+
+    fn recall(&self, slot: UsageSlot) {
+        self.with(|fast| fast.recall(slot.0));
+    }
+
+    fn bytes_max(&self) -> u64 {
+        FastPath::KEPT_MAX
+    }
+}
+
+/// A node whose sessions are in the kernel as far as that takes them.
+pub(super) struct Offload {
+    tables: Tables,
+    node: UpfNode,
+    /// What it took.
+    pub(super) sessions: KernelSessions,
+}
+
+/// Both ports of a worker, and what it does.
+type Behind = (Vec<Box<dyn Port>>, Box<dyn Function>);
+
+/// The kernel's datapath between two interfaces until dropped.
+#[derive(Default)]
+pub(super) struct Attached {
+    pub(super) programs: Vec<Steering>,
+    /// Where packets come that the kernel leaves, and what a worker does with them; none where it leaves none.
+    pub(super) behind: Option<Behind>,
+}
+
+fn because(error: impl std::fmt::Display) -> Reason {
+    error.to_string()
+}
+
+impl Offload {
+    /// Makes the tables and gives them sessions; the reason where the kernel has none for us.
+    pub(super) fn establish(
+        (shape, count): (Shape, u32),
+        pool: &'static FramePool,
+        stop: &AtomicBool,
+    ) -> Result<Result<Self, Reason>, BenchError> {
+        let own = settings(Family::V4, shape, count);
+        let settings = NodeSettings { workers_share_sessions: true, ..own };
+        let (tables, (node, upf)) = match Self::tables(settings) {
+            Ok(made) => made,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let mut node = UpfNode::of((Family::V4, shape), (node, upf), pool, 0)?;
+        node.establish(count, stop, &|_| ())?;
+        let mut sessions = KernelSessions::default();
+        for shares in node.kernel_shares() {
+            let told = |share: &kaido_upf::control::KernelShare| {
+                (share.held, share.left.iter().map(ToString::to_string).collect())
+            };
+            sessions.add(&shares.iter().map(told).collect::<Vec<_>>());
+        }
+        Ok(Ok(Self { tables, node, sessions }))
+    }
+
+    #[allow(clippy::type_complexity)] // Parts of one node.
+    fn tables(settings: NodeSettings) -> Result<(Tables, (Arc<Node>, Upf)), Reason> {
+        let sessions = settings.sessions_max;
+        let lans = u32::try_from(settings.lans.iter().count()).unwrap_or(u32::MAX);
+        let fast = FastPath::load(&FastPathConfig {
+            records_max: keys_max(sessions),
+            groups_max: keys_max(sessions),
+            usage_cells_max: usage_cells(sessions),
+            policers_max: policer_cells(sessions),
+            templates_max: TEMPLATES_MAX,
+            hops_max: LAN_HOPS + 2 * lans,
+            fixed_source_port: false,
+            ecn: true,
+            no_syn: false,
+            seed: SEED,
+        });
+        let tables = Tables(Arc::new(Mutex::new(fast.map_err(because)?)));
+        let cells = tables.with(|fast| fast.leak_usage_cells()).map_err(because)?;
+        let usage = UsageCounters::over(cells).map_err(because)?.beside(Box::new(tables.clone()));
+        let words = tables.with(|fast| fast.leak_policers()).map_err(because)?;
+        let policers = Policers::over(words).map_err(because)?;
+        let (node, events) = Node::beside_kernel(settings, usage, policers).map_err(because)?;
+        tables.with(|fast| fast.begin_policers(node.policers.age()));
+        let own: Vec<IpAddr> = node.settings.own_addresses().collect();
+        tables.with(|fast| fast.set_own_addresses(&own)).map_err(because)?;
+        let mut upf = Upf::new(node.clone(), events, Vec::new()).map_err(because)?;
+        upf.set_kernel(Box::new(InKernel { tables: tables.clone(), templates: BTreeSet::new() }));
+        Ok((tables, (node, upf)))
+    }
+
+    /// Puts the datapath between two interfaces.
+    pub(super) fn attach(
+        &self,
+        interfaces: &[Interface; 2],
+        mode: AttachMode,
+        registered: &XdpPool,
+        pool: &'static FramePool,
+    ) -> Result<Attached, Reason> {
+        self.set_hops(interfaces)?;
+        let mut attached = Attached::default();
+        let mut ports: Vec<Box<dyn Port>> = Vec::new();
+        for (at, interface) in interfaces.iter().enumerate() {
+            let roles = Roles { gtpu: at == 0, routed: at == 1, ndn: false };
+            let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false };
+            let mut program = self.tables.with(|fast| Steering::load_fast(config, fast)).map_err(because)?;
+            if at == 0 {
+                program.set_gtpu_addresses(&[N3.into()]).map_err(because)?;
+            } else {
+                program.set_instance(Some(0)).map_err(because)?;
+                program.set_vlans(&self.vlans()).map_err(because)?;
+            }
+            if self.sessions.leaves_any() {
+                let mut port = XdpPort::open(registered, interface.ifindex, 0, &XdpOptions::default())
+                    .map_err(because)?;
+                // Nothing comes yet; but what comes first must find frames to be received into.
+                port.receive(&mut pool.cache(), &mut Batch::new());
+                program.register_socket(0, port.as_fd()).map_err(because)?;
+                ports.push(Box::new(port));
+            }
+            program.attach_to(interface.ifindex, mode).map_err(because)?;
+            attached.programs.push(program);
+        }
+        if !ports.is_empty() {
+            attached.behind = Some((ports, path(self.node.node()).map_err(because)?));
+        }
+        Ok(attached)
+    }
+
+    fn vlans(&self) -> BTreeMap<Vlan, VlanRole> {
+        let role = |instance| VlanRole { instance: Some(instance), gtpu: false, lan: true, slot: 0 };
+        let lans = self.node.node().settings.lans.iter();
+        lans.map(|(_, lan)| (Vlan { outer: None, inner: lan.tags.outer }, role(lan.instance.0))).collect()
+    }
+
+    fn set_hops(&self, interfaces: &[Interface; 2]) -> Result<(), Reason> {
+        let hop = |at: usize, source, destination| Hop {
+            ifindex: interfaces[at].ifindex,
+            mtu: u32::from(MTU),
+            source,
+            destination,
+            port: u8::from(at == 1),
+            redirect: true,
+            ..Hop::default()
+        };
+        let (n3, n6) = (hop(0, N3_MAC, GNB_MAC), hop(1, N6_MAC, ROUTER_MAC));
+        self.tables.with(|fast| {
+            fast.set_hop(N3_HOP, Some(&n3)).map_err(because)?;
+            fast.set_hop(N6_HOP, Some(&n6)).map_err(because)?;
+            for (id, lan) in self.node.node().settings.lans.iter() {
+                let near = lan.addresses.first().copied();
+                let tagged = Hop { tag: Some(lan.tags.outer), near, ..n6 };
+                fast.set_hop(lan_hop(id), Some(&tagged)).map_err(because)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn lan_hop(LanId(id): LanId) -> u32 {
+    LAN_HOPS + 2 * u32::from(id)
+}
+
+/// What the node tells the tables. Its hops are known, and stay.
+#[derive(Debug)]
+struct InKernel {
+    tables: Tables,
+    templates: BTreeSet<u32>,
+}
+
+impl InKernel {
+    fn template(&mut self, id: u32, shape: &TunnelShape) -> Option<u32> {
+        let IpAddr::V4(peer) = shape.peer else { return None };
+        if self.templates.insert(id) {
+            let template = Template { local: N3, peer, tos: shape.tos, copied: shape.copied, hop: N3_HOP };
+            self.tables.with(|fast| fast.set_template(id, Some(&template))).ok()?;
+        }
+        Some(id)
+    }
+
+    fn record(&mut self, record: &KernelRecord) -> Option<FastRecord> {
+        let mut lines = Vec::with_capacity(record.lines.len());
+        for line in &record.lines {
+            let rule = line.rule.ok().map(|rule| self.rule(&rule).ok_or(())).transpose().ok()?;
+            lines.push(FastLine { asks: fast_asks(&line.ask), rule });
+        }
+        Some(FastRecord {
+            session: record.session.0,
+            direction: match record.direction {
+                kaido_upf::record::Direction::Uplink => FastDirection::Uplink,
+                kaido_upf::record::Direction::Downlink => FastDirection::Downlink,
+            },
+            ue_ipv4: record.ue.ipv4,
+            ue_ipv6: record.ue.ipv6.map(|prefix| prefix.addr),
+            lines,
+        })
+    }
+
+    fn rule(&mut self, rule: &KernelRule) -> Option<FastRule> {
+        let destination = match rule.destination {
+            KernelDestination::Tunnel { id, shape, teid } => FastDestination::Tunnel {
+                template: self.template(u32::try_from(id.index()).ok()?, &shape)?,
+                teid: teid.0,
+                qfi: shape.qfi.map(|qfi| qfi.0),
+                container_uplink: shape.container_uplink,
+            },
+            KernelDestination::Lan(id) => FastDestination::Hop(lan_hop(id)),
+            KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
+                FastDestination::Hop(N6_HOP)
+            }
+        };
+        let mut policers = rule.policers.policers();
+        let usage = rule.usage.iter().map(|(slot, what)| UsageCell {
+            cell: slot.0,
+            counts: match what {
+                Counted::Passed => Counts::Passed,
+                Counted::All => Counts::All,
+                Counted::Dropped => Counts::Dropped,
+            },
+        });
+        Some(FastRule {
+            gate_open: rule.destination != KernelDestination::GateClosed,
+            far_drop: rule.destination == KernelDestination::FarDrop,
+            quota: rule.usage.has_quotas(),
+            policers: std::array::from_fn(|_| policers.next().map(|slot| slot.0)),
+            ..FastRule::to(destination).counting(usage)
+        })
+    }
+}
+
+impl KernelDatapath for InKernel {
+    fn put(&mut self, key: &KernelKey, record: &KernelRecord) -> bool {
+        let Some(record) = self.record(record) else { return false };
+        self.tables.with(|fast| fast.insert_or_replace(fast_key(key), &record)).is_ok()
+    }
+
+    fn remove(&mut self, key: &KernelKey) -> bool {
+        self.tables.with(|fast| fast.remove(&fast_key(key)))
+    }
+
+    fn holds(&self, key: &KernelKey) -> bool {
+        self.tables.with(|fast| fast.contains(&fast_key(key)))
+    }
+
+    fn settle(&mut self) {
+        self.tables.with(FastPath::wait_for_readers);
+    }
+
+    /// Nobody asks for reports.
+    fn event(&mut self) -> Option<WorkerEvent> {
+        None
+    }
+
+    fn follow_routes(&mut self) {}
+
+    fn len(&self) -> usize {
+        self.tables.with(|fast| fast.len()) as usize
+    }
+}
+
+fn fast_asks(ask: &FlowAsk) -> FastAsks {
+    let FlowAsk { qfi, protocol, remote, ports } = *ask;
+    let remote = match remote {
+        AddressMatch::Any => None,
+        AddressMatch::V4(network, len) => Some((network.into(), len)),
+        AddressMatch::V6(network, len) => Some((network.into(), len)),
+    };
+    FastAsks { qfi, protocol, remote, ports }
+}
+
+fn fast_key(key: &KernelKey) -> FastKey {
+    match *key {
+        KernelKey::Tunnel { local, teid } => FastKey::Tunnel { local, teid: teid.0 },
+        KernelKey::Ipv4 { instance, address } => FastKey::Ipv4 { instance: instance.0, address },
+        KernelKey::Ipv6 { instance, address } => FastKey::Ipv6 { instance: instance.0, address },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_the_kernels_whole_in_part_or_not_at_all() {
+        let mut sessions = KernelSessions::default();
+        let why = || vec!["a QER guarantees a rate".to_owned()];
+        sessions.add(&[(true, Vec::new()), (true, Vec::new())]);
+        assert!(!sessions.leaves_any());
+        sessions.add(&[(true, why()), (true, why())]);
+        sessions.add(&[(true, Vec::new()), (false, vec!["the FAR buffers".to_owned()])]);
+        sessions.add(&[(false, Vec::new()), (false, why())]);
+        let left = vec![("a QER guarantees a rate".to_owned(), 2), ("the FAR buffers".to_owned(), 1)];
+        assert_eq!(sessions, KernelSessions { all: 1, some: 2, none: 1, left });
+        assert!(sessions.leaves_any());
+    }
+
+    /// What a node gives the kernel of each shape, as `docs/upf.md` says it.
+    #[test]
+    fn the_kernel_takes_what_fits_of_every_shape() {
+        let pool = FramePool::leak(64).unwrap();
+        let stop = AtomicBool::new(false);
+        for shape in Shape::ALL {
+            let offload = match Offload::establish((shape, 320), pool, &stop).unwrap() {
+                Ok(offload) => offload,
+                Err(reason) => {
+                    return println!("SKIPPED the_kernel_takes_what_fits_of_every_shape: {reason}");
+                }
+            };
+            let reasons: Vec<&str> = offload.sessions.left.iter().map(|(reason, _)| &**reason).collect();
+            let KernelSessions { all, some, none, .. } = offload.sessions;
+            let expected: (u32, u32, u32, &[&str]) = match shape {
+                Shape::Volte => (0, 320, 0, &["a QER guarantees a rate"]),
+                // One in ten is VoLTE, and one in twenty idle, two of both.
+                Shape::Mixed => (274, 46, 0, &["a QER guarantees a rate", "the FAR buffers"]),
+                _ => (320, 0, 0, &[]),
+            };
+            assert_eq!((all, some, none, &*reasons), expected, "{shape:?}");
+        }
+    }
+}
