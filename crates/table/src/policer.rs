@@ -172,8 +172,8 @@ impl TokenBucket {
     /// since the clock went round.
     #[inline]
     fn is_stale(&self, ahead: i64, byte_cost: u64, depth: u64) -> bool {
-        ahead.unsigned_abs()
-            > depth.saturating_add(cost_of(PACKET_MAX, byte_cost).saturating_mul(WORKERS_MAX))
+        let beyond = ahead.unsigned_abs().saturating_sub(depth);
+        beyond > 0 && beyond > cost_of(PACKET_MAX, byte_cost).saturating_mul(WORKERS_MAX)
     }
 
     /// Reckons what is taken at the new rate: as many bytes, in the time that they take now.

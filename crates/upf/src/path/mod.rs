@@ -51,7 +51,7 @@ use kaido_engine::{
     BATCH_MAX, Batch, Doorbell, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId,
     PortLink, RateLimit,
 };
-use kaido_table::{Guard, Reader, Seed, TooManyReaders};
+use kaido_table::{Guard, Reader, Seed, Ticks, TooManyReaders};
 use kaido_wire::ecn;
 
 use self::applications::Flows;
@@ -128,8 +128,9 @@ struct Worker {
     /// The way to control planes that no port leads to.
     control_plane: Option<Arc<dyn ControlPlaneLink>>,
     to_control_plane: RateLimit,
-    /// When the worker's round began.
+    /// When the worker's round began, and the same on the token buckets' clock.
     now: Instant,
+    ticks: Ticks,
 }
 
 /// Where frames go that are the kernel's, and that it was not given when they came. Fragments alone are, rarely.
@@ -147,13 +148,14 @@ impl Path {
     pub fn new(node: &Arc<Node>, next_hops: NextHops) -> Result<Self, TooManyReaders> {
         let settings = &node.settings;
         let limit = || RateLimit::new(settings.answers_per_second);
+        let began = Instant::now();
         let worker = Worker {
             buffers: Buffers::new(node.clone()),
             pending: PendingQueue::default(),
             of_waiting: Some(node.domain.reader()?),
             pending_tried: 0,
             buffer_changes: node.buffer_changes(),
-            swept: Instant::now(),
+            swept: began,
             error_indications: limit(),
             extension_notices: limit(),
             icmp_errors: limit(),
@@ -170,7 +172,8 @@ impl Path {
             kernel_return: None,
             control_plane: None,
             to_control_plane: RateLimit::new(control_plane::SENT_PER_SECOND),
-            now: Instant::now(),
+            now: began,
+            ticks: node.policers.ticks(began),
             ports: Ports::new(settings),
             prepared: PreparedTunnels::default(),
             next_hops,
@@ -213,7 +216,7 @@ impl Function for Path {
 
     fn tick(&mut self, out: &mut Output<'_>) {
         let Self { reader, worker, .. } = self;
-        worker.now = out.now();
+        worker.begin_round(out.now());
         for order in worker.node.take_orders() {
             match order {
                 WorkerOrder::Announce(station) => worker.announce(&station, out),
@@ -271,7 +274,7 @@ impl Path {
     #[inline(always)]
     fn process_by(&mut self, mut laps: impl Laps, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         let Self { node, reader, worker } = self;
-        worker.now = out.now();
+        worker.begin_round(out.now());
         let guard = reader.pin();
         let stages = node.table.stages(&guard);
         worker.next_hops.refresh();

@@ -1,7 +1,8 @@
 //! Rates on both ways through the path.
 
+use std::time::Instant;
+
 use kaido_engine::{DropReason, Frame};
-use kaido_table::Ticks;
 
 use super::Worker;
 use super::group::Exit;
@@ -10,10 +11,10 @@ use crate::qos::PolicerSlot;
 use crate::record::{Action, Record};
 
 impl Worker {
-    /// The moment of the worker's round on the token buckets' clock.
-    #[inline]
-    pub(super) fn ticks(&self) -> Ticks {
-        self.node.policers.ticks(self.now)
+    /// Begins a round.
+    pub(super) fn begin_round(&mut self, now: Instant) {
+        self.now = now;
+        self.ticks = self.node.policers.ticks(now);
     }
 
     /// As [`Worker::straight`], for a record with rates. What one of them refuses, the careful way drops.
@@ -24,7 +25,7 @@ impl Worker {
         arrived: &Arrived,
         frame: &mut Frame,
     ) -> Exit {
-        let (direction, now) = (record.direction(), self.ticks());
+        let (direction, now) = (record.direction(), self.ticks);
         let (policers, guarantee) = record.folded_policers();
         let policers = || policers.iter().map(|&slot| PolicerSlot(slot));
         if !policers().all(|slot| self.node.policers.admits(slot, direction, now)) {
@@ -52,7 +53,7 @@ impl Worker {
             return None;
         }
         let (policers, direction) = (&self.node.policers, record.direction());
-        if !action.qos.admits(policers, direction, self.ticks()) {
+        if !action.qos.admits(policers, direction, self.ticks) {
             return Some(DropReason::MbrExceeded);
         }
         let counted = action.qos.packets();
@@ -62,15 +63,14 @@ impl Worker {
 
     /// Whether a packet is within a guaranteed rate.
     pub(super) fn is_guaranteed(&self, record: &Record, action: &Action) -> bool {
-        !action.qos.is_none()
-            && action.qos.is_guaranteed(&self.node.policers, record.direction(), self.ticks())
+        !action.qos.is_none() && action.qos.is_guaranteed(&self.node.policers, record.direction(), self.ticks)
     }
 
     /// Takes from every rate what a packet of `octets` costs that went on.
     pub(super) fn spend(&self, record: &Record, action: &Action, octets: usize) {
         if !action.qos.is_none() {
             let shared = self.node.settings.workers_share_sessions;
-            let (policers, now) = (&self.node.policers, self.ticks());
+            let (policers, now) = (&self.node.policers, self.ticks);
             action.qos.take(policers, record.direction(), now, octets as u64, shared);
             if let Some(slot) = action.qos.packets() {
                 policers.take_packet(slot, record.direction(), policers.milliseconds(self.now));
