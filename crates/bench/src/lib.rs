@@ -55,6 +55,8 @@ pub mod session;
 mod shape;
 mod shared;
 mod speed;
+#[cfg(test)]
+mod standard;
 mod stats;
 pub mod stream;
 mod table;

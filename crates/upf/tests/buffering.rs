@@ -5,13 +5,14 @@ mod fixture;
 
 use std::time::{Duration, SystemTime};
 
-use fixture::packets::{downlink, udp};
-use fixture::{BUFFER_TIME_MAX, N6, Rig, SessionPlan};
+use fixture::packets::{downlink, udp, uplink};
+use fixture::{BUFFER_TIME_MAX, N3, N6, Rig, SessionPlan};
 use kaido_engine::DropReason;
 use kaido_upf::node::NodeSettings;
 use kaido_upf::rules::{
     ApplyAction, BarId, BufferingRule, Change, DataStatus, DownlinkDataService, Establishment, FarId,
-    Modification, PdrId, Qfi, Seid, SessionEvent, SessionService, UpdateBar, UpdateFar,
+    Modification, PdrId, Qfi, Seid, SessionEvent, SessionService, UpdateBar, UpdateFar, UpdateUrr, UrrId,
+    VolumeThreshold,
 };
 
 const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;
@@ -227,4 +228,22 @@ fn other_sessions_go_on_while_one_waits() {
         assert_eq!(bench.rig.pass(N6, &other).len(), 1, "round {round}");
     }
     assert_eq!(bench.full(), 12);
+}
+
+/// Conformance: TS 29.244 5.2.4 | A packet that waits is held to the quota that there is when it leaves
+#[test]
+fn what_waits_outlives_a_quota_that_is_granted_anew() {
+    let quota = |total| VolumeThreshold { total: Some(total), ..VolumeThreshold::default() };
+    let mut request = waiting(7, BUFFER, bar());
+    request.urrs[0].volume_quota = Some(quota(100));
+    let mut bench = Bench::with(fixture::settings(), &request);
+    assert_eq!(bench.down(1, 72), 0);
+    // The uplink uses the quota up, and the packet behind it has the worker look at what waits.
+    let up = uplink(1007, &udp("10.60.0.7", "8.8.8.8", 72));
+    assert_eq!(bench.rig.pass_times(N3, &up, 2), 1);
+    let grant = UpdateUrr { id: UrrId(1), volume_quota: Change::To(quota(1000)), ..UpdateUrr::default() };
+    let change = Modification { update_urrs: vec![grant], ..Modification::default() };
+    bench.rig.upf.modify(bench.seid, &change, bench.now).unwrap();
+    bench.far(FORWARD);
+    assert_eq!(bench.rig.drain().len(), 1, "it leaves");
 }

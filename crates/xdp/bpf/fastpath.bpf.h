@@ -663,15 +663,16 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	*reason = FAST_HAND_QFI;
 	if (flags & FAST_QFI_MATCH && !(packet->has_qfi && packet->qfi == (flags >> FAST_QFI_MATCH_SHIFT & 0x3f)))
 		return 0;
+	/* A packet that is dropped is counted, too, by a URR that measures before QoS enforcement. */
+	*reason = FAST_HAND_QUOTA;
+	if (flags & FAST_QUOTA && fast_is_due(at, packet->total))
+		return 0;
 	if (flags & (FAST_GATE_CLOSED | FAST_FAR_DROP)) {
 		*reason = -1;
 		fast_count_drop(at, packet->total, flags & FAST_GATE_CLOSED ? FAST_DROP_GATE_CLOSED : FAST_DROP_FAR_DROP,
 				packet->slot);
 		return XDP_DROP;
 	}
-	*reason = FAST_HAND_QUOTA;
-	if (flags & FAST_QUOTA && fast_is_due(at, packet->total))
-		return 0;
 	if (flags >> FAST_POLICERS_SHIFT & 3) {
 		int admits = fast_admits(at, packet->total);
 

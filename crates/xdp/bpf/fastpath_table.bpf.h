@@ -312,6 +312,7 @@ __noinline int fast_count_drop(__u32 at, __u32 bytes, __u32 reason, __u32 slot)
 	struct fast_rule *rule = fast_rule_at(at);
 	struct fast_counters *counters = bpf_map_lookup_elem(&fast_counters, &slot);
 	__u32 flags, count;
+	int near = 0;
 
 	if (!rule || !counters)
 		return 0;
@@ -319,9 +320,15 @@ __noinline int fast_count_drop(__u32 at, __u32 bytes, __u32 reason, __u32 slot)
 	count = fast_usage_of(flags);
 	for (__u32 i = 0; i < FAST_USAGE_MAX && i < count; i++)
 		if (flags >> (FAST_BEFORE_QOS_SHIFT + i) & 1)
-			fast_move(rule->cells[i], flags & FAST_DOWNLINK, 1, bytes, counters);
+			near |= fast_move(rule->cells[i], flags & FAST_DOWNLINK, 1, bytes, counters);
 	if (flags & FAST_USAGE_DROPPED && count < FAST_CELLS_MAX)
-		fast_move(rule->cells[count], flags & FAST_DOWNLINK, 1, bytes, counters);
+		near |= fast_move(rule->cells[count], flags & FAST_DOWNLINK, 1, bytes, counters);
+	if (near) {
+		struct fast_rule *counting = fast_rule_at(fast_counted_at(at));
+
+		if (counting)
+			__sync_fetch_and_and(&counting->counted, ~FAST_COUNTED_FAR);
+	}
 	if (reason < FAST_DROPS)
 		counters->dropped[reason]++;
 	return 0;

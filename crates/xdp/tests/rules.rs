@@ -305,6 +305,20 @@ fn a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines() {
 }
 
 #[test]
+fn a_dropped_packet_that_would_reach_a_quota_is_the_engines() {
+    with_node("a_dropped_packet_that_would_reach_a_quota_is_the_engines", |mut node| {
+        let all = UsageCell { cell: 4, counts: Counts::All };
+        let rule = FastRule { quota: true, far_drop: true, ..counting(0).counting([all]) };
+        node.put(vec![FastLine { asks: FastAsks::default(), rule: Some(rule) }]);
+        // Two packets of 100 octets fit, the third reaches the quota.
+        node.cells[8 * 4 + 6].store(!250, Ordering::Relaxed);
+        let frame = uplink(9, &v4(UE, DNS, UDP, &udp(53, &[7; 72])));
+        assert_eq!([(); 3].map(|()| node.send(&frame)), [Ok(false), Ok(false), Err(Hand::Quota)]);
+        assert!(node.path.events().next().is_none(), "it is the engine's to tell");
+    });
+}
+
+#[test]
 fn where_mss_are_lowered_syns_are_the_engines() {
     let config = FastPathConfig { no_syn: true, ..fast::config(64, true) };
     with_config("where_mss_are_lowered_syns_are_the_engines", &config, |mut node| {

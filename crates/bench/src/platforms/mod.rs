@@ -16,7 +16,7 @@ mod judge;
 mod memory;
 #[cfg(not(feature = "dpdk"))]
 mod no_dpdk;
-mod offload;
+pub(crate) mod offload;
 mod render;
 mod report;
 mod trial;

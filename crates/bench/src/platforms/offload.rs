@@ -20,12 +20,12 @@ use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRe
 use kaido_upf::lan::LanId;
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent, keys_max, policer_cells, usage_cells};
 use kaido_upf::qos::Policers;
-use kaido_upf::record::{Counted, FlowAsk, TunnelShape};
+use kaido_upf::record::{Counted, FlowAsk, SessionIndex, TunnelShape};
 use kaido_upf::rules::AddressMatch;
 use kaido_upf::usage::{Aside, UsageCounters, UsageSlot};
 use kaido_xdp::fastpath::{
     Counts, FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastRecord, FastRule, Hop, Template,
-    UsageCell, Vlan, VlanRole,
+    ThresholdEvent, UsageCell, Vlan, VlanRole,
 };
 use kaido_xdp::{AttachMode, FastPath, FastPathConfig, Roles, Steering, SteeringConfig};
 use serde::Serialize;
@@ -86,10 +86,10 @@ impl KernelSessions {
 
 /// The kernel's tables, of the node and of its counters.
 #[derive(Clone, Debug)]
-struct Tables(Arc<Mutex<FastPath>>);
+pub(crate) struct Tables(Arc<Mutex<FastPath>>);
 
 impl Tables {
-    fn with<T>(&self, act: impl FnOnce(&mut FastPath) -> T) -> T {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut FastPath) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -109,7 +109,7 @@ impl Aside for Tables {
 }
 
 /// A node whose sessions are in the kernel as far as that takes them.
-pub(super) struct Offload {
+pub(crate) struct Offload {
     tables: Tables,
     node: UpfNode,
     /// What it took.
@@ -156,8 +156,9 @@ impl Offload {
         Ok(Ok(Self { tables, node, sessions }))
     }
 
+    /// A node without sessions that gives what it gets to the kernel's tables.
     #[allow(clippy::type_complexity)] // Parts of one node.
-    fn tables(settings: NodeSettings) -> Result<(Tables, (Arc<Node>, Upf)), Reason> {
+    pub(crate) fn tables(settings: NodeSettings) -> Result<(Tables, (Arc<Node>, Upf)), Reason> {
         let sessions = settings.sessions_max;
         let lans = u32::try_from(settings.lans.iter().count()).unwrap_or(u32::MAX);
         let fast = FastPath::load(&FastPathConfig {
@@ -194,19 +195,12 @@ impl Offload {
         registered: &XdpPool,
         pool: &'static FramePool,
     ) -> Result<Attached, Reason> {
-        self.set_hops(interfaces)?;
+        self.tables
+            .set_hops(interfaces.each_ref().map(|interface| interface.ifindex), &self.node.node().settings)?;
         let mut attached = Attached::default();
         let mut ports: Vec<Box<dyn Port>> = Vec::new();
         for (at, interface) in interfaces.iter().enumerate() {
-            let roles = Roles { gtpu: at == 0, routed: at == 1, ndn: false };
-            let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false };
-            let mut program = self.tables.with(|fast| Steering::load_fast(config, fast)).map_err(because)?;
-            if at == 0 {
-                program.set_gtpu_addresses(&[N3.into()]).map_err(because)?;
-            } else {
-                program.set_instance(Some(0)).map_err(because)?;
-                program.set_vlans(&self.vlans()).map_err(because)?;
-            }
+            let mut program = self.tables.program(at, &self.node.node().settings)?;
             if self.sessions.leaves_any() {
                 let mut port = XdpPort::open(registered, interface.ifindex, 0, &XdpOptions::default())
                     .map_err(because)?;
@@ -223,16 +217,27 @@ impl Offload {
         }
         Ok(attached)
     }
+}
 
-    fn vlans(&self) -> BTreeMap<Vlan, VlanRole> {
-        let role = |instance| VlanRole { instance: Some(instance), gtpu: false, lan: true, slot: 0 };
-        let lans = self.node.node().settings.lans.iter();
-        lans.map(|(_, lan)| (Vlan { outer: None, inner: lan.tags.outer }, role(lan.instance.0))).collect()
+impl Tables {
+    /// The program of the N3 interface (0) or of the N6 interface (1), attached to nothing.
+    pub(crate) fn program(&self, at: usize, settings: &NodeSettings) -> Result<Steering, Reason> {
+        let roles = Roles { gtpu: at == 0, routed: at == 1, ndn: false };
+        let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false };
+        let mut program = self.with(|fast| Steering::load_fast(config, fast)).map_err(because)?;
+        if at == 0 {
+            program.set_gtpu_addresses(&[N3.into()]).map_err(because)?;
+        } else {
+            program.set_instance(Some(0)).map_err(because)?;
+            program.set_vlans(&vlans(settings)).map_err(because)?;
+        }
+        Ok(program)
     }
 
-    fn set_hops(&self, interfaces: &[Interface; 2]) -> Result<(), Reason> {
+    /// Next hops out of the N3 interface and the N6 interface.
+    pub(crate) fn set_hops(&self, interfaces: [u32; 2], settings: &NodeSettings) -> Result<(), Reason> {
         let hop = |at: usize, source, destination| Hop {
-            ifindex: interfaces[at].ifindex,
+            ifindex: interfaces[at],
             mtu: u32::from(MTU),
             source,
             destination,
@@ -241,10 +246,12 @@ impl Offload {
             ..Hop::default()
         };
         let (n3, n6) = (hop(0, N3_MAC, GNB_MAC), hop(1, N6_MAC, ROUTER_MAC));
-        self.tables.with(|fast| {
+        self.with(|fast| {
             fast.set_hop(N3_HOP, Some(&n3)).map_err(because)?;
-            fast.set_hop(N6_HOP, Some(&n6)).map_err(because)?;
-            for (id, lan) in self.node.node().settings.lans.iter() {
+            for of_family in [N6_HOP, N6_HOP + 1] {
+                fast.set_hop(of_family, Some(&n6)).map_err(because)?;
+            }
+            for (id, lan) in settings.lans.iter() {
                 let near = lan.addresses.first().copied();
                 let tagged = Hop { tag: Some(lan.tags.outer), near, ..n6 };
                 fast.set_hop(lan_hop(id), Some(&tagged)).map_err(because)?;
@@ -252,6 +259,12 @@ impl Offload {
             Ok(())
         })
     }
+}
+
+fn vlans(settings: &NodeSettings) -> BTreeMap<Vlan, VlanRole> {
+    let role = |instance| VlanRole { instance: Some(instance), gtpu: false, lan: true, slot: 0 };
+    let lans = settings.lans.iter();
+    lans.map(|(_, lan)| (Vlan { outer: None, inner: lan.tags.outer }, role(lan.instance.0))).collect()
 }
 
 fn lan_hop(LanId(id): LanId) -> u32 {
@@ -343,9 +356,9 @@ impl KernelDatapath for InKernel {
         self.tables.with(FastPath::wait_for_readers);
     }
 
-    /// Nobody asks for reports.
     fn event(&mut self) -> Option<WorkerEvent> {
-        None
+        let ThresholdEvent { session, cell } = self.tables.with(|fast| fast.events().next())?;
+        Some(WorkerEvent::Threshold { session: SessionIndex(session), slot: UsageSlot(cell) })
     }
 
     fn follow_routes(&mut self) {}

@@ -224,7 +224,9 @@ impl Worker {
             out.drop(arrival.port, frame, reason);
             return None;
         }
-        if action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
+        // What waits may have a new quota before it leaves.
+        let goes_on_waiting = action.apply.buffer && buffered_since.is_some();
+        if !goes_on_waiting && action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
             out.drop(arrival.port, frame, DropReason::QuotaExhausted);
             return None;
         }
