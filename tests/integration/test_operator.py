@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Attach
@@ -155,6 +156,25 @@ def test_sessions_are_found_by_ue_teid_and_seid_and_shown_with_their_rules(
     assert len(detail["rules"]["pdrs"]) == one["pdrs"]  # type: ignore[index]
     missing = run(str(binary), "session", "0x17", "--socket", str(node.socket), check=False)
     assert missing.returncode != 0 and "there is no session 0x0000000000000017" in missing.stderr
+
+
+def test_packets_of_the_slow_path_are_counted_by_reason(
+    node: Node, binary: Path, net: Topology, attach: Attach
+) -> None:
+    """An operator sees which packets cost time, and why: here those whose hop limit ends at the node."""
+    attach("--ues 1 --tuns 1")
+    assert net.ran.pings("10.100.6.2", "-I", "ue0", count=5)
+
+    def counted() -> dict[str, int]:
+        status: Any = node.ask("status")
+        return {slow["reason"]: slow["packets"] for slow in status["slow_path"]}
+
+    before = counted()
+    assert sum(before.values()) < 8, "pings of a host on the link take the fast path but for the first"
+    net.ran.run("ping", "-I", "ue0", "-t", "1", "-c", "5", "-i", "0.2", "-W", "10", "10.100.6.2", check=False)
+    wait_until(lambda: counted().get("other", 0) >= before.get("other", 0) + 5, "all five are counted")
+    shown = run(str(binary), "status", "--socket", str(node.socket)).stdout
+    assert "slow path" in shown and "hop limit" in shown
 
 
 def test_sessions_are_found_by_imsi(node: Node, binary: Path, net: Topology) -> None:

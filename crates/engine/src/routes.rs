@@ -313,13 +313,31 @@ impl NextHops {
     /// only a complete resolution finds.
     #[inline(always)]
     pub fn known_v4(&self, destination: u32) -> Option<&NextHop> {
-        self.gateways.get(self.prefixes.v4.lookup_u32(destination) as usize)?.as_ref()
+        let number = self.prefixes.v4.lookup_u32(destination);
+        match self.gateways.get(number as usize)? {
+            Some(hop) => Some(hop),
+            None => self.known_on_link(number, Ipv4Addr::from_bits(destination).into()),
+        }
     }
 
     /// As [`NextHops::known_v4`], of an IPv6 address.
     #[inline(always)]
     pub fn known_v6(&self, destination: u128) -> Option<&NextHop> {
-        self.gateways.get(self.prefixes.v6.lookup_u128(destination) as usize)?.as_ref()
+        let number = self.prefixes.v6.lookup_u128(destination);
+        match self.gateways.get(number as usize)? {
+            Some(hop) => Some(hop),
+            None => self.known_on_link(number, Ipv6Addr::from_bits(destination).into()),
+        }
+    }
+
+    /// The neighbour itself, where the route of that number leads to the link, and it was resolved not long ago.
+    #[inline(never)]
+    fn known_on_link(&self, number: u32, destination: IpAddr) -> Option<&NextHop> {
+        let (.., route) = self.prefixes.routes.get(number as usize)?;
+        let key = on_link_key(destination);
+        let cached = &self.on_link[slot_of(key)];
+        let is_its = cached.generation == self.seen && cached.destination == key;
+        (is_its && route.gateway.is_none()).then_some(&cached.next_hop)
     }
 
     /// Takes in what has changed since the last time.
@@ -352,10 +370,7 @@ impl NextHops {
             }
             return resolution;
         }
-        let key = match destination {
-            IpAddr::V4(addr) => addr.to_ipv6_mapped().to_bits(),
-            IpAddr::V6(addr) => addr.to_bits(),
-        };
+        let key = on_link_key(destination);
         let slot = &mut self.on_link[slot_of(key)];
         if slot.generation == self.seen && slot.destination == key {
             return Resolution::Ready(slot.next_hop);
@@ -377,6 +392,13 @@ impl NextHops {
     pub fn attach(&self, bell: &Arc<Doorbell>) {
         let mut bells = self.routes.bells.lock().unwrap_or_else(PoisonError::into_inner);
         bells.push(Arc::clone(bell));
+    }
+}
+
+fn on_link_key(destination: IpAddr) -> u128 {
+    match destination {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(addr) => addr.to_bits(),
     }
 }
 

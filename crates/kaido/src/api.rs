@@ -132,6 +132,8 @@ pub(crate) struct UpfStatus {
     pub(crate) downlink_bytes: u64,
     /// How many sessions have their rules in which form; forms that none has are left out.
     pub(crate) forms: Vec<Form>,
+    /// Packets of tunnels and to UEs that took the slow path; reasons without any are left out.
+    pub(crate) slow_path: Vec<SlowPath>,
     /// The datapath in the kernel, where there is one.
     pub(crate) kernel: Option<InKernel>,
     pub(crate) peers: Vec<Peer>,
@@ -149,6 +151,15 @@ pub(crate) struct Form {
     /// Why a record is wide: a name, and a sentence.
     pub(crate) reason: Option<[String; 2]>,
     pub(crate) sessions: u32,
+}
+
+/// Packets that took the slow path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SlowPath {
+    pub(crate) reason: String,
+    /// What that means.
+    pub(crate) sentence: String,
+    pub(crate) packets: u64,
 }
 
 /// The datapath in the kernel.

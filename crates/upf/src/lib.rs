@@ -20,6 +20,7 @@
 //! - [`lan`]: network instances behind VLANs;
 //! - `monitoring`: delays of QoS flows;
 //! - [`mod@path`]: the packet path of a worker;
+//! - [`slow_path`]: packets that take the slow path, by reason;
 //! - [`mod@usage`] has the counters, [`qos`] the rates.
 
 pub mod apps;
@@ -40,6 +41,7 @@ pub mod qos;
 pub mod record;
 pub mod rules;
 mod shared;
+pub mod slow_path;
 pub mod special;
 pub mod trace;
 mod tunnels;

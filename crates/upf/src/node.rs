@@ -37,6 +37,7 @@ use crate::record::{
 };
 use crate::rules::{PacketDelays, PdrId, Qfi, Teid, UrrId};
 use crate::shared::Shared;
+use crate::slow_path::SlowPathCounters;
 use crate::trace::Tracer;
 use crate::usage::{UsageCounters, UsageSlot};
 
@@ -213,6 +214,8 @@ pub struct Node {
     pub recovery: u32,
     /// Token buckets.
     pub policers: Policers,
+    /// Packets that took the slow path, by reason.
+    pub slow_path: SlowPathCounters,
     /// Shows the time that packets are stamped with.
     pub(crate) clock: Clock,
     events: SyncSender<WorkerEvent>,
@@ -287,6 +290,7 @@ impl Node {
             echoes: AwaitedEchoes::default(),
             recovery: recovery_time_stamp(SystemTime::now()),
             policers,
+            slow_path: SlowPathCounters::default(),
             clock: Clock::new(),
             settings,
             events,

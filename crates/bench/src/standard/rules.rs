@@ -90,7 +90,13 @@ pub(super) struct UrrPlan {
     pub(super) threshold: Option<u64>,
 }
 
+/// Rules of any kind, and rules as networks have them, whose packets mostly pass by the fast path.
 pub(super) fn rules() -> impl Strategy<Value = Rules> {
+    (any_rules(), prop::bool::weighted(0.7))
+        .prop_map(|(rules, is_usual)| if is_usual { rules.usual() } else { rules })
+}
+
+fn any_rules() -> impl Strategy<Value = Rules> {
     let up = prop_oneof![4 => Just(FarPlan::Core), 1 => Just(FarPlan::Drop)];
     let fars = ([up.clone(), up], [far_down(), far_down()]).prop_map(|([a, b], [c, d])| [a, b, c, d]);
     let qers = ([marking(), marking()], [limiting(), limiting()]).prop_map(|([a, b], [c, d])| [a, b, c, d]);
@@ -370,6 +376,33 @@ fn pdr_of_all(direction: Direction, session: u32) -> Pdr {
 }
 
 impl Rules {
+    /// What is left of them where all forward, and PDRs have no more than the fast path looks at.
+    fn usual(mut self) -> Self {
+        for pdr in &mut self.pdrs {
+            pdr.urrs.truncate(2);
+            pdr.filters.truncate(1);
+            pdr.qfis.truncate(1);
+            for filter in &mut pdr.filters {
+                filter.tos = None;
+                filter.remote_ports.truncate(1);
+                filter.remote = filter.remote.map(|remote| RemotePlan { family: Family::V4, ..remote });
+            }
+        }
+        for far in &mut self.fars[..FARS_UP] {
+            *far = FarPlan::Core;
+        }
+        for far in self.fars[FARS_UP..].iter_mut().filter(|far| !matches!(far, FarPlan::Tunnel(..))) {
+            *far = FarPlan::Tunnel(Family::V4, 0);
+        }
+        for qer in &mut self.qers {
+            (qer.gates, qer.narrow) = ([true; 2], false);
+        }
+        for urr in &mut self.urrs {
+            urr.quota = urr.quota.map(|quota| 4 * quota);
+        }
+        self
+    }
+
     /// The request for a session of a number.
     pub(super) fn establishment(&self, session: u32) -> Establishment {
         let numbered = self.pdrs.iter().enumerate();

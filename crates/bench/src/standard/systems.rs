@@ -10,6 +10,7 @@ use kaido_upf::rules::{
     Establishment, Interface, Modification, Pdi, Pdr, PdrId, SdfFilter, Seid, SessionEvent, SessionService,
     UsageReport,
 };
+use kaido_upf::slow_path::SlowPathReason;
 use kaido_xdp::{Action, Steering};
 
 use crate::frames::{Direction, Family};
@@ -167,6 +168,11 @@ impl System {
             sent.extend(std::iter::from_fn(|| wire.receive()).map(|frame| (is_n6, frame)));
         }
         sent
+    }
+
+    /// Packets of the worker's that took the slow path, by reason.
+    pub(super) fn slow_packets(&self) -> Vec<(SlowPathReason, u64)> {
+        self.upf.node().slow_path.totals().into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
     /// Whether the kernel has records.

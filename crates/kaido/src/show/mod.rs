@@ -20,7 +20,7 @@ pub(crate) use self::gre::gre;
 pub(crate) use self::session::session;
 pub(crate) use self::trace::seid;
 pub(crate) use self::trace::{CaptureArgs, TraceArgs, capture, trace};
-use crate::api::{Answer, Count, Form, GtpuPath, Port, Question, SessionsOf, UpfStatus};
+use crate::api::{Answer, Count, Form, GtpuPath, Port, Question, SessionsOf, SlowPath, UpfStatus};
 
 /// Which sessions are listed; with several, those that meet all.
 #[derive(Debug, clap::Args)]
@@ -208,6 +208,10 @@ fn upf_status(upf: &UpfStatus) {
         println!();
         forms(&upf.forms);
     }
+    if !upf.slow_path.is_empty() {
+        println!();
+        slow_path(&upf.slow_path);
+    }
     println!();
     counts(["pfcp", "count"], &upf.pfcp);
     if let Some(kernel) = &upf.kernel {
@@ -228,6 +232,15 @@ fn forms(forms: &[Form]) {
         vec![form.path.clone(), form.sessions.to_string(), what]
     };
     table(&["path", "sessions", "rules"], &forms.iter().map(row).collect::<Vec<_>>());
+}
+
+/// What took the slow path, the most first.
+fn slow_path(counts: &[SlowPath]) {
+    let mut counts: Vec<_> = counts.iter().collect();
+    counts.sort_by_key(|count| std::cmp::Reverse(count.packets));
+    let row =
+        |count: &&SlowPath| vec![count.reason.clone(), count.packets.to_string(), count.sentence.clone()];
+    table(&["slow path", "packets", "why"], &counts.iter().map(row).collect::<Vec<_>>());
 }
 
 fn counts(headings: [&str; 2], counts: &[Count]) {

@@ -39,6 +39,7 @@ mod redirect;
 mod relay;
 mod select;
 mod send;
+mod slow;
 mod straight;
 mod trace;
 mod waiting;
@@ -72,6 +73,7 @@ use self::trace::Tracing;
 use self::waiting::SWEEP;
 use crate::node::{Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
 use crate::record::Record;
+use crate::slow_path::SlowPathCounts;
 
 /// Questions about neighbours answered in place of who was asked, per second and worker.
 const PROXIED_PER_SECOND: u32 = 10_000;
@@ -128,6 +130,8 @@ struct Worker {
     /// The way to control planes that no port leads to.
     control_plane: Option<Arc<dyn ControlPlaneLink>>,
     to_control_plane: RateLimit,
+    /// Packets that took the slow path.
+    slow: Arc<SlowPathCounts>,
     /// When the worker's round began, and the same on the token buckets' clock.
     now: Instant,
     ticks: Ticks,
@@ -172,6 +176,7 @@ impl Path {
             kernel_return: None,
             control_plane: None,
             to_control_plane: RateLimit::new(control_plane::SENT_PER_SECOND),
+            slow: node.slow_path.worker(),
             now: began,
             ticks: node.policers.ticks(began),
             ports: Ports::new(settings),
@@ -331,9 +336,13 @@ impl Path {
                 out.transmit(to, frame);
                 before.map(|before| out.prefer(before));
             } else if arrived.kind == Kind::Usual {
+                worker.count_slow(node, record, arrived, &frame);
                 let parsed = parse(&worker.settings, port, &frame);
                 worker.handle_read(node, &guard, parsed, record, port, frame, out);
             } else if let Some(parsed) = unusual.next() {
+                if arrived.kind == Kind::UnusualWithKey {
+                    worker.count_slow(node, record, arrived, &frame);
+                }
                 worker.handle_read(node, &guard, parsed, record, port, frame, out);
             }
         }

@@ -20,6 +20,8 @@ families! {
     SESSIONS_LIMIT = Gauge "kaido_sessions_limit" [] "Most PFCP sessions that the node was set up for.";
     SESSIONS_BY_FORM = Gauge "kaido_sessions_by_path" ["path", "reason"]
         "Sessions by where their rules lie: fast in the record and lines in cache lines, both on the fast path; held in a record that does not forward now; wide with the reason why packets of some rules, or all, take the slow path or wait longer.";
+    SLOW_PATH = Counter "kaido_slow_path_packets_total" ["reason"]
+        "Packets of tunnels and to UEs that took the slow path, each by the first reason that holds; `kaido status` has a sentence on each.";
     SESSION_BYTES = Gauge "kaido_session_volume_bytes" ["direction"]
         "Octets of user packets of the sessions that there are, by the first URR of each; what a session had goes with it.";
     SESSION_PACKETS = Gauge "kaido_session_volume_packets" ["direction"]

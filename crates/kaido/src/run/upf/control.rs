@@ -14,6 +14,7 @@ use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, 
 use kaido_upf::node::ControlPlaneMessage;
 use kaido_upf::record::{KeyParts, RecordForm};
 use kaido_upf::rules::{Seid, Teid};
+use kaido_upf::slow_path::SlowPathReason;
 use kaido_xdp::fastpath::{FastCounters, Hand};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -411,6 +412,7 @@ impl View<'_> {
                 uplink_bytes: volume.uplink_bytes,
                 downlink_bytes: volume.downlink_bytes,
                 forms: upf.forms().map(form).collect(),
+                slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
                 kernel: upf.kernel_records().map(|records| api::InKernel { records, handed: self.handed() }),
                 peers: peers.collect(),
                 paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
@@ -425,6 +427,11 @@ impl View<'_> {
         let counts = Hand::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| api::Count { name, count }).collect()
     }
+}
+
+fn slow_path((reason, packets): (SlowPathReason, u64)) -> Option<api::SlowPath> {
+    let (name, sentence) = (reason.name().to_owned(), reason.sentence());
+    (packets > 0).then_some(api::SlowPath { reason: name, sentence, packets })
 }
 
 fn form((form, sessions): (RecordForm, u32)) -> api::Form {

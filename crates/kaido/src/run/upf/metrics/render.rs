@@ -51,6 +51,10 @@ impl Sources {
             let reason = if let RecordForm::Wide(reason) = form { reason.name() } else { "" };
             family.add(&[form.name(), reason], count);
         }
+        let mut family = out.family(&f::SLOW_PATH);
+        for (reason, count) in self.node.slow_path.totals() {
+            family.add(&[reason.name()], count);
+        }
         let volume = controls.volume;
         out.family(&f::SESSION_BYTES)
             .add(&["uplink"], volume.uplink_bytes)
@@ -253,6 +257,8 @@ mod tests {
             "kaido_gtpu_paths{state=\"down\"} 1",
             "kaido_frames_free 1024",
             "kaido_kernel_records 3",
+            "kaido_slow_path_packets_total{reason=\"rate\"} 0",
+            "kaido_slow_path_packets_total{reason=\"filters\"} 0",
             "kaido_sessions_by_path{path=\"fast\",reason=\"\"} 4",
             "kaido_sessions_by_path{path=\"lines\",reason=\"\"} 2",
             "kaido_sessions_by_path{path=\"held\",reason=\"\"} 0",
