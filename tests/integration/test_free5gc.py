@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import GoPeer
 from rig.bearer import ECHO, Bearer, datagram, uplink
-from rig.core5g import ARP, IPV4V6, IPV6, VOLUME_THRESHOLD, Core, Refused, ambr, policy
+from rig.core5g import IPV4V6, IPV6, RATE, VOLUME_THRESHOLD, Core, Refused, ambr, flow_policy
 from rig.gnb5g import GNB, NEXT_GNB, TEIDS, attach, bearer, numbered, send_down
 from rig.gtpu import Access
 from rig.net import Topology, wait_until
@@ -22,8 +22,6 @@ from rig.node import Node, port
 from rig.peers import captured, warnings
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "tcpdump", "tshark")
-
-RATE = ambr("1 Gbps", "1 Gbps")
 
 #: The quota that the CHF grants at a time, in octets.
 GRANTED = 100_000
@@ -206,23 +204,6 @@ def test_the_session_ambr_holds(start: Start, node: Node, net: Topology, gnb: Ac
     for payload in numbered(count, octets):
         assert wide.echoes(payload)
     assert node.drops().get("n3 mbr_exceeded", 0) == before
-
-
-def flow_policy(description: str, charging: dict[str, object] | None = None) -> dict[str, object]:
-    """A decision with a flow of guaranteed rate for some traffic, charged or not."""
-    rule: dict[str, object] = {
-        "pccRuleId": "flow",
-        "precedence": 100,
-        "flowInfos": [{"flowDescription": description, "flowDirection": "BIDIRECTIONAL", "packFiltId": "1"}],
-        "refQosData": ["video"],
-    }
-    rates = dict.fromkeys(("maxbrUl", "maxbrDl", "gbrUl", "gbrDl"), "100 Mbps")
-    video = {"qosId": "video", "5qi": 2, "arp": ARP, **rates}
-    more: dict[str, object] = {"pccRules": {"flow": rule}, "qosDecs": {"video": video}}
-    if charging:
-        rule["refChgData"] = ["money"]
-        more["chgDecs"] = {"money": {"chgId": "money", "ratingGroup": 7, **charging}}
-    return policy(RATE, **more)
 
 
 def test_a_dedicated_flow_has_its_own_qfi(start: Start, net: Topology, gnb: Access) -> None:

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from rig.gtpu import ECHO_REQUEST, ECHO_RESPONSE, G_PDU, PORT, Access, checksum, gtpu, ipv4, udp
+from rig.gtpu import ECHO_REQUEST, ECHO_RESPONSE, G_PDU, PORT, Access, gtpu, icmpv6, ipv4, udp
 from rig.net import CABLES, UE_IPV4, UE_IPV6, Cable, Network, wait_until
 from rig.node import Node, port
 from rig.pfcp import (
@@ -48,14 +48,6 @@ PORTS = {
         )
     },
 }
-
-
-def icmpv6(source: str, destination: str, message: bytes) -> bytes:
-    """An ICMPv6 packet with hop limit 255."""
-    ends = ip_address(source).packed + ip_address(destination).packed
-    pseudo = ends + struct.pack("!II", len(message), 58)
-    message = message[:2] + struct.pack("!H", checksum(pseudo + message)) + message[4:]
-    return struct.pack("!IHBB", 0x60000000, len(message), 58, 255) + ends + message
 
 
 SOLICITATION = icmpv6("fe80::1", "ff02::2", bytes([133]) + bytes(7))

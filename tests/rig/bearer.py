@@ -7,27 +7,43 @@ import time
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from rig.gtpu import G_PDU, Access, checksum, gtpu, ipv4
+from rig.gtpu import G_PDU, Access, checksum, gtpu, ipv4, ipv6
 from rig.net import PATIENCE_S, wait_until
 
 UDP = 17
 
-#: The UDP echo server of `Topology.echo`.
-ECHO = ("10.100.6.2", 7)
+#: The UDP echo servers of `Topology.echo`, of both families.
+ECHO, ECHO6 = ("10.100.6.2", 7), ("fd00:6::2", 7)
 
 
 def pseudo_header(source: str, destination: str, length: int) -> bytes:
-    """What a UDP checksum covers beside the datagram (RFC 768)."""
+    """What a UDP checksum covers beside the datagram (RFC 768; of IPv6 it sums to the same, RFC 8200 8.1)."""
     return ip_address(source).packed + ip_address(destination).packed + struct.pack("!HH", UDP, length)
 
 
 def datagram(source: tuple[str, int], destination: tuple[str, int], payload: bytes) -> bytes:
-    """An IPv4 packet with a UDP datagram, both with their checksums."""
+    """An IP packet with a UDP datagram, both with their checksums."""
     length = 8 + len(payload)
     head = struct.pack("!HHH", source[1], destination[1], length)
     over = pseudo_header(source[0], destination[0], length)
     total = checksum(over + head + b"\0\0" + payload) or 0xFFFF
-    return ipv4(source[0], destination[0], head + struct.pack("!H", total) + payload)
+    packet = ipv6 if ":" in source[0] else ipv4
+    return packet(source[0], destination[0], head + struct.pack("!H", total) + payload)
+
+
+def opened(packet: bytes) -> tuple[str, str, int, bytes]:
+    """Source, destination, protocol and payload of an IP packet without options; its header must be right."""
+    if packet[0] >> 4 == 6:
+        ends, length, protocol, begins = packet[8:40], *struct.unpack_from("!HB", packet, 4), 40
+    else:
+        assert packet[0] == 0x45, packet.hex()
+        assert checksum(packet[:20]) == 0, packet.hex()
+        ends, protocol, begins = packet[12:20], packet[9], 20
+        length = struct.unpack_from("!H", packet, 2)[0] - begins
+    half = len(ends) // 2
+    source, destination = (str(ip_address(end)) for end in (ends[:half], ends[half:]))
+    assert len(packet) == begins + length, packet.hex()
+    return source, destination, protocol, packet[begins:]
 
 
 def uplink(teid: int, qfi: int, packet: bytes) -> bytes:
@@ -65,9 +81,9 @@ class Bearer:
     sent: int = 0
     received: int = 0
 
-    def send(self, payload: bytes, to: tuple[str, int] = ECHO, qfi: int | None = None) -> None:
-        """Send a datagram."""
-        packet = datagram((self.ue, self.port), to, payload)
+    def send(self, payload: bytes, to: tuple[str, int] | None = None, qfi: int | None = None) -> None:
+        """Send a datagram, to the echo server where nobody else is named."""
+        packet = datagram((self.ue, self.port), to or (ECHO6 if ":" in self.ue else ECHO), payload)
         self.sent += len(packet)
         self.gnb.send(uplink(self.uplink_teid, self.qfi if qfi is None else qfi, packet))
 
@@ -85,12 +101,9 @@ class Bearer:
 
     def _payload(self, packet: bytes) -> bytes:
         """What is in a packet to this UE."""
-        assert packet[0] == 0x45, packet.hex()
-        assert checksum(packet[:20]) == 0, packet.hex()
-        source, destination = (str(ip_address(packet[at : at + 4])) for at in (12, 16))
+        source, destination, protocol, body = opened(packet)
         assert destination == self.ue
-        assert packet[9] == UDP, packet.hex()
-        body = packet[20 : struct.unpack_from("!H", packet, 2)[0]]
+        assert protocol == UDP, packet.hex()
         assert checksum(pseudo_header(source, destination, len(body)) + body) == 0, packet.hex()
         return body[8:]
 

@@ -1,7 +1,8 @@
 """A real SMF in a namespace, with its neighbours on the service-based interface played by tests/peers/sbi.
 
-The SMF speaks PFCP on 10.100.4.2; what it serves and asks on HTTP stays on the namespace's loopback. The
-tests are the AMF: they set up, idle, wake, hand over and release sessions, for a gNB made of `rig.gtpu`.
+It is free5GC's where no other is named. It speaks PFCP on 10.100.4.2; what it serves and asks on HTTP stays
+on the namespace's loopback. The tests are the AMF: they set up, idle, wake, hand over and release sessions,
+for a gNB made of `rig.gtpu`.
 """
 
 from __future__ import annotations
@@ -105,10 +106,31 @@ def policy(rate: dict[str, str], **more: object) -> dict[str, object]:
     return {"sessRules": {"default": rule}, "suppFeat": "000f"} | more
 
 
-def subscription(rate: dict[str, str]) -> dict[str, object]:
+#: A session AMBR that no test reaches.
+RATE = ambr("1 Gbps", "1 Gbps")
+
+
+def flow_policy(description: str, charging: dict[str, object] | None = None) -> dict[str, object]:
+    """A decision with a flow of guaranteed rate for some traffic, charged or not."""
+    rule: dict[str, object] = {
+        "pccRuleId": "flow",
+        "precedence": 100,
+        "flowInfos": [{"flowDescription": description, "flowDirection": "BIDIRECTIONAL", "packFiltId": "1"}],
+        "refQosData": ["video"],
+    }
+    rates = dict.fromkeys(("maxbrUl", "maxbrDl", "gbrUl", "gbrDl"), "100 Mbps")
+    video = {"qosId": "video", "5qi": 2, "arp": ARP, **rates}
+    more: dict[str, object] = {"pccRules": {"flow": rule}, "qosDecs": {"video": video}}
+    if charging:
+        rule["refChgData"] = ["money"]
+        more["chgDecs"] = {"money": {"chgId": "money", "ratingGroup": 7, **charging}}
+    return policy(RATE, **more)
+
+
+def subscription(rate: dict[str, str], *kinds: str) -> dict[str, object]:
     """What a UE may do in the data network (TS 29.503 6.1.6.2.9)."""
     return {
-        "pduSessionTypes": {"defaultSessionType": "IPV4", "allowedSessionTypes": ["IPV4"]},
+        "pduSessionTypes": {"defaultSessionType": kinds[0], "allowedSessionTypes": kinds},
         "sscModes": {"defaultSscMode": "SSC_MODE_1", "allowedSscModes": ["SSC_MODE_1"]},
         "5gQosProfile": DEFAULT_QOS,
         "sessionAmbr": rate,
@@ -121,7 +143,9 @@ class Session:
 
     supi: str
     number: int
+    #: The address of IPv4, and the interface identifier of IPv6, in hexadecimal; what there is not is empty.
     ue: str
+    identifier: str
     upf: str
     teid: int
     qfis: list[int]
@@ -138,6 +162,8 @@ class Core:
     #: The user planes, and the UEs that have paths of their own, as free5GC's SMF is told of them.
     plane: str = ONE_UPF
     routes: str = " {}\n"
+    #: What kinds of session a subscriber may have, the usual one first.
+    kinds: tuple[str, ...] = ("IPV4",)
     process: subprocess.Popen[str] | None = None
     around: subprocess.Popen[str] | None = None
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -158,20 +184,13 @@ class Core:
             )
         threading.Thread(target=self._listen, daemon=True).start()
         self.event("listening")
-        self.configure(rate or ambr("1 Gbps", "1 Gbps"), granted=granted)
+        self.configure(rate or RATE, granted=granted)
         return self.start_smf()
 
     def start_smf(self) -> Core:
         """Start the SMF, and wait until it has an association."""
         before = self.associations()
-        told = (
-            ("smfcfg.yaml", FREE5GC.replace("{PLANE}", self.plane)),
-            ("uerouting.yaml", ROUTES + self.routes),
-        )
-        for name, text in told:
-            (self.folder / name).write_text(text)
-        command = [str(self.smf), "-c", str(self.folder / "smfcfg.yaml")]
-        command += ["-u", str(self.folder / "uerouting.yaml")]
+        command = self.command()
         # The namespace hands the environment on.
         release = os.environ | {"GIN_MODE": "release"}
         with self.log.open("a") as log:
@@ -180,6 +199,17 @@ class Core:
         user_planes = self.plane.count("type: UPF")
         wait_until(lambda: self.associations() >= before + user_planes, "the SMF has its associations")
         return self
+
+    def command(self) -> list[str]:
+        """Write the SMF's configuration; how it is started."""
+        told = (
+            ("smfcfg.yaml", FREE5GC.replace("{PLANE}", self.plane)),
+            ("uerouting.yaml", ROUTES + self.routes),
+        )
+        for name, text in told:
+            (self.folder / name).write_text(text)
+        command = [str(self.smf), "-c", str(self.folder / "smfcfg.yaml")]
+        return [*command, "-u", str(self.folder / "uerouting.yaml")]
 
     def associations(self) -> int:
         """How often the SMF was given an association."""
@@ -190,7 +220,8 @@ class Core:
         self, rate: dict[str, str], decision: dict[str, object] | None = None, granted: int = 0
     ) -> None:
         """Say what UDM, PCF and CHF know from now on."""
-        self.ask("configure", network=subscription(rate), decision=decision or policy(rate), granted=granted)
+        network = subscription(rate, *self.kinds)
+        self.ask("configure", network=network, decision=decision or policy(rate), granted=granted)
 
     def stop(self) -> None:
         """End all."""
@@ -231,7 +262,7 @@ class Core:
 
     def tail(self) -> str:
         """The end of the SMF's log."""
-        return self.log.read_text()[-4000:] if self.log.exists() else ""
+        return self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
 
     def event(self, kind: str, seconds: float = PATIENCE_S, **wanted: object) -> dict[str, Any]:
         """The next event of a kind, taken out of those that came."""
@@ -263,7 +294,8 @@ class Core:
         for ue, command in zip(ues, asked, strict=True):
             told = self.take(command)["told"]
             upf = told["upf"]
-            found.append(Session(supi(ue), number, told["ue"], upf["address"], upf["teid"], told["qfis"]))
+            addresses = told.get("ue", ""), told.get("identifier", "")
+            found.append(Session(supi(ue), number, *addresses, upf["address"], upf["teid"], told["qfis"]))
         return found
 
     def _create(self, name: str, number: int, dnn: str, kind: int) -> int:

@@ -44,6 +44,20 @@ def ipv4(
     return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + payload
 
 
+def ipv6(source: str, destination: str, payload: bytes, protocol: int = 17, hop_limit: int = 64) -> bytes:
+    """An IPv6 packet."""
+    head = struct.pack("!IHBB", 0x60000000, len(payload), protocol, hop_limit)
+    return head + ip_address(source).packed + ip_address(destination).packed + payload
+
+
+def icmpv6(source: str, destination: str, message: bytes) -> bytes:
+    """An ICMPv6 packet with its checksum and hop limit 255, as routers and their neighbours want it."""
+    ends = ip_address(source).packed + ip_address(destination).packed
+    pseudo = ends + struct.pack("!II", len(message), 58)
+    message = message[:2] + struct.pack("!H", checksum(pseudo + message)) + message[4:]
+    return ipv6(source, destination, message, 58, 255)
+
+
 class Access:
     """An access network at an address: it answers echo requests and keeps what else comes."""
 

@@ -222,6 +222,15 @@ class Network:
         left.ip("link", "set", cable.left_name, "txqueuelen", "10000")
         run("tc", "-n", left.name, "qdisc", "add", "dev", cable.left_name, "root", "pfifo", check=False)
 
+    def echo(self, address: str = "10.100.6.2") -> None:
+        """Start a UDP echo server in the data network, at port 7 of an address there."""
+        self.spaces["dn"].start(sys.executable, "-m", "rig.echo", address, "7")
+        listening = ("ss", "--listening", "--udp", "--numeric")
+        shown = f"[{address}]" if ":" in address else address
+        wait_until(
+            lambda: f"{shown}:7 " in self.spaces["dn"].run(*listening).stdout, "the echo server starts"
+        )
+
     def carriers(self) -> bool:
         """Whether every end of every cable is up."""
         ends = [link for space in self.spaces.values() for link in space.links() if link["ifname"] != "lo"]
@@ -251,12 +260,6 @@ class Topology(Network):
         """UEs are behind the node."""
         for network, gateway in ((UE_IPV4, "10.100.6.1"), (UE_IPV6, "fd00:6::1")):
             self.dn.ip("route", "add", network, "via", gateway)
-
-    def echo(self, address: str = "10.100.6.2") -> None:
-        """Start a UDP echo server in the data network, at port 7 of an address there."""
-        self.dn.start(sys.executable, "-m", "rig.echo", address, "7")
-        listening = ("ss", "--listening", "--udp", "--numeric")
-        wait_until(lambda: f"{address}:7 " in self.dn.run(*listening).stdout, "the echo server starts")
 
     def beyond(self) -> None:
         """Default routes to the data network, a host behind it, and veth ends that take redirected frames."""

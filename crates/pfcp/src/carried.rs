@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use kaido_upf::rules::{Establishment, FSeid, Rejection};
+use kaido_upf::rules::{Establishment, FSeid, Rejection, Seid};
 
 use crate::decode::{self, Features};
 use crate::encode;
@@ -22,7 +22,7 @@ pub fn carried(request: &Establishment, features: Features) -> Result<Establishm
     let FSeid { seid, ipv4, ipv6 } = request.cp_fseid;
     let ipv4 = if ipv6.is_none() { ipv4.or(Some(NOBODY)) } else { ipv4 };
     let sent = Establishment { cp_fseid: FSeid { seid, ipv4, ipv6 }, ..request.clone() };
-    let message = encode::establishment(&NodeId::from(std::net::IpAddr::V4(NOBODY)), &sent, 0);
+    let message = encode::establishment(&NodeId::from(std::net::IpAddr::V4(NOBODY)), Seid(0), &sent, 0);
     let body = message.get(SESSION_HEADER..).unwrap_or_default();
     decode::establishment(&Group::of_message(body)?, features)
 }

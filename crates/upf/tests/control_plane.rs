@@ -63,6 +63,7 @@ fn session(smf: &str) -> Establishment {
     from_smf.pdi.local_fteid =
         Some(LocalFTeid::Given(FTeid { teid: Teid(1207), ipv4: Some(v4("10.100.3.1")), ipv6: None }));
     from_smf.outer_header_removal = Some(OuterHeaderRemoval::GtpUUdpIp);
+    from_smf.qer_ids.clear();
     request.pdrs.push(from_smf);
     request
 }
@@ -109,9 +110,9 @@ fn what_no_port_leads_to_is_sent_by_the_kernel() {
     assert_eq!(octets[..2], [0x30, 255]);
     assert_eq!(octets[4..8], SMF_TEID.to_be_bytes());
     assert_eq!(octets[8..], inner, "as it is");
-    // The container of a relayed packet goes on.
-    assert!(rig.pass(N3, &g_pdu(1007, Some(PduSession::Uplink { qfi: 5 }), &inner)).is_empty());
-    assert_eq!(kernel.take()[0].2[..2], [0x34, 255]);
+    // The container of the UE's packet goes no further: it is for N3 and N9, and the SMF of Open5GS drops such packets.
+    assert!(rig.pass(N3, &g_pdu(1007, Some(PduSession::Uplink { qfi: 9 }), &inner)).is_empty());
+    assert_eq!(kernel.take()[0].2, octets[..]);
     assert_eq!(rig.totals(N3).to_kernel, 2);
     // What the kernel does not send is a drop, and nothing that is charged.
     *kernel.refuses.lock().unwrap() = Some(DropReason::NoRoute);
@@ -167,6 +168,8 @@ fn what_the_control_plane_sends_reaches_the_ue_and_nobody_elses_does() {
     assert_eq!(out.len(), 1);
     let tunnelled = read_tunnel(&out[0].1);
     assert_eq!((out[0].0, tunnelled.teid, tunnelled.inner), (N3, 2007, inner));
+    // The rule has no QER: the packet is of the default flow, whose FAR it shares. No gNB takes one without a flow.
+    assert_eq!(tunnelled.container, Some(PduSession::Downlink { qfi: 9, rqi: false, ppi: None }));
     // As if from a UE; from a stranger; a broken message; an unknown tunnel, of which the control plane is told.
     let up = g_pdu(1007, None, &udp4("10.60.0.7", "8.8.8.8", 64, 30));
     node.hear_control_plane(message(SMF, of_frame(&up)));

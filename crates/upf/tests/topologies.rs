@@ -148,6 +148,7 @@ fn router_solicitations_and_dhcp_reach_the_control_plane_as_they_are() {
         branch.pdi.sdf_filters = flows.iter().map(|flow| SdfFilter::parse(flow).unwrap()).collect();
     });
     let mut request = request;
+    request.qers[0].qfi = Some(Qfi(9));
     let mut from_smf = request.pdrs[1].clone();
     (from_smf.id, from_smf.pdi.local_fteid) = (PdrId(4), local(1207));
     from_smf.pdi.source_interface = Interface::CpFunction;
@@ -157,7 +158,10 @@ fn router_solicitations_and_dhcp_reach_the_control_plane_as_they_are() {
     rig.upf.establish(&request, now()).unwrap();
     let dhcp = udp4("0.0.0.0", "255.255.255.255", 255, 30);
     let sent = one(&rig.pass(N3, &g_pdu(1007, None, &dhcp)));
-    assert_eq!((sent.teid, sent.inner), (5007, dhcp));
+    assert_eq!((sent.teid, sent.inner), (5007, dhcp.clone()));
+    // Neither with the QFI that came nor with that of a QER: the container is for N3 and N9.
+    let sent = one(&rig.pass(N3, &g_pdu(1007, Some(PduSession::Uplink { qfi: 5 }), &dhcp)));
+    assert_eq!((sent.container, sent.inner), (None, dhcp));
     let answer = udp4("10.100.6.1", "10.60.0.7", 255, 30);
     let answered = one(&rig.pass(N3, &g_pdu(1207, None, &answer)));
     assert_eq!((answered.teid, answered.inner), (2007, answer));

@@ -28,6 +28,8 @@ type command struct {
 	GNB tunnel `json:"gnb"`
 	// For `handover`: the new gNB's end of the tunnel for packets that the old one has left.
 	Forwarding tunnel `json:"forwarding"`
+	// For `add`: the flow that the gNB has set up.
+	QFI int64 `json:"qfi"`
 	// For `policy` and `subscribe`.
 	Decision map[string]any `json:"decision"`
 	Network  map[string]any `json:"network"`
@@ -89,6 +91,13 @@ func (c *core) carryOut(order command) (map[string]any, error) {
 			"resourceUri": held.notify, "smPolicyDecision": order.Decision,
 		}}, false)
 		return nil, err
+	case "add":
+		n2, err := modifyResponse(order.QFI)
+		if err != nil {
+			return nil, err
+		}
+		_, err = c.modify(held, map[string]any{"n2SmInfoType": "PDU_RES_MOD_RSP"}, n2)
+		return nil, err
 	case "release":
 		_, err := c.post(held.resource+"/release", parts{json: map[string]any{"cause": "REL_DUE_TO_DUPLICATE_SESSION_ID"}}, true)
 		c.mutex.Lock()
@@ -118,7 +127,7 @@ func (c *core) create(key sessionKey, order command) (map[string]any, error) {
 			"dnn": order.DNN, "sNssai": order.Slice, "servingNfId": "00000000-0000-4000-8000-000000000041",
 			"guami": map[string]any{"plmnId": network, "amfId": "cafe00"}, "servingNetwork": network,
 			"requestType": "INITIAL_REQUEST", "n1SmMsg": map[string]any{"contentId": "n1"}, "anType": "3GPP_ACCESS",
-			"ratType": "NR", "smContextStatusUri": fmt.Sprintf("%s/namf-callback/%s/%d", c.address, key.supi, key.number),
+			"ratType": "NR", "ueLocation": location(network), "smContextStatusUri": fmt.Sprintf("%s/namf-callback/%s/%d", c.address, key.supi, key.number),
 		},
 		n1: establishmentRequest(key.number, order.Type),
 	}, true)
@@ -140,10 +149,19 @@ func (c *core) create(key sessionKey, order command) (map[string]any, error) {
 	}
 }
 
-// resource is where an SM context is. free5GC's SMF knows it by the URN of the UUID that its Location ends with.
+// location is a cell and its tracking area (TS 29.571 5.4.4.9).
+func location(network map[string]any) map[string]any {
+	return map[string]any{"nrLocation": map[string]any{
+		"tai":  map[string]any{"plmnId": network, "tac": "000001"},
+		"ncgi": map[string]any{"plmnId": network, "nrCellId": "000000010"},
+	}}
+}
+
+// resource is where an SM context is. free5GC's SMF knows it by the URN of the UUID that its Location ends with, others
+// by its last part as it is.
 func (c *core) resource(location string) string {
 	name := location[strings.LastIndex(location, "/")+1:]
-	if !strings.HasPrefix(name, "urn:uuid:") {
+	if len(name) == len("00000000-0000-4000-8000-000000000000") {
 		name = "urn:uuid:" + name
 	}
 	return c.smf + "/nsmf-pdusession/v1/sm-contexts/" + name
@@ -255,6 +273,7 @@ func (c *core) receive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.tell.write(map[string]any{"event": "paging", "supi": key.supi, "session": key.number, "n1": message.n1 != nil, "told": told})
+	w.Header().Set("Location", fmt.Sprintf("%s%s/%d", c.address, r.URL.Path, key.number))
 	w.WriteHeader(http.StatusAccepted)
 	_ = json.NewEncoder(w).Encode(map[string]any{"cause": "ATTEMPTING_TO_REACH_UE"})
 }

@@ -42,19 +42,21 @@ func main() {
 		fmt.Fprintf(os.Stderr, "sbi: %v\n", err)
 		os.Exit(1)
 	}
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
+	// Some SMFs speak HTTP/2 alone, with prior knowledge.
+	var asked, served http.Protocols
+	asked.SetUnencryptedHTTP2(true)
+	served.SetUnencryptedHTTP2(true)
+	served.SetHTTP1(true)
 	core := &core{
 		address: "http://" + *listen,
 		smf:     *smf,
-		client:  &http.Client{Transport: &http.Transport{Protocols: &protocols}},
+		client:  &http.Client{Transport: &http.Transport{Protocols: &asked}},
 		tell:    &lines{out: json.NewEncoder(os.Stdout)},
 		policy:  map[string]any{},
 		waiting: map[sessionKey]chan transfer{},
 		known:   map[sessionKey]*session{},
 	}
-	protocols.SetHTTP1(true)
-	server := &http.Server{Handler: core.routes(), Protocols: &protocols}
+	server := &http.Server{Handler: core.routes(), Protocols: &served}
 	go func() {
 		fmt.Fprintf(os.Stderr, "sbi: %v\n", server.Serve(listener))
 		os.Exit(1)

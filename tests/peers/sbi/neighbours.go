@@ -3,8 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // core is the SMF's neighbours, and what they know.
@@ -13,6 +17,9 @@ type core struct {
 	smf     string
 	client  *http.Client
 	tell    *lines
+
+	// watching is how many subscriptions the NRF has.
+	watching atomic.Int64
 
 	mutex sync.Mutex
 	// policy is the decision of the PCF for sessions to come (TS 29.512 5.6.2.4).
@@ -33,6 +40,12 @@ var services = map[string][]string{
 	"CHF": {"nchf-convergedcharging"},
 }
 
+// versions are the same for every service.
+var versions = []any{
+	map[string]any{"apiVersionInUri": "v1", "apiFullVersion": "1.0.0"},
+	map[string]any{"apiVersionInUri": "v2", "apiFullVersion": "2.0.0"},
+}
+
 type handler func(request *http.Request, body map[string]any) (status int, location string, answer any)
 
 // routes are the neighbours' resources. Versions of a service differ between SMFs; what is used of them does not.
@@ -42,11 +55,14 @@ func (c *core) routes() http.Handler {
 		"PUT /nnrf-nfm/v1/nf-instances/{id}":                             c.register,
 		"PATCH /nnrf-nfm/v1/nf-instances/{id}":                           done,
 		"DELETE /nnrf-nfm/v1/nf-instances/{id}":                          done,
+		"POST /nnrf-nfm/v1/subscriptions":                                c.watch,
+		"PATCH /nnrf-nfm/v1/subscriptions/{id}":                          done,
+		"DELETE /nnrf-nfm/v1/subscriptions/{id}":                         done,
 		"GET /nnrf-disc/v1/nf-instances":                                 c.discover,
 		"GET /nudm-sdm/{version}/{ue}/sm-data":                           c.subscription,
 		"POST /nudm-sdm/{version}/{ue}/sdm-subscriptions":                c.subscribe,
 		"DELETE /nudm-sdm/{version}/{ue}/sdm-subscriptions/{id}":         done,
-		"PUT /nudm-uecm/v1/{ue}/registrations/smf-registrations/{id}":    done,
+		"PUT /nudm-uecm/v1/{ue}/registrations/smf-registrations/{id}":    c.serves,
 		"DELETE /nudm-uecm/v1/{ue}/registrations/smf-registrations/{id}": done,
 		"POST /npcf-smpolicycontrol/v1/sm-policies":                      c.decide,
 		"POST /npcf-smpolicycontrol/v1/sm-policies/{id}/update":          c.decide,
@@ -94,6 +110,13 @@ func (c *core) register(r *http.Request, body map[string]any) (int, string, any)
 	return http.StatusCreated, c.address + r.URL.Path, body
 }
 
+// watch is the NRF's: the SMF wants to hear of neighbours that come and go, and none does (TS 29.510 5.2.2.5).
+func (c *core) watch(r *http.Request, body map[string]any) (int, string, any) {
+	watching := fmt.Sprintf("%d", c.watching.Add(1))
+	body["subscriptionId"] = watching
+	return http.StatusCreated, c.address + r.URL.Path + "/" + watching, body
+}
+
 // discover is the NRF's: everybody is here (TS 29.510 5.3.2.2).
 func (c *core) discover(r *http.Request, _ map[string]any) (int, string, any) {
 	kind := r.URL.Query().Get("target-nf-type")
@@ -106,8 +129,8 @@ func (c *core) discover(r *http.Request, _ map[string]any) (int, string, any) {
 		for _, name := range names {
 			offered = append(offered, map[string]any{
 				"serviceInstanceId": name, "serviceName": name, "scheme": "http", "nfServiceStatus": "REGISTERED",
-				"versions":  []any{map[string]any{"apiVersionInUri": "v1", "apiFullVersion": "1.0.0"}},
-				"apiPrefix": c.address,
+				"versions":  versions,
+				"apiPrefix": c.address, "ipEndPoints": []any{c.endPoint()},
 			})
 		}
 		found = append(found, map[string]any{
@@ -116,6 +139,13 @@ func (c *core) discover(r *http.Request, _ map[string]any) (int, string, any) {
 		})
 	}
 	return http.StatusOK, "", map[string]any{"validityPeriod": 100, "nfInstances": found}
+}
+
+// endPoint is where everybody is, for SMFs that take it from there and not from the prefix.
+func (c *core) endPoint() map[string]any {
+	host, name, _ := net.SplitHostPort(strings.TrimPrefix(c.address, "http://"))
+	port, _ := strconv.Atoi(name)
+	return map[string]any{"ipv4Address": host, "transport": "TCP", "port": port}
 }
 
 // subscription is the UDM's (TS 29.503 5.2.2.2.5).
@@ -132,6 +162,11 @@ func (c *core) subscription(r *http.Request, _ map[string]any) (int, string, any
 func (c *core) subscribe(r *http.Request, body map[string]any) (int, string, any) {
 	body["subscriptionId"] = "1"
 	return http.StatusCreated, c.address + r.URL.Path + "/1", body
+}
+
+// serves is the UDM's: the SMF serves a session (TS 29.503 5.3.2.2.4).
+func (c *core) serves(r *http.Request, body map[string]any) (int, string, any) {
+	return http.StatusCreated, c.address + r.URL.Path, body
 }
 
 // decide is the PCF's: the decision that was given by the command `policy` (TS 29.512 4.2.2.2).

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"net"
 
@@ -20,8 +21,10 @@ type tunnel struct {
 type transfer struct {
 	// Refused is the cause of a rejection (TS 24.501 9.11.4.2).
 	Refused uint8 `json:"refused,omitempty"`
-	// UE is the address in a PDU Session Establishment Accept: an IPv4 address, or an interface identifier.
-	UE string `json:"ue,omitempty"`
+	// UE is the IPv4 address in a PDU Session Establishment Accept, and Identifier the interface identifier of
+	// IPv6 there (TS 24.501 9.11.4.10).
+	UE         string `json:"ue,omitempty"`
+	Identifier string `json:"identifier,omitempty"`
 	// UPF is where the gNB sends to, in a PDU Session Resource Setup Request Transfer.
 	UPF  *tunnel `json:"upf,omitempty"`
 	QFIs []int64 `json:"qfis,omitempty"`
@@ -58,13 +61,26 @@ func (t *transfer) readNAS(octets []byte) error {
 	switch message.GsmHeader.GetMessageType() {
 	case nas.MsgTypePDUSessionEstablishmentAccept:
 		if given := message.PDUSessionEstablishmentAccept.PDUAddress; given != nil {
-			octets := given.GetPDUAddressInformation()
-			t.UE = net.IP(octets[:4]).String()
+			t.readAddress(given.GetPDUSessionTypeValue(), given.GetPDUAddressInformation())
 		}
 	case nas.MsgTypePDUSessionEstablishmentReject:
 		t.Refused = message.PDUSessionEstablishmentReject.GetCauseValue()
 	}
 	return nil
+}
+
+// readAddress reads a PDU address of a type of session (9.11.4.11).
+func (t *transfer) readAddress(kind uint8, octets [12]uint8) {
+	const ipv4, ipv6, ipv4v6 = 1, 2, 3
+	switch kind {
+	case ipv4:
+		t.UE = net.IP(octets[:4]).String()
+	case ipv6:
+		t.Identifier = hex.EncodeToString(octets[:8])
+	case ipv4v6:
+		t.Identifier = hex.EncodeToString(octets[:8])
+		t.UE = net.IP(octets[8:12]).String()
+	}
 }
 
 // readNGAP reads a PDU Session Resource Setup Request Transfer (TS 38.413 9.3.4.1); others carry none of this.
@@ -76,7 +92,7 @@ func (t *transfer) readNGAP(octets []byte) error {
 	for _, element := range request.ProtocolIEs.List {
 		if given := element.Value.ULNGUUPTNLInformation; given != nil && given.GTPTunnel != nil {
 			t.UPF = &tunnel{
-				Address: net.IP(given.GTPTunnel.TransportLayerAddress.Value.Bytes).String(),
+				Address: firstAddress(given.GTPTunnel.TransportLayerAddress.Value.Bytes),
 				TEID:    binary.BigEndian.Uint32(given.GTPTunnel.GTPTEID.Value),
 			}
 		}
@@ -87,6 +103,15 @@ func (t *transfer) readNGAP(octets []byte) error {
 		}
 	}
 	return nil
+}
+
+// firstAddress is that of IPv4, where there are both (TS 38.414 5.3).
+func firstAddress(octets []byte) string {
+	const both = net.IPv4len + net.IPv6len
+	if len(octets) == both {
+		octets = octets[:net.IPv4len]
+	}
+	return net.IP(octets).String()
 }
 
 func (t tunnel) layer() ngapType.UPTransportLayerInformation {
@@ -114,6 +139,14 @@ func setupResponse(gnb tunnel, flows []int64) ([]byte, error) {
 			ngapType.AssociatedQosFlowItem{QosFlowIdentifier: ngapType.QosFlowIdentifier{Value: flow}},
 		)
 	}
+	return aper.MarshalWithParams(response, "valueExt")
+}
+
+// modifyResponse is a PDU Session Resource Modify Response Transfer: a flow is there (9.3.4.4).
+func modifyResponse(flow int64) ([]byte, error) {
+	added := ngapType.QosFlowAddOrModifyResponseItem{QosFlowIdentifier: ngapType.QosFlowIdentifier{Value: flow}}
+	list := ngapType.QosFlowAddOrModifyResponseList{List: []ngapType.QosFlowAddOrModifyResponseItem{added}}
+	response := ngapType.PDUSessionResourceModifyResponseTransfer{QosFlowAddOrModifyResponseList: &list}
 	return aper.MarshalWithParams(response, "valueExt")
 }
 

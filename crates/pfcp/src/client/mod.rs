@@ -280,8 +280,10 @@ impl Smf {
         let seid = Seid(self.next_seid);
         request.cp_fseid = FSeid { seid, ipv4: self.config.ipv4, ipv6: self.config.ipv6 };
         let build = |smf: &Self, _, sequence| {
-            let message = encode::establishment(&smf.config.node_id, &request, sequence);
-            smf.config.dialect.written(&message, &smf.config.dialect.in_establishment(&request))
+            let dialect = smf.config.dialect;
+            let to = dialect.seid_of_header(seid);
+            let message = encode::establishment(&smf.config.node_id, to, &request, sequence);
+            dialect.written(&message, &dialect.in_establishment(&request))
         };
         self.ask(now, upf, MsgType::SessionEstablishmentRequest, Purpose::Session(seid), build, out)?;
         self.next_seid += 1;

@@ -20,9 +20,9 @@ use super::urr::{create_urr, update_urr};
 use super::{Draft, f_seid, ntp_seconds, number};
 use crate::node_id::NodeId;
 
-/// A Session Establishment Request; the SEID in its header is zero.
-pub(crate) fn establishment(node: &NodeId, request: &Establishment, sequence: u32) -> Vec<u8> {
-    let mut draft = Draft::session(MsgType::SessionEstablishmentRequest, Seid(0), sequence)
+/// A Session Establishment Request. The SEID in its header, `to`, is zero (7.2.2.4.2), or what a control plane has there.
+pub(crate) fn establishment(node: &NodeId, to: Seid, request: &Establishment, sequence: u32) -> Vec<u8> {
+    let mut draft = Draft::session(MsgType::SessionEstablishmentRequest, to, sequence)
         .with(&node.encode())
         .with(&f_seid(&request.cp_fseid));
     if request.ethernet {

@@ -339,7 +339,7 @@ fn action(
         let _ = usage.push(slot, Counted::Passed, false);
     }
     let uplink = direction(pdr) == Direction::Uplink;
-    let destination = destination(rules, node, far, &qers)?;
+    let destination = destination(rules, node, (pdr, far), &qers)?;
     Ok(Action {
         pdr: pdr.id,
         apply: applied(far, &destination),
@@ -473,7 +473,24 @@ fn uplink_qfi(rules: &RuleSet) -> Option<Qfi> {
     is_only.then_some(first)
 }
 
-fn destination(rules: &RuleSet, node: &Node, far: &Far, qers: &[&Qer]) -> Result<Destination, Rejection> {
+/// The one QFI of the rules that a FAR is for: Open5GS's SMF gives its router advertisements the FAR of the default flow, and
+/// no QER.
+fn shared_qfi(rules: &RuleSet, far: &Far) -> Option<Qfi> {
+    let sharing = rules.pdrs.values().filter(|pdr| pdr.far_id == Some(far.id));
+    let mut marks = sharing.filter_map(|pdr| {
+        let qers: Vec<_> = pdr.qer_ids.iter().filter_map(|id| rules.qers.get(id)).collect();
+        marked_qfi(rules, &qers)
+    });
+    let first = marks.next()?;
+    marks.all(|qfi| qfi == first).then_some(first)
+}
+
+fn destination(
+    rules: &RuleSet,
+    node: &Node,
+    (pdr, far): (&Pdr, &Far),
+    qers: &[&Qer],
+) -> Result<Destination, Rejection> {
     let fail = |cause, ie, detail: &str| {
         Err(Rejection::new(cause, format!("FAR {}: {detail}", far.id)).ie(ie).rule(RuleId::Far(far.id)))
     };
@@ -499,10 +516,14 @@ fn destination(rules: &RuleSet, node: &Node, far: &Far, qers: &[&Qer]) -> Result
         );
     };
     let to_access = forwarding.destination_interface == Interface::Access;
-    if forwarding.destination_interface == Interface::CpFunction {
+    let to_control_plane = forwarding.destination_interface == Interface::CpFunction;
+    if to_control_plane {
         node.tunnels.add_control_plane(peer);
     }
-    let qfi = marked_qfi(rules, qers).or_else(|| to_access.then(|| uplink_qfi(rules)).flatten());
+    let from_control_plane = pdr.pdi.source_interface == Interface::CpFunction;
+    let of_far = || from_control_plane.then(|| shared_qfi(rules, far)).flatten();
+    let unnamed = || to_access.then(|| uplink_qfi(rules).or_else(of_far)).flatten();
+    let qfi = if to_control_plane { None } else { marked_qfi(rules, qers).or_else(unnamed) };
     let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, qfi);
     let shape = TunnelShape {
         peer,

@@ -36,9 +36,11 @@ pub(super) fn special(
     slots: &Slots,
 ) -> Result<Option<Special>, Rejection> {
     let to = |interface| far.forwarding.as_ref().is_some_and(|to| to.destination_interface == interface);
+    let to_control_plane = to(Interface::CpFunction);
     let both = Special {
-        to_control_plane: to(Interface::CpFunction),
-        deletes_container: pdr.deletes_container,
+        to_control_plane,
+        // A PDU session container is for N3 and N9 (TS 29.281 5.2.2.7); Open5GS's SMF takes no packet with one.
+        deletes_container: pdr.deletes_container || to_control_plane,
         copies: copies(node, far)?,
         dropped: drop_count(pdr, &slots.drops)?.filter(|_| direction(pdr) == Direction::Downlink),
         ..Special::default()

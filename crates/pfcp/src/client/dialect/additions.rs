@@ -3,7 +3,7 @@
 //!
 //! A user plane steps over most of them. They are sent so that it is seen to.
 
-use kaido_upf::rules::Establishment;
+use kaido_upf::rules::{Establishment, Seid};
 use rs_pfcp::ie::IeType;
 
 use super::Dialect;
@@ -30,11 +30,14 @@ const DESTINATION: u16 = IeType::DestinationInterface as u16;
 const NETWORK_INSTANCE: u16 = IeType::NetworkInstance as u16;
 /// The groups that name network instances, or hold such groups.
 const NAMING: [u16; 6] = [CREATE_PDR, PDI, CREATE_FAR, FORWARDING, UPDATE_FAR, UPDATE_FORWARDING];
+const UE_IP_ADDRESS: u16 = IeType::UeIpAddress as u16;
 const REQUEST_FLAGS: u16 = IeType::PfcpsmReqFlags as u16;
 
 /// N3 and N6 as 3GPP Interface Type (TS 29.244 8.2.118).
 const N3: u8 = 11;
 const N6: u8 = 17;
+/// What the last octet of a UE's interface identifier has: 2 in the first session.
+const IDENTIFIER: u8 = 2;
 /// S-NSSAI with SST 1 and no SD.
 const SLICE: [u8; 4] = [1, 0xff, 0xff, 0xff];
 /// User ID (8.2.101) with an IMSI and an IMEI: flags, then length and TBCD of each, 001 01 0000000001 the first.
@@ -63,11 +66,19 @@ impl Dialect {
         matches!(self, Self::Free5gc | Self::Open5gs | Self::SdCore)
     }
 
+    /// What the header of an establishment has as SEID: 0 (7.2.2.4.2), or the control plane's own.
+    pub(in crate::client) const fn seid_of_header(self, own: Seid) -> Seid {
+        match self {
+            Self::Oai => own,
+            _ => Seid(0),
+        }
+    }
+
     /// What is written for a request about a session.
     pub(in crate::client) fn written(self, message: &[u8], additions: &[Addition]) -> Vec<u8> {
         let Some((header, body)) = message.split_at_checked(MESSAGE_HEADER) else { return message.to_vec() };
-        let labelled = if self == Self::Open5gs { with_labels(body) } else { body.to_vec() };
-        let body = additions.iter().fold(labelled, |body, addition| with(&body, addition, addition.path));
+        let body = if self == Self::Open5gs { in_words_of_open5gs(body) } else { body.to_vec() };
+        let body = additions.iter().fold(body, |body, addition| with(&body, addition, addition.path));
         let mut whole = [header, &body].concat();
         let length = u16::try_from(whole.len().saturating_sub(UNCOUNTED)).unwrap_or(u16::MAX);
         if let Some(field) = whole.get_mut(2..4) {
@@ -102,14 +113,13 @@ impl Dialect {
         };
         let (access, core) = (0, 1);
         match self {
-            Self::Plain | Self::SdCore => Vec::new(),
+            Self::Plain | Self::Oai | Self::SdCore => Vec::new(),
             Self::Free5gc => vec![Addition {
                 path: &[UPDATE_FAR, UPDATE_FORWARDING],
                 beside: None,
                 kind: REQUEST_FLAGS,
                 value: vec![0],
             }],
-            Self::Oai => vec![typed(&[CREATE_PDR, PDI], (SOURCE, access), N3)],
             Self::Open5gs => vec![
                 typed(&[CREATE_PDR, PDI], (SOURCE, access), N3),
                 typed(&[CREATE_PDR, PDI], (SOURCE, core), N6),
@@ -136,18 +146,30 @@ fn labels(name: &str) -> Vec<u8> {
     name.split('.').flat_map(label).collect()
 }
 
-/// The elements of a group, with the names of network instances as DNS labels.
-fn with_labels(group: &[u8]) -> Vec<u8> {
+/// The elements of a group, with the names of network instances as DNS labels, and IPv6 addresses of UEs where others have
+/// prefixes.
+fn in_words_of_open5gs(group: &[u8]) -> Vec<u8> {
     let mut found = Vec::with_capacity(group.len() + HEADER);
     for (kind, value) in elements(group) {
         let value = match kind {
             NETWORK_INSTANCE => str::from_utf8(value).map_or_else(|_| value.to_vec(), labels),
-            kind if NAMING.contains(&kind) => with_labels(value),
+            UE_IP_ADDRESS => with_identifier(value),
+            kind if NAMING.contains(&kind) => in_words_of_open5gs(value),
             _ => value.to_vec(),
         };
         element(&mut found, kind, &value);
     }
     found
+}
+
+/// A UE IP Address (8.2.62) whose IPv6 prefix is an address in it.
+fn with_identifier(value: &[u8]) -> Vec<u8> {
+    const V6: u8 = 1;
+    let mut address = value.to_vec();
+    if let Some(last) = value.first().filter(|&flags| flags & V6 != 0).and(address.last_mut()) {
+        *last |= IDENTIFIER;
+    }
+    address
 }
 
 /// The elements of a group, and the addition in those that the path leads to.

@@ -152,12 +152,14 @@ pub struct PduSession {
     dialect: Dialect,
     template: SessionTemplate,
     flow: Option<DedicatedFlow>,
+    /// How often the UE has asked for service: OAI's SMF makes it the precedence.
+    services: u32,
 }
 
 impl PduSession {
     /// A session that is not set up yet. `template.gnb` is used by [`Dialect::Plain`] alone: the others learn of it later.
     pub fn new(dialect: Dialect, template: SessionTemplate) -> Self {
-        Self { dialect, template, flow: None }
+        Self { dialect, template, flow: None, services: 0 }
     }
 
     /// The Session Establishment Request.
@@ -206,6 +208,7 @@ impl PduSession {
     /// The UE is back (service request).
     pub fn request_service(&mut self, tunnel: OuterHeaderCreation) -> Vec<Modification> {
         self.template.gnb = Some(tunnel);
+        self.services = self.services.saturating_add(1);
         match self.dialect {
             Dialect::Plain => vec![SessionTemplate::forward(tunnel, false)],
             Dialect::Free5gc => vec![free5gc::tunnel(self, false)],

@@ -32,7 +32,7 @@ pub(super) fn establishment(session: &PduSession) -> Establishment {
 }
 
 fn uplink(session: &PduSession) -> Pdr {
-    let mut pdr = Pdr { precedence: 0, ..session.template.uplink_pdr() };
+    let mut pdr = Pdr { precedence: session.services, ..session.template.uplink_pdr() };
     pdr.pdi.network_instance = access(session);
     pdr.pdi.sdf_filters = match_all();
     pdr.pdi.local_fteid = Some(match session.template.n3 {
@@ -45,7 +45,7 @@ fn uplink(session: &PduSession) -> Pdr {
 }
 
 fn downlink(session: &PduSession) -> Pdr {
-    let mut pdr = Pdr { precedence: 0, ..session.template.downlink_pdr() };
+    let mut pdr = Pdr { precedence: session.services, ..session.template.downlink_pdr() };
     pdr.pdi.network_instance = core(session);
     bare(pdr)
 }
