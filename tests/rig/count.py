@@ -16,7 +16,8 @@ from pathlib import Path
 from rig.sniff import sniff
 
 ETH_P_ALL = 3
-HEADERS = 14 + 40
+HEADERS = 14 + 40 + 20
+IPPROTO_TCP = 6
 IPV4, IPV6 = 0x0800, 0x86DD
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -26,9 +27,16 @@ def addresses(frame: bytes) -> tuple[bytes, bytes, int] | None:
     (ethertype,) = struct.unpack_from("!H", frame, 12)
     if ethertype == IPV4 and len(frame) >= 34:
         return frame[26:30], frame[30:34], int(struct.unpack_from("!H", frame, 16)[0])
-    if ethertype == IPV6 and len(frame) >= HEADERS:
+    if ethertype == IPV6 and len(frame) >= 54:
         return frame[22:38], frame[38:54], 40 + int(struct.unpack_from("!H", frame, 18)[0])
     return None
+
+
+def headers(frame: bytes) -> int:
+    """Octets of the IP and TCP or UDP headers of a packet without extension headers."""
+    (ethertype,) = struct.unpack_from("!H", frame, 12)
+    own, protocol = ((frame[14] & 15) * 4, frame[23]) if ethertype == IPV4 else (40, frame[20])
+    return own + ((frame[14 + own + 12] >> 4) * 4 if protocol == IPPROTO_TCP else 8)
 
 
 def key(address: bytes) -> str:
@@ -52,17 +60,19 @@ class Counter:
         """Whether an address is a UE's."""
         return any(len(low) == len(address) and low <= address <= high for low, high in self.bounds)
 
-    def take(self, frame: bytes, outgoing: bool) -> None:
-        """Count a frame."""
+    def take(self, frame: bytes, outgoing: bool, segment: int) -> None:
+        """Count a frame, or as many as were joined."""
         found = addresses(frame)
         if found is None:
             return
         source, destination, octets = found
         ue, at = (destination, 2) if outgoing else (source, 0)
         if self.is_ue(ue):
+            # Each had headers of its own.
+            packets = -(-(octets - headers(frame)) // segment) if segment else 1
             counts = self.ues[ue[:8]]
-            counts[at] += octets
-            counts[at + 1] += 1
+            counts[at] += octets + (packets - 1) * (headers(frame) if segment else 0)
+            counts[at + 1] += packets
 
     def result(self) -> dict[str, dict[str, int]]:
         """The counts, by UE."""

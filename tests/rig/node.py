@@ -68,6 +68,8 @@ class Node:
     more: str = ""
     pfcp: str = ""
     node: str = ""
+    #: What forwards, where `node` does not say it; nothing for the default.
+    datapath: str = "engine"
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
 
@@ -79,7 +81,9 @@ class Node:
         )
         n3 = self.n3 or port("n3", self.driver)
         n6 = self.n6 or port("n6", self.driver, 'network_instance = "internet"')
-        text = text.replace("[node]\n", f"[node]\n{self.node}\n")
+        named = self.datapath and "datapath" not in self.node
+        chosen = f'datapath = "{self.datapath}"\n' if named else ""
+        text = text.replace("[node]\n", f"[node]\n{chosen}{self.node}\n")
         text = text.replace(json.dumps(LISTEN), json.dumps(self.listen)).replace(POOL, self.pool)
         return text.replace("[pfcp]\n", f"[pfcp]\n{self.pfcp}\n") + n3 + n6 + self.more
 

@@ -33,7 +33,7 @@ class Order:
         self.greatest = -1
         self.greatest_of: dict[bytes, int] = {}
 
-    def take(self, frame: bytes, outgoing: bool) -> None:
+    def take(self, frame: bytes, outgoing: bool, _segment: int) -> None:
         """Look at a frame that arrived."""
         if outgoing or frame[MAGIC_AT:NUMBER_AT] != MAGIC:
             return

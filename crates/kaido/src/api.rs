@@ -110,8 +110,12 @@ pub(crate) struct Status {
     /// Bytes of each.
     pub(crate) frame_bytes: usize,
     pub(crate) frames_free: usize,
-    /// What forwards, as `node.datapath` says.
+    /// What forwards: `engine`, `xdp` or `hybrid`.
     pub(crate) datapath: String,
+    /// What `node.datapath` says.
+    pub(crate) datapath_configured: String,
+    /// Why it is that.
+    pub(crate) datapath_reason: String,
     pub(crate) ports: Vec<Port>,
     /// The workers, in the order of their numbers.
     pub(crate) per_worker: Vec<Worker>,
@@ -169,6 +173,17 @@ pub(crate) struct InKernel {
     pub(crate) records: usize,
     /// Packets it left to the workers or to the kernel's own network, by reason.
     pub(crate) handed: Vec<Count>,
+    /// Ports that it does not send out of.
+    pub(crate) refusals: Vec<KernelRefusal>,
+    /// Why it forwards nothing, though packets come.
+    pub(crate) idle: Option<String>,
+}
+
+/// A port that the datapath in the kernel does not send out of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KernelRefusal {
+    pub(crate) port: String,
+    pub(crate) why: String,
 }
 
 /// A port and its counters since the start, the kernel's datapath included.

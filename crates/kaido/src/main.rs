@@ -6,6 +6,7 @@
 mod api;
 mod bench;
 mod config;
+mod datapath;
 mod doctor;
 mod frames;
 mod heap;

@@ -50,7 +50,7 @@ pub(crate) fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
 }
 
 /// libbpf writes to stderr unless told otherwise; what matters comes back as an error anyway.
-fn route_prints() {
+pub(crate) fn route_prints() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Debug, |_, message| {

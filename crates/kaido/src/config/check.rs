@@ -174,12 +174,13 @@ fn datapath(base: &Base, findings: &mut Findings) {
     }
     let datapath = &base.node.datapath;
     let is_xdp = |port: &Spanned<PortConfig>| *port.get_ref().driver.get_ref() == Driver::AfXdp;
-    if *datapath.get_ref() != Datapath::Engine && !base.ports.iter().any(is_xdp) {
+    let is_asked_for = matches!(datapath.get_ref(), Datapath::Xdp | Datapath::Hybrid);
+    if is_asked_for && !base.ports.iter().any(is_xdp) {
         findings.add(
             datapath.span(),
             "node.datapath",
             format!("\"{}\", and no port has driver = \"af_xdp\"", datapath.get_ref().name()),
-            "give the ports driver = \"af_xdp\", or use datapath = \"engine\"",
+            "give the ports driver = \"af_xdp\", or use datapath = \"auto\" or \"engine\"",
         );
     }
 }

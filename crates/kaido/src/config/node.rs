@@ -50,7 +50,7 @@ impl Default for NodeConfig {
             queue_mode: unplaced(QueueMode::Rss),
             steer_by: unplaced(SteerBy::Queue),
             hands_over: false,
-            datapath: unplaced(Datapath::Engine),
+            datapath: unplaced(Datapath::Auto),
             xdp_records_max: None,
             cpus: unplaced(Vec::new()),
             busy_poll: false,
@@ -72,6 +72,8 @@ impl NodeConfig {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Datapath {
+    /// As `xdp` where a user plane's AF_XDP ports copy each packet and the kernel takes the datapath; else as `engine`.
+    Auto,
     /// The workers, all packets.
     Engine,
     /// The kernel, every session whose records fit; the workers the rest.
@@ -84,6 +86,7 @@ impl Datapath {
     /// The name in the file.
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Engine => "engine",
             Self::Xdp => "xdp",
             Self::Hybrid => "hybrid",

@@ -3,6 +3,7 @@
 //! It reads, and changes nothing. Facts are gathered first and judged then, so that what is said of them is tested without
 //! the machine that has them.
 
+mod datapath;
 pub(crate) mod ethtool;
 mod machine;
 mod nic;
@@ -15,9 +16,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kaido_engine::FrameSize;
+use kaido_engine::netlink::NetlinkError;
 use serde::Serialize;
 
-use crate::config::{Config, Driver, NodeConfig, PortConfig};
+use crate::config::{Config, Driver, PortConfig};
 use crate::frames;
 
 /// Options of `kaido doctor`.
@@ -112,8 +114,23 @@ pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
         None if args.interface.is_empty() => nic::physical().into_iter().map(|name| (name, None)).collect(),
         None => args.interface.iter().map(|name| (name.clone(), None)).collect(),
     };
-    for (name, port) in ports {
-        findings.extend(look(&name, port, node, &machine));
+    let gather =
+        |(name, port): (String, _)| Look { facts: nic::Facts::gather(&name, machine.kernel), name, port };
+    let looks: Vec<Look<'_>> = ports.into_iter().map(gather).collect();
+    let mut is_kernel = false;
+    if let Some(Config::Upf(config)) = &config {
+        let (finding, forwards) = datapath::judge(config, &looks, size);
+        is_kernel = forwards;
+        findings.push(finding);
+    }
+    for Look { name, port, facts } in &looks {
+        match facts {
+            Ok(facts) => {
+                findings.extend(nic::judge(facts, *port, node, &machine));
+                findings.extend(datapath::redirects(facts, *port).filter(|_| is_kernel));
+            }
+            Err(error) => findings.push(Finding::fault(name, "interface", error.to_string()).run("ip link")),
+        }
     }
     if args.json {
         println!("{:#}", render::json(&findings));
@@ -130,14 +147,9 @@ fn configured(port: &PortConfig) -> Option<(String, Option<&PortConfig>)> {
     Some((name.get_ref().clone(), Some(port)))
 }
 
-fn look(
-    name: &str,
-    port: Option<&PortConfig>,
-    node: Option<&NodeConfig>,
-    machine: &machine::Facts,
-) -> Vec<Finding> {
-    match nic::Facts::gather(name, machine.kernel) {
-        Ok(facts) => nic::judge(&facts, port, node, machine),
-        Err(error) => vec![Finding::fault(name, "interface", error.to_string()).run("ip link")],
-    }
+/// An interface, its port where one is configured, and what it is.
+struct Look<'c> {
+    name: String,
+    port: Option<&'c PortConfig>,
+    facts: Result<nic::Facts, NetlinkError>,
 }

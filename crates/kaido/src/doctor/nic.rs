@@ -96,6 +96,21 @@ impl Facts {
     }
 }
 
+impl Facts {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its driver can do for XDP; none before Linux 6.3.
+    pub(super) const fn features(&self) -> Option<Features> {
+        self.features
+    }
+
+    pub(super) fn is_veth(&self) -> bool {
+        self.driver.as_deref() == Some("veth")
+    }
+}
+
 /// A file of a device, or of the one that it is a part of: a virtio device's are its PCI device's.
 fn of_device(device: &Path, file: &str) -> Option<PathBuf> {
     let places = [Some(device), device.parent()];

@@ -1,6 +1,7 @@
 //! Binds a port to its interface: sockets and programs, at the start and whenever the interface comes back.
 
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 
 use kaido_engine::netlink::{self, Interface};
 use kaido_engine::port::{PacketPort, Port, TapPort, XdpOptions, XdpPool};
@@ -41,6 +42,8 @@ pub(super) struct Device {
     pub(super) program: Option<usize>,
     /// How it was opened, and how its program was attached.
     pub(super) opened: String,
+    /// Of AF_XDP, once its sockets are open: whether the kernel copies each packet.
+    pub(super) mode: Option<BindMode>,
     attached: Option<AttachMode>,
     /// Whether it takes frames to every Ethernet address.
     takes_all: bool,
@@ -68,6 +71,7 @@ impl Device {
             side: None,
             program: None,
             opened: String::new(),
+            mode: None,
             attached: None,
             takes_all,
             tunnels: tunnels.to_vec(),
@@ -124,7 +128,7 @@ impl Device {
     /// Takes over how the first port of its interface was opened.
     pub(super) fn join(&mut self, first: &Self) {
         self.opened.clone_from(&first.opened);
-        (self.attached, self.program) = (first.attached, first.program);
+        (self.attached, self.program, self.mode) = (first.attached, first.program, first.mode);
         self.set_wire(first.wire().clone());
     }
 
@@ -145,6 +149,11 @@ impl Device {
     pub(super) fn lends_checksums(&self) -> bool {
         *self.config.driver.get_ref() == Driver::AfXdp
             && self.kernel_driver().is_some_and(|driver| WITHOUT_WIRE.contains(&driver.as_str()))
+    }
+
+    /// Whether its program runs behind the driver.
+    pub(super) fn is_generic(&self) -> bool {
+        self.attached == Some(AttachMode::Generic)
     }
 
     /// Whether its interface is a veth device.
@@ -282,16 +291,16 @@ impl Binder {
         let _ = program.detach();
         let refused = |device: &Device, error| fault(&device.config, error, NO_PROGRAM);
         program.set_mac(device.wire().mac).map_err(|error| refused(device, error))?;
-        let queues = self.open_xdp(device, program)?;
+        let queues = self.open_xdp(device, |queue, socket| program.register_socket(queue, socket))?;
         device.attach(program)?;
         Ok(queues)
     }
 
-    /// Opens the queues of an AF_XDP port, of which the program is told.
+    /// Opens the queues of an AF_XDP port; `register` is told of each socket and its queue.
     pub(super) fn open_xdp(
         &self,
         device: &mut Device,
-        program: &mut impl Program,
+        register: impl FnMut(u32, BorrowedFd<'_>) -> Result<(), kaido_xdp::Error>,
     ) -> Result<Vec<Box<dyn Port>>, StartFault> {
         let config = &device.config;
         let Some(pool) = &self.xdp_pool else { return Ok(Vec::new()) };
@@ -311,22 +320,19 @@ impl Binder {
             receive_queues: receive_queues(&wire.name),
             endpoints: &device.tunnels,
         };
-        let (ports, mode) = self
-            .plan
-            .open(pool, &opened, &options, |queue, socket| program.register_socket(queue, socket))
-            .map_err(|error| {
-                let help = match &error {
-                    QueueFault::Mismatch(mismatch) => mismatch.help(),
-                    QueueFault::Open { .. } => {
-                        "another program may use the queue; copy = \"copy\" works with every driver"
-                            .to_owned()
-                    }
-                    QueueFault::Register(_) => NO_PROGRAM.to_owned(),
-                    QueueFault::Wake(_) => "raise the limit of open files".to_owned(),
-                };
-                fault(config, error, help)
-            })?;
+        let (ports, mode) = self.plan.open(pool, &opened, &options, register).map_err(|error| {
+            let help = match &error {
+                QueueFault::Mismatch(mismatch) => mismatch.help(),
+                QueueFault::Open { .. } => {
+                    "another program may use the queue; copy = \"copy\" works with every driver".to_owned()
+                }
+                QueueFault::Register(_) => NO_PROGRAM.to_owned(),
+                QueueFault::Wake(_) => "raise the limit of open files".to_owned(),
+            };
+            fault(config, error, help)
+        })?;
         device.opened = format!("af_xdp, {mode:?}").to_lowercase();
+        device.mode = Some(mode);
         Ok(ports)
     }
 }

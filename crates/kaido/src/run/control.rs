@@ -24,8 +24,8 @@ pub(super) trait Shows {
     /// Its name in the file.
     const FUNCTION: &'static str;
 
-    /// What forwards.
-    fn datapath(&self) -> &'static str;
+    /// What forwards, what `node.datapath` says, and why it is that.
+    fn datapath(&self) -> [&'static str; 3];
 
     /// What the ports have counted, given what the workers have.
     fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<Counted>;
@@ -105,6 +105,7 @@ impl<S: Shows> View<'_, S> {
     fn status(&self) -> api::Status {
         let counted = self.counted();
         let ports = self.ports.iter().zip(&counted);
+        let [datapath, configured, reason] = self.function.datapath();
         api::Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             function: S::FUNCTION.to_owned(),
@@ -115,7 +116,9 @@ impl<S: Shows> View<'_, S> {
             frames: self.pool.frames(),
             frame_bytes: self.pool.frame_size().bytes(),
             frames_free: self.pool.free_frames(),
-            datapath: self.function.datapath().to_owned(),
+            datapath: datapath.to_owned(),
+            datapath_configured: configured.to_owned(),
+            datapath_reason: reason.to_owned(),
             ports: ports.map(|(port, (totals, forwarded))| shown::port(port, totals, *forwarded)).collect(),
             per_worker: workers::workers(self.workers, self.ports),
             upf: None,

@@ -35,6 +35,7 @@ use thiserror::Error;
 pub(crate) use self::metrics::table as metrics_table;
 pub(crate) use self::ports::receive_queues;
 pub(crate) use self::queues::Plan;
+pub(crate) use self::upf::no_room_for_tables;
 
 use self::board::Health;
 use self::metrics::{Exporter, Offer};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::DerefMut;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,7 @@ use super::board::PortBoard;
 use super::dpdk::DpdkDevices;
 use super::link_monitor::{LinkHook, LinkMonitor, Monitored};
 use super::trunk::{Queues, share, trunks};
-use crate::config::{Base, Datapath, Driver, PortConfig};
+use crate::config::{Base, Driver, PortConfig};
 
 /// A worker's queue of a port, and where packets go that are not ours.
 pub(super) type Queue = (Box<dyn Port>, KernelPath);
@@ -41,6 +41,14 @@ pub(super) trait Program: Send + DerefMut<Target = Mounted> {
 pub(super) trait Demands {
     /// The program of its AF_XDP ports.
     type Program: Program + 'static;
+
+    /// Is told how the sockets of every port were opened, before any program is loaded.
+    fn sockets_opened(&mut self, _devices: &[Device]) {}
+
+    /// Whether a program that could not be loaded may be tried again: less is asked of it then.
+    fn asks_for_less(&mut self, _error: &kaido_xdp::Error) -> bool {
+        false
+    }
 
     /// Loads the program of the port of that number. Long packets are `multi_buffer`.
     fn program(
@@ -124,30 +132,29 @@ impl<P: Program + 'static> Opened<P> {
     pub(super) fn open(
         found: Found<'_>,
         pool: &'static FramePool,
-        demands: &impl Demands<Program = P>,
+        demands: &mut impl Demands<Program = P>,
         takes_all: impl Fn(&PortConfig) -> bool,
     ) -> Result<Self, StartFault> {
         let base = found.base;
         let workers = usize::from(*base.node.workers.get_ref());
-        let mut programs = Vec::new();
         let (routes, wanted) = Routes::new();
         let binder = Binder::new(&found, pool)?;
         let trunks = trunks(base.ports.iter().map(toml::Spanned::get_ref));
         let (mut devices, mut made) = devices(found, &trunks, demands, takes_all);
         // By port, then by worker: one, or one for each.
         let mut opened: Queues = base.ports.iter().map(|_| Vec::new()).collect();
+        let mut sockets: Vec<Sockets> = base.ports.iter().map(|_| Vec::new()).collect();
         for members in &trunks {
             let at = members[0];
             let device = &mut devices[at];
             let queues = match device.config.driver.get_ref() {
-                Driver::AfXdp => {
-                    let loaded = demands.program(at, device.wire(), binder.multi_buffer);
-                    let mut program = loaded.map_err(|error| fault(&device.config, error, NO_PROGRAM))?;
-                    let queues = binder.open_xdp(device, &mut program)?;
-                    device.program = Some(programs.len());
-                    programs.push(program);
-                    queues
-                }
+                Driver::AfXdp => binder.open_xdp(device, |queue, socket| {
+                    let action = "keeping a socket for the program";
+                    let kept = socket.try_clone_to_owned();
+                    let kept = kept.map_err(|source| kaido_xdp::Error::Sys { action, source })?;
+                    sockets[at].push((queue, kept));
+                    Ok(())
+                })?,
                 Driver::AfPacket => vec![open_packet(device)?],
                 Driver::Tap => {
                     device.opened = "tap".to_owned();
@@ -162,9 +169,11 @@ impl<P: Program + 'static> Opened<P> {
             for (&member, queues) in members.iter().zip(share(device, queues)?) {
                 opened[member] = queues;
             }
-            let first = devices[at].clone();
-            members[1..].iter().for_each(|&member| devices[member].join(&first));
+            join(&mut devices, members);
         }
+        demands.sockets_opened(&devices);
+        let programs = load_all(&mut devices, &sockets, demands, binder.multi_buffer)?;
+        trunks.iter().for_each(|members| join(&mut devices, members));
         // Behind the ports of the configuration come the kernel's sides of those that have one.
         let mut sides = Vec::new();
         for (device, made) in devices.iter_mut().zip(made) {
@@ -183,9 +192,6 @@ impl<P: Program + 'static> Opened<P> {
         let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
         for (ports, kernel) in opened.into_iter().zip(paths).chain(sides) {
             queues.iter_mut().zip(ports).for_each(|(worker, port)| worker.push((port, kernel)));
-        }
-        if *base.node.datapath.get_ref() != Datapath::Engine {
-            devices.iter().for_each(Device::warn_of_veth);
         }
         devices.iter().for_each(Device::warn_of_stripping);
         let programs = Arc::new(Mutex::new(programs));
@@ -269,6 +275,51 @@ impl<P: Program + 'static> Opened<P> {
             }
         }
     }
+}
+
+/// The sockets of an interface, each with its queue.
+type Sockets = Vec<(u32, OwnedFd)>;
+
+/// Has the further ports of an interface be as the first is.
+fn join(devices: &mut [Device], members: &[usize]) {
+    let first = devices[members[0]].clone();
+    members[1..].iter().for_each(|&member| devices[member].join(&first));
+}
+
+/// Loads the programs of all interfaces with sockets, and tells them of these. Where one is refused, and less may be asked for, all
+/// are loaded again.
+fn load_all<P: Program>(
+    devices: &mut [Device],
+    sockets: &[Sockets],
+    demands: &mut impl Demands<Program = P>,
+    multi_buffer: bool,
+) -> Result<Vec<P>, StartFault> {
+    let mut programs = Vec::new();
+    let mut at = 0;
+    while let Some(device) = devices.get_mut(at) {
+        if sockets[at].is_empty() {
+            at += 1;
+            continue;
+        }
+        let loaded = demands.program(at, device.wire(), multi_buffer).and_then(|mut program| {
+            let mut told = sockets[at].iter();
+            told.try_for_each(|(queue, socket)| program.register_socket(*queue, socket.as_fd()))?;
+            Ok(program)
+        });
+        match loaded {
+            Ok(program) => {
+                device.program = Some(programs.len());
+                programs.push(program);
+                at += 1;
+            }
+            Err(error) if demands.asks_for_less(&error) => {
+                programs.clear();
+                at = 0;
+            }
+            Err(error) => return Err(fault(&device.config, error, NO_PROGRAM)),
+        }
+    }
+    Ok(programs)
 }
 
 /// The lock of what is never left half done.

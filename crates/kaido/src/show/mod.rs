@@ -20,7 +20,7 @@ pub(crate) use self::gre::gre;
 pub(crate) use self::session::session;
 pub(crate) use self::trace::seid;
 pub(crate) use self::trace::{CaptureArgs, TraceArgs, capture, trace};
-use crate::api::{Answer, Count, Form, GtpuPath, Port, Question, SessionsOf, SlowPath, UpfStatus};
+use crate::api::{Answer, Count, Form, GtpuPath, Port, Question, SessionsOf, SlowPath, Status, UpfStatus};
 
 /// Which sessions are listed; with several, those that meet all.
 #[derive(Debug, clap::Args)]
@@ -139,14 +139,23 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
         .iter()
         .fold((0, 0), |(packets, bytes), port| (packets + port.kernel_packets, bytes + port.kernel_bytes));
     match status.upf.as_ref().and_then(|upf| upf.kernel.as_ref()) {
-        Some(kernel) => println!(
-            "datapath {}: {} records in the kernel, which forwarded {packets} packets, {bytes} B",
-            status.datapath, kernel.records
-        ),
-        None if status.datapath != "engine" => {
-            println!("datapath {}: the kernel forwarded {packets} packets, {bytes} B", status.datapath);
+        Some(kernel) => {
+            let records = kernel.records;
+            println!(
+                "{}: {records} records in the kernel, which forwarded {packets} packets, {bytes} B",
+                datapath(status)
+            );
+            for refusal in &kernel.refusals {
+                println!("datapath: the workers send out of port {}: {}", refusal.port, refusal.why);
+            }
+            if let Some(why) = &kernel.idle {
+                println!("datapath: the kernel forwards nothing: {why}");
+            }
         }
-        None => {}
+        None if status.datapath != "engine" => {
+            println!("{}: the kernel forwarded {packets} packets, {bytes} B", datapath(status));
+        }
+        None => println!("{}", datapath(status)),
     }
     println!();
     ports(&status.ports);
@@ -157,6 +166,15 @@ pub(crate) fn status(socket: &Path, json: bool) -> miette::Result<()> {
         upf_status(upf);
     }
     Ok(())
+}
+
+/// Which datapath there is, and why where the node has chosen.
+fn datapath(status: &Status) -> String {
+    let Status { datapath, datapath_configured, datapath_reason, .. } = status;
+    if datapath == datapath_configured {
+        return format!("datapath {datapath}");
+    }
+    format!("datapath {datapath} ({datapath_configured}: {datapath_reason})")
 }
 
 /// The ports of `kaido status`.

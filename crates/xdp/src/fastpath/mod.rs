@@ -14,6 +14,7 @@
 mod abi;
 mod events;
 mod grace;
+mod lost;
 mod port;
 mod record;
 mod shared;
@@ -33,6 +34,7 @@ pub use self::abi::{
     CELLS_MAX, FastCounters, FastDrop, Hand, LINES_MAX, NEIGHBOURS_MAX, OWN_ADDRESSES_MAX, POLICERS_MAX,
     PORTS_MAX, ROUTES_MAX, USAGE_MAX, VLANS_MAX,
 };
+pub use self::lost::{FrameLosses, LostFrames};
 pub use self::port::{Vlan, VlanRole};
 pub use self::record::{
     Counts, FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastRecord, FastRoute, FastRule,
@@ -246,6 +248,15 @@ impl FastPath {
         }
         set_guarded(&self.hops, id, hop.map(Hop::raw), &self.grace);
         Ok(())
+    }
+
+    /// Counts the frames that devices of the calling thread's network namespace do not take which are redirected to them: nothing
+    /// else tells of their loss.
+    ///
+    /// # Errors
+    /// [`Error::Permission`] (`CAP_PERFMON` too), [`Error::Libbpf`] where the kernel has no BTF.
+    pub fn count_losses(&self) -> Result<FrameLosses, Error> {
+        FrameLosses::attach(&self.devices)
     }
 
     /// The node's own addresses, of all interfaces: packets to them are never forwarded. Those that stay are never

@@ -14,7 +14,7 @@ use crate::config::{Datapath, Driver};
 /// Everything that is wrong with a router's sections and fields.
 pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
     let datapath = &config.base.node.datapath;
-    if *datapath.get_ref() != Datapath::Engine {
+    if !matches!(datapath.get_ref(), Datapath::Auto | Datapath::Engine) {
         findings.add(
             datapath.span(),
             "node.datapath",

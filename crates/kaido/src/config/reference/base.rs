@@ -34,12 +34,15 @@ pub(super) const FIELDS: &[Field] = &[
     (
         "node",
         "datapath",
-        "\"engine\", \"xdp\" or \"hybrid\"",
-        "\"engine\"",
-        "`engine`: the workers forward all. `xdp`: a program in the driver of the `af_xdp` ports forwards the plain packets \
-         of every session whose rules fit a record of the kernel's, and the workers take the rest and sleep otherwise. \
-         `hybrid`: as `xdp`, but only as many records as `xdp_records_max` go to the kernel; the rest, and what comes later, \
-         stays with the workers, whose lookup is the faster one in large tables. See `docs/upf.md` for what fits.",
+        "\"auto\", \"engine\", \"xdp\" or \"hybrid\"",
+        "\"auto\"",
+        "Who forwards. `engine`: the workers, all packets. `xdp`: a program in the driver of the `af_xdp` ports forwards the \
+         packets of each tunnel and UE address whose rules fit a record of the kernel; the workers forward the rest. The tables have \
+         room for the records of `sessions_max` sessions. `hybrid`: the same program and the same workers; the tables have room for \
+         `xdp_records_max` records, the first come; later ones stay with the workers. `auto`: of a user plane, `xdp` where an `af_xdp` \
+         port is in copy mode, `engine` where all are zero-copy, and `engine` where the kernel does not take the programs or the \
+         memory for `sessions_max` is not there; the log and `kaido status` give the choice and the reason. Of other functions, `engine`. \
+         See `docs/upf.md`.",
     ),
     (
         "node",

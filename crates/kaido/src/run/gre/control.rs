@@ -8,14 +8,15 @@ use crate::run::control::{Counted, Shows};
 
 /// A header remover, as it is shown.
 pub(super) struct ShownGre {
-    pub(super) datapath: &'static str,
+    /// What forwards, what `node.datapath` says, and why it is that.
+    pub(super) datapath: [&'static str; 3],
     pub(super) rules: Rules,
 }
 
 impl Shows for ShownGre {
     const FUNCTION: &'static str = "gre";
 
-    fn datapath(&self) -> &'static str {
+    fn datapath(&self) -> [&'static str; 3] {
         self.datapath
     }
 

@@ -19,7 +19,7 @@ use super::control::Control;
 use super::metrics::Figures;
 use super::port_trace::PortTraces;
 use super::{Crew, Ground, export, notify};
-use crate::config::GreConfig;
+use crate::config::{Datapath, GreConfig};
 
 /// Runs a header remover until it is told to stop.
 ///
@@ -52,10 +52,11 @@ pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
         rules = ports.settings().names().len(),
         "the header remover runs"
     );
-    let datapath = config.base.node.datapath.get_ref().name();
+    let datapath = datapath(*config.base.node.datapath.get_ref());
     let rules = Rules::new(shared, counters, ports.programs(), shown.clone());
     let exporter = scraped.map(|endpoint| {
-        let figures = Figures::new(("gre", datapath), node_id.clone(), pool, shown.clone(), workers.clone());
+        let figures =
+            Figures::new(("gre", datapath[0]), node_id.clone(), pool, shown.clone(), workers.clone());
         export(endpoint, GreOffer::new(figures, rules.clone()), health)
     });
     let exporter = exporter.transpose()?;
@@ -79,4 +80,14 @@ pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
         exporter.stop();
     }
     crew.end(&mut ports.opened, &stop)
+}
+
+/// What forwards, what the configuration says, and why it is that.
+const fn datapath(configured: Datapath) -> [&'static str; 3] {
+    match configured {
+        Datapath::Auto => {
+            ["engine", "auto", "the programs of a header remover are for node.datapath = \"xdp\""]
+        }
+        _ => [configured.name(), configured.name(), "node.datapath says so"],
+    }
 }

@@ -11,7 +11,7 @@ use kaido_xdp::gre::{GreProgram, GreWork};
 
 use crate::config::{Datapath, Driver, GreConfig, PortConfig};
 use crate::run::StartFault;
-use crate::run::ports::{Demands, Found, Opened, Program, lock, routable};
+use crate::run::ports::{Demands, Device, Found, Opened, Program, lock, routable};
 
 impl Program for GreProgram {
     fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error> {
@@ -119,8 +119,11 @@ impl Ports {
         };
         let settings = config.settings(found.ports().enumerate().map(port).collect());
         let ifindexes = found.interfaces.iter().map(|interface| interface.ifindex).collect();
-        let wants = Wants { config, settings: &settings, ifindexes };
-        let opened = Opened::open(found, pool, &wants, takes_all)?;
+        let mut wants = Wants { config, settings: &settings, ifindexes };
+        let opened = Opened::open(found, pool, &mut wants, takes_all)?;
+        if *config.base.node.datapath.get_ref() == Datapath::Xdp {
+            opened.devices.iter().for_each(Device::warn_of_veth);
+        }
         Ok(Self { opened, settings })
     }
 

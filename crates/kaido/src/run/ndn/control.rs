@@ -11,8 +11,8 @@ pub(super) struct ShownRouter;
 impl Shows for ShownRouter {
     const FUNCTION: &'static str = "ndn";
 
-    fn datapath(&self) -> &'static str {
-        "engine"
+    fn datapath(&self) -> [&'static str; 3] {
+        ["engine", "engine", "an NDN router forwards in the engine"]
     }
 
     fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<Counted> {

@@ -71,8 +71,9 @@ impl Ports {
     pub(super) fn open(config: &NdnConfig, pool: &'static FramePool) -> miette::Result<Self> {
         let takes_all = |_: &PortConfig| false;
         let found = Found::look(&config.base, pool, takes_all)?;
-        let wants = Wants { udp: config.ndn.listen.udp_on_ports.iter().map(|own| *own.get_ref()).collect() };
-        let opened = Opened::open(found, pool, &wants, takes_all)?;
+        let mut wants =
+            Wants { udp: config.ndn.listen.udp_on_ports.iter().map(|own| *own.get_ref()).collect() };
+        let opened = Opened::open(found, pool, &mut wants, takes_all)?;
         let listen = |address: &SocketAddr| listen(&opened, *address);
         let udp: Vec<UdpListen> = wants.udp.iter().map(listen).collect::<miette::Result<_>>()?;
         let sink = UdpSink::bind(wants.udp).map_err(|error| {

@@ -15,11 +15,13 @@ use kaido_upf::node::ControlPlaneMessage;
 use kaido_upf::record::{KeyParts, RecordForm};
 use kaido_upf::rules::{Seid, Teid};
 use kaido_upf::slow_path::SlowPathReason;
-use kaido_xdp::fastpath::{FastCounters, Hand};
+use kaido_xdp::fastpath::Hand;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::control_guard::ControlGuard;
-use super::fastpath;
+use super::datapath::Choice;
+use super::fastpath::{self, KernelCounts};
+use super::kernel_watch::KernelWatch;
 use super::lag::Lag;
 use super::memory::Watch;
 use super::metrics::Asked;
@@ -28,7 +30,7 @@ use super::ports::KernelCounters;
 use super::strangers::{SERVED_A_TURN, Strangers, Waiting};
 use super::trace;
 use crate::api::{self, Answer, Question, SessionsOf};
-use crate::config::{Datapath, Prefix};
+use crate::config::Prefix;
 use crate::run::board::{Heartbeat, PortBoard, ShownPort};
 use crate::run::server::Server;
 use crate::run::shown;
@@ -75,9 +77,11 @@ pub(super) struct Control {
     pub(super) pool: &'static FramePool,
     pub(super) ports: PortBoard,
     pub(super) heartbeat: Heartbeat,
-    pub(super) datapath: Datapath,
+    /// Which datapath there is, and why.
+    pub(super) choice: Choice,
     /// Of the datapath in the kernel, where there is one.
     pub(super) kernel: Option<KernelCounters>,
+    pub(super) kernel_watch: Option<KernelWatch>,
     pub(super) workers: Vec<Arc<WorkerCounters>>,
     /// Who asks for metrics, where they may be scraped.
     pub(super) scrapes: Option<Asked>,
@@ -151,6 +155,10 @@ impl Control {
         if let Some(percent) = self.lag.look(Instant::now()) {
             self.endpoint.set_lag(percent);
         }
+        if let Some(watch) = &mut self.kernel_watch {
+            let counts = || self.kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
+            watch.turn(Instant::now(), self.endpoint.service_mut(), counts);
+        }
         if let Some(is_short) = self.memory.look(Instant::now()) {
             self.endpoint.service_mut().set_memory_is_short(is_short);
         }
@@ -167,7 +175,7 @@ impl Control {
         }
         let dropped = self.waiting.dropped();
         let Self { endpoint, server, node_id, started, pool, ports, workers, strangers, .. } = self;
-        let (datapath, kernel) = (self.datapath, &self.kernel);
+        let (choice, kernel, kernel_watch) = (&self.choice, &self.kernel, self.kernel_watch.as_ref());
         server.serve(|question| {
             let in_kernel = kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
             let (started, strangers) = (*started, [*strangers, dropped]);
@@ -178,7 +186,8 @@ impl Control {
                 started,
                 pool,
                 ports,
-                datapath,
+                choice,
+                kernel_watch,
                 in_kernel,
                 workers,
                 strangers,
@@ -347,9 +356,10 @@ struct View<'c> {
     started: Instant,
     pool: &'static FramePool,
     ports: &'c [ShownPort],
-    datapath: Datapath,
+    choice: &'c Choice,
+    kernel_watch: Option<&'c KernelWatch>,
     /// By port, where there is a datapath in the kernel.
-    in_kernel: Vec<FastCounters>,
+    in_kernel: Vec<KernelCounts>,
     workers: &'c [Arc<WorkerCounters>],
     /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
     strangers: [u64; 2],
@@ -402,7 +412,9 @@ impl View<'_> {
             frames: self.pool.frames(),
             frame_bytes: self.pool.frame_size().bytes(),
             frames_free: self.pool.free_frames(),
-            datapath: self.datapath.name().to_owned(),
+            datapath: self.choice.chosen.name().to_owned(),
+            datapath_configured: self.choice.configured.name().to_owned(),
+            datapath_reason: self.choice.reason.clone(),
             ports: ports.collect(),
             per_worker: workers::workers(self.workers, self.ports),
             upf: Some(api::UpfStatus {
@@ -413,7 +425,7 @@ impl View<'_> {
                 downlink_bytes: volume.downlink_bytes,
                 forms: upf.forms().map(form).collect(),
                 slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
-                kernel: upf.kernel_records().map(|records| api::InKernel { records, handed: self.handed() }),
+                kernel: upf.kernel_records().map(|records| self.in_kernel(records)),
                 peers: peers.collect(),
                 paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
                 pfcp: pfcp.chain(strangers).collect(),
@@ -421,9 +433,24 @@ impl View<'_> {
         }
     }
 
+    /// The kernel's datapath, which has so many records.
+    fn in_kernel(&self, records: usize) -> api::InKernel {
+        let refusals = self.kernel_watch.map(|watch| watch.exits.exits().refusals()).unwrap_or_default();
+        let refusal = |(at, why): (usize, String)| {
+            let port = self.ports.get(at).map_or_else(String::new, |port| port.name.clone());
+            api::KernelRefusal { port, why }
+        };
+        api::InKernel {
+            records,
+            handed: self.handed(),
+            refusals: refusals.into_iter().map(refusal).collect(),
+            idle: self.kernel_watch.and_then(KernelWatch::idle).map(str::to_owned),
+        }
+    }
+
     /// What the kernel's datapath left, by reason, of all ports.
     fn handed(&self) -> Vec<api::Count> {
-        let count = |hand| self.in_kernel.iter().map(|counters| counters.handed(hand)).sum();
+        let count = |hand| self.in_kernel.iter().map(|counters| counters.fast.handed(hand)).sum();
         let counts = Hand::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| api::Count { name, count }).collect()
     }

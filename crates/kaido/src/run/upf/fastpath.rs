@@ -17,11 +17,12 @@ use kaido_upf::rules::AddressMatch;
 use kaido_upf::usage::{Aside, UsageSlot};
 use kaido_xdp::fastpath::{
     self, Counts, FastAsks, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastLine,
-    FastRecord, FastRoute, FastRule, FastWay, Hop, NEIGHBOURS_MAX, ROUTES_MAX, Template, ThresholdEvent,
-    UsageCell,
+    FastRecord, FastRoute, FastRule, FastWay, Hop, LostFrames, NEIGHBOURS_MAX, ROUTES_MAX, Template,
+    ThresholdEvent, UsageCell,
 };
 use kaido_xdp::{FastPath, FastPathConfig};
 
+use super::exits::Exits;
 use crate::config::{Datapath, MssClampConfig, Prefix, SourcePort, UpfConfig};
 use crate::run::ports::Device;
 
@@ -43,15 +44,14 @@ const _: () = assert!(KERNEL_POLICERS_MAX == fastpath::POLICERS_MAX);
 /// Of so many records one may have several rules.
 const RECORDS_FOR_GROUP: u32 = 4;
 
-/// What a configuration asks of the fast path; `None` when the workers do all.
-pub(super) fn config(config: &UpfConfig) -> Option<FastPathConfig> {
+/// What a configuration asks of the fast path.
+pub(super) fn config(config: &UpfConfig) -> FastPathConfig {
     let sessions_max = *config.base.node.sessions_max.get_ref();
     let records_max = match config.base.node.datapath.get_ref() {
-        Datapath::Engine => return None,
-        Datapath::Xdp => keys_max(sessions_max),
         Datapath::Hybrid => config.base.node.xdp_records_max(),
+        Datapath::Auto | Datapath::Engine | Datapath::Xdp => keys_max(sessions_max),
     };
-    Some(FastPathConfig {
+    FastPathConfig {
         records_max,
         groups_max: records_max / RECORDS_FOR_GROUP,
         usage_cells_max: usage_cells(sessions_max),
@@ -63,15 +63,7 @@ pub(super) fn config(config: &UpfConfig) -> Option<FastPathConfig> {
         no_syn: *config.gtpu.mss_clamp.get_ref() != MssClampConfig::ByMtu(false),
         // The hash must be odd in every word, and known to nobody: the standard library's keys are random.
         seed: std::array::from_fn(|_| RandomState::new().build_hasher().finish() | 1),
-    })
-}
-
-/// The fast path that a configuration asks for; `None` when the workers do all.
-///
-/// # Errors
-/// When the kernel refuses its maps.
-pub(super) fn load(config: &UpfConfig) -> Result<Option<FastPath>, kaido_xdp::Error> {
-    self::config(config).map(|config| FastPath::load(&config)).transpose()
+    }
 }
 
 /// The fast path, of the node and of its usage counters.
@@ -104,7 +96,7 @@ impl Aside for Shared {
 }
 
 /// A port that the kernel can send from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exit {
     pub(super) ifindex: u32,
     pub(super) mtu: u32,
@@ -129,9 +121,6 @@ impl Exit {
         }
     }
 }
-
-/// By port; `None` for those that the kernel cannot send from. They change with their interfaces.
-pub(super) type Exits = Arc<Mutex<Vec<Option<Exit>>>>;
 
 /// What the fast path is told of the node.
 #[derive(Debug)]
@@ -181,8 +170,7 @@ impl Surroundings {
     }
 
     fn exit(&self, port: PortId) -> Option<Exit> {
-        let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
-        exits.get(port.index()).copied().flatten()
+        self.exits.get(port)
     }
 
     /// The gateway of a LAN for a family, where its Ethernet address is configured and what it is not for is one prefix at most.
@@ -507,22 +495,34 @@ fn fast_key(key: &KernelKey) -> FastKey {
     }
 }
 
-/// Adds to a port's totals what the kernel did, given its counters by port.
-pub(super) fn add_to(totals: &mut PortTotals, port: usize, kernel: &[FastCounters]) {
-    for counters in kernel {
-        let (packets, bytes) = counters.sent(port);
+/// What the kernel's datapath has counted of a port.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KernelCounts {
+    /// Of packets received there.
+    pub(super) fast: FastCounters,
+    /// Frames that its device did not take.
+    pub(super) lost: LostFrames,
+}
+
+/// Adds to a port's totals what the kernel did, given what it counted by port.
+pub(super) fn add_to(totals: &mut PortTotals, port: usize, kernel: &[KernelCounts]) {
+    for KernelCounts { fast, .. } in kernel {
+        let (packets, bytes) = fast.sent(port);
         totals.tx_packets += packets;
         totals.tx_bytes += bytes;
     }
-    let Some(own) = kernel.get(port) else { return };
+    let Some(KernelCounts { fast: own, lost }) = kernel.get(port) else { return };
     totals.rx_packets += own.received_packets();
     totals.rx_bytes += own.received_bytes();
-    for (reason, in_kernel) in [
-        (DropReason::GateClosed, FastDrop::GateClosed),
-        (DropReason::FarDrop, FastDrop::FarDrop),
-        (DropReason::MbrExceeded, FastDrop::MbrExceeded),
+    // They were counted as sent when they were redirected.
+    totals.tx_packets = totals.tx_packets.saturating_sub(lost.full + lost.refused);
+    for (reason, count) in [
+        (DropReason::GateClosed, own.dropped(FastDrop::GateClosed)),
+        (DropReason::FarDrop, own.dropped(FastDrop::FarDrop)),
+        (DropReason::MbrExceeded, own.dropped(FastDrop::MbrExceeded)),
+        (DropReason::TxFull, lost.full),
+        (DropReason::TxError, lost.refused),
     ] {
-        let count = own.dropped(in_kernel);
         match totals.drops.iter_mut().find(|(found, _)| *found == reason) {
             Some((_, sum)) => *sum += count,
             None if count > 0 => totals.drops.push((reason, count)),
@@ -532,7 +532,7 @@ pub(super) fn add_to(totals: &mut PortTotals, port: usize, kernel: &[FastCounter
 }
 
 /// Packets of a port's that the kernel forwarded, and their bytes of IP, both ways.
-pub(super) fn forwarded(counters: &FastCounters) -> (u64, u64) {
+pub(super) fn forwarded(KernelCounts { fast: counters, .. }: &KernelCounts) -> (u64, u64) {
     let directions = [FastDirection::Uplink, FastDirection::Downlink];
     directions.into_iter().fold((0, 0), |(packets, bytes), direction| {
         (packets + counters.packets(direction), bytes + counters.bytes(direction))
@@ -554,7 +554,7 @@ mod tests {
 
     fn around(lans: Vec<Lan>) -> Surroundings {
         Surroundings {
-            exits: Arc::new(Mutex::new(vec![None, Some(EXIT), Some(Exit { vid: Some(100), ..EXIT })])),
+            exits: Exits::taking([None, Some(EXIT), Some(Exit { vid: Some(100), ..EXIT })]),
             n6_only: vec![false, true, true],
             ue_prefixes: Vec::new(),
             endpoints: Vec::new(),

@@ -58,6 +58,20 @@ pub(super) fn too_many(sessions: u32, rest: u64, memory: Memory) -> Option<Strin
     })
 }
 
+/// Why there is no room for tables of the kernel of `tables` octets beside `sessions` and `frames`: they are taken at once, and what
+/// is left must do for the rest.
+pub(super) fn no_room(sessions: u32, frames: u64, tables: u64, memory: Memory) -> Option<String> {
+    let after = Memory { left: memory.left.saturating_sub(tables), ..memory };
+    let short = || {
+        format!(
+            "the kernel's tables for {sessions} sessions take {} MiB of {} MiB left",
+            tables >> 20,
+            memory.left >> 20
+        )
+    };
+    too_many(sessions, frames + tables, memory).or_else(|| after.is_short().then(short))
+}
+
 /// Looks from time to time whether memory is short.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -140,6 +154,17 @@ mod tests {
         assert!(Memory { left: 31 << 20, ..memory }.is_short());
         assert_eq!(of_machine("nonsense"), None);
         assert!(Memory::read().unwrap().total > 0);
+    }
+
+    #[test]
+    fn tables_of_the_kernel_have_room_beside_sessions_and_what_must_be_left() {
+        let memory = Memory { total: 1 << 30, left: 512 << 20, of_group: false };
+        assert_eq!(no_room(65_536, 64 << 20, 72 << 20, memory), None);
+        let all = no_room(2_000_000, 64 << 20, 200 << 20, memory).unwrap();
+        assert!(all.contains("this machine has 1024 MiB"), "{all}");
+        // In a group that has taken most of what it may.
+        let left = no_room(65_536, 64 << 20, 490 << 20, memory).unwrap();
+        assert_eq!(left, "the kernel's tables for 65536 sessions take 490 MiB of 512 MiB left");
     }
 
     #[test]

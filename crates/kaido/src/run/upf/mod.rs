@@ -2,8 +2,11 @@
 
 mod control;
 mod control_guard;
+mod datapath;
+mod exits;
 mod fastpath;
 mod kernel_return;
+mod kernel_watch;
 mod lag;
 mod listen;
 mod memory;
@@ -27,8 +30,11 @@ use kaido_upf::path::Path;
 use kaido_upf::rules::Ipv6Prefix;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+pub(crate) use self::datapath::no_room_for_tables;
+
 use self::control::{Control, datagram_buffer};
 use self::control_guard::ControlGuard;
+use self::kernel_watch::KernelWatch;
 use self::lag::Lag;
 use self::listen::listen;
 use self::memory::Memory;
@@ -80,6 +86,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         }))
     })?;
     ports.opened.attach()?;
+    let exits = ports.exit_watch();
     let (node_id, endpoint) = endpoint(config, upf, ports.features())?;
     ports.watch(&node.settings, crew.inboxes())?;
     let shown = ports.opened.board().clone();
@@ -96,8 +103,9 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     );
     let doorbell = Doorbell::new().into_diagnostic()?;
     node.listen(doorbell.clone());
-    let datapath = *config.base.node.datapath.get_ref();
-    let kernel = || (datapath != Datapath::Engine).then(|| ports.kernel_counters());
+    let choice = ports.choice().clone();
+    let datapath = choice.chosen;
+    let kernel = || choice.is_kernel().then(|| ports.kernel_counters());
     let exporter = scraped.map(|endpoint| {
         let figures =
             Figures::new(("upf", datapath.name()), node_id.clone(), pool, shown.clone(), counters.clone());
@@ -119,8 +127,9 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         pool,
         ports: shown,
         heartbeat,
-        datapath,
+        choice: choice.clone(),
         kernel: kernel(),
+        kernel_watch: exits.map(KernelWatch::new),
         workers: counters,
         scrapes: asked,
         allow: config.pfcp.allow.clone(),
@@ -166,7 +175,11 @@ fn guard(
 /// Whether the machine has memory for as many sessions as it may be asked for.
 fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), StartFault> {
     let frames = (pool.frames() * pool.frame_size().bytes()) as u64;
-    let in_kernel = fastpath::config(config).map_or(0, |config| config.bytes());
+    let in_kernel = match config.base.node.datapath.get_ref() {
+        // Where they are not sure to be, the choice looks for itself.
+        Datapath::Engine | Datapath::Auto => 0,
+        Datapath::Xdp | Datapath::Hybrid => fastpath::config(config).bytes(),
+    };
     let sessions = *config.base.node.sessions_max.get_ref();
     match Memory::read().and_then(|memory| memory::too_many(sessions, frames + in_kernel, memory)) {
         Some(fault) => Err(StartFault::Memory { fault }),

@@ -16,14 +16,16 @@ use kaido_upf::path::{MssClamp, MssLimit};
 use kaido_upf::qos::Policers;
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
-use kaido_xdp::fastpath::{FastCounters, VLANS_MAX, Vlan, VlanRole};
-use kaido_xdp::{FastPath, Pass, Roles, Steering, SteeringConfig};
+use kaido_xdp::fastpath::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
+use kaido_xdp::{Pass, Roles, Steering, SteeringConfig};
 use toml::Spanned;
 
-use super::fastpath::{self, Exit, Exits, InKernel, Surroundings};
+use super::datapath::{self, Choice, Tables};
+use super::exits::{ExitWatch, Exits};
+use super::fastpath::{self, Exit, InKernel, KernelCounts, Surroundings};
 use super::kernel_return::ProgramReturn;
 use super::n4_tunnels::N4Tunnels;
-use crate::config::{Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
+use crate::config::{Datapath, Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
 use crate::run::StartFault;
 use crate::run::ports::{Demands, Device, Found, Opened, Program, fault, lock, routable};
 use kaido_engine::FramePool;
@@ -63,11 +65,33 @@ fn control_addresses(config: &UpfConfig) -> impl Iterator<Item = IpAddr> + '_ {
 struct Wants<'w> {
     config: &'w UpfConfig,
     endpoints: &'w [IpAddr],
-    fast: Option<&'w FastPath>,
+    pool: &'static FramePool,
+    /// None until the sockets are open, where the node is to choose.
+    choice: Option<Choice>,
+    tables: Option<Tables>,
 }
 
 impl Demands for Wants<'_> {
     type Program = Steering;
+
+    fn sockets_opened(&mut self, devices: &[Device]) {
+        if self.choice.is_none() {
+            let (choice, tables) = datapath::choose(self.config, devices, self.pool);
+            (self.choice, self.tables) = (Some(choice), tables);
+        }
+    }
+
+    fn asks_for_less(&mut self, error: &kaido_xdp::Error) -> bool {
+        let Some(choice) = self.choice.as_mut().filter(|choice| choice.configured == Datapath::Auto) else {
+            return false;
+        };
+        let had_tables = self.tables.take().is_some();
+        if had_tables {
+            choice.chosen = Datapath::Engine;
+            choice.reason = format!("the kernel does not take the datapath: {error}");
+        }
+        had_tables
+    }
 
     fn program(
         &self,
@@ -91,7 +115,8 @@ impl Demands for Wants<'_> {
         };
         let slots = u32::try_from(of_interface().count()).unwrap_or(u32::MAX);
         let load_fast = |fast| Steering::load_fast_slots(load, fast, slots);
-        let mut steering = self.fast.map_or_else(|| Steering::load(load), load_fast)?;
+        let fast = self.tables.as_ref().map(|tables| &tables.fast);
+        let mut steering = fast.map_or_else(|| Steering::load(load), load_fast)?;
         steering.set_own_vlans(&of_interface().filter_map(PortConfig::vid).collect())?;
         // Elsewhere they are addresses of the host as others are.
         steering.set_gtpu_addresses(if of_interface().any(is_gtpu) { self.endpoints } else { &[] })?;
@@ -123,7 +148,10 @@ impl Demands for Wants<'_> {
 pub(super) struct Ports {
     pub(super) opened: Opened<Steering>,
     endpoints: Vec<IpAddr>,
+    choice: Choice,
     fast: Option<fastpath::Shared>,
+    /// Frames that it loses, until somebody watches.
+    losses: Option<FrameLosses>,
     /// The same once the node is told of it, and where it may send from.
     kernel: Option<(fastpath::Shared, Exits)>,
     /// GTP-U with control planes that no port leads to.
@@ -136,12 +164,35 @@ impl Ports {
         let is_bridged = |port: &PortConfig| config.is_bridged(port.name.get_ref());
         let found = Found::look(&config.base, pool, is_bridged)?;
         let endpoints = endpoints(config, &found)?;
-        let fast =
-            fastpath::load(config).map_err(|error| StartFault::Datapath { fault: error.to_string() })?;
-        let wants = Wants { config, endpoints: &endpoints, fast: fast.as_ref() };
-        let opened = Opened::open(found, pool, &wants, is_bridged)?;
+        let (choice, tables) = datapath::asked_for(config)?.unzip();
+        let mut wants = Wants { config, endpoints: &endpoints, pool, choice, tables: tables.flatten() };
+        let opened = Opened::open(found, pool, &mut wants, is_bridged)?;
+        let Wants { choice, tables, .. } = wants;
+        let choice = choice.unwrap_or_else(|| Choice::engine("no port was opened"));
         let n4_tunnels = n4_tunnels(&opened.devices, &endpoints)?.map(Arc::new);
-        Ok(Self { opened, endpoints, fast: fast.map(fastpath::Shared::new), kernel: None, n4_tunnels })
+        let (fast, losses) = tables.map(|Tables { fast, losses }| (fast, losses)).unzip();
+        let (fast, losses) = (fast.map(fastpath::Shared::new), losses.flatten());
+        choice.log();
+        Ok(Self { opened, endpoints, choice, fast, losses, kernel: None, n4_tunnels })
+    }
+
+    /// Which datapath there is, and why.
+    pub(super) const fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// What keeps the datapath in the kernel in step with the devices that it sends out of, where there is one. To be asked for once
+    /// the programs are attached.
+    pub(super) fn exit_watch(&mut self) -> Option<ExitWatch> {
+        let (_, exits) = self.kernel.as_ref()?;
+        let devices = &self.opened.devices;
+        let names = devices.iter().map(|device| device.config.name.get_ref().clone()).collect();
+        let mut programs = devices.iter().filter(|device| device.program.is_some());
+        let how = (programs.all(Device::is_generic), self.choice.configured != Datapath::Auto);
+        let routes = self.opened.routes().clone();
+        let mut watch = ExitWatch::new(exits.clone(), routes, names, self.losses.take(), how);
+        watch.look();
+        Some(watch)
     }
 
     /// How frames of each port are returned to the kernel that it was not given.
@@ -307,7 +358,7 @@ impl Ports {
             steering.set_vlans(vlans).map_err(fault)?;
         }
         drop(steerings);
-        *lock(&around.exits) = exits;
+        around.exits = Exits::new(exits);
         self.kernel = Some((fast.clone(), around.exits.clone()));
         Ok(Some(InKernel::new(fast, around, self.opened.routes().next_hops())))
     }
@@ -322,7 +373,7 @@ impl Ports {
         let mut settings = settings.clone();
         let sends: Vec<bool> = self.opened.devices.iter().map(|device| device.program.is_some()).collect();
         let hook = move |at: usize, device: Option<&Device>| {
-            lock(&exits)[at] = device.filter(|_| sends[at]).map(Exit::of);
+            exits.set(at, device.filter(|_| sends[at]).map(Exit::of));
             settings.ports[at].addresses = device.into_iter().flat_map(Device::addresses).collect();
             let own: Vec<IpAddr> = settings.own_addresses().collect();
             if let Err(error) = fast.with(|fast| fast.set_own_addresses(&own)) {
@@ -338,7 +389,8 @@ impl Ports {
         let of_port = |device: &Device| Some((device.program?, u32::from(slot(device))));
         let of_port = devices.iter().map(of_port).collect();
         let is_vlan = devices.iter().map(Device::is_vlan).collect();
-        KernelCounters { is_vlan, steerings: self.opened.programs().clone(), of_port }
+        let exits = self.kernel.as_ref().map(|(_, exits)| exits.clone()).unwrap_or_default();
+        KernelCounters { is_vlan, steerings: self.opened.programs().clone(), of_port, exits }
     }
 
     /// What the node can do by its ports: choose F-TEIDs, and end tunnels.
@@ -358,11 +410,12 @@ pub(super) struct KernelCounters {
     of_port: Vec<Option<(usize, u32)>>,
     /// By port. A worker sees no tags there.
     is_vlan: Vec<bool>,
+    exits: Exits,
 }
 
 impl KernelCounters {
     /// By port: zero for those without a program.
-    pub(super) fn read(&self) -> Vec<FastCounters> {
+    pub(super) fn read(&self) -> Vec<KernelCounts> {
         let steerings = lock(&self.steerings);
         let is_vlan = |port: usize| self.is_vlan.get(port).is_some_and(|&is_vlan| is_vlan);
         let read = |(at, of_port): (usize, &Option<(usize, u32)>)| {
@@ -371,7 +424,9 @@ impl KernelCounters {
             let counters = counters.map_err(|error| tracing::warn!(%error, "the kernel's counters")).ok()?;
             Some(counters.without_tags(is_vlan(at), is_vlan))
         };
-        self.of_port.iter().enumerate().map(|port| read(port).unwrap_or_default()).collect()
+        let fast = self.of_port.iter().enumerate().map(|port| read(port).unwrap_or_default());
+        let lost = self.exits.lost().into_iter().chain(std::iter::repeat(LostFrames::default()));
+        fast.zip(lost).map(|(fast, lost)| KernelCounts { fast, lost }).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use kaido_xdp::fastpath::{FastCounters, FastDirection, Hand};
 
 use super::Controls;
 use crate::run::metrics::{Figures, families as f, one};
-use crate::run::upf::fastpath;
+use crate::run::upf::fastpath::{self, KernelCounts};
 use crate::run::upf::ports::KernelCounters;
 
 /// Where figures are read that the control loop is not asked for.
@@ -75,14 +75,14 @@ impl Sources {
             .add(&["records"], memory.record_bytes);
     }
 
-    fn kernel(&self, records: usize, in_kernel: &[FastCounters], out: &mut Exposition) {
+    fn kernel(&self, records: usize, in_kernel: &[KernelCounts], out: &mut Exposition) {
         one(out, &f::KERNEL_RECORDS, records);
         let directions = [("uplink", FastDirection::Uplink), ("downlink", FastDirection::Downlink)];
         let mut by_way = |family: &'static Family, value: fn(&FastCounters, FastDirection) -> u64| {
             let mut samples = out.family(family);
             for (port, counters) in self.figures.ports.iter().zip(in_kernel) {
                 for (name, direction) in directions {
-                    samples.add(&[&port.name, name], value(counters, direction));
+                    samples.add(&[&port.name, name], value(&counters.fast, direction));
                 }
             }
         };
@@ -90,7 +90,7 @@ impl Sources {
         by_way(&f::KERNEL_BYTES, FastCounters::bytes);
         let mut handed = out.family(&f::KERNEL_HANDED);
         for hand in Hand::ALL {
-            let packets: u64 = in_kernel.iter().map(|counters| counters.handed(hand)).sum();
+            let packets: u64 = in_kernel.iter().map(|counters| counters.fast.handed(hand)).sum();
             handed.add(&[hand.name()], packets);
         }
     }
