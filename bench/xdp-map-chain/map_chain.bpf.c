@@ -6,6 +6,9 @@
  *   uplink    TEID ─▶ pdr_uplink ──▶ far ─▶ qer ─▶ urr ─▶ route_cache (or bpf_fib_lookup) ─▶ decapsulated, redirected
  *   downlink  UE   ─▶ pdr_downlink ▶ far ─▶ qer ─▶ urr ─▶ route_cache (or bpf_fib_lookup) ─▶ encapsulated, redirected
  *
+ * Where a key has several PDRs, or a PDR several QERs and URRs, `pdr_*` leads to `rules`, of which the first counts that the packet
+ * matches; it has as many lookups of `rated_qer` and `urr` as it has QERs and URRs.
+ *
  * The UPF proper is `uplink` and `downlink`. Around them `run_*` restore the frame from a template before every run and
  * give it the keys of a random session: under BPF_PROG_TEST_RUN with a repeat count one frame lives through all runs, so
  * a program that rewrites it would from the second run on measure a miss. `wrap_*` do the same work without the UPF, one
@@ -131,6 +134,20 @@ struct {
 } urr SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct chain_rules);
+	__uint(max_entries, 1);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct chain_rated_qer);
+	__uint(max_entries, 1);
+} rated_qer SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __be32);
 	__type(value, struct chain_route);
@@ -172,19 +189,116 @@ static __always_inline __sum16 header_checksum(const struct ipv4 *ip)
 	return ~folded(sum);
 }
 
+/* What tells the rule of a packet, where a key has several; of the remote end. */
+struct flow {
+	__be32 remote;
+	__u16 port;
+	__u8 protocol;
+	__u8 qfi;
+};
+
 /* The rules of a session after its PDR. */
 struct chain {
 	const struct chain_far *far;
-	const struct chain_qer *qer;
-	struct chain_urr *urr;
+	struct chain_urr *urrs[CHAIN_URRS_MAX];
+	__u8 qfi;
+	__u8 is_open;
 };
 
-static __always_inline int follow(const struct chain_pdr *pdr, struct chain *chain)
+/* Whether a rate lets so many octets pass. As others do, without a lock: packets of one session on two CPUs may pass together. */
+static __always_inline int is_within_rate(struct chain_rated_qer *qer, int is_downlink, __u32 octets)
 {
+	volatile __u64 *until = &qer->until_ns[is_downlink];
+	__u64 now = bpf_ktime_get_ns(), begins = *until;
+
+	if (begins + qer->window_ns < now)
+		begins = now - qer->window_ns;
+	if (begins > now)
+		return 0;
+	*until = begins + (__u64)octets * qer->cost_ps / 1000;
+	return 1;
+}
+
+static __always_inline int is_match(const struct chain_rule *rule, const struct flow *flow)
+{
+	return (!rule->qfi || rule->qfi == flow->qfi) && (!rule->protocol || rule->protocol == flow->protocol) &&
+	       !((rule->remote ^ flow->remote) & rule->mask) && flow->port >= rule->ports[0] &&
+	       flow->port <= rule->ports[1];
+}
+
+static __always_inline int follow_rule(const struct chain_rule *rule, int is_downlink, __u32 octets, struct chain *chain)
+{
+	chain->far = bpf_map_lookup_elem(&far, &rule->far_id);
+	if (!chain->far)
+		return 0;
+	chain->is_open = 1;
+	for (int at = 0; at < CHAIN_QERS_MAX && at < rule->qers; at++) {
+		struct chain_rated_qer *found = bpf_map_lookup_elem(&rated_qer, &rule->qer_ids[at]);
+
+		if (!found)
+			return 0;
+		chain->is_open &= is_downlink ? found->downlink_open : found->uplink_open;
+		if (found->is_rated && !is_within_rate(found, is_downlink, octets))
+			return 0;
+		chain->qfi = found->qfi ? found->qfi : chain->qfi;
+	}
+	for (int at = 0; at < CHAIN_URRS_MAX && at < rule->urrs; at++) {
+		chain->urrs[at] = bpf_map_lookup_elem(&urr, &rule->urr_ids[at]);
+		if (!chain->urrs[at])
+			return 0;
+	}
+	return 1;
+}
+
+static __always_inline int follow(const struct chain_pdr *pdr, const struct flow *flow, int is_downlink, __u32 octets,
+				  struct chain *chain)
+{
+	const struct chain_qer *found;
+
+	if (config.has_rules) {
+		const struct chain_rules *of_key = bpf_map_lookup_elem(&rules, &pdr->far_id);
+
+		if (!of_key)
+			return 0;
+		for (__u32 at = 0; at < CHAIN_RULES_MAX && at < of_key->count; at++)
+			if (is_match(&of_key->rules[at], flow))
+				return follow_rule(&of_key->rules[at], is_downlink, octets, chain);
+		return 0;
+	}
 	chain->far = bpf_map_lookup_elem(&far, &pdr->far_id);
-	chain->qer = bpf_map_lookup_elem(&qer, &pdr->qer_id);
-	chain->urr = bpf_map_lookup_elem(&urr, &pdr->urr_id);
-	return chain->far && chain->qer && chain->urr;
+	found = bpf_map_lookup_elem(&qer, &pdr->qer_id);
+	chain->urrs[0] = bpf_map_lookup_elem(&urr, &pdr->urr_id);
+	if (!chain->far || !found || !chain->urrs[0])
+		return 0;
+	chain->is_open = is_downlink ? found->downlink_open : found->uplink_open;
+	chain->qfi = found->qfi;
+	return 1;
+}
+
+static __always_inline void count(const struct chain *chain, int is_downlink, __u32 octets)
+{
+	for (int at = 0; at < CHAIN_URRS_MAX; at++) {
+		struct chain_urr *urr = chain->urrs[at];
+
+		if (!urr)
+			break;
+		__sync_fetch_and_add(is_downlink ? &urr->downlink_bytes : &urr->uplink_bytes, octets);
+		__sync_fetch_and_add(is_downlink ? &urr->downlink_packets : &urr->uplink_packets, 1);
+	}
+}
+
+/* The flow of an IPv4 packet; without ports behind a header with options. */
+static __always_inline struct flow flow_of(const struct ipv4 *ip, const void *end, int is_downlink)
+{
+	const struct udp *udp = (const void *)(ip + 1);
+	struct flow flow = {
+		.remote = is_downlink ? ip->source : ip->destination,
+		.protocol = ip->protocol,
+	};
+
+	if ((const void *)(udp + 1) <= end)
+		flow.port = bpf_ntohs(is_downlink ? udp->source : udp->destination);
+	return flow;
 }
 
 static __noinline const struct chain_route *ask_kernel(struct xdp_md *ctx, __be32 source, __be32 destination)
@@ -257,6 +371,17 @@ static __always_inline __u32 gtpu_length(const struct gtpu *gtpu, const void *en
 	return length;
 }
 
+/* The QFI of a PDU session container that comes first, which is where all put it. */
+static __always_inline __u8 qfi_of(const struct gtpu *gtpu, const void *end)
+{
+	const struct gtpu_optional *optional = (const void *)(gtpu + 1);
+	const struct pdu_session *container = (const void *)(optional + 1);
+
+	if (!(gtpu->flags & 0x04) || (const void *)(container + 1) > end || optional->next != GTPU_PDU_SESSION)
+		return 0;
+	return container->qfi & 0x3f;
+}
+
 static __always_inline int uplink(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -266,7 +391,8 @@ static __always_inline int uplink(struct xdp_md *ctx)
 	struct gtpu *gtpu = (void *)(udp + 1);
 	const struct chain_route *hop;
 	const struct chain_pdr *pdr;
-	struct chain chain;
+	struct chain chain = {};
+	struct flow flow = {};
 	__u32 length, octets;
 
 	if ((void *)(gtpu + 1) > end || link->type != bpf_htons(ETH_P_IP) || outer->version_ihl != 0x45 ||
@@ -282,16 +408,19 @@ static __always_inline int uplink(struct xdp_md *ctx)
 	pdr = bpf_map_lookup_elem(&pdr_uplink, &gtpu->teid);
 	if (!pdr || !pdr->remove_outer || inner->source != pdr->ue || inner->ttl <= 1)
 		return XDP_DROP;
-	if (!follow(pdr, &chain) || !chain.far->forward || !chain.qer->uplink_open)
-		return XDP_DROP;
 	octets = bpf_ntohs(inner->total_length);
+	if (config.has_rules) {
+		flow = flow_of(inner, end, 0);
+		flow.qfi = qfi_of(gtpu, end);
+	}
+	if (!follow(pdr, &flow, 0, octets, &chain) || !chain.far->forward || !chain.is_open)
+		return XDP_DROP;
 	if (octets > config.mtu)
 		return XDP_PASS;
 	hop = route(ctx, inner->source, inner->destination);
 	if (!hop)
 		return XDP_PASS;
-	__sync_fetch_and_add(&chain.urr->uplink_bytes, octets);
-	__sync_fetch_and_add(&chain.urr->uplink_packets, 1);
+	count(&chain, 0, octets);
 	take_hop(inner);
 	if (bpf_xdp_adjust_head(ctx, sizeof(*outer) + sizeof(*udp) + length))
 		return XDP_ABORTED;
@@ -337,7 +466,8 @@ static __always_inline int downlink(struct xdp_md *ctx)
 	const struct chain_route *hop;
 	const struct chain_pdr *pdr;
 	struct tunnel *tunnel;
-	struct chain chain;
+	struct chain chain = {};
+	struct flow flow = {};
 	__u32 octets;
 
 	if ((void *)(ip + 1) > end || link->type != bpf_htons(ETH_P_IP) || ip->version_ihl >> 4 != 4)
@@ -345,23 +475,24 @@ static __always_inline int downlink(struct xdp_md *ctx)
 	pdr = bpf_map_lookup_elem(&pdr_downlink, &ip->destination);
 	if (!pdr || ip->ttl <= 1)
 		return XDP_PASS;
-	if (!follow(pdr, &chain) || !chain.far->forward || !chain.far->create_outer || !chain.qer->downlink_open)
-		return XDP_DROP;
 	octets = bpf_ntohs(ip->total_length);
+	if (config.has_rules)
+		flow = flow_of(ip, end, 1);
+	if (!follow(pdr, &flow, 1, octets, &chain) || !chain.far->forward || !chain.far->create_outer || !chain.is_open)
+		return XDP_DROP;
 	if (octets + TUNNEL_LEN > config.mtu)
 		return XDP_PASS;
 	hop = route(ctx, chain.far->local, chain.far->peer);
 	if (!hop)
 		return XDP_PASS;
-	__sync_fetch_and_add(&chain.urr->downlink_bytes, octets);
-	__sync_fetch_and_add(&chain.urr->downlink_packets, 1);
+	count(&chain, 1, octets);
 	take_hop(ip);
 	if (bpf_xdp_adjust_head(ctx, -(int)TUNNEL_LEN))
 		return XDP_ABORTED;
 	tunnel = (void *)(long)ctx->data;
 	if ((void *)(tunnel + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
-	encapsulate(tunnel, chain.far, chain.qer->qfi, octets);
+	encapsulate(tunnel, chain.far, chain.qfi, octets);
 	return leave(ctx, hop);
 }
 

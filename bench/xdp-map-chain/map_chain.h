@@ -36,6 +36,45 @@ struct chain_far {
 };
 _Static_assert(sizeof(struct chain_far) == 16, "chain_far");
 
+/* Sessions of SMFs in use: several PDRs on a key, each with filters and with several QERs and URRs. */
+#define CHAIN_RULES_MAX 4
+#define CHAIN_QERS_MAX 2
+#define CHAIN_URRS_MAX 4
+
+/* One of several PDRs of a key; what is zero may be anything. */
+struct chain_rule {
+	__be32 remote; /* network of the remote end */
+	__be32 mask;
+	__u16 ports[2]; /* of the remote end, lowest and highest */
+	__u8 protocol;
+	__u8 qfi; /* uplink */
+	__u8 qers;
+	__u8 urrs;
+	__u32 far_id;
+	__u32 qer_ids[CHAIN_QERS_MAX];
+	__u32 urr_ids[CHAIN_URRS_MAX];
+};
+_Static_assert(sizeof(struct chain_rule) == 44, "chain_rule");
+
+/* The PDRs of a key in the order of precedence. */
+struct chain_rules {
+	__u32 count;
+	struct chain_rule rules[CHAIN_RULES_MAX];
+};
+_Static_assert(sizeof(struct chain_rules) == 180, "chain_rules");
+
+/* QoS Enforcement Rule with a maximum bit rate. */
+struct chain_rated_qer {
+	__u8 uplink_open;
+	__u8 downlink_open;
+	__u8 qfi; /* 0: none */
+	__u8 is_rated;
+	__u32 cost_ps;    /* picoseconds an octet */
+	__u64 window_ns;  /* as long may a burst be */
+	__u64 until_ns[2]; /* uplink and downlink: until when what has passed lasts at the rate */
+};
+_Static_assert(sizeof(struct chain_rated_qer) == 32, "chain_rated_qer");
+
 /* QoS Enforcement Rule. */
 struct chain_qer {
 	__u8 uplink_open;
@@ -71,10 +110,12 @@ struct chain_config {
 	__u32 first_ue;  /* address of session 0 */
 	__u32 uplink_sum;   /* one's complement sum of the inner header without the UE's address, folded */
 	__u32 downlink_sum; /* the same of the downlink header */
+	__u32 has_rules; /* keys have several PDRs: see chain_rules */
+	__u32 pad;
 	__u8 uplink[88];
 	__u8 downlink[48];
 };
-_Static_assert(sizeof(struct chain_config) == 160, "chain_config");
+_Static_assert(sizeof(struct chain_config) == 168, "chain_config");
 
 /* What runs keep, per CPU. */
 struct chain_state {

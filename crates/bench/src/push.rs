@@ -71,7 +71,7 @@ impl Case {
 
     fn chain(result: &ChainResult) -> Self {
         Self {
-            action: format!("xdp_map_chain_{}", result.direction.name()),
+            action: format!("xdp_map_chain_{}{}", result.direction.name(), suffix(result.shape)),
             frame_bytes: result.frame_bytes,
             frame_bytes_sent: result.frame_bytes,
             sessions: result.sessions,

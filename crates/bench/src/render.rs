@@ -189,16 +189,18 @@ fn chains(f: &mut Formatter<'_>, results: &[ChainResult]) -> fmt::Result {
     )?;
     writeln!(
         f,
-        "  direction   sessions         ns      ±  wrapper   times  {}× met  in cache  fast path   share",
-        goal::CHAIN_FACTOR
+        "  direction   sessions  rules            ns      ±  wrapper   times  {}×, {}× met  in cache  fast path   share",
+        goal::CHAIN_FACTOR,
+        goal::CHAIN_FACTOR_OF_SHAPES
     )?;
     let times = |times: Option<f64>| times.map_or_else(|| "-".to_owned(), |times| format!("{times:.1}"));
     for result in results {
         writeln!(
             f,
-            "  {:9} {:>10} {:>10.1} {:>6.1} {:>8.1} {:>7}  {:<7} {:>8}  {:>9} {:>7}",
+            "  {:9} {:>10}  {:7} {:>10.1} {:>6.1} {:>8.1} {:>7}  {:<11} {:>8}  {:>9} {:>7}",
             result.direction.name(),
             result.sessions,
+            result.shape.name(),
             result.ns_per_packet,
             result.ns_spread,
             result.wrapper_ns,

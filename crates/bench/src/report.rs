@@ -22,6 +22,8 @@ pub mod goal {
     pub const COLD_LINES: usize = 4;
     /// Times that a map chain is slower at a million sessions.
     pub const CHAIN_FACTOR: f64 = 10.0;
+    /// The same of sessions with more rules, which the chain follows too.
+    pub const CHAIN_FACTOR_OF_SHAPES: f64 = 5.0;
     /// Bytes resident with [`RESIDENT_SESSIONS`].
     pub const RESIDENT_BYTES: u64 = 8 << 30;
     /// Sessions for that.
@@ -167,6 +169,8 @@ pub struct ChainResult {
     pub direction: Direction,
     /// Sessions.
     pub sessions: u32,
+    /// Of which kind.
+    pub shape: Shape,
     /// Length of its frames, without FCS.
     pub frame_bytes: usize,
     /// Median, the wrapper subtracted.
@@ -181,7 +185,7 @@ pub struct ChainResult {
     pub times_slower: Option<f64>,
     /// The same where the path's packets stay in the cache, as the chain's one packet does.
     pub held_times_slower: Option<f64>,
-    /// Whether that is ten times, at a million sessions or more; none below.
+    /// Whether that is ten times, of other than plain sessions five, at a million or more; none below.
     pub met: Option<Verdict>,
     /// What Kaido's own fast path in the kernel takes, run in the same way, with frames of 192 bytes.
     pub fast_path_ns: Option<f64>,
@@ -234,7 +238,7 @@ impl PathResult {
 impl ChainResult {
     pub(crate) fn new(
         direction: Direction,
-        sessions: u32,
+        (shape, sessions): (Shape, u32),
         frame_bytes: usize,
         [net, wrapper]: [Summary; 2],
         path: Option<&PathResult>,
@@ -245,6 +249,7 @@ impl ChainResult {
         Self {
             direction,
             sessions,
+            shape,
             frame_bytes,
             ns_per_packet: net.median,
             ns_spread: net.spread,
@@ -254,7 +259,7 @@ impl ChainResult {
             held_times_slower: path.map(|path| net.median / path.held_ns_per_packet),
             met: times_slower
                 .filter(|_| sessions >= 1_000_000)
-                .map(|times| Verdict::at_least(times, times * noise, goal::CHAIN_FACTOR)),
+                .map(|times| Verdict::at_least(times, times * noise, shape.chain_factor())),
             fast_path_ns: fast_path.map(|fast| fast.median),
             fast_path_share: fast_path.map(|fast| fast.median / net.median),
         }
@@ -371,7 +376,7 @@ pub(crate) mod tests {
             }],
             xdp_map_chain: vec![ChainResult::new(
                 Direction::Uplink,
-                1 << 20,
+                (Shape::Plain, 1 << 20),
                 128,
                 [summary, summary],
                 Some(&path(Direction::Uplink, 1 << 20, 60.0)),
@@ -421,7 +426,8 @@ pub(crate) mod tests {
         let summary = Summary { median: 600.0, spread: 0.0, min: 600.0, max: 600.0 };
         let chain = |sessions, ns: Option<f64>| {
             let path = ns.map(|ns| path(Direction::Uplink, sessions, ns));
-            ChainResult::new(Direction::Uplink, sessions, 128, [summary; 2], path.as_ref(), None)
+            let of = (Shape::Plain, sessions);
+            ChainResult::new(Direction::Uplink, of, 128, [summary; 2], path.as_ref(), None)
         };
         assert_eq!((chain(1, Some(50.0)).times_slower, chain(1, Some(50.0)).met), (Some(12.0), None));
         assert_eq!(chain(1, Some(45.0)).held_times_slower, Some(15.0), "5 ns less in the cache");

@@ -28,6 +28,7 @@ pub(crate) use self::flows::{Flow, TENANTS, VLAN_FIRST, tenant_name, tenant_of};
 use self::flows::{SINGLE, SLICE, SLICE_TURNS, VOLTE, VOLTE_TURNS};
 use crate::frames::{Family, QFI, teid};
 use crate::node::{downlink_pdr, far, tunnel, uplink_pdr};
+use crate::report::goal;
 
 /// AMBR of a session, in kbit/s: 1 Tbit/s.
 const AMBR_KBPS: u64 = 1_000_000_000;
@@ -91,6 +92,11 @@ impl Shape {
             (Self::Volte | Self::Slice, _) => 2.5,
             _ => 1.5,
         }
+    }
+
+    /// How many times less than the map chain's a packet of it may take.
+    pub(crate) const fn chain_factor(self) -> f64 {
+        if matches!(self, Self::Plain) { goal::CHAIN_FACTOR } else { goal::CHAIN_FACTOR_OF_SHAPES }
     }
 
     /// Bytes that a session may take.

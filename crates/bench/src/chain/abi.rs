@@ -5,17 +5,24 @@ use std::net::Ipv4Addr;
 use crate::frames::{FIRST_UE, GNB, MTU, N3, QFI, Template, teid, ue};
 
 /// Octets of the values.
-pub(super) const CONFIG_LEN: usize = 160;
+pub(super) const CONFIG_LEN: usize = 168;
 pub(super) const STATE_LEN: usize = 24;
 const UPLINK_ROOM: usize = 88;
 const DOWNLINK_ROOM: usize = 48;
 
 /// `struct chain_config`.
-pub(super) fn config(sessions: u32, uplink: &Template, downlink: &Template) -> [u8; CONFIG_LEN] {
+pub(super) fn config(
+    sessions: u32,
+    has_rules: bool,
+    uplink: &Template,
+    downlink: &Template,
+) -> [u8; CONFIG_LEN] {
     let len = u32::try_from(uplink.len).unwrap_or(u32::MAX);
     // The program adds the address as it lies in memory, so the sum lies as it would there.
     let sum = |template: &Template| u32::from(u16::from_ne_bytes(template.sum.to_be_bytes()));
-    let words = [sessions, u32::from(MTU), len, FIRST_UE.to_bits(), sum(uplink), sum(downlink)];
+    let sums = [sum(uplink), sum(downlink)];
+    let words =
+        [sessions, u32::from(MTU), len, FIRST_UE.to_bits(), sums[0], sums[1], u32::from(has_rules), 0];
     let mut out = [0; CONFIG_LEN];
     let (numbers, templates) = out.split_at_mut(size_of_val(&words));
     numbers.copy_from_slice(words.map(u32::to_ne_bytes).as_flattened());
@@ -25,7 +32,7 @@ pub(super) fn config(sessions: u32, uplink: &Template, downlink: &Template) -> [
     out
 }
 
-const _: () = assert!(CONFIG_LEN == 6 * 4 + UPLINK_ROOM + DOWNLINK_ROOM);
+const _: () = assert!(CONFIG_LEN == 8 * 4 + UPLINK_ROOM + DOWNLINK_ROOM);
 
 /// `struct chain_state` of a CPU.
 pub(super) fn state(seed: u64) -> [u8; STATE_LEN] {
@@ -40,7 +47,7 @@ pub(super) fn failed(state: &[u8]) -> u64 {
 }
 
 /// FAR of a session's uplink, or downlink. Network functions number them from one pool.
-fn far_id(session: u32, downlink: bool) -> u32 {
+pub(super) fn far_id(session: u32, downlink: bool) -> u32 {
     session * 2 + u32::from(downlink)
 }
 

@@ -4,13 +4,16 @@
 //! the program's wrapper does both, and what the wrapper alone costs, measured in the same round, is subtracted.
 
 mod abi;
+mod rules;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapMut, MapType, Object, ObjectBuilder, PrintLevel, ProgramInput};
 
+use self::rules::SessionRules;
 use crate::BenchError;
 use crate::frames::{Direction, GNB, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, SERVER, Template};
+use crate::shape::Shape;
 
 /// The compiled program, aligned as an ELF header asks; empty where it was not compiled.
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/map_chain.bpf.o")));
@@ -22,7 +25,7 @@ struct Aligned<T: ?Sized>(T);
 const NOT_COMPILED: Option<&str> = option_env!("KAIDO_BENCH_NO_MAP_CHAIN");
 
 /// Kernel memory a session, in bytes: two entries of preallocated hashes with their buckets, and its array elements.
-pub(crate) const BYTES_PER_SESSION: u64 = 2 * (80 + 32) + 2 * 16 + 8 + 32;
+const PLAIN_BYTES_PER_SESSION: u64 = 2 * (80 + 32) + 2 * 16 + 8 + 32;
 
 /// Sessions written by one call.
 const CHUNK: u32 = 65_536;
@@ -36,6 +39,9 @@ pub(crate) enum ChainError {
     /// Not root.
     #[error("it needs root (CAP_BPF and CAP_NET_ADMIN)")]
     NotRoot,
+    /// Sessions of tenants.
+    #[error("it has no VLANs")]
+    NoVlans,
     /// Asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -71,10 +77,20 @@ pub(crate) struct ChainRound {
     pub(crate) wrapper: f64,
 }
 
+/// Kernel memory that a session of a shape takes, in bytes.
+pub(crate) const fn bytes_per_session(shape: Shape) -> u64 {
+    PLAIN_BYTES_PER_SESSION + if has_rules(shape) { rules::BYTES_PER_SESSION } else { 0 }
+}
+
+/// Whether sessions have more than a PDR a direction, a QER and a URR.
+const fn has_rules(shape: Shape) -> bool {
+    !matches!(shape, Shape::Plain)
+}
+
 impl MapChain {
-    /// Loads the program and gives it sessions; frames have `frame_bytes`.
+    /// Loads the program and gives it sessions of a shape, idle ones active; frames have `frame_bytes`.
     pub(crate) fn load(
-        sessions: u32,
+        (shape, sessions): (Shape, u32),
         frame_bytes: usize,
         seed: u64,
         stop: &AtomicBool,
@@ -86,9 +102,12 @@ impl MapChain {
             return Err(ChainError::NotRoot);
         }
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| ())));
-        let uplink = Template::new(Direction::Uplink, frame_bytes);
+        if shape.tenants().is_some() {
+            return Err(ChainError::NoVlans);
+        }
+        let uplink = Template::of_shape(shape, Direction::Uplink, frame_bytes);
         // One length for both: the program knows one.
-        let downlink = Template::new(Direction::Downlink, uplink.len);
+        let downlink = Template::of_shape(shape, Direction::Downlink, uplink.len);
         let mut open = ObjectBuilder::default()
             .name("map_chain")
             .and_then(|builder| builder.open_memory(&OBJECT.0))
@@ -96,11 +115,19 @@ impl MapChain {
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let entries = match name.as_str() {
-                "pdr_uplink" | "pdr_downlink" | "qer" | "urr" => sessions,
+                "pdr_uplink" | "pdr_downlink" => sessions,
+                "qer" | "urr" if !has_rules(shape) => sessions,
                 "far" => 2 * sessions,
+                "rules" if has_rules(shape) => 2 * sessions,
+                "rated_qer" | "urr" if has_rules(shape) => rules::PLACES * sessions,
                 _ if name.ends_with(".rodata") => {
                     let value = map.initial_value_mut().ok_or(ChainError::Missing(".rodata"))?;
-                    value[..abi::CONFIG_LEN].copy_from_slice(&abi::config(sessions, &uplink, &downlink));
+                    value[..abi::CONFIG_LEN].copy_from_slice(&abi::config(
+                        sessions,
+                        has_rules(shape),
+                        &uplink,
+                        &downlink,
+                    ));
                     continue;
                 }
                 _ => continue,
@@ -108,7 +135,7 @@ impl MapChain {
             map.set_max_entries(entries).map_err(libbpf("sizing a map"))?;
         }
         let mut object = open.load().map_err(libbpf("loading the program"))?;
-        fill(&mut object, sessions, seed, stop)?;
+        fill(&mut object, (shape, sessions), seed, stop)?;
         Ok(Self { object, uplink, downlink })
     }
 
@@ -190,7 +217,12 @@ impl MapChain {
     }
 }
 
-fn fill(object: &mut Object, sessions: u32, seed: u64, stop: &AtomicBool) -> Result<(), ChainError> {
+fn fill(
+    object: &mut Object,
+    (shape, sessions): (Shape, u32),
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<(), ChainError> {
     let all = Sessions { count: sessions, stop };
     for map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
@@ -198,7 +230,13 @@ fn fill(object: &mut Object, sessions: u32, seed: u64, stop: &AtomicBool) -> Res
             "pdr_uplink" => all.write(&map, |n| abi::keys(n)[0], |n| abi::pdr(n, false))?,
             "pdr_downlink" => all.write(&map, |n| abi::keys(n)[1], |n| abi::pdr(n, true))?,
             "far" => all.write(&map, far_keys, abi::fars)?,
-            "qer" => all.write(&map, u32::to_ne_bytes, |_| abi::QER)?,
+            "qer" if !has_rules(shape) => all.write(&map, u32::to_ne_bytes, |_| abi::QER)?,
+            "rules" if has_rules(shape) => {
+                all.write(&map, far_keys, |n| SessionRules::new(shape, n).rules())?;
+            }
+            "rated_qer" if has_rules(shape) => {
+                all.write(&map, place_keys, |n| SessionRules::new(shape, n).qers())?;
+            }
             "route_cache" => {
                 for (to, destination, source) in [(SERVER, ROUTER_MAC, N6_MAC), (GNB, GNB_MAC, N3_MAC)] {
                     map.update(&abi::route_key(to), &abi::route(destination, source), MapFlags::ANY)
@@ -227,6 +265,15 @@ fn far_keys(session: u32) -> [u8; 8] {
     let mut out = [0; 8];
     out[..4].copy_from_slice(&(2 * session).to_ne_bytes());
     out[4..].copy_from_slice(&(2 * session + 1).to_ne_bytes());
+    out
+}
+
+/// The places of a session's QERs.
+fn place_keys(session: u32) -> [u8; 4 * rules::PLACES as usize] {
+    let mut out = [0; 4 * rules::PLACES as usize];
+    for (place, key) in (0..).zip(out.as_chunks_mut::<4>().0) {
+        *key = (rules::PLACES * session + place).to_ne_bytes();
+    }
     out
 }
 
@@ -268,8 +315,8 @@ mod tests {
     use super::*;
 
     /// The program with so many sessions, or why not here.
-    fn load(test: &str, sessions: u32) -> Option<MapChain> {
-        match MapChain::load(sessions, 128, 1, &AtomicBool::new(false)) {
+    fn load(test: &str, shape: Shape, sessions: u32) -> Option<MapChain> {
+        match MapChain::load((shape, sessions), 128, 1, &AtomicBool::new(false)) {
             Ok(chain) => Some(chain),
             Err(reason @ (ChainError::NotRoot | ChainError::NotCompiled(_))) => {
                 println!("SKIPPED {test}: {reason}");
@@ -281,20 +328,26 @@ mod tests {
 
     #[test]
     fn a_packet_of_every_session_is_transformed_right() {
-        let Some(chain) = load("a_packet_of_every_session_is_transformed_right", 5) else { return };
-        for direction in Direction::ALL {
-            let mut seen = [false; 5];
-            for _ in 0..200 {
-                let out = chain.one(direction).unwrap();
-                seen[chain.judge(direction, &out).unwrap() as usize] = true;
+        for shape in Shape::ALL.into_iter().filter(|shape| shape.tenants().is_none()) {
+            // Of mixed sessions there are all kinds among these.
+            let name = "a_packet_of_every_session_is_transformed_right";
+            let Some(chain) = load(name, shape, 20) else { return };
+            for direction in Direction::ALL {
+                let mut seen = [false; 20];
+                for _ in 0..400 {
+                    let out = chain.one(direction).unwrap();
+                    seen[chain.judge(direction, &out).unwrap() as usize] = true;
+                }
+                assert_eq!(seen, [true; 20], "{shape:?} {direction:?}");
             }
-            assert_eq!(seen, [true; 5], "{direction:?}");
         }
     }
 
     #[test]
     fn every_run_meets_a_restored_packet_and_is_counted() {
-        let Some(chain) = load("every_run_meets_a_restored_packet_and_is_counted", 3) else { return };
+        let Some(chain) = load("every_run_meets_a_restored_packet_and_is_counted", Shape::Plain, 3) else {
+            return;
+        };
         for direction in Direction::ALL {
             chain.round(direction, 1000).unwrap();
         }
@@ -308,5 +361,27 @@ mod tests {
         }
         // Inner packets: 128 less Ethernet and, uplink, less the tunnel.
         assert_eq!(sums, [1000 * (128 - 14 - 44), 1000, 1000 * (128 - 14), 1000]);
+    }
+
+    /// It does the work that it is compared by: all URRs count, and a rate that is reached drops.
+    #[test]
+    fn sessions_of_smfs_count_in_every_urr_and_pay_every_rate() {
+        let name = "sessions_of_smfs_count_in_every_urr_and_pay_every_rate";
+        let Some(chain) = load(name, Shape::Free5gc, 1) else { return };
+        chain.round(Direction::Uplink, 1000).unwrap();
+        let find = |name| chain.object.maps().find(|map| map.name() == name).unwrap();
+        let value =
+            |name, place: u32| find(name).lookup(&place.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        let packets = |place| u64::from_ne_bytes(*value("urr", place)[8..].first_chunk().unwrap());
+        assert_eq!([0, 1, 2, 3].map(packets), [1000, 1000, 1000, 0]);
+        let mut qer = value("rated_qer", 1);
+        assert_eq!(qer[3], 1, "the AMBR");
+        assert_ne!(qer[16..24], [0; 8], "paid for");
+        // So slow that after one packet none passes.
+        qer[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+        qer[8..16].fill(0);
+        find("rated_qer").update(&1u32.to_ne_bytes(), &qer, MapFlags::ANY).unwrap();
+        let failed = chain.round(Direction::Uplink, 1000).unwrap_err();
+        assert!(matches!(failed, ChainError::Failed { .. }), "{failed}");
     }
 }

@@ -59,6 +59,7 @@ pub(super) struct PathSamples {
 
 /// The samples of the map chain at one number of sessions.
 pub(super) struct ChainSamples {
+    shape: Shape,
     sessions: u32,
     frame_bytes: usize,
     /// Net and wrapper, by direction.
@@ -84,21 +85,18 @@ impl Cases {
             let lines = shape.cold_line_names().len();
             let floor =
                 Floor::new(sessions.saturating_mul(u32::try_from(lines).unwrap_or(u32::MAX)), plan.seed)?;
-            if shape != Shape::Plain {
-                // The chain has one kind of session.
-                cases.push(Case::new((shape, sessions), node, floor, (None, None), plan));
-                continue;
-            }
-            progress(&format!("{sessions} sessions: filling the map chain"));
-            let chain = match load_chain(sessions, plan, stop) {
+            let what = format!("{sessions} sessions, {}", shape.name());
+            progress(&format!("{what}: filling the map chain"));
+            let chain = match load_chain((shape, sessions), plan, stop) {
                 Ok(chain) => Some(chain),
                 Err(reason) => {
-                    progress(&format!("{sessions} sessions: the map chain is skipped: {reason}"));
-                    skipped.push(Skipped { name: format!("XDP map chain, {sessions} sessions"), reason });
+                    progress(&format!("{what}: the map chain is skipped: {reason}"));
+                    skipped.push(Skipped { name: format!("XDP map chain, {what}"), reason });
                     None
                 }
             };
-            let fast = chain.as_ref().map(|_| load_fast(sessions)).transpose();
+            let fast = chain.as_ref().filter(|_| shape == Shape::Plain);
+            let fast = fast.map(|_| load_fast(sessions)).transpose();
             let fast = fast.unwrap_or_else(|reason| {
                 skipped.push(Skipped { name: format!("XDP fast path, {sessions} sessions"), reason });
                 None
@@ -155,10 +153,9 @@ fn fits(sessions: u32, bytes_per_session: u64) -> Result<(), String> {
 }
 
 /// Loads a chain and sees that it forwards right, or says why there is none.
-fn load_chain(sessions: u32, plan: &Plan, stop: &AtomicBool) -> Result<MapChain, String> {
-    fits(sessions, chain::BYTES_PER_SESSION)?;
-    let chain =
-        MapChain::load(sessions, plan.chain_frame(), plan.seed, stop).map_err(|error| error.to_string())?;
+fn load_chain(of: (Shape, u32), plan: &Plan, stop: &AtomicBool) -> Result<MapChain, String> {
+    fits(of.1, chain::bytes_per_session(of.0))?;
+    let chain = MapChain::load(of, plan.chain_frame(), plan.seed, stop).map_err(|error| error.to_string())?;
     for direction in Direction::ALL {
         let out = chain.one(direction).map_err(|error| error.to_string())?;
         chain.judge(direction, &out).map_err(|error| error.to_string())?;
@@ -206,6 +203,7 @@ impl Case {
             floor_pages: floor.pages().to_string(),
         };
         let chain_samples = chain.as_ref().map(|chain| ChainSamples {
+            shape,
             sessions,
             frame_bytes: chain.frame_bytes(),
             cases: Default::default(),
@@ -322,13 +320,13 @@ pub(super) fn chain_results(all: &[ChainSamples], paths: &[PathResult]) -> Vec<C
             let (Some(net), Some(wrapper)) = (Summary::of(net), Summary::of(wrapper)) else { continue };
             let same = |path: &&PathResult| {
                 path.direction == direction
-                    && path.shape == Shape::Plain
+                    && path.shape == samples.shape
                     && path.sessions == samples.sessions
                     && path.frame_bytes_sent == samples.frame_bytes
             };
             results.push(ChainResult::new(
                 direction,
-                samples.sessions,
+                (samples.shape, samples.sessions),
                 samples.frame_bytes,
                 [net, wrapper],
                 paths.iter().find(same),
