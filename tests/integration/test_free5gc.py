@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from conftest import GoPeer
-from rig.bearer import ECHO, Bearer, datagram, uplink
+from rig.bearer import ECHO, Bearer, datagram
 from rig.core5g import IPV4V6, IPV6, RATE, VOLUME_THRESHOLD, Core, Refused, ambr, flow_policy
-from rig.gnb5g import GNB, NEXT_GNB, TEIDS, attach, bearer, numbered, send_down
+from rig.gnb5g import GNB, NEXT_GNB, TEIDS, attach, bearer, numbered, send_down, sent_back
 from rig.gtpu import Access
 from rig.net import Topology, wait_until
 from rig.node import Node, port
@@ -325,13 +325,6 @@ def test_an_n2_handover_forwards_what_is_left(start: Start, node: Node, net: Top
         assert end.receive(0.3) is None
     finally:
         next_gnb.close()
-
-
-def sent_back(gnb: Access, teid: int, packet: bytes, forwarded: Bearer) -> bool:
-    """Whether a packet that the old gNB sends into the forwarding tunnel comes to the new one."""
-    gnb.send(uplink(teid, 1, packet))
-    came = forwarded.receive(0.5)
-    return came is not None and came[0] == b"left over"
 
 
 def test_sessions_are_ipv4(start: Start, node: Node, gnb: Access) -> None:

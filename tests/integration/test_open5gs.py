@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from conftest import GoPeer
-from rig.bearer import ECHO6, Bearer
+from rig.bearer import ECHO, ECHO6, Bearer, datagram
 from rig.core5g import IPV4, IPV4V6, IPV6, Core, Session, flow_policy
-from rig.gnb5g import GNB, NEXT_GNB, TEIDS, numbered
+from rig.gnb5g import GNB, NEXT_GNB, TEIDS, numbered, sent_back
 from rig.gtpu import Access
 from rig.net import UE_IPV6, Network, wait_until
 from rig.node import Node, port
@@ -192,6 +192,34 @@ def test_a_path_switch_moves_the_downlink_of_both_families(world: World) -> None
     next_gnb = Access(world.net.spaces["ran"], NEXT_GNB)
     try:
         world.core.order("switch", session, gnb={"address": NEXT_GNB, "teid": 0x777})
+        for end in ends:
+            moved = Bearer(next_gnb, end.ue, session.teid, 0x777, session.qfis[0], port=end.port)
+            moved.wait()
+            for payload in numbered(20):
+                assert moved.echoes(payload)
+    finally:
+        next_gnb.close()
+
+
+def test_an_n2_handover_forwards_what_is_left(world: World) -> None:
+    """Prepared with indirect forwarding, then completed, with a session of both families.
+
+    Conformance: TS 29.244 6.3.3 | An N2 handover with indirect data forwarding of both families (Open5GS)
+    """
+    session, ends = world.attach(IPV4V6)
+    world.net.spaces["ran"].ip("address", "add", f"{NEXT_GNB}/24", "dev", "gnb0")
+    next_gnb = Access(world.net.spaces["ran"], NEXT_GNB)
+    try:
+        told = {
+            "gnb": {"address": NEXT_GNB, "teid": 0x777},
+            "forwarding": {"address": NEXT_GNB, "teid": 0x777},
+        }
+        to = world.core.order("handover", session, **told)["forwarding"]
+        for end, server in zip(ends, (ECHO, ECHO6), strict=True):
+            left = datagram(server, (end.ue, end.port), b"left over")
+            forwarded = Bearer(next_gnb, end.ue, session.teid, 0x777, session.qfis[0], port=end.port)
+            wait_until(lambda: sent_back(world.gnb, to["teid"], left, forwarded), "what is left comes")  # noqa: B023
+        world.core.order("complete", session)
         for end in ends:
             moved = Bearer(next_gnb, end.ue, session.teid, 0x777, session.qfis[0], port=end.port)
             moved.wait()

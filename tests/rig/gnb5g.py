@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from rig.bearer import Bearer
+from rig.bearer import Bearer, uplink
 from rig.core5g import Core, Session
 from rig.gtpu import Access
 from rig.net import Topology
@@ -41,3 +41,10 @@ def send_down(net: Topology, end: Bearer, payloads: list[bytes]) -> None:
 def numbered(count: int, octets: int = 400) -> list[bytes]:
     """Datagrams that can be told apart."""
     return [f"number {number:06}".encode().ljust(octets, b".") for number in range(count)]
+
+
+def sent_back(gnb: Access, teid: int, packet: bytes, forwarded: Bearer) -> bool:
+    """Whether a packet that the old gNB sends into the forwarding tunnel comes to the new one."""
+    gnb.send(uplink(teid, 1, packet))
+    came = forwarded.receive(0.5)
+    return came is not None and came[0] == b"left over"

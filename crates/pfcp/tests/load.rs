@@ -3,11 +3,11 @@
 
 mod rig;
 
-use kaido_pfcp::{Endpoint, Moment};
+use kaido_pfcp::{Config, Endpoint, Moment};
 use kaido_upf::rules::{PdrId, Seid, SessionEvent};
 use rig::{
-    Reply, SMF, Scripted, ask, associated, due, elements, endpoint, ie, message, send_from, setup_with,
-    sound_establishment, still_sound,
+    Reply, SMF, Scripted, ask, associated, config, due, elements, endpoint, ie, message, send_from,
+    setup_with, sound_establishment, still_sound,
 };
 
 /// An endpoint whose SMF says LOAD and OVRL, and bundles.
@@ -49,6 +49,24 @@ fn load_is_told_to_those_who_want_to_know() {
 
     let (mut upf, now) = associated();
     assert_eq!(ask(&mut upf, now, &sound_establishment(2)).value(51), None);
+}
+
+/// OAI's SMF says LOAD and OVRL, and drops whole messages that have what they are about.
+#[test]
+fn load_is_not_told_unless_it_is_to_be() {
+    let now = Moment::now();
+    let config = Config { tells_load: false, ..config() };
+    let mut upf = Endpoint::new(config, Scripted::default(), now);
+    assert_eq!(ask(&mut upf, now, &setup_with(1, &[ie(89, &[3])])).cause(), 1);
+    upf.set_lag(75);
+    let urgent = {
+        let mut request = sound_establishment(2);
+        (request[0], request[15]) = (request[0] | 2, 0);
+        request
+    };
+    let answer = ask(&mut upf, now, &urgent);
+    assert_eq!((answer.cause(), answer.value(51), answer.value(54)), (1, None, None));
+    assert_eq!(ask(&mut upf, now, &sound_establishment(3)).cause(), 74, "it is overloaded all the same");
 }
 
 /// Conformance: TS 29.244 6.2.4 | Overload Control Information while overloaded; establishments of low priority get cause 74

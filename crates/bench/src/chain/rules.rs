@@ -93,7 +93,7 @@ fn rated(qer: &Qer) -> [u8; QER_LEN] {
     let mut out = [0; QER_LEN];
     let kbps = qer.mbr.map_or(0, |rate| rate.uplink_kbps);
     // An octet at 1 kbit/s takes 8 ms.
-    let cost_ps = if kbps == 0 { 0 } else { 8_000_000_000 / kbps };
+    let cost_ps = 8_000_000_000u64.checked_div(kbps).unwrap_or(0);
     out[..4].copy_from_slice(&[1, 1, qer.qfi.map_or(0, |qfi| qfi.0), u8::from(kbps > 0)]);
     out[4..8].copy_from_slice(&u32::try_from(cost_ps).unwrap_or(u32::MAX).to_ne_bytes());
     out[8..16].copy_from_slice(&WINDOW_NS.to_ne_bytes());

@@ -231,9 +231,8 @@ impl Smf {
             let mut draft = Draft::node(kind, sequence)
                 .with(&smf.config.node_id.encode())
                 .with(&encode::recovery(smf.config.recovery));
-            if smf.config.dialect.names_features() {
-                draft.push(&number(IeType::CpFunctionFeatures, [0]));
-            }
+            let named = smf.config.dialect.names_features();
+            named.into_iter().for_each(|octet| draft.push(&number(IeType::CpFunctionFeatures, [octet])));
             draft.bytes()
         };
         self.ask(now, upf, MsgType::AssociationSetupRequest, Purpose::Node, build, out)

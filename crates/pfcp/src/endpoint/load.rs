@@ -1,8 +1,8 @@
 //! Load control and overload control (TS 29.244 6.2.3, 6.2.4).
 //!
-//! Load is how full the node is; every session response and report tells it to the control planes that want to
-//! know. Overload is how far requests lag behind: it is told the same way, and while it lasts, establishments of
-//! low priority are refused with cause 74.
+//! Load is how full the node is; where it is to be told, every session response and report tells it to the control
+//! planes that want to know. Overload is how far requests lag behind: it is told the same way, and while it lasts,
+//! establishments of low priority are refused with cause 74. OAI's SMF wants to know and drops each answer that tells.
 
 use std::time::SystemTime;
 
@@ -85,9 +85,9 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Adds Load Control Information and, during overload, Overload Control Information, for a control plane that
-    /// understands them.
+    /// understands them, where they are to be told.
     pub(super) fn say_load(&self, to: AssociationId, draft: &mut Draft) {
-        let Some(association) = self.associations.get(to) else { return };
+        let Some(association) = self.associations.get(to).filter(|_| self.config.tells_load) else { return };
         if association.features.has(CpFeatures::LOAD) {
             draft.push(&Ie::new_grouped(IeType::LoadControlInformation, self.load.load.elements()));
         }

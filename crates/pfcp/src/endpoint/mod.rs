@@ -96,6 +96,8 @@ pub struct Config {
     pub recovery: SystemTime,
     /// The optional parts that the service does.
     pub features: Features,
+    /// Whether control planes that say LOAD and OVRL are told of load and overload (TS 29.244 6.2.3, 6.2.4).
+    pub tells_load: bool,
     /// Control planes to set up an association with ourselves.
     pub control_planes: Vec<SocketAddr>,
     /// How long to wait before such a set-up is tried again.
@@ -123,6 +125,7 @@ impl Config {
             ipv6,
             recovery: SystemTime::now(),
             features: Features::default(),
+            tells_load: false,
             control_planes: Vec::new(),
             setup_interval: Duration::from_secs(10),
             heartbeat_interval: Duration::from_secs(60),

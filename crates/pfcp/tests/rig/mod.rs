@@ -303,7 +303,7 @@ impl SessionService for Scripted {
 pub fn config() -> Config {
     let features =
         Features { allocates_f_teids: true, allocates_ue_addresses: true, sends_end_markers: true };
-    Config { features, ..Config::at(UPF.ip()) }
+    Config { features, tells_load: true, ..Config::at(UPF.ip()) }
 }
 
 pub fn endpoint() -> (Endpoint<Scripted>, Moment) {

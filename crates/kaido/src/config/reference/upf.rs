@@ -231,6 +231,14 @@ pub(super) const FIELDS: &[Field] = &[
         "Choose F-TEIDs where a control plane asks for it, and say so (FTUP). With false it is told to choose them itself; a \
          request that asks for it all the same is refused with cause 71.",
     ),
+    (
+        "pfcp",
+        "tell_load",
+        "true, false",
+        "false",
+        "Tell control planes that say LOAD or OVRL of load and overload, in answers and reports. OAI's SMF says both and drops \
+         every message that has either.",
+    ),
     ("pfcp", "heartbeat_interval_s", "1 to 3600", "10", "Seconds between heartbeats."),
     ("pfcp", "t1_ms", "10 to 60000", "3000", "T1: milliseconds until a request is sent again."),
     ("pfcp", "n1", "1 to 10", "3", "N1: how often a request is sent again before it is given up."),

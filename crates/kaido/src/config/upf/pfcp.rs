@@ -24,6 +24,9 @@ pub(crate) struct PfcpConfig {
     /// Choose F-TEIDs where the control plane asks for it (FTUP); where not, it is told to choose them itself.
     #[serde(default = "default_choose_f_teids")]
     pub(crate) choose_f_teids: bool,
+    /// Tell control planes that want to know of load and overload.
+    #[serde(default)]
+    pub(crate) tell_load: bool,
     /// Seconds between heartbeats.
     #[serde(default = "default_heartbeat_s")]
     pub(crate) heartbeat_interval_s: Spanned<u32>,

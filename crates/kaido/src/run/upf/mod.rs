@@ -234,6 +234,7 @@ fn endpoint(config: &UpfConfig, upf: Upf, features: Features) -> miette::Result<
             allocates_f_teids: features.allocates_f_teids && config.pfcp.choose_f_teids,
             ..features
         },
+        tells_load: config.pfcp.tell_load,
         control_planes: config.pfcp.control_planes.iter().map(|peer| peer.0).collect(),
         heartbeat_interval: Duration::from_secs((*config.pfcp.heartbeat_interval_s.get_ref()).into()),
         retransmission: Retransmission {

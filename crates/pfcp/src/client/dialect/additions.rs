@@ -30,6 +30,7 @@ const DESTINATION: u16 = IeType::DestinationInterface as u16;
 const NETWORK_INSTANCE: u16 = IeType::NetworkInstance as u16;
 /// The groups that name network instances, or hold such groups.
 const NAMING: [u16; 6] = [CREATE_PDR, PDI, CREATE_FAR, FORWARDING, UPDATE_FAR, UPDATE_FORWARDING];
+const APPLY_ACTION: u16 = IeType::ApplyAction as u16;
 const UE_IP_ADDRESS: u16 = IeType::UeIpAddress as u16;
 const REQUEST_FLAGS: u16 = IeType::PfcpsmReqFlags as u16;
 
@@ -61,9 +62,13 @@ impl Dialect {
         matches!(self, Self::Free5gc | Self::SdCore)
     }
 
-    /// Whether set-ups name the features of the control plane (8.2.58), of which it has none.
-    pub(in crate::client) const fn names_features(self) -> bool {
-        matches!(self, Self::Free5gc | Self::Open5gs | Self::SdCore)
+    /// The features of the control plane (8.2.58) that set-ups name: none, or LOAD and OVRL.
+    pub(in crate::client) const fn names_features(self) -> Option<u8> {
+        match self {
+            Self::Plain => None,
+            Self::Free5gc | Self::Open5gs | Self::SdCore => Some(0),
+            Self::Oai => Some(3),
+        }
     }
 
     /// What the header of an establishment has as SEID: 0 (7.2.2.4.2), or the control plane's own.
@@ -77,7 +82,10 @@ impl Dialect {
     /// What is written for a request about a session.
     pub(in crate::client) fn written(self, message: &[u8], additions: &[Addition]) -> Vec<u8> {
         let Some((header, body)) = message.split_at_checked(MESSAGE_HEADER) else { return message.to_vec() };
-        let body = if self == Self::Open5gs { in_words_of_open5gs(body) } else { body.to_vec() };
+        let body = match self {
+            Self::Open5gs | Self::Oai => self.in_own_words(body),
+            Self::Plain | Self::Free5gc | Self::SdCore => body.to_vec(),
+        };
         let body = additions.iter().fold(body, |body, addition| with(&body, addition, addition.path));
         let mut whole = [header, &body].concat();
         let length = u16::try_from(whole.len().saturating_sub(UNCOUNTED)).unwrap_or(u16::MAX);
@@ -85,6 +93,23 @@ impl Dialect {
             field.copy_from_slice(&length.to_be_bytes());
         }
         whole
+    }
+
+    /// The elements of a group, with the names of network instances as DNS labels; in Open5GS's, IPv6 addresses of UEs
+    /// where others have prefixes; in OAI's, actions of one octet.
+    fn in_own_words(self, group: &[u8]) -> Vec<u8> {
+        let mut found = Vec::with_capacity(group.len() + HEADER);
+        for (kind, value) in elements(group) {
+            let value = match (kind, value) {
+                (NETWORK_INSTANCE, _) => str::from_utf8(value).map_or_else(|_| value.to_vec(), labels),
+                (UE_IP_ADDRESS, _) if self == Self::Open5gs => with_identifier(value),
+                (APPLY_ACTION, [first, _]) if self == Self::Oai => vec![*first],
+                _ if NAMING.contains(&kind) => self.in_own_words(value),
+                _ => value.to_vec(),
+            };
+            element(&mut found, kind, &value);
+        }
+        found
     }
 
     /// What an establishment has beside rules.
@@ -144,22 +169,6 @@ fn labels(name: &str) -> Vec<u8> {
         std::iter::once(len).chain(text.bytes()).collect::<Vec<_>>()
     };
     name.split('.').flat_map(label).collect()
-}
-
-/// The elements of a group, with the names of network instances as DNS labels, and IPv6 addresses of UEs where others have
-/// prefixes.
-fn in_words_of_open5gs(group: &[u8]) -> Vec<u8> {
-    let mut found = Vec::with_capacity(group.len() + HEADER);
-    for (kind, value) in elements(group) {
-        let value = match kind {
-            NETWORK_INSTANCE => str::from_utf8(value).map_or_else(|_| value.to_vec(), labels),
-            UE_IP_ADDRESS => with_identifier(value),
-            kind if NAMING.contains(&kind) => in_words_of_open5gs(value),
-            _ => value.to_vec(),
-        };
-        element(&mut found, kind, &value);
-    }
-    found
 }
 
 /// A UE IP Address (8.2.62) whose IPv6 prefix is an address in it.
