@@ -1,6 +1,6 @@
 //! PFCP associations (TS 29.244 5.8, 6.2.6): which control planes may speak to us, and from where.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use kaido_upf::rules::{PathEvent, Seid};
 
 use crate::decode::ControlPlane;
 use crate::features::CpFeatures;
+use crate::keyed::KeyedMap;
 use crate::node_id::NodeId;
 
 /// The most associations that are set up from one address: SMFs of several slices may share one.
@@ -156,9 +157,9 @@ impl Association {
 pub(crate) struct Associations {
     limit: usize,
     next: u32,
-    by_node: HashMap<NodeId, AssociationId>,
-    by_id: HashMap<AssociationId, Association>,
-    by_address: HashMap<IpAddr, Vec<AssociationId>>,
+    by_node: KeyedMap<NodeId, AssociationId>,
+    by_id: KeyedMap<AssociationId, Association>,
+    by_address: KeyedMap<IpAddr, Vec<AssociationId>>,
 }
 
 impl Associations {

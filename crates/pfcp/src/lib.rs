@@ -22,6 +22,7 @@ mod encode;
 mod endpoint;
 mod features;
 mod frame;
+mod keyed;
 mod node_id;
 mod refusals;
 mod throttle;

@@ -3,7 +3,7 @@
 //!
 //! Both ends of the interface use this file, and neither owns a socket or a clock.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rs_pfcp::message::MsgType;
 
 use crate::frame::response_to;
+use crate::keyed::KeyedMap;
 
 /// One moment on both clocks: the one that never jumps for timers, the wall's for time stamps.
 #[derive(Clone, Copy, Debug)]
@@ -100,13 +101,13 @@ pub(crate) struct Outgoing<T> {
     timing: Retransmission,
     limit: usize,
     next_sequence: u32,
-    pending: HashMap<u32, Pending<T>>,
+    pending: KeyedMap<u32, Pending<T>>,
     timers: BTreeSet<(Instant, u32)>,
 }
 
 impl<T> Outgoing<T> {
     pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
-        Self { timing, limit, next_sequence: 1, pending: HashMap::new(), timers: BTreeSet::new() }
+        Self { timing, limit, next_sequence: 1, pending: KeyedMap::default(), timers: BTreeSet::new() }
     }
 
     /// Begins at a number that an earlier life of this node, which may have ended within this second, did
@@ -229,7 +230,7 @@ pub(crate) enum Seen {
 pub(crate) struct Answered {
     keep: Duration,
     limit: usize,
-    answers: HashMap<Key, Answer>,
+    answers: KeyedMap<Key, Answer>,
     order: VecDeque<(Instant, Key, u64)>,
     serial: u64,
 }
@@ -237,7 +238,7 @@ pub(crate) struct Answered {
 impl Answered {
     pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
         let keep = timing.lifetime();
-        Self { keep, limit, answers: HashMap::new(), order: VecDeque::new(), serial: 0 }
+        Self { keep, limit, answers: KeyedMap::default(), order: VecDeque::new(), serial: 0 }
     }
 
     pub(crate) fn look(&self, key: Key, request: u64) -> Seen {

@@ -4,6 +4,7 @@
 //! one it lies in is refused with cause 68 and its own type as the offending one. Elements we do not know,
 //! and a vendor's own (type bit 15), are stepped over (7.6.6).
 
+use arrayvec::ArrayVec;
 use kaido_upf::rules::{Cause, Rejection};
 use rs_pfcp::error::PfcpError;
 use rs_pfcp::ie::IeType;
@@ -19,10 +20,15 @@ pub(crate) struct Element<'a> {
     pub(crate) value: &'a [u8],
 }
 
+/// Elements of a group that take no memory of their own: more than rules have, and as many as messages of a few rules.
+const ELEMENTS_INLINE: usize = 16;
+
 /// The elements of a message or of a grouped element, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Group<'a> {
-    elements: Vec<Element<'a>>,
+    first: ArrayVec<Element<'a>, ELEMENTS_INLINE>,
+    /// Those for which there was no room.
+    more: Vec<Element<'a>>,
 }
 
 impl<'a> Group<'a> {
@@ -38,8 +44,17 @@ impl<'a> Group<'a> {
     }
 
     fn read(octets: &'a [u8], parent: Option<u16>) -> Result<Self, Rejection> {
-        let elements = Walk { rest: octets, parent }.filter(known).collect::<Result<_, _>>()?;
-        Ok(Self { elements })
+        let mut group = Self { first: ArrayVec::new(), more: Vec::new() };
+        for element in (Walk { rest: octets, parent }).filter(known) {
+            if let Err(full) = group.first.try_push(element?) {
+                group.more.push(full.element());
+            }
+        }
+        Ok(group)
+    }
+
+    fn elements(&self) -> impl Iterator<Item = &Element<'a>> {
+        self.first.iter().chain(&self.more)
     }
 
     /// The first element of a type; further ones are ignored where one is expected (7.6.8).
@@ -60,7 +75,7 @@ impl<'a> Group<'a> {
 
     /// All elements of a type.
     pub(crate) fn all(&self, kind: IeType) -> impl Iterator<Item = &'a [u8]> + '_ {
-        self.elements.iter().filter(move |e| e.kind == kind as u16).map(|e| e.value)
+        self.elements().filter(move |e| e.kind == kind as u16).map(|e| e.value)
     }
 
     /// A mandatory element: missing is cause 66, empty is 68 (7.6.4, 7.6.5).
@@ -76,7 +91,7 @@ impl<'a> Group<'a> {
 
     /// Refuses the message if it asks for something that is not done here (cause 76).
     pub(crate) fn refuse(&self, unsupported: &[IeType]) -> Result<(), Rejection> {
-        let found = self.elements.iter().find(|e| unsupported.iter().any(|&kind| kind as u16 == e.kind));
+        let found = self.elements().find(|e| unsupported.iter().any(|&kind| kind as u16 == e.kind));
         found.map_or(Ok(()), |e| {
             Err(Rejection::new(Cause::ServiceNotSupported, "asks for a feature not advertised").ie(e.kind))
         })
@@ -283,7 +298,15 @@ mod tests {
         let group = Group::of_message(&body).unwrap();
         assert_eq!(group.first(IeType::NodeId), Some(&[0, 10, 0, 0, 1][..]));
         assert_eq!(group.all(IeType::NodeId).count(), 2);
-        assert_eq!(group.elements.len(), 3);
+        assert_eq!(group.elements().count(), 3);
+    }
+
+    #[test]
+    fn elements_beyond_those_with_room_stay_in_order() {
+        let body: Vec<u8> = (0..40).flat_map(|n| element(60, &[0, 10, 0, 0, n])).collect();
+        let group = Group::of_message(&body).unwrap();
+        assert!(group.all(IeType::NodeId).map(|value| value[4]).eq(0..40));
+        assert!(group.refuse(&[IeType::NodeId]).is_err());
     }
 
     #[test]

@@ -185,6 +185,30 @@ fn buffered_packets_are_dropped_when_told_when_late_and_with_their_session() {
     assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 2);
 }
 
+/// A change of FARs alone replaces the records of rules that name them; the others stay, and count for the session's form.
+#[test]
+fn the_form_of_a_session_is_that_of_all_its_records_whichever_changed() {
+    let mut rig = Rig::new();
+    let session = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
+    let steps = [
+        (2, BUFFER, "held", [1, 0]),
+        (2, FORWARD, "fast", [1, 1]),
+        (1, ApplyAction::DROP, "held", [0, 1]),
+        (2, BUFFER, "held", [0, 0]),
+        (2, FORWARD, "held", [0, 1]),
+        (1, FORWARD, "fast", [1, 1]),
+    ];
+    for (far, action, form, passed) in steps {
+        rig.upf.modify(session.seid, &far_update(far, action), now()).unwrap();
+        rig.drain();
+        let forms: Vec<_> = rig.upf.forms().map(|(form, count)| (form.name(), count)).collect();
+        assert_eq!(forms, [(form, 1)], "FAR {far}: {action:?}");
+        let up = rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 10))).len();
+        let down = rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 10))).len();
+        assert_eq!([up, down], passed, "FAR {far}: {action:?}");
+    }
+}
+
 /// Conformance: TS 29.244 5.3.2 | SNDEM: an End Marker follows the last packet in the old tunnel
 /// Conformance: TS 29.281 7.3.2 | End Marker
 #[test]

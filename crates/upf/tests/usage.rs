@@ -11,7 +11,7 @@ use kaido_engine::DropReason;
 use kaido_upf::rules::{
     ApplyAction, Change, Establishment, Far, FarId, MeasurementInformation, MeasurementMethod, Modification,
     MonitoringTime, Part, ReportingTriggers, RuleId, Seid, SessionEvent, SessionService, TimeQuotaMechanism,
-    UpdateUrr, Urr, UrrId, UsageReport, UsageReportTrigger, Volume, VolumeThreshold,
+    UpdateFar, UpdateUrr, Urr, UrrId, UsageReport, UsageReportTrigger, Volume, VolumeThreshold,
 };
 
 /// A session of one UE, and a clock that the test moves.
@@ -513,6 +513,26 @@ fn a_far_may_say_what_is_done_when_the_quota_is_used_up() {
     let mut bench = Bench::with(&request);
     assert_eq!(bench.up(10), 3);
     assert_eq!((bench.stopped(), bench.rig.drops(N3, DropReason::FarDrop)), (0, 7));
+}
+
+/// A change of FARs alone compiles the rules that name them, for this too.
+#[test]
+fn a_far_that_stands_for_a_quota_may_be_changed_alone() {
+    let plan = SessionPlan::ipv4(7);
+    let mut request = plan.establishment();
+    request.urrs = vec![Urr {
+        volume_quota: Some(total(300)),
+        quota_far: Some(FarId(3)),
+        ..urr(VOLUME, &[ReportingTriggers::VOLQU])
+    }];
+    request.fars.push(Far { id: FarId(3), ..plan.uplink_far() });
+    request.pdrs.truncate(1);
+    let mut bench = Bench::with(&request);
+    let drop = UpdateFar { id: FarId(3), apply_action: Some(ApplyAction::DROP), ..UpdateFar::default() };
+    let change = Modification { update_fars: vec![drop], ..Modification::default() };
+    bench.rig.upf.modify(bench.seid, &change, bench.now).unwrap();
+    assert_eq!(bench.up(10), 3);
+    assert_eq!(bench.rig.drops(N3, DropReason::FarDrop), 7);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(crate) use report::{created_pdrs, failed_rule, session_report, usage_reports
 pub(crate) use session::{establishment, modification, ue_of_request};
 pub(crate) use set::{Csid, SetChange, csids, groups, set_changes};
 
-use std::collections::hash_map::Entry;
+use std::collections::HashMap;
 
 use kaido_upf::rules::{Cause, Rejection, RuleId};
 
@@ -44,6 +44,9 @@ pub struct Features {
     pub sends_end_markers: bool,
 }
 
+/// Rules of a list that are compared with each other, in the place of a look-up by their names.
+const COMPARED_MAX: usize = 16;
+
 /// Takes rules that are in a list twice out of it, as some control planes repeat them (free5GC), and refuses two of one name that
 /// differ (cause 73 with the Failed Rule ID).
 fn unique<T: PartialEq>(
@@ -51,18 +54,27 @@ fn unique<T: PartialEq>(
     id: impl Fn(&T) -> RuleId,
     kind: rs_pfcp::ie::IeType,
 ) -> Result<(), Rejection> {
-    let mut seen = std::collections::HashMap::with_capacity(rules.len());
     let mut repeated = Vec::new();
-    for (place, rule) in rules.iter().enumerate() {
-        let id = id(rule);
-        match seen.entry(key(id)) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(place);
+    match rules.len() {
+        0 | 1 => return Ok(()),
+        // So few are sooner compared than looked up.
+        2..=COMPARED_MAX => {
+            for (place, rule) in rules.iter().enumerate() {
+                let name = id(rule);
+                let first = rules[..place].iter().find(|other| id(other) == name);
+                if first.map_or(Ok(false), |first| is_repeated(first, rule, name, kind))? {
+                    repeated.push(place);
+                }
             }
-            Entry::Occupied(first) if rules[*first.get()] == *rule => repeated.push(place),
-            Entry::Occupied(_) => {
-                let cause = Cause::RuleCreationOrModificationFailure;
-                return Err(Rejection::new(cause, format!("{id} is named twice")).ie(kind as u16).rule(id));
+        }
+        _ => {
+            let mut seen = HashMap::with_capacity(rules.len());
+            for (place, rule) in rules.iter().enumerate() {
+                let name = id(rule);
+                let first = *seen.entry(key(name)).or_insert(place);
+                if first != place && is_repeated(&rules[first], rule, name, kind)? {
+                    repeated.push(place);
+                }
             }
         }
     }
@@ -70,6 +82,20 @@ fn unique<T: PartialEq>(
         rules.remove(place);
     }
     Ok(())
+}
+
+/// Whether a rule is the same as the first of its name; if it is another, the request is refused.
+fn is_repeated<T: PartialEq>(
+    first: &T,
+    rule: &T,
+    name: RuleId,
+    kind: rs_pfcp::ie::IeType,
+) -> Result<bool, Rejection> {
+    if first == rule {
+        return Ok(true);
+    }
+    let cause = Cause::RuleCreationOrModificationFailure;
+    Err(Rejection::new(cause, format!("{name} is named twice")).ie(kind as u16).rule(name))
 }
 
 /// An id as a number; lists hold one kind of rule, so kinds need no telling apart.
@@ -81,6 +107,33 @@ fn key(id: RuleId) -> u32 {
         RuleId::Urr(id) => id.0,
         RuleId::Bar(id) => u32::from(id.0),
         RuleId::Srr(id) => u32::from(id.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kaido_upf::rules::{Qer, QerId};
+    use rs_pfcp::ie::IeType;
+
+    use super::*;
+
+    #[test]
+    fn lists_of_every_length_lose_repetitions_and_refuse_what_differs() {
+        for count in [1u32, 2, 3, 16, 17, 40] {
+            let rule = |n: u32| Qer::open(QerId(n));
+            let rules: Vec<_> = (0..count).map(rule).collect();
+            let named = |rules: &mut Vec<Qer>| unique(rules, |rule| RuleId::Qer(rule.id), IeType::CreateQer);
+            let mut twice = [&rules[..], &rules[..]].concat();
+            named(&mut twice).unwrap();
+            assert_eq!(twice, rules);
+            twice.push(Qer { reflective: true, ..rule(count - 1) });
+            let fault = named(&mut twice).unwrap_err();
+            assert_eq!(fault.cause, Cause::RuleCreationOrModificationFailure);
+            assert_eq!(
+                (fault.failed_rule, fault.offending_ie),
+                (Some(RuleId::Qer(QerId(count - 1))), Some(7))
+            );
+        }
     }
 }
 

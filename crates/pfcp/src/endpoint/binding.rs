@@ -1,6 +1,5 @@
 //! What the endpoint knows of a session beside what the service keeps: whose it is, and of which sets.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use kaido_upf::rules::{Seid, SessionService};
@@ -8,6 +7,7 @@ use kaido_upf::rules::{Seid, SessionService};
 use super::Endpoint;
 use crate::association::AssociationId;
 use crate::decode::Csid;
+use crate::keyed::KeyedMap;
 
 /// The most sets a session is kept in; a session has one from each of five nodes.
 const SETS_MAX: usize = 16;
@@ -20,13 +20,13 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// All sessions, by SEID, in parts that can be gone through one at a time.
 #[derive(Debug)]
 pub(super) struct Bindings {
-    parts: Box<[HashMap<Seid, Binding>]>,
+    parts: Box<[KeyedMap<Seid, Binding>]>,
     len: usize,
 }
 
 impl Bindings {
     pub(super) fn new() -> Self {
-        Self { parts: (0..PARTS).map(|_| HashMap::new()).collect(), len: 0 }
+        Self { parts: (0..PARTS).map(|_| KeyedMap::default()).collect(), len: 0 }
     }
 
     #[allow(clippy::cast_possible_truncation)] // Below `PARTS`.
@@ -55,14 +55,14 @@ impl Bindings {
         let part = &mut self.parts[Self::place(seid)];
         let binding = part.remove(&seid)?;
         if part.is_empty() {
-            *part = HashMap::new();
+            *part = KeyedMap::default();
         }
         self.len -= 1;
         Some(binding)
     }
 
     /// One of the [`PARTS`].
-    pub(super) fn part(&self, at: usize) -> &HashMap<Seid, Binding> {
+    pub(super) fn part(&self, at: usize) -> &KeyedMap<Seid, Binding> {
         &self.parts[at]
     }
 

@@ -1,6 +1,5 @@
 //! Answers that wait for packets on their way: the requests are carried out, and others are meanwhile.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use kaido_upf::rules::{Outcome, Seid, SessionService, Ticket};
 use super::Endpoint;
 use super::release::LastReport;
 use crate::association::AssociationId;
+use crate::keyed::KeyedMap;
 use crate::transaction::{Key, Moment, Transmit};
 
 /// The answer to a request.
@@ -44,7 +44,7 @@ enum Waiting {
 
 /// All who wait.
 #[derive(Debug, Default)]
-pub(super) struct Later(HashMap<Ticket, Waiting>);
+pub(super) struct Later(KeyedMap<Ticket, Waiting>);
 
 impl<S: SessionService> Endpoint<S> {
     /// Whether something waits for packets on their way, such as the answer to a request that was carried out: [`Endpoint::poll`] is to be called within a

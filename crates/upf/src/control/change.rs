@@ -20,8 +20,8 @@ use super::session::{Kept, Session};
 use super::{Upf, millis, store};
 use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnels};
 use crate::rules::{
-    Cause, FSeid, Imsi, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UrrId, UsageReport,
-    UsageReportTrigger,
+    Cause, FSeid, Imsi, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UpdateFar, UrrId,
+    UsageReport, UsageReportTrigger,
 };
 use crate::usage::UsageSlot;
 
@@ -50,7 +50,8 @@ impl Upf {
             self.release_counter(activity);
         })?;
         let slots = Slots { urrs: plan.urrs, activity, monitors, drops: self.drop_counts(index, &rules) };
-        match self.compile_and_commit(&cp_fseid, &mut rules, index, &BTreeSet::new(), &slots, now) {
+        let nothing = Replaced { keys: &BTreeSet::new(), fars: None };
+        match self.compile_and_commit(&cp_fseid, &mut rules, index, &nothing, &slots, now) {
             Ok(policers) => self.finish_policers(policers, &rules),
             Err(rejection) => {
                 self.sessions.release(index);
@@ -90,17 +91,15 @@ impl Upf {
     /// Changes a session by a request in which nothing is left to choose.
     pub(super) fn change(
         &mut self,
-        index: SessionIndex,
-        request: &Modification,
+        session: Session,
+        mut request: Modification,
         leases: Vec<Lease>,
         answer: Modified,
         now: SystemTime,
     ) -> Result<Progress<Modified>, Rejection> {
-        let Some(session) = self.sessions.get(index) else {
-            return Err(Rejection::new(Cause::SessionContextNotFound, "the session is gone"));
-        };
+        let index = session.index;
         let mut rules = session.kept.rules.clone();
-        let ended = rules.modify(request)?;
+        let ended = rules.modify(&request)?;
         rules.at(now);
         store::check(&rules, now)?;
         let monitors = self.monitors_of(index, &rules)?;
@@ -125,7 +124,10 @@ impl Upf {
         let slots = Slots { urrs, activity, monitors, drops: self.drop_counts(index, &rules) };
         let old_keys = all_keys(&session.kept.rules, &self.node.settings, index);
         let owner = request.cp_fseid.unwrap_or(session.kept.cp_fseid);
-        let policers = match self.compile_and_commit(&owner, &mut rules, index, &old_keys, &slots, now) {
+        let counters_stay = new.is_empty() && moved.is_empty();
+        let is_of_fars = counters_stay && self.is_of_fars(&mut request, [&session.kept.rules, &rules]);
+        let replaced = Replaced { keys: &old_keys, fars: is_of_fars.then_some(&request.update_fars) };
+        let policers = match self.compile_and_commit(&owner, &mut rules, index, &replaced, &slots, now) {
             Ok(policers) => policers,
             Err(rejection) => {
                 self.release_counters(taken);
@@ -142,7 +144,6 @@ impl Upf {
         // policer of another.
         let lets_go = !ended.is_empty() || counters_go || policers.drops_any();
         let must_wait = lets_go.then(|| self.must_wait()).flatten();
-        let request = request.clone();
         let meters = (new, moved);
         let change = Change { index, request, rules, meters, policers, ended, activity, leases, answer };
         Ok(match must_wait {
@@ -231,17 +232,27 @@ impl Upf {
         owner: &FSeid,
         rules: &mut RuleSet,
         index: SessionIndex,
-        old: &BTreeSet<SessionKey>,
+        replaced: &Replaced<'_>,
         slots: &Slots,
         now: SystemTime,
     ) -> Result<PolicerChange, Rejection> {
         self.check_stations(rules)?;
         let policers = self.plan_policers(owner, rules)?;
-        let committed = compile(rules, &self.node, index, slots).and_then(|records| {
-            self.commit(index, old, &records, now)?;
-            self.place_stations(index, rules, &records);
-            Ok(())
-        });
+        let fars = replaced.fars.filter(|_| policers.is_empty());
+        let replaced = &Replaced { fars, ..*replaced };
+        let committed =
+            compile(rules, replaced.fars.map(Vec::as_slice), &self.node, index, slots).and_then(|records| {
+                match replaced.fars {
+                    None => self.commit(index, replaced.keys, &records, now)?,
+                    Some(_) => {
+                        let keys = replaced.keys.iter().filter(|key| records.contains_key(key)).copied();
+                        self.commit(index, &keys.collect(), &records, now)?;
+                    }
+                }
+                self.note_form(index, replaced, &records);
+                self.place_stations(index, rules, &records);
+                Ok(())
+            });
         match committed {
             Ok(()) => Ok(policers),
             Err(rejection) => {
@@ -316,9 +327,45 @@ impl Upf {
         if let Some(kernel) = &mut self.kernel {
             kernel.admit(old, records, &self.node, now);
         }
-        self.forms.set(session, records);
         Ok(())
     }
+
+    /// Notes the form of a session by its records: those that were compiled, and those that stay.
+    fn note_form(
+        &mut self,
+        session: SessionIndex,
+        replaced: &Replaced<'_>,
+        records: &BTreeMap<SessionKey, Record>,
+    ) {
+        let mut form = records.values().map(Record::form).max();
+        if replaced.fars.is_some() {
+            let guard = self.reader.pin();
+            let staying = replaced.keys.iter().filter(|key| !records.contains_key(key));
+            let forms = staying.filter_map(|key| self.node.table.get(&guard, key)).map(Record::form);
+            form = form.max(forms.max());
+        }
+        self.forms.set(session, form);
+    }
+
+    /// Whether a request changes FARs and nothing else that records are compiled of, as a handover does. `rules` are those of before
+    /// and after it. A datapath in the kernel is given all records, and an uplink that is bound to its gNB depends on all FARs.
+    fn is_of_fars(&self, request: &mut Modification, [before, after]: [&RuleSet; 2]) -> bool {
+        if request.update_fars.is_empty() || self.kernel.is_some() || self.node.settings.bind_gnb {
+            return false;
+        }
+        let update_fars = std::mem::take(&mut request.update_fars);
+        let is_all = *request == Modification::default();
+        request.update_fars = update_fars;
+        is_all && !after.ethernet && before.dormant == after.dormant
+    }
+}
+
+/// What a change takes the place of.
+struct Replaced<'r> {
+    /// The keys that the session has in the table.
+    keys: &'r BTreeSet<SessionKey>,
+    /// The FARs that are changed, where nothing else is.
+    fars: Option<&'r Vec<UpdateFar>>,
 }
 
 fn full(error: TableError) -> Rejection {

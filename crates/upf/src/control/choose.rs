@@ -1,6 +1,6 @@
 //! What a request leaves to this node: F-TEIDs and UE addresses.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::Upf;
@@ -8,7 +8,7 @@ use super::compile::instance_named;
 use super::pool::Lease;
 use super::session::Kept;
 use crate::node::NodeSettings;
-use crate::record::{EndpointId, InstanceId, SessionIndex, SessionKey};
+use crate::record::{EndpointId, InstanceId, SessionKey};
 use crate::rules::{
     Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, FTeid, Interface, Ipv6Prefix, LocalFTeid,
     NetworkInstance, Pdi, Pdr, Rejection, RuleId, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress,
@@ -29,11 +29,11 @@ pub(super) struct Chosen {
     pub(super) created_endpoints: Vec<CreatedTrafficEndpoint>,
     pub(super) leases: Vec<Lease>,
     /// UE addresses by network instance: a session has one of each family, however many rules ask.
-    ue: HashMap<InstanceId, (Option<Ipv4Addr>, Option<Ipv6Prefix>)>,
+    ue: BTreeMap<InstanceId, (Option<Ipv4Addr>, Option<Ipv6Prefix>)>,
     /// F-TEIDs by CHOOSE ID.
-    by_choose_id: HashMap<u8, FTeid>,
+    by_choose_id: BTreeMap<u8, FTeid>,
     /// The source interfaces of the PDRs that name traffic endpoints.
-    sources: HashMap<TrafficEndpointId, Interface>,
+    sources: BTreeMap<TrafficEndpointId, Interface>,
     /// Keys taken by TEIDs of this request that are not in the table yet.
     teids: BTreeSet<SessionKey>,
 }
@@ -135,15 +135,10 @@ impl Upf {
     /// As [`Upf::choose`], in changes of a session's traffic endpoints.
     pub(super) fn choose_updates(
         &mut self,
-        session: SessionIndex,
+        known: &BTreeMap<TrafficEndpointId, TrafficEndpoint>,
         updates: &mut [UpdateTrafficEndpoint],
         chosen: &mut Chosen,
     ) -> Result<(), Rejection> {
-        if updates.is_empty() {
-            return Ok(());
-        }
-        let known =
-            self.sessions.get(session).map(|session| session.kept.rules.endpoints).unwrap_or_default();
         for UpdateTrafficEndpoint { id, local_fteid, ue_ip, network_instance, .. } in updates {
             let kept = known.get(id).and_then(|endpoint| endpoint.network_instance.as_ref());
             let name = network_instance.as_ref().or(kept);

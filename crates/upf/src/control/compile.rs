@@ -1,5 +1,6 @@
 //! The rule compiler: a session's rules in, one record per tunnel and UE address out.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -21,9 +22,9 @@ use crate::record::{
     UsageSlots,
 };
 use crate::rules::{
-    ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, ForwardingParameters, Interface,
+    ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, FarId, ForwardingParameters, Interface,
     NetworkInstance, OuterHeaderCreation, PacketRate, Pdr, Qer, Qfi, Rejection, RuleId, SdfFilter, Teid,
-    UrrId,
+    UpdateFar, UrrId,
 };
 use crate::usage::UsageSlot;
 
@@ -54,9 +55,11 @@ pub(crate) struct Slots {
 /// A rule under a key: its precedence, the PDR that it comes from, and what it is compiled to.
 type Found<'p> = (u32, &'p Pdr, FilteredRule);
 
-/// Compiles the rules of a session. Every F-TEID and UE address in them is given by now.
+/// Compiles the rules of a session. Every F-TEID and UE address in them is given by now. Where nothing has changed but some FARs, the
+/// records of the keys of rules that name them are all that is different, and all that is compiled.
 pub(crate) fn compile(
     rules: &RuleSet,
+    changed: Option<&[UpdateFar]>,
     node: &Node,
     session: SessionIndex,
     slots: &Slots,
@@ -78,16 +81,22 @@ pub(crate) fn compile(
     let gnbs = if node.settings.bind_gnb { gnbs(rules) } else { Vec::new() };
     let of_frames = rules.ethernet.then_some(session);
     let session_keys = SessionKeys::new(&node.settings, of_frames, detecting.iter().map(AsRef::as_ref))?;
+    let concerned = changed.map(|fars| keys_concerned(rules, &session_keys, &detecting, fars)).transpose()?;
+    let is_concerned = |key: &&SessionKey| concerned.as_ref().is_none_or(|keys| keys.contains(key));
     let mut by_key: BTreeMap<SessionKey, Vec<Found<'_>>> = BTreeMap::new();
-    for pdr in detecting.iter().map(AsRef::as_ref) {
+    for (place, pdr) in detecting.iter().map(AsRef::as_ref).enumerate() {
+        let keys = session_keys.of(place, pdr)?;
+        if !keys.iter().any(|key| is_concerned(&key)) {
+            continue;
+        }
         ethernet::check(rules, node, pdr)?;
         let rule = filtered_rule(rules, node, pdr, (!several).then_some(session_ue), slots)?;
         for (precedence, rule) in expand(node, pdr, rule)? {
             if rules.ethernet && rule.detection.app.is_some() {
                 return Err(reject(pdr, "detects an application in an Ethernet session"));
             }
-            for key in session_keys.of(pdr)? {
-                by_key.entry(key).or_default().push((precedence, pdr, rule.clone()));
+            for key in keys.iter().filter(is_concerned) {
+                by_key.entry(*key).or_default().push((precedence, pdr, rule.clone()));
             }
         }
     }
@@ -101,6 +110,25 @@ pub(crate) fn compile(
             Ok((key, record(node, session, facts, found)?))
         })
         .collect()
+}
+
+/// The keys of rules that name one of the FARs, of their own or for the time after a quota.
+fn keys_concerned(
+    rules: &RuleSet,
+    keys: &SessionKeys,
+    detecting: &[Cow<'_, Pdr>],
+    fars: &[UpdateFar],
+) -> Result<BTreeSet<SessionKey>, Rejection> {
+    let is_changed = |id: FarId| fars.iter().any(|far| far.id == id);
+    let names_one = |pdr: &Pdr| {
+        let of_quotas = pdr.urr_ids.iter().filter_map(|id| rules.urrs.get(id)?.quota_far);
+        pdr.far_id.into_iter().chain(of_quotas).any(is_changed)
+    };
+    let mut concerned = BTreeSet::new();
+    for (place, pdr) in detecting.iter().enumerate().filter(|(_, pdr)| names_one(pdr)) {
+        concerned.extend(keys.of(place, pdr)?.iter().copied());
+    }
+    Ok(concerned)
 }
 
 fn record(
@@ -442,10 +470,12 @@ fn exit_port(
     far: &Far,
     destination: &Destination,
 ) -> Option<InstanceId> {
-    let of_ports: BTreeSet<_> = node.settings.ports.iter().filter_map(|port| port.instance).collect();
+    if *destination != Destination::Routed || direction(pdr) != Direction::Uplink {
+        return None;
+    }
     let forwarding = far.forwarding.as_ref()?;
-    let matters =
-        of_ports.len() > 1 && *destination == Destination::Routed && direction(pdr) == Direction::Uplink;
+    let of_ports: BTreeSet<_> = node.settings.ports.iter().filter_map(|port| port.instance).collect();
+    let matters = of_ports.len() > 1;
     // A name that nobody knows leaves the choice to the routes.
     let exit = matters.then(|| exit_instance(rules, node, pdr, forwarding).ok()).flatten()?;
     of_ports.contains(&exit).then_some(exit)

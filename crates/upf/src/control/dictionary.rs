@@ -29,6 +29,9 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     entries: Vec<Entry>,
+    /// Room for [`Self::keep`], so that it allocates what it returns alone.
+    bits: Vec<u8>,
+    own: Vec<u8>,
 }
 
 impl Dictionary {
@@ -41,39 +44,60 @@ impl Dictionary {
         let best = sizes.min().filter(|(size, _)| *size < alone);
         let is_alike = best.is_some_and(|(size, _)| size * 100 <= alone * ALIKE_PERCENT);
         let entry = if is_alike { None } else { self.enter(rest) };
+        let Self { entries, bits, own } = self;
         match entry.or(best.map(|(_, at)| at)) {
             Some(at) => {
-                let Entry { octets, users } = &mut self.entries[at];
+                let Entry { octets, users } = &mut entries[at];
                 *users += 1;
                 // There are no more of them.
-                write(u8::try_from(at + 1).unwrap_or(NONE), front, rest, octets)
+                write(u8::try_from(at + 1).unwrap_or(NONE), front, [rest, octets], [bits, own])
             }
-            None => write(NONE, front, rest, &[]),
+            None => write(NONE, front, [rest, &[]], [bits, own]),
         }
     }
 
     /// The string that was [kept](Self::keep); `None` of what was not.
     pub(super) fn read(&self, kept: &[u8]) -> Option<Vec<u8>> {
+        self.read_first(kept, usize::MAX)
+    }
+
+    /// At least the first `count` octets of a string that was [kept](Self::keep), or all if there are fewer.
+    pub(super) fn read_first(&self, kept: &[u8], count: usize) -> Option<Vec<u8>> {
         let (&number, kept) = kept.split_first()?;
-        let mut left = kept.iter().copied();
-        let mut octets = Vec::new();
-        unsqueeze(left.next()?, &mut left, &mut octets)?;
-        let entry = match number {
-            NONE => &[][..],
-            _ => &self.entries.get(usize::from(number) - 1)?.octets,
+        let (&in_front, mut left) = kept.split_first()?;
+        let mut front = [0; FRONT];
+        for at in ones(in_front) {
+            front[at] = *left.split_off_first()?;
+        }
+        let (entry, len) = match number {
+            NONE => {
+                let (len, behind) = left.split_first_chunk()?;
+                left = behind;
+                (&[][..], u32::from_le_bytes(*len) as usize)
+            }
+            _ => {
+                let entry = &*self.entries.get(usize::from(number) - 1)?.octets;
+                (entry, entry.len())
+            }
         };
-        let len = match number {
-            NONE => u32::from_le_bytes([left.next()?, left.next()?, left.next()?, left.next()?]) as usize,
-            _ => entry.len(),
-        };
-        let maps = len.div_ceil(8);
-        let upper: Vec<u8> = left.by_ref().take(maps.div_ceil(8)).collect();
-        let mut bits = Vec::with_capacity(maps + 7);
-        upper.iter().try_for_each(|&upper| unsqueeze(upper, &mut left, &mut bits))?;
-        bits.truncate(maps);
-        bits.iter().try_for_each(|&bits| unsqueeze(bits, &mut left, &mut octets))?;
-        octets.truncate(FRONT + len);
-        octets.iter_mut().skip(FRONT).zip(entry).for_each(|(octet, of_entry)| *octet ^= of_entry);
+        let wanted = len.min(count.saturating_sub(FRONT));
+        let mut octets = Vec::with_capacity(FRONT + wanted);
+        octets.extend_from_slice(&front);
+        octets.extend_from_slice(&entry[..entry.len().min(wanted)]);
+        octets.resize(FRONT + wanted, 0);
+        let (upper, left) = left.split_at_checked(len.div_ceil(8).div_ceil(8))?;
+        let maps = upper.iter().map(|bits| bits.count_ones() as usize).sum();
+        let (mut maps, mut own) = left.split_at_checked(maps)?;
+        for (of_eight, &upper) in (0..).step_by(8).zip(upper) {
+            for map in ones(upper).map(|map| of_eight + map) {
+                for at in ones(*maps.split_off_first()?).map(|at| 8 * map + at) {
+                    if at >= wanted {
+                        return (at < len).then_some(octets);
+                    }
+                    octets[FRONT + at] ^= own.split_off_first()?;
+                }
+            }
+        }
         Some(octets)
     }
 
@@ -108,53 +132,77 @@ impl Dictionary {
     }
 }
 
-/// What is left of a string without an entry of its length, or without none.
-fn rest_of<'o>(octets: &'o [u8], entry: &'o [u8]) -> impl Iterator<Item = u8> + 'o {
-    octets.iter().zip(entry.iter().chain(std::iter::repeat(&0))).map(|(octet, of_entry)| octet ^ of_entry)
-}
-
-/// How many octets of a string are its own.
+/// How many octets of a string are its own: those that are not as in an entry of its length, or not zero where there is none.
 fn size(octets: &[u8], entry: &[u8]) -> usize {
+    // Counts of so few fit into an octet each, which the compiler makes vectors of.
+    const PART: usize = 128;
+    let differing = |part: &[u8], of_entry: &[u8]| {
+        usize::from(part.iter().zip(of_entry).fold(0u8, |count, (own, other)| count + u8::from(own != other)))
+    };
     match entry {
-        [] => octets.iter().filter(|&&octet| octet != 0).count(),
-        _ => octets.iter().zip(entry).filter(|(octet, of_entry)| octet != of_entry).count(),
+        [] => octets.chunks(PART).map(|part| differing(part, &[0; PART])).sum(),
+        _ => octets.chunks(PART).zip(entry.chunks(PART)).map(|(part, other)| differing(part, other)).sum(),
     }
 }
 
-fn write(number: u8, front: &[u8], rest: &[u8], entry: &[u8]) -> Box<[u8]> {
-    let rest_len = rest.len();
-    let rest: Vec<u8> = rest_of(rest, entry).collect();
-    let mut kept = vec![number];
-    let mut whole = [0; FRONT];
-    whole.iter_mut().zip(front).for_each(|(octet, &own)| *octet = own);
-    squeeze(&whole, &mut kept);
+/// Writes a string, less an entry of its length or none, by way of room for its bits and its own octets.
+fn write(number: u8, front: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut Vec<u8>; 2]) -> Box<[u8]> {
+    bits.clear();
+    own.clear();
+    for (at, eight) in (0..).step_by(8).zip(rest.chunks(8)) {
+        let of_entry = entry.get(at..at + eight.len()).unwrap_or_default();
+        let differing = word(eight) ^ word(of_entry);
+        if differing == 0 {
+            bits.push(0);
+            continue;
+        }
+        let differing = differing.to_le_bytes();
+        bits.push(bits_of(&differing));
+        own.extend(differing.into_iter().filter(|&octet| octet != 0));
+    }
+    let (maps, upper) = (bits.iter().filter(|&&bits| bits != 0).count(), bits.len().div_ceil(8));
+    let mut kept = Vec::with_capacity(2 + FRONT + size_of::<u32>() + upper + maps + own.len());
+    kept.push(number);
+    squeeze(front, &mut kept);
     if number == NONE {
         // A string of 4 GiB is no session.
-        kept.extend(u32::try_from(rest_len).unwrap_or(u32::MAX).to_le_bytes());
+        kept.extend_from_slice(&u32::try_from(rest.len()).unwrap_or(u32::MAX).to_le_bytes());
     }
-    let bits: Vec<u8> = rest.chunks(8).map(bits_of).collect();
     kept.extend(bits.chunks(8).map(bits_of));
-    kept.extend(bits.iter().chain(&rest).filter(|&&octet| octet != 0));
+    kept.extend(bits.iter().filter(|&&octet| octet != 0));
+    kept.extend_from_slice(own);
     kept.into_boxed_slice()
+}
+
+/// Up to eight octets as a number.
+fn word(octets: &[u8]) -> u64 {
+    match octets.first_chunk() {
+        Some(eight) => u64::from_le_bytes(*eight),
+        None => octets.iter().rev().fold(0, |word, &octet| word << 8 | u64::from(octet)),
+    }
 }
 
 /// Which of up to eight octets are not zero.
 fn bits_of(octets: &[u8]) -> u8 {
-    (0..).zip(octets).fold(0, |bits, (at, &octet)| bits | u8::from(octet != 0) << at)
+    match word(octets) {
+        0 => 0,
+        _ => (0..).zip(octets).fold(0, |bits, (at, &octet)| bits | u8::from(octet != 0) << at),
+    }
+}
+
+/// The places of the bits that are set, the lowest first.
+fn ones(mut bits: u8) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (at < 8).then_some(at)
+    })
 }
 
 /// Writes up to eight octets without those that are zero.
 fn squeeze(octets: &[u8], to: &mut Vec<u8>) {
     to.push(bits_of(octets));
     to.extend(octets.iter().filter(|&&octet| octet != 0));
-}
-
-/// Adds the eight octets that the bits are of.
-fn unsqueeze(bits: u8, from: &mut impl Iterator<Item = u8>, to: &mut Vec<u8>) -> Option<()> {
-    for at in 0..8 {
-        to.push(if bits >> at & 1 == 0 { 0 } else { from.next()? });
-    }
-    Some(())
 }
 
 #[cfg(test)]
@@ -193,6 +241,9 @@ mod tests {
                 }
                 for (octets, kept) in &before {
                     prop_assert_eq!(dictionary.read(kept), Some(octets.clone()));
+                    let first = usize::from(change);
+                    let read = dictionary.read_first(kept, first).unwrap();
+                    prop_assert!(octets.starts_with(&read) && read.len() >= first.min(octets.len()));
                 }
             }
         }

@@ -1,8 +1,6 @@
 //! How many sessions have their rules in which form: what an operator asks who wants to know what takes the fast path.
 
-use std::collections::BTreeMap;
-
-use crate::record::{Record, RecordForm, SessionIndex, SessionKey};
+use crate::record::{RecordForm, SessionIndex};
 
 /// No session.
 const NONE: u8 = u8::MAX;
@@ -24,11 +22,11 @@ impl Default for Forms {
 }
 
 impl Forms {
-    /// Takes down the form of a session by its records, in the place of that of before.
-    pub(super) fn set(&mut self, session: SessionIndex, records: &BTreeMap<SessionKey, Record>) {
+    /// Takes down the greatest form of a session's records, in the place of that of before.
+    pub(super) fn set(&mut self, session: SessionIndex, form: Option<RecordForm>) {
         self.forget(session);
         // A session without keys has no packets, which wait for nothing.
-        let form = records.values().map(Record::form).max().unwrap_or(RecordForm::Folded);
+        let form = form.unwrap_or(RecordForm::Folded);
         let place = session.0 as usize;
         if place >= self.of.len() {
             self.of.resize(place + 1, NONE);
@@ -60,7 +58,7 @@ mod tests {
     fn a_session_is_counted_once_until_it_is_gone() {
         let mut forms = Forms::default();
         for session in [SessionIndex(3), SessionIndex(0), SessionIndex(3)] {
-            forms.set(session, &BTreeMap::new());
+            forms.set(session, None);
         }
         assert_eq!(forms.counts().collect::<Vec<_>>(), [(RecordForm::Folded, 2)]);
         [3, 3, 9].map(SessionIndex).into_iter().for_each(|session| forms.forget(session));

@@ -285,9 +285,20 @@ impl Upf {
     }
 }
 
+/// Whether a request has rules in which F-TEIDs or UE addresses may be left to this node.
+fn leaves_a_choice(request: &Modification) -> bool {
+    !(request.create_pdrs.is_empty()
+        && request.update_pdrs.is_empty()
+        && request.create_traffic_endpoints.is_empty()
+        && request.update_traffic_endpoints.is_empty())
+}
+
 /// What a request means that creates URRs which the session has: of one that is the same nothing, as its counts go on; one that
 /// is different takes the other's place, which ends with a report.
 fn replace_urrs(rules: &RuleSet, request: &mut Modification) {
+    if request.create_urrs.is_empty() {
+        return;
+    }
     let removed = request.remove_urrs.clone();
     let stays = |id: &UrrId| !removed.contains(id);
     request.create_urrs.retain(|urr| rules.urrs.get(&urr.id) != Some(urr) || !stays(&urr.id));
@@ -368,27 +379,31 @@ impl SessionService for Upf {
     ) -> Result<Progress<Modified>, Rejection> {
         let index = self.find(seid)?;
         self.end_of(index, now);
+        let Some(session) = self.sessions.get(index) else {
+            return Err(no_session(seid));
+        };
         let mut request = request.clone();
-        if let Some(session) = self.sessions.get(index) {
-            replace_urrs(&session.kept.rules, &mut request);
+        replace_urrs(&session.kept.rules, &mut request);
+        if !leaves_a_choice(&request) {
+            return self.change(session, request, Vec::new(), Modified::default(), now);
         }
-        let mut chosen = self
-            .sessions
-            .get(index)
-            .map_or_else(Chosen::default, |session| Chosen::in_session(&self.node.settings, &session.kept));
+        let mut chosen = Chosen::in_session(&self.node.settings, &session.kept);
         let planned = self
             .choose(&mut request.create_pdrs, &mut chosen)
             .and_then(|()| self.choose_changes(&mut request.update_pdrs, &mut chosen))
             .and_then(|()| self.choose_endpoints(&mut request.create_traffic_endpoints, &mut chosen))
-            .and_then(|()| self.choose_updates(index, &mut request.update_traffic_endpoints, &mut chosen))
+            .and_then(|()| {
+                let endpoints = &session.kept.rules.endpoints;
+                self.choose_updates(endpoints, &mut request.update_traffic_endpoints, &mut chosen)
+            })
             .and_then(|()| {
                 let answer = Modified {
-                    created_pdrs: chosen.created.clone(),
-                    updated_pdrs: chosen.updated.clone(),
-                    created_traffic_endpoints: chosen.created_endpoints.clone(),
+                    created_pdrs: std::mem::take(&mut chosen.created),
+                    updated_pdrs: std::mem::take(&mut chosen.updated),
+                    created_traffic_endpoints: std::mem::take(&mut chosen.created_endpoints),
                     usage_reports: Vec::new(),
                 };
-                self.change(index, &request, chosen.leases.clone(), answer, now)
+                self.change(session, request, chosen.leases.clone(), answer, now)
             });
         planned.inspect_err(|_| self.give_back(&chosen.leases))
     }
@@ -436,8 +451,7 @@ impl SessionService for Upf {
     }
 
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid> {
-        let index = self.sessions.find(seid)?;
-        self.sessions.get(index).map(|session| session.kept.cp_fseid)
+        self.sessions.cp_fseid(self.sessions.find(seid)?)
     }
 
     fn load(&self) -> u8 {

@@ -19,6 +19,11 @@ pub(super) struct PolicerChange {
 }
 
 impl PolicerChange {
+    /// Whether all QERs have the policers that they had.
+    pub(super) fn is_empty(&self) -> bool {
+        self.taken.is_empty() && self.dropped.is_empty()
+    }
+
     /// Whether workers must let go of policers before they are given back.
     pub(super) fn drops_any(&self) -> bool {
         !self.dropped.is_empty()

@@ -6,10 +6,11 @@
 
 use std::time::SystemTime;
 
-use postcard::ser_flavors::Size;
+use postcard::ser_flavors::{Flavor, Size};
+use serde::Deserialize;
 
 use crate::record::SessionIndex;
-use crate::rules::{Cause, Imsi, Rejection, Seid};
+use crate::rules::{Cause, FSeid, Imsi, Rejection, Seid};
 use crate::usage::UsageSlot;
 
 use super::dictionary::Dictionary;
@@ -30,6 +31,42 @@ pub(super) fn check(rules: &RuleSet, now: SystemTime) -> Result<(), Rejection> {
     }
 }
 
+/// What [`Kept`] begins with, to be read without the rest.
+#[derive(Debug, Deserialize)]
+struct Head {
+    #[allow(dead_code)] // It lies before what is read.
+    imsi: Option<Imsi>,
+    cp_fseid: FSeid,
+}
+
+/// Octets that a [`Head`] takes at most: two numbers of ten, addresses of 4 and 16, and what says which there are.
+const HEAD_OCTETS: usize = 43;
+
+/// Octets that are written to room that is there.
+struct Room<'r>(&'r mut Vec<u8>);
+
+impl Flavor for Room<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, octet: u8) -> postcard::Result<()> {
+        self.0.push(octet);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, octets: &[u8]) -> postcard::Result<()> {
+        match *octets {
+            // Most numbers.
+            [only] => self.0.push(only),
+            _ => self.0.extend_from_slice(octets),
+        }
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
 /// One place for a session.
 #[derive(Debug)]
 struct Place {
@@ -46,6 +83,8 @@ pub(super) struct Sessions {
     free: Vec<u32>,
     len: u32,
     dictionary: Dictionary,
+    /// Room for a session that is packed.
+    octets: Vec<u8>,
 }
 
 impl Sessions {
@@ -70,14 +109,16 @@ impl Sessions {
     /// Puts a session to rest, the first time or again.
     pub(super) fn put(&mut self, session: &Session) {
         let Some(place) = self.places.get_mut(session.index.0 as usize) else { return };
-        match postcard::to_allocvec(&session.kept) {
-            Ok(packed) => {
+        self.octets.clear();
+        match postcard::serialize_with_flavor(&session.kept, Room(&mut self.octets)) {
+            Ok(()) => {
                 match &place.packed {
                     Some(before) => self.dictionary.forget(before),
                     None => self.len += 1,
                 }
                 let counter = session.kept.meters.values().next().map(|meter| meter.slot);
-                *place = Place { seid: session.seid, packed: Some(self.dictionary.keep(&packed)), counter };
+                *place =
+                    Place { seid: session.seid, packed: Some(self.dictionary.keep(&self.octets)), counter };
             }
             // Bytes in memory take every value that rules can have.
             Err(error) => tracing::error!(%error, seid = %session.seid, "a session could not be packed"),
@@ -100,6 +141,13 @@ impl Sessions {
     /// The SEID of the session of a number.
     pub(super) fn seid(&self, index: SessionIndex) -> Option<Seid> {
         self.places.get(index.0 as usize).filter(|place| place.packed.is_some()).map(|place| place.seid)
+    }
+
+    /// The control plane's end of the session of a number: read without the rest of it.
+    pub(super) fn cp_fseid(&self, index: SessionIndex) -> Option<FSeid> {
+        let packed = self.places.get(index.0 as usize)?.packed.as_deref()?;
+        let octets = self.dictionary.read_first(packed, HEAD_OCTETS)?;
+        postcard::take_from_bytes::<Head>(&octets).ok().map(|(head, _)| head.cp_fseid)
     }
 
     /// Takes a session out; its number stays taken until it is [released](Self::release).
@@ -272,11 +320,33 @@ mod tests {
         sessions.put(&put);
         assert_eq!(sessions.find(put.seid), Some(index));
         assert_eq!((sessions.get(index), sessions.seid(index)), (Some(put.clone()), Some(put.seid)));
+        assert_eq!(sessions.cp_fseid(index), Some(put.kept.cp_fseid));
         sessions.put(&put);
         assert_eq!((sessions.len(), sessions.page(0, 9).count(), sessions.page(1, 9).count()), (1, 1, 0));
         assert_eq!(sessions.take(index), Some(put.clone()));
         assert_eq!((sessions.len(), sessions.find(put.seid), sessions.get(index)), (0, None, None));
         assert_eq!((sessions.take(index), sessions.seid(index)), (None, None));
+        assert_eq!(sessions.cp_fseid(index), None);
+    }
+
+    #[test]
+    fn the_control_planes_end_is_read_alone_however_long_it_is() {
+        let mut sessions = Sessions::default();
+        let ends = [
+            FSeid { seid: Seid(1), ipv4: Some([10, 0, 0, 1].into()), ipv6: None },
+            FSeid {
+                seid: Seid(u64::MAX),
+                ipv4: Some([255; 4].into()),
+                ipv6: Some(std::net::Ipv6Addr::from_bits(u128::MAX)),
+            },
+        ];
+        for (imsi, cp_fseid) in [(None, ends[0]), (None, ends[1]), (Some("999999999999999"), ends[1])] {
+            let mut put = session(sessions.reserve());
+            put.kept.imsi = imsi.and_then(|imsi| imsi.parse().ok());
+            put.kept.cp_fseid = cp_fseid;
+            sessions.put(&put);
+            assert_eq!(sessions.cp_fseid(put.index), Some(cp_fseid));
+        }
     }
 
     #[test]

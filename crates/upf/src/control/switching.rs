@@ -6,6 +6,7 @@
 use std::time::SystemTime;
 
 use super::ruleset::RuleSet;
+use super::session::Session;
 use super::{Upf, millis};
 use crate::record::SessionIndex;
 use crate::rules::{Modification, Modified, Pdr, Progress};
@@ -36,16 +37,18 @@ impl RuleSet {
 impl Upf {
     /// Switches the rules of a session whose time has come.
     pub(super) fn switch_rules(&mut self, index: SessionIndex, now: SystemTime) {
-        let Some(mut session) = self.sessions.get(index) else { return };
-        if session.kept.rules.switches_at.is_none_or(|at| at > millis(now)) {
+        let is_due = |session: &Session| session.kept.rules.switches_at.is_some_and(|at| at <= millis(now));
+        if !self.sessions.get(index).as_ref().is_some_and(is_due) {
             return;
         }
         self.end_of(index, now);
-        match self.change(index, &Modification::default(), Vec::new(), Modified::default(), now) {
+        let Some(session) = self.sessions.get(index) else { return };
+        match self.change(session, Modification::default(), Vec::new(), Modified::default(), now) {
             Ok(Progress::Done(_)) => {}
             // Nobody waits for the answer.
             Ok(Progress::Waiting(ticket)) => drop(self.end_now(ticket, now)),
             Err(why) => {
+                let Some(mut session) = self.sessions.get(index) else { return };
                 tracing::warn!(seid = %session.seid, %why, "rules were not switched at their time");
                 session.kept.rules.switches_at = None;
                 self.rest(&session);

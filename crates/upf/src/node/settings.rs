@@ -288,6 +288,9 @@ impl NodeSettings {
             };
             u8::from(!near) * 8 + u8::from(!of_role) * 4 + of_instance
         };
+        if let [only] = self.endpoints[..] {
+            return vec![only];
+        }
         let mut places: Vec<_> = (0..self.endpoints.len()).collect();
         places.sort_by_key(|&at| unfitness(at));
         places.into_iter().map(|at| self.endpoints[at]).collect()

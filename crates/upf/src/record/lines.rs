@@ -61,16 +61,28 @@ pub(crate) fn asks_of(rule: &Detection) -> Option<Vec<FlowAsk>> {
     if rule.ue.is_some() || rule.app.is_some() {
         return None;
     }
-    let flows =
-        rule.qfis.map_or(vec![None], |qfis| (0..64).filter(|qfi| qfis >> qfi & 1 != 0).map(Some).collect());
-    let of_flow = |qfi| -> Option<Vec<_>> {
+    let mut all = Vec::with_capacity(rule.sdf.len().max(1));
+    for qfi in flows_of(rule.qfis) {
         if rule.sdf.is_empty() {
-            return Some(vec![FlowAsk::any(qfi)]);
+            all.push(FlowAsk::any(qfi));
         }
-        rule.sdf.iter().map(|sdf| FlowAsk::of(sdf, qfi)).collect()
-    };
-    let all: Option<Vec<_>> = flows.into_iter().map(of_flow).collect();
-    all.map(|all| all.concat())
+        for sdf in &rule.sdf {
+            all.push(FlowAsk::of(sdf, qfi)?);
+        }
+    }
+    Some(all)
+}
+
+/// The QoS flows of a set, or any where there is no set.
+fn flows_of(qfis: Option<u64>) -> impl Iterator<Item = Option<u8>> {
+    let any = qfis.is_none().then_some(None);
+    let mut left = qfis.unwrap_or(0);
+    let flows = std::iter::from_fn(move || {
+        let first = u8::try_from(left.trailing_zeros()).ok().filter(|_| left != 0)?;
+        left &= left - 1;
+        Some(Some(first))
+    });
+    any.into_iter().chain(flows)
 }
 
 /// What lines ask of a packet.
