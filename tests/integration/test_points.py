@@ -74,6 +74,28 @@ def test_every_packet_of_a_shape_is_judged_over_links(binary: Path, datapath: st
 
 
 @pytest.mark.needs("root", "ip")
+@pytest.mark.parametrize("direction", ["uplink", "downlink"])
+def test_a_point_over_links_is_held_against_a_bare_port_and_the_kernel(binary: Path, direction: str) -> None:
+    """In one run, each packet judged: the kernel's has a hop less and other addresses."""
+    found = measure(binary, "--datapath", "af_xdp", "--direction", direction, "--compare")
+    assert found["cpu"]["user_ns"] + found["cpu"]["system_ns"] > 0
+    echo, kernel = found["beside"]
+    assert (echo["what"], kernel["what"]) == ("echo", "kernel")
+    for beside in (echo, kernel):
+        assert beside["reason"] is None, beside
+        assert beside["pps"] > 0
+        assert beside["ratio"] == pytest.approx(found["pps"] / beside["pps"])
+    assert echo["cpu"]["user_ns"] + echo["cpu"]["system_ns"] > 0
+    assert kernel["cpu"] is None, "it has no thread of its own"
+    for options in (("--ip", "6"), ("--shape", "tenant", "--direction", "downlink")):
+        asked = ("--datapath", "af_packet", "--rate", "2kpps", "--compare", *options)
+        _, kernel = measure(binary, *asked, sessions=320)["beside"]
+        assert kernel["reason"], options
+    alone = measure(binary, "--datapath", "af_xdp", "--rate", "2kpps")
+    assert alone["beside"] == []
+
+
+@pytest.mark.needs("root", "ip")
 def test_full_speed_and_bursts_go_over_links_too(binary: Path) -> None:
     """As fast as they are taken, of one session; and a burst ends by itself, without anything left behind."""
     links = set(os.listdir("/sys/class/net"))

@@ -50,14 +50,46 @@ impl CpuTime {
     }
 }
 
-/// Pages that this thread had to wait for until now: memory that was taken from the process, or never given.
-fn page_faults() -> u64 {
+/// CPU time of a thread, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThreadTime {
+    /// In the program.
+    pub(crate) user_ns: u64,
+    /// In the kernel.
+    pub(crate) system_ns: u64,
+}
+
+impl ThreadTime {
+    /// Of this thread until now, as the kernel's clock tick has it.
+    pub(crate) fn now() -> Self {
+        let Some(usage) = usage() else { return Self::default() };
+        let ns = |time: libc::timeval| {
+            let (seconds, micros) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec));
+            seconds.unwrap_or(0) * 1_000_000_000 + micros.unwrap_or(0) * 1000
+        };
+        Self { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
+    }
+
+    /// The time since then, added to what there was.
+    pub(crate) fn add_since(&mut self, then: Self) {
+        let now = Self::now();
+        self.user_ns += now.user_ns.saturating_sub(then.user_ns);
+        self.system_ns += now.system_ns.saturating_sub(then.system_ns);
+    }
+}
+
+/// What this thread has used.
+fn usage() -> Option<libc::rusage> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call writes nothing but the structure, which is as long as it says.
     let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
     // SAFETY: zeroed at first, which is valid for integers, and complete when the call succeeded.
-    let usage = unsafe { usage.assume_init() };
-    if result == 0 { u64::try_from(usage.ru_minflt + usage.ru_majflt).unwrap_or(0) } else { 0 }
+    (result == 0).then(|| unsafe { usage.assume_init() })
+}
+
+/// Pages that this thread had to wait for until now: memory that was taken from the process, or never given.
+fn page_faults() -> u64 {
+    usage().map_or(0, |usage| u64::try_from(usage.ru_minflt + usage.ru_majflt).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -34,6 +34,19 @@ pub enum Rule {
         /// Name of the bench's port at which they come out.
         to: String,
     },
+    /// A port forwarder, or a router: packets leave with other Ethernet addresses, and of a router those of IPv4 with a hop less.
+    Routed {
+        /// Name of the bench's port into which packets go.
+        from: String,
+        /// Name of the bench's port at which they come out.
+        to: String,
+        /// Ethernet address that they leave from.
+        source: [u8; 6],
+        /// And to.
+        destination: [u8; 6],
+        /// Whether a hop is taken off.
+        takes_hop: bool,
+    },
     /// A GRE header remover in the wire: what is in GRE over IPv4, without options in either, leaves without both headers, and
     /// everything else as it came.
     Decapsulated {
@@ -59,6 +72,7 @@ pub(crate) enum Verdict {
 enum Known {
     Bearers { access: usize, core: usize, expectations: Box<Expectations> },
     Unchanged { from: usize, to: usize },
+    Routed { from: usize, to: usize, macs: [[u8; 6]; 2], takes_hop: bool },
     Decapsulated { from: usize, to: usize },
 }
 
@@ -89,6 +103,14 @@ impl Oracle {
                         to: find("unchanged.to", to),
                     });
                 }
+                Rule::Routed { from, to, source, destination, takes_hop } => {
+                    known.push(Known::Routed {
+                        from: find("routed.from", from),
+                        to: find("routed.to", to),
+                        macs: [*destination, *source],
+                        takes_hop: *takes_hop,
+                    });
+                }
                 Rule::Decapsulated { from, to } => {
                     known.push(Known::Decapsulated {
                         from: find("decapsulated.from", from),
@@ -114,6 +136,12 @@ impl Oracle {
         for known in &mut self.0 {
             let expected = match known {
                 Known::Unchanged { from, to } if *from == port => return Verdict::Out(*to, sent.to_vec()),
+                Known::Routed { from, to, macs, takes_hop } if *from == port => {
+                    match routed(sent, macs, *takes_hop) {
+                        Some(frame) => return Verdict::Out(*to, frame),
+                        None => "no IPv4 packet with a hop left",
+                    }
+                }
                 Known::Decapsulated { from, to } if *from == port => {
                     return Verdict::Out(*to, decapsulated(sent));
                 }
@@ -140,6 +168,25 @@ impl Oracle {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// A frame as a router sends it on, to and from these Ethernet addresses.
+fn routed(sent: &[u8], [destination, source]: &[[u8; 6]; 2], takes_hop: bool) -> Option<Vec<u8>> {
+    const TTL: usize = 14 + 8;
+    const CHECKSUM: usize = 14 + 10;
+    if !takes_hop {
+        return Some([destination, source, sent.get(12..)?].concat());
+    }
+    if sent.len() < 34 || sent[12..15] != [0x08, 0x00, 0x45] || sent[TTL] < 2 {
+        return None;
+    }
+    let mut frame = [destination, source, &sent[12..]].concat();
+    frame[TTL] -= 1;
+    // RFC 1624: the high octet of a word is one less, so its complement is one more.
+    let sum = u32::from(u16::from_be_bytes([sent[CHECKSUM], sent[CHECKSUM + 1]])) + 0x100;
+    let sum = u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap_or(u16::MAX);
+    frame[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+    Some(frame)
 }
 
 /// A frame without the headers of IPv4 and GRE, if it has them: IPv4 without options or fragments, and a GRE header of four
@@ -205,6 +252,26 @@ pub(crate) fn check(bearers: &Bearers, wrong: &mut impl FnMut(&str, String)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_routed_packet_has_other_addresses_a_hop_less_and_a_right_checksum() {
+        for (ttl, checksum) in [(64, 0x1234), (2, 0xff20_u16), (255, 0xfeff)] {
+            let mut frame = vec![0; 14 + 20];
+            (frame[12], frame[14], frame[22]) = (0x08, 0x45, ttl);
+            frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+            let sum = |frame: &[u8]| {
+                let words = frame[14..34].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+                let sum: u32 = words.sum();
+                (sum & 0xffff) + (sum >> 16)
+            };
+            let came = routed(&frame, &[[1; 6], [2; 6]], true).unwrap();
+            assert_eq!((&came[..6], &came[6..12], came[22]), (&[1; 6][..], &[2; 6][..], ttl - 1));
+            assert_eq!(sum(&came), sum(&frame), "what was right is right: {checksum:#x}");
+        }
+        assert_eq!(routed(&[0; 60], &[[1; 6], [2; 6]], true), None, "no IPv4");
+        let forwarded = routed(&[7; 60], &[[1; 6], [2; 6]], false).unwrap();
+        assert_eq!((&forwarded[..12], &forwarded[12..]), (&[[1; 6], [2; 6]].concat()[..], &[7; 48][..]));
+    }
 
     #[test]
     fn headers_go_where_they_are_plain() {

@@ -7,25 +7,26 @@
 //! another. What the kernel does to bring a packet over a link is done on the sender's CPU: it is in the rate, and where the
 //! node sends in its time, but not where the bench does.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::Scope;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use kaido_engine::port::{PacketPort, Port, XdpPool};
 use kaido_engine::reorder::Reordering;
-use kaido_engine::{FramePool, Worker};
-use kaido_upf::node::Node;
+use kaido_engine::{FramePool, Function, KernelPath, Worker, WorkerSettings};
 
+use super::beside::{Beside, BesideResult, CpuCost, Echo, forward, reason, rule};
 use super::course::{Told, Totals};
 use super::lane::drive;
 use super::plan::{Datapath, Flows, PointPlan};
 use super::{CpuTicks, PointResult, Rapl, point_settings, report};
 use crate::BenchError;
+use crate::clock::ThreadTime;
 use crate::frames::{Direction, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, bearers};
 use crate::generator::Problem;
 use crate::machine::{Before, Machine, hugepages};
-use crate::node::{UpfNode, stopped, worker};
+use crate::node::{UpfNode, path, stopped};
 use crate::oracle::{Bearers, Rule};
 use crate::permutation::Permutation;
 use crate::preset::{BearerOrder, Preset, flow_templates};
@@ -50,6 +51,8 @@ const WARM_UP: Duration = Duration::from_millis(30);
 const DRAIN: Duration = Duration::from_millis(50);
 /// Packets that take longer are none of this point's.
 const LATE: Duration = Duration::from_secs(10);
+/// A worker's sleep while nothing is sent.
+const NAP: Duration = Duration::from_micros(100);
 
 /// Measures on a thread that lives no longer: it moves into another network namespace.
 pub(super) fn measure(
@@ -76,21 +79,67 @@ pub(super) fn measure(
     std::thread::scope(|scope| {
         // However this ends, the worker's thread does too.
         let _ended = Ended(&signs.is_over);
-        start(scope, plan.datapath, node.node(), pool, cpu, &signs)?;
+        let thread = start(scope, plan.datapath, path(node.node())?, pool, cpu, &signs)?;
         bench_cpu.into_iter().for_each(rig::stay_on);
         let mut bench = Bench::new(plan, &signs)?;
-        bench.run(WARM_UP, stop)?;
-        bench.forget();
         let (ticks, rapl) = (CpuTicks::now(), Rapl::now());
-        let sample = (plan.duration / u32::try_from(plan.samples).unwrap_or(u32::MAX)).max(SAMPLE_MIN);
-        while !bench.is_done() {
-            stopped(stop)?;
-            bench.run(sample, stop)?;
+        bench.measure(stop)?;
+        let (uses, time) = (CpuTicks::now().since(&ticks), signs.time());
+        let (sent, totals, told) = bench.take_parts();
+        let mut result = report(plan, sent, &totals, &[told], &[cpu], (uses, rapl), machine);
+        result.cpu = CpuCost::of(time, totals.forwarded);
+        if plan.compare {
+            end(thread, &signs)?;
+            for what in Beside::ALL {
+                progress(&format!("beside it: {what:?}"));
+                let found = beside(scope, (what, result.pps), &mut bench, pool, (cpu, &signs), stop);
+                stopped(stop)?;
+                result.beside.push(found.unwrap_or_else(|error| BesideResult::none(what, reason(&error))));
+            }
         }
-        let uses = CpuTicks::now().since(&ticks);
-        let (sent, totals, told) = bench.into_parts();
-        Ok(report(plan, sent, &totals, &[told], &[cpu], (uses, rapl), machine))
+        Ok(result)
     })
+}
+
+/// Measures what forwards in the user plane's place, whose rate is told.
+fn beside<'s>(
+    scope: &'s Scope<'s, '_>,
+    (what, pps): (Beside, f64),
+    bench: &mut Bench<'_>,
+    pool: &'static FramePool,
+    (cpu, signs): (Option<usize>, &'s Signs),
+    stop: &AtomicBool,
+) -> Result<BesideResult, BenchError> {
+    let PointPlan { family, shape, direction, .. } = *bench.plan;
+    bench.rules = [rule(what, direction, BENCH)];
+    match what {
+        Beside::Echo => {
+            let thread = start(scope, Datapath::AfXdp, Box::new(Echo), pool, cpu, signs)?;
+            let measured = bench.measure(stop);
+            end(thread, signs)?;
+            measured?;
+            let time = signs.time();
+            let (_, totals, _) = bench.take_parts();
+            Ok(BesideResult::of(what, &totals, Some(time), pps))
+        }
+        Beside::Kernel => {
+            if let Err(reason) = forward((family, shape), direction, NODE) {
+                return Ok(BesideResult::none(what, reason));
+            }
+            bench.has_worker = false;
+            bench.measure(stop)?;
+            let (_, totals, _) = bench.take_parts();
+            Ok(BesideResult::of(what, &totals, None, pps))
+        }
+    }
+}
+
+/// Ends a worker's thread; the next may begin.
+fn end(thread: ScopedJoinHandle<'_, ()>, signs: &Signs) -> Result<(), BenchError> {
+    signs.is_over.store(true, Ordering::Relaxed);
+    thread.join().map_err(|_| BenchError::Thread)?;
+    signs.is_over.store(false, Ordering::Relaxed);
+    Ok(())
 }
 
 /// A namespace with both links.
@@ -113,6 +162,34 @@ struct Signs {
     is_over: AtomicBool,
     /// Nanoseconds in which the worker had a packet in hand. It alone writes, and the bench reads when nothing is under way.
     busy_ns: AtomicU64,
+    /// Set by the bench while it sends: the worker polls. Otherwise it sleeps, and its CPU time stands still.
+    is_sending: AtomicBool,
+    /// How often the bench has asked it to sleep.
+    rests: AtomicU64,
+    /// Which of them the worker has followed, and the CPU time that it had used by then while it polled.
+    slept: Mutex<(u64, ThreadTime)>,
+}
+
+impl Signs {
+    fn slept(&self) -> (u64, ThreadTime) {
+        *self.slept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// CPU time of the worker while it polled.
+    fn time(&self) -> ThreadTime {
+        self.slept().1
+    }
+
+    /// Has the worker sleep, and waits until it does.
+    fn rest(&self) {
+        self.is_sending.store(false, Ordering::Relaxed);
+        let asked = self.rests.fetch_add(1, Ordering::Relaxed) + 1;
+        // Not for ever: its thread may have ended.
+        let deadline = Instant::now() + LATE;
+        while self.slept().0 != asked && Instant::now() < deadline {
+            std::thread::sleep(NAP);
+        }
+    }
 }
 
 /// Ends the worker's thread when dropped.
@@ -128,15 +205,16 @@ fn fault(error: impl std::fmt::Display) -> BenchError {
     BenchError::Traffic(error.to_string())
 }
 
-/// Starts the node's worker on its ports.
+/// Starts a worker with a function on the node's ports.
 fn start<'s>(
     scope: &'s Scope<'s, '_>,
     datapath: Datapath,
-    node: &Arc<Node>,
+    function: Box<dyn Function>,
     pool: &'static FramePool,
     cpu: Option<usize>,
     signs: &'s Signs,
-) -> Result<(), BenchError> {
+) -> Result<ScopedJoinHandle<'s, ()>, BenchError> {
+    signs.slept.lock().unwrap_or_else(PoisonError::into_inner).1 = ThreadTime::default();
     let found = rig::interfaces(NODE).map_err(fault)?;
     let (mut ports, mut programs): (Vec<Box<dyn Port>>, _) = (Vec::new(), Vec::new());
     if datapath == Datapath::AfXdp {
@@ -151,21 +229,34 @@ fn start<'s>(
             ports.push(Box::new(PacketPort::open(interface.ifindex, interface.mtu as usize).map_err(fault)?));
         }
     }
-    let Ok(ports) = <[Box<dyn Port>; 2]>::try_from(ports) else { return Err(BenchError::Thread) };
-    let mut worker = worker(node, pool, ports)?;
+    let ports = ports.into_iter().map(|port| (port, KernelPath::None)).collect();
+    let mut worker = Worker::new(pool, ports, function, WorkerSettings::default());
     let turn = move || {
         cpu.into_iter().for_each(rig::stay_on);
         turn(&mut worker, cpu.is_some(), signs);
         // Sockets go before the programs that feed them.
         drop((worker, programs));
     };
-    std::thread::Builder::new().name("point-node".to_owned()).spawn_scoped(scope, turn)?;
-    Ok(())
+    Ok(std::thread::Builder::new().name("point-node".to_owned()).spawn_scoped(scope, turn)?)
 }
 
 /// Turns the worker until all is over.
 fn turn(worker: &mut Worker, has_cpu: bool, signs: &Signs) {
+    let mut awake: Option<ThreadTime> = None;
     while !signs.is_over.load(Ordering::Relaxed) {
+        if !signs.is_sending.load(Ordering::Relaxed) {
+            // Frames that were sent come back, and rings are filled.
+            drive(worker, |_| true);
+            let mut slept = signs.slept.lock().unwrap_or_else(PoisonError::into_inner);
+            slept.0 = signs.rests.load(Ordering::Relaxed);
+            if let Some(then) = awake.take() {
+                slept.1.add_since(then);
+            }
+            drop(slept);
+            std::thread::sleep(NAP);
+            continue;
+        }
+        awake.get_or_insert_with(ThreadTime::now);
         let began = Instant::now();
         if drive(worker, |_| true) > 0 {
             let busy_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -191,6 +282,8 @@ struct Bench<'p> {
     latency: Latency,
     reordering: Reordering,
     sent_bytes: u64,
+    /// Whether a worker is to be woken and put to sleep.
+    has_worker: bool,
 }
 
 impl<'p> Bench<'p> {
@@ -210,7 +303,24 @@ impl<'p> Bench<'p> {
             latency: Latency::default(),
             reordering: Reordering::default(),
             sent_bytes: 0,
+            has_worker: true,
         })
+    }
+
+    /// Warms up, and runs until there are enough samples.
+    fn measure(&mut self, stop: &AtomicBool) -> Result<(), BenchError> {
+        self.run(WARM_UP, stop)?;
+        self.forget();
+        let parts = u32::try_from(self.plan.samples).unwrap_or(u32::MAX);
+        let sample = (self.plan.duration / parts).max(SAMPLE_MIN);
+        while !self.is_done() {
+            stopped(stop)?;
+            self.run(sample, stop)?;
+            if self.totals.forwarded == 0 && self.totals.elapsed_ns >= self.plan.duration.as_nanos() as f64 {
+                return Err(fault("no packet came through"));
+            }
+        }
+        Ok(())
     }
 
     /// Sends for a while, has what comes back judged, and adds it up: a sample.
@@ -233,8 +343,12 @@ impl<'p> Bench<'p> {
         };
         let ports = std::mem::take(&mut self.ports);
         let busy_before = self.signs.busy_ns.load(Ordering::Relaxed);
-        let (outcome, ports) =
-            run_again(&self.traffic, &self.rules, &settings, ports, stop, &|_, _| ()).map_err(fault)?;
+        self.signs.is_sending.store(true, Ordering::Relaxed);
+        let ran = run_again(&self.traffic, &self.rules, &settings, ports, stop, &|_, _| ());
+        if self.has_worker {
+            self.signs.rest();
+        }
+        let (outcome, ports) = ran.map_err(fault)?;
         self.ports = ports;
         let busy_ns = self.signs.busy_ns.load(Ordering::Relaxed) - busy_before;
         self.add(&outcome.result, busy_ns as f64)
@@ -260,6 +374,7 @@ impl<'p> Bench<'p> {
 
     /// Forgets what warmed up.
     fn forget(&mut self) {
+        self.signs.slept.lock().unwrap_or_else(PoisonError::into_inner).1 = ThreadTime::default();
         self.totals = Totals::new(1);
         self.latency = Latency::default();
         self.reordering = Reordering::default();
@@ -272,17 +387,19 @@ impl<'p> Bench<'p> {
         is_sent || (is_told && self.totals.elapsed_ns >= self.plan.duration.as_nanos() as f64)
     }
 
-    /// Mean bytes of the frames that were sent, and all sums.
-    fn into_parts(self) -> (usize, Totals, Told) {
+    /// Mean bytes of the frames that were sent, and all sums; the next are none.
+    fn take_parts(&mut self) -> (usize, Totals, Told) {
         let sent = self.sent_bytes.checked_div(self.totals.offered).unwrap_or(0);
         let told = Told {
             // Without a rate it is the time in a queue that is always full.
-            latency: self.plan.rate_pps.map(|_| self.latency).unwrap_or_default(),
+            latency: self.plan.rate_pps.map(|_| std::mem::take(&mut self.latency)).unwrap_or_default(),
             reordering: self.reordering,
             off_cpu_ns: 0,
             counts: Err("not read over links, where the worker polls between packets".to_owned()),
         };
-        (usize::try_from(sent).unwrap_or(usize::MAX), self.totals, told)
+        let totals = std::mem::replace(&mut self.totals, Totals::new(1));
+        self.forget();
+        (usize::try_from(sent).unwrap_or(usize::MAX), totals, told)
     }
 }
 

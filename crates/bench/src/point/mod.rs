@@ -10,6 +10,7 @@
 //! ring, are lost when that is full, and have a latency. All that is in memory; [`Datapath`] puts links between bench and node
 //! instead.
 
+mod beside;
 mod course;
 mod cpu;
 mod dealing;
@@ -27,6 +28,7 @@ use std::sync::atomic::AtomicBool;
 use kaido_engine::FramePool;
 use kaido_upf::node::{NodeSettings, UdpChecksums};
 
+pub use self::beside::{Beside, BesideResult, CpuCost};
 use self::course::{Course, Told, Totals, cpus};
 pub(crate) use self::cpu::CpuTicks;
 pub use self::cpu::CpuUse;
@@ -169,6 +171,8 @@ fn report(
         page_faults: totals.page_faults,
         pmu: PmuResult::of(&counts, totals.forwarded),
         energy: Energy::of(rapl.as_ref(), l2_gbps, &shares),
+        cpu: None,
+        beside: Vec::new(),
         machine,
     }
 }

@@ -143,6 +143,8 @@ pub struct PointPlan {
     pub packets_per_round: usize,
     /// The order of sessions comes from it.
     pub seed: u64,
+    /// Over links: whether a bare port and the kernel forward the same frames too, each as long.
+    pub compare: bool,
 }
 
 impl Default for PointPlan {
@@ -167,6 +169,7 @@ impl Default for PointPlan {
             samples: 11,
             packets_per_round: 32_768,
             seed: 1,
+            compare: false,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::beside::{BesideResult, CpuCost};
 use super::cpu::CpuUse;
 use super::energy::Energy;
 use super::plan::{Datapath, PointClock, PointPlan};
@@ -61,6 +62,10 @@ pub struct PointResult {
     pub pmu: PmuResult,
     /// Watts.
     pub energy: Energy,
+    /// CPU time of the node's thread, over links.
+    pub cpu: Option<CpuCost>,
+    /// What else forwarded the same frames over the same links, where it was asked for.
+    pub beside: Vec<BesideResult>,
     /// What it ran on.
     pub machine: Machine,
 }
@@ -82,7 +87,11 @@ impl fmt::Display for PointResult {
             let (p50, p99, most) = (latency.p50_ns, latency.p99_ns, latency.p99_99_ns);
             write!(f, ", latency p50 {p50} p99 {p99} p99.99 {most} ns")?;
         }
-        writeln!(f, ", {:.2} Gbit/s per watt ({})", self.energy.gbps_per_watt, self.energy.source)
+        if let Some(CpuCost { user_ns, system_ns }) = self.cpu {
+            write!(f, ", {user_ns:.0} ns user and {system_ns:.0} ns system a packet")?;
+        }
+        writeln!(f, ", {:.2} Gbit/s per watt ({})", self.energy.gbps_per_watt, self.energy.source)?;
+        self.beside.iter().try_for_each(|beside| writeln!(f, "{beside}"))
     }
 }
 

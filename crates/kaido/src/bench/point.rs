@@ -70,6 +70,9 @@ pub(super) struct PointArgs {
     /// Seed of the order of sessions
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Over links: have a bare AF_XDP port and the kernel's IP forwarding forward the same frames too, each as long
+    #[arg(long)]
+    compare: bool,
     /// Write the result as JSON; `-` is standard output, and the line then goes to stderr
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
@@ -227,6 +230,7 @@ impl PointArgs {
             packets: self.packets,
             samples: self.samples,
             seed: self.seed,
+            compare: self.compare,
             ..usual
         }
     }
@@ -261,7 +265,7 @@ mod tests {
     fn a_point_is_what_was_asked() {
         assert_eq!(plan("").unwrap(), PointPlan::default());
         let asked = plan(
-            "--datapath af_xdp --ip 6 --direction downlink --frame 1424 --workers 2 --queue shared-ordered --spread five-tuple --sessions 7 --shape volte \
+            "--datapath af_xdp --ip 6 --direction downlink --frame 1424 --workers 2 --queue shared-ordered --spread five-tuple --compare --sessions 7 --shape volte \
              --flows single --udp-checksum --ring 64 --clock wall --duration 0.5 --packets 9 --samples 3 --seed 4",
         );
         let expected = PointPlan {
@@ -282,6 +286,7 @@ mod tests {
             packets: Some(9),
             samples: 3,
             seed: 4,
+            compare: true,
             ..PointPlan::default()
         };
         assert_eq!(asked.unwrap(), expected);
