@@ -27,7 +27,7 @@ use kaido_upf::path::Path;
 use kaido_upf::rules::Ipv6Prefix;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use self::control::{Control, datagram_buffer};
+use self::control::{Control, datagram_buffer, datagram_rooms};
 use self::control_guard::ControlGuard;
 use self::lag::Lag;
 use self::listen::listen;
@@ -127,6 +127,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         strangers: 0,
         waiting: Strangers::default(),
         spoken_to: HashMap::new(),
+        rooms: datagram_rooms(),
         buffer: datagram_buffer(),
         doorbell,
     };
