@@ -63,7 +63,7 @@ mod table;
 pub mod traffic;
 pub mod trailer;
 
-pub use control::{ControlPlan, ControlReport, PhaseResult, TrafficResult, measure_control};
+pub use control::{ControlPlan, ControlReport, MemoryResult, PhaseResult, TrafficResult, measure_control};
 pub use error::BenchError;
 pub use frames::{Direction, FRAME_BYTES_MAX, Family, SESSIONS_MAX};
 pub use lru::{Held, LruMap, LruReport, measure_lru};

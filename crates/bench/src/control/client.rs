@@ -15,7 +15,14 @@ use crate::shape::Shape;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The bit that tells a moved tunnel from the first.
 const MOVED: u32 = 1 << 31;
+/// Types of messages (TS 29.244 table 7.3-1).
+const HEARTBEAT_REQUEST: u8 = 1;
+const HEARTBEAT_RESPONSE: u8 = 2;
+const REPORT_REQUEST: u8 = 56;
+const REPORT_RESPONSE: u8 = 57;
 const ACCEPTED: u8 = 1;
+/// Octets of a header with a SEID.
+const HEADER: usize = 16;
 const F_SEID: u16 = 57;
 const CAUSE: u16 = 19;
 
@@ -24,6 +31,8 @@ const CAUSE: u16 = 19;
 pub(crate) struct Run {
     pub(crate) wall: Duration,
     pub(crate) repeated: u64,
+    /// Session Report Requests that the node sent meanwhile, each answered.
+    pub(crate) reports: u64,
 }
 
 /// A control plane that measures.
@@ -47,7 +56,8 @@ impl Client {
         socket.connect(server)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let requests = Requests::new(socket.local_addr()?, shape)?;
-        let seids = vec![0; sessions as usize];
+        // Written to, so that it is in memory before what the node takes for sessions is measured.
+        let seids = (0..sessions).map(|_| std::hint::black_box(0)).collect();
         Ok(Self { socket, requests, window, seids, buffer: vec![0; 65_535] })
     }
 
@@ -69,7 +79,7 @@ impl Client {
         stop: &AtomicBool,
     ) -> Result<Run, BenchError> {
         let [from, to] = range;
-        let (mut next, mut answered, mut repeated) = (from, 0, 0);
+        let (mut next, mut answered, mut repeated, mut reports) = (from, 0, 0, 0);
         // Sessions whose answer has come, to know those that are missing.
         let mut done = vec![false; (to - from) as usize];
         let mut oldest = from;
@@ -80,6 +90,13 @@ impl Client {
                 next += 1;
             }
             match self.socket.recv(&mut self.buffer) {
+                Ok(length) if self.buffer[..length].get(1) == Some(&REPORT_REQUEST) => {
+                    self.acknowledge(length)?;
+                    reports += 1;
+                }
+                Ok(length) if self.buffer[..length].get(1) == Some(&HEARTBEAT_REQUEST) => {
+                    self.beat(length)?;
+                }
                 Ok(length) => {
                     let session = self.answer(request, length)?;
                     let place = session.checked_sub(from).map(|place| place as usize);
@@ -103,7 +120,7 @@ impl Client {
             }
         }
         stopped(stop)?;
-        Ok(Run { wall: began.elapsed(), repeated })
+        Ok(Run { wall: began.elapsed(), repeated, reports })
     }
 
     fn send(&mut self, request: Request, session: u32) -> Result<(), BenchError> {
@@ -117,11 +134,46 @@ impl Client {
         Ok(())
     }
 
+    /// Answers a Session Report Request (TS 29.244 7.5.8) as every control plane does: else the node would send it again, and
+    /// then hold back what it has to report.
+    fn acknowledge(&mut self, length: usize) -> Result<(), BenchError> {
+        let Some((header, _)) = self.buffer[..length].split_first_chunk::<HEADER>() else {
+            return Err(BenchError::Control("a short report".to_owned()));
+        };
+        // Ours is the number of the session plus one.
+        let cp_seid = header[4..12].iter().fold(0u64, |seid, &octet| seid << 8 | u64::from(octet));
+        let session = cp_seid.checked_sub(1).and_then(|session| usize::try_from(session).ok());
+        let Some(seid) = session.and_then(|session| self.seids.get(session)).filter(|&&seid| seid != 0)
+        else {
+            return Err(BenchError::Control(format!("a report of session {cp_seid:#x}, which there is not")));
+        };
+        let mut response = [0; HEADER + 5];
+        response[..4].copy_from_slice(&[0x21, REPORT_RESPONSE, 0, 17]);
+        response[4..12].copy_from_slice(&seid.to_be_bytes());
+        response[12..15].copy_from_slice(&header[12..15]);
+        response[HEADER + 1..].copy_from_slice(&[19, 0, 1, ACCEPTED]);
+        self.socket.send(&response)?;
+        Ok(())
+    }
+
+    /// Answers a Heartbeat Request (7.4.2): else the node would take this control plane for one that is gone.
+    fn beat(&mut self, length: usize) -> Result<(), BenchError> {
+        let [_, _, _, _, sequence @ .., _] = match self.buffer[..length].first_chunk::<8>() {
+            Some(header) => *header,
+            None => return Err(BenchError::Control("a short heartbeat".to_owned())),
+        };
+        // The recovery time stamp of the association's set-up: this control plane has not started again.
+        let response =
+            [&[0x20, HEARTBEAT_RESPONSE, 0, 12][..], &sequence, &[0], &self.requests.recovery].concat();
+        self.socket.send(&response)?;
+        Ok(())
+    }
+
     /// The session that an answer is about.
     fn answer(&mut self, request: Request, length: usize) -> Result<u32, BenchError> {
         let wrong = |what: &str| BenchError::Control(format!("{request:?}: {what}"));
         let message = &self.buffer[..length];
-        let Some((header, mut rest)) = message.split_at_checked(16) else {
+        let Some((header, mut rest)) = message.split_at_checked(HEADER) else {
             return Err(wrong("a short answer"));
         };
         if header[1] != request.kind() + 1 {
@@ -149,5 +201,57 @@ impl Client {
             rest = behind;
         }
         if accepted { Ok(session) } else { Err(wrong("an answer without a cause")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that reports of a session before it answers.
+    #[test]
+    fn reports_are_answered_and_are_no_answers() {
+        let node = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        node.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut client = Client::new(node.local_addr().unwrap(), Shape::Free5gc, 2, 1).unwrap();
+        client.seids = vec![0xa0, 0xa1];
+        let associate = client.requests.associate.clone();
+        let at = associate.windows(4).position(|octets| *octets == [0, 96, 0, 4]).unwrap() + 4;
+        let recovery = associate[at..at + 4].to_vec();
+        let served = std::thread::spawn(move || {
+            let mut buffer = [0; 1024];
+            let mut receive = || {
+                let (length, from) = node.recv_from(&mut buffer).unwrap();
+                (buffer[..length].to_vec(), from)
+            };
+            let (request, client) = receive();
+            assert_eq!((request[1], &request[4..15]), (52, &[0, 0, 0, 0, 0, 0, 0, 0xa1, 0, 0, 2][..]));
+            let report = [0x21, 56, 0, 17, 0, 0, 0, 0, 0, 0, 0, 1, 7, 8, 9, 0, 0, 39, 0, 1, 2];
+            node.send_to(&report, client).unwrap();
+            let (response, _) = receive();
+            let expected = [0x21, 57, 0, 17, 0, 0, 0, 0, 0, 0, 0, 0xa0, 7, 8, 9, 0, 0, 19, 0, 1, 1];
+            assert_eq!(response, expected);
+            node.send_to(&[0x20, 1, 0, 12, 0, 1, 2, 0, 0, 96, 0, 4, 1, 2, 3, 4], client).unwrap();
+            let (response, _) = receive();
+            assert_eq!(response[..12], [0x20, 2, 0, 12, 0, 1, 2, 0, 0, 96, 0, 4]);
+            assert_eq!(response[12..], recovery);
+            let answer = [0x21, 53, 0, 17, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 2, 0, 0, 19, 0, 1, 1];
+            node.send_to(&answer, client).unwrap();
+        });
+        let run = client.run(Request::Modify, [1, 2], &AtomicBool::new(false)).unwrap();
+        served.join().unwrap();
+        assert_eq!((run.reports, run.repeated), (1, 0));
+    }
+
+    #[test]
+    fn a_report_of_no_session_ends_the_run() {
+        let node = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = Client::new(node.local_addr().unwrap(), Shape::Plain, 2, 1).unwrap();
+        let report = |cp_seid: u8| [0x21, 56, 0, 12, 0, 0, 0, 0, 0, 0, 0, cp_seid, 0, 0, 1, 0];
+        for cp_seid in [0, 1, 3] {
+            client.buffer[..16].copy_from_slice(&report(cp_seid));
+            assert!(client.acknowledge(16).is_err(), "{cp_seid}");
+        }
+        assert!(client.acknowledge(15).is_err());
     }
 }

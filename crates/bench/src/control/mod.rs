@@ -27,12 +27,16 @@ use self::wire::Request;
 use crate::BenchError;
 use crate::frames::Family;
 use crate::machine::{Before, Machine};
+use crate::memory::resident;
 use crate::shape::Shape;
 
 /// Sessions whose packets are forwarded.
 const FORWARDED: u32 = 1024;
 /// Sequence numbers are of 24 bits, and name the session here.
 const SESSIONS_MAX: u32 = (1 << 24) - 2 - FORWARDED;
+
+/// Fewer sessions say little of what one takes: tables grow by pages.
+const TELLING_SESSIONS: u32 = 400_000;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +70,8 @@ pub struct PhaseResult {
     pub per_cpu_second: f64,
     /// Requests that had no answer in time and were sent again.
     pub repeated: u64,
+    /// Session reports that the node sent meanwhile, each answered: their cost is in the CPU time.
+    pub reports: u64,
     /// Packets forwarded meanwhile.
     pub packets: u64,
 }
@@ -94,8 +100,48 @@ pub struct ControlReport {
     pub cpus: Option<[usize; 2]>,
     /// Establishment, modification, deletion.
     pub phases: Vec<PhaseResult>,
+    /// What the sessions take with PFCP around them.
+    pub memory: MemoryResult,
     /// Packets forwarded meanwhile.
     pub traffic: TrafficResult,
+}
+
+/// Memory of sessions that were set up by PFCP: rules, records, counters, what the endpoint knows of each, and the answers that it
+/// keeps for requests that come again.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MemoryResult {
+    /// Sessions.
+    pub sessions: u32,
+    /// Bytes that the process grew by while they were set up, reserved huge pages included, over their number.
+    pub bytes_per_session: f64,
+    /// What that shall be at most; none of shapes without a goal, and below the number of sessions over which pages and the answers
+    /// that are kept are of no weight.
+    pub goal: Option<f64>,
+    /// Whether it is, where there is a goal.
+    pub met: Option<bool>,
+}
+
+impl MemoryResult {
+    fn new(sessions: u32, shape: Shape, grown: u64) -> Self {
+        let bytes_per_session = grown as f64 / f64::from(sessions.max(1));
+        let goal = shape.goal_bytes().filter(|_| sessions >= TELLING_SESSIONS);
+        Self { sessions, bytes_per_session, goal, met: goal.map(|goal| bytes_per_session <= goal) }
+    }
+}
+
+impl fmt::Display for MemoryResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "memory: {:.0} bytes a session, with PFCP around {}",
+            self.bytes_per_session, self.sessions
+        )?;
+        match (self.goal, self.met) {
+            (Some(goal), Some(true)) => write!(f, "; at most {goal:.0}: met"),
+            (Some(goal), _) => write!(f, "; at most {goal:.0}: NOT met"),
+            (None, _) => Ok(()),
+        }
+    }
 }
 
 /// Measures session requests a second.
@@ -120,11 +166,15 @@ pub fn measure_control(
     client.associate()?;
     client.run(Request::Establish, [0, FORWARDED], stop)?;
     let traffic = Traffic::start(&node, pool, (plan.shape, FORWARDED), cpus.map(|[_, second]| second))?;
-    let mut phases = Vec::new();
+    let (mut phases, mut memory) = (Vec::new(), MemoryResult::new(sessions, plan.shape, 0));
     for request in [Request::Establish, Request::Modify, Request::Delete] {
         progress(&format!("{request:?}: {sessions} sessions"));
+        let before = resident();
         let (cpu_ns, packets) = (server.cpu_ns(), traffic.packets());
         let run = client.run(request, [FORWARDED, all], stop)?;
+        if request == Request::Establish {
+            memory = MemoryResult::new(sessions, plan.shape, resident().saturating_sub(before));
+        }
         let cpu_us = (server.cpu_ns() - cpu_ns) as f64 / 1e3 / f64::from(sessions);
         phases.push(PhaseResult {
             request: match request {
@@ -137,6 +187,7 @@ pub fn measure_control(
             cpu_us,
             per_cpu_second: 1e6 / cpu_us,
             repeated: run.repeated,
+            reports: run.reports,
             packets: traffic.packets() - packets,
         });
     }
@@ -153,6 +204,7 @@ pub fn measure_control(
         window: plan.window,
         cpus,
         phases,
+        memory,
         traffic: TrafficResult { sessions: FORWARDED, packets, lost: 0 },
     })
 }
@@ -216,22 +268,31 @@ impl fmt::Display for ControlReport {
         )?;
         writeln!(
             f,
-            "{:<14} {:>9} {:>12} {:>12} {:>14} {:>9} {:>10}",
-            "request", "count", "per second", "CPU us each", "per CPU second", "repeated", "packets"
+            "{:<14} {:>9} {:>12} {:>12} {:>14} {:>9} {:>9} {:>10}",
+            "request",
+            "count",
+            "per second",
+            "CPU us each",
+            "per CPU second",
+            "repeated",
+            "reports",
+            "packets"
         )?;
         for phase in &self.phases {
             writeln!(
                 f,
-                "{:<14} {:>9} {:>12.0} {:>12.2} {:>14.0} {:>9} {:>10}",
+                "{:<14} {:>9} {:>12.0} {:>12.2} {:>14.0} {:>9} {:>9} {:>10}",
                 phase.request,
                 phase.count,
                 phase.per_second,
                 phase.cpu_us,
                 phase.per_cpu_second,
                 phase.repeated,
+                phase.reports,
                 phase.packets
             )?;
         }
+        writeln!(f, "{}", self.memory)?;
         let TrafficResult { sessions, packets, lost } = self.traffic;
         writeln!(f, "forwarded meanwhile, for {sessions} other sessions: {packets} packets, {lost} lost")?;
         let Machine { cpu, cores, kernel, load_average: [first, last], .. } = &self.machine;
@@ -248,6 +309,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn memory_is_held_against_the_goal_of_its_shape() {
+        let of = |shape, sessions, grown| {
+            let memory = MemoryResult::new(sessions, shape, grown);
+            (memory.met, memory.to_string())
+        };
+        assert_eq!(
+            of(Shape::Plain, 500_000, 500_000 * 480),
+            (Some(true), "memory: 480 bytes a session, with PFCP around 500000; at most 480: met".to_owned())
+        );
+        let (met, text) = of(Shape::Free5gc, 500_000, 500_000 * 641);
+        assert!(met == Some(false) && text.ends_with("at most 640: NOT met"), "{text}");
+        assert_eq!(of(Shape::Volte, 500_000, 1).0, None);
+        assert_eq!(of(Shape::Plain, 1000, 1).0, None);
+    }
+
+    #[test]
     fn every_request_is_answered_and_no_packet_lost() {
         for shape in Shape::ALL {
             let plan = ControlPlan { sessions: 500, shape, window: 16 };
@@ -255,6 +332,7 @@ mod tests {
                 .unwrap_or_else(|error| panic!("{shape:?}: {error}"));
             assert_eq!(report.phases.iter().map(|phase| phase.count).collect::<Vec<_>>(), [500; 3]);
             assert!(report.traffic.packets > 0);
+            assert_eq!((report.memory.sessions, report.memory.goal), (500, None));
             let text = report.to_string();
             assert!(text.contains("establishment") && text.contains(&format!("shape {}", shape.name())));
         }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use kaido_pfcp::{Config, Endpoint, Features, Moment, PeerPort, Transmit, send_all};
+use kaido_engine::BATCH_MAX;
+use kaido_engine::port::DatagramRooms;
+use kaido_pfcp::{Config, DATAGRAM_MAX, Endpoint, Features, Moment, PeerPort, Transmit, send_all};
 use kaido_upf::control::Upf;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -80,21 +82,27 @@ fn serve(socket: &UdpSocket, address: SocketAddr, upf: Upf, shared: &Shared) {
         ..Config::at(address.ip())
     };
     let mut endpoint = Endpoint::new(config, upf, Moment::now());
-    let mut buffer = vec![0; 65_535];
+    let mut rooms = DatagramRooms::new(DATAGRAM_MAX + 1);
     let mut out = Vec::new();
     let began = CpuTime::now();
     while !shared.stop.load(Ordering::Relaxed) {
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: WAIT_NS };
         // An interruption ends the wait early, which is as well.
         let _ = poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)], Some(&timeout));
-        for _ in 0..DATAGRAMS_A_TURN {
-            match socket.recv_from(&mut buffer) {
-                Ok((len, from)) => endpoint.handle(Moment::now(), from, &buffer[..len], &mut out),
+        for _ in 0..DATAGRAMS_A_TURN / BATCH_MAX {
+            let received = match rooms.receive(socket, BATCH_MAX) {
+                Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => continue,
+            };
+            for (from, datagram) in rooms.datagrams() {
+                endpoint.handle(Moment::now(), from, datagram, &mut out);
+                if out.len() >= ANSWERS_HELD {
+                    send(socket, &mut out);
+                }
             }
-            if out.len() >= ANSWERS_HELD {
-                send(socket, &mut out);
+            if received < BATCH_MAX {
+                break;
             }
         }
         endpoint.poll(Moment::now(), &mut out);

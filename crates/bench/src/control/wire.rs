@@ -86,6 +86,8 @@ impl Stencil {
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub(crate) associate: Vec<u8>,
+    /// The Recovery Time Stamp in it (8.2.65), an element whole.
+    pub(crate) recovery: Vec<u8>,
     shape: Shape,
     /// By session, as far as they ask for different things.
     establish: Vec<Stencil>,
@@ -139,8 +141,11 @@ impl Requests {
         let plain = |message: &kaido_pfcp::Transmit| {
             Stencil::new(&message.bytes, Ipv4Addr::BROADCAST, REMOTE_MARK, u64::MAX)
         };
+        let recovery = associate.bytes.windows(8).find(|octets| octets.starts_with(&[0, 96, 0, 4]));
+        let recovery = recovery.ok_or_else(|| BenchError::Control("no recovery time stamp".to_owned()))?;
         Ok(Self {
             associate: associate.bytes.to_vec(),
+            recovery: recovery.to_vec(),
             shape,
             establish: establish.collect(),
             modify: plain(modify),

@@ -160,9 +160,9 @@ fn write(number: u8, front: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut
         bits.push(bits_of(&differing));
         own.extend(differing.into_iter().filter(|&octet| octet != 0));
     }
-    let (maps, upper) = (bits.iter().filter(|&&bits| bits != 0).count(), bits.len().div_ceil(8));
-    let mut kept = Vec::with_capacity(2 + FRONT + size_of::<u32>() + upper + maps + own.len());
-    kept.push(number);
+    // It grows as it is written: what stays for long then lies in places that fit, where one allocation of its whole length would lie
+    // in the room of a request's short-lived lists, and keep the next request from it.
+    let mut kept = vec![number];
     squeeze(front, &mut kept);
     if number == NONE {
         // A string of 4 GiB is no session.

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_engine::{Doorbell, FramePool, PortTotals, WorkerCounters};
-use kaido_pfcp::{Endpoint, Moment, Transmit, Untold, send_all};
+use kaido_engine::port::DatagramRooms;
+use kaido_engine::{BATCH_MAX, Doorbell, FramePool, PortTotals, WorkerCounters};
+use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Moment, Transmit, Untold, send_all};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::node::ControlPlaneMessage;
 use kaido_upf::record::{KeyParts, RecordForm};
@@ -93,10 +94,17 @@ pub(super) struct Control {
     pub(super) waiting: Strangers,
     /// The socket that a control plane spoke to last, where there are several.
     pub(super) spoken_to: HashMap<IpAddr, usize>,
-    /// Room for one datagram.
+    /// Room for the datagrams of PFCP that one call takes.
+    pub(super) rooms: DatagramRooms,
+    /// Room for one datagram of N4 tunnels.
     pub(super) buffer: Box<[u8]>,
     /// Where workers and scrapes wake the loop.
     pub(super) doorbell: Arc<Doorbell>,
+}
+
+/// Rooms in which a datagram that is longer than any that is looked at can be told from it.
+pub(super) fn datagram_rooms() -> DatagramRooms {
+    DatagramRooms::new(DATAGRAM_MAX + 1)
 }
 
 /// Room for the longest UDP payload.
@@ -250,10 +258,11 @@ impl Control {
     }
 
     fn receive(&mut self, at: usize) {
+        let mut rooms = std::mem::take(&mut self.rooms);
         let mut out = Vec::new();
         let (mut known, mut set_aside) = (0, 0);
         while known < DATAGRAMS_A_TURN && set_aside < DATAGRAMS_SET_ASIDE {
-            let (len, from) = match self.sockets[at].recv_from(&mut self.buffer) {
+            let received = match rooms.receive(&self.sockets[at], BATCH_MAX) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
@@ -263,26 +272,37 @@ impl Control {
                     continue;
                 }
             };
-            if !self.allow.is_empty() && !self.allow.iter().any(|prefix| prefix.contains(from.ip())) {
-                self.strangers += 1;
-                set_aside += 1;
-                continue;
+            for (from, datagram) in rooms.datagrams() {
+                let count =
+                    if self.datagram(at, from, datagram, &mut out) { &mut known } else { &mut set_aside };
+                *count += 1;
             }
-            if !self.endpoint.is_expected(from.ip()) {
-                self.waiting.put(from, at, &self.buffer[..len]);
-                set_aside += 1;
-                continue;
-            }
-            known += 1;
-            self.lag.heard();
-            self.endpoint.handle(Moment::now(), from, &self.buffer[..len], &mut out);
-            self.remember(from, at);
-            if out.len() >= ANSWERS_HELD {
-                self.send(&out, Some(at));
-                out.clear();
+            if received < BATCH_MAX {
+                break;
             }
         }
         self.send(&out, Some(at));
+        self.rooms = rooms;
+    }
+
+    /// Serves a datagram of a control plane, or sets one of anybody else aside: says which.
+    fn datagram(&mut self, at: usize, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) -> bool {
+        if !self.allow.is_empty() && !self.allow.iter().any(|prefix| prefix.contains(from.ip())) {
+            self.strangers += 1;
+            return false;
+        }
+        if !self.endpoint.is_expected(from.ip()) {
+            self.waiting.put(from, at, datagram);
+            return false;
+        }
+        self.lag.heard();
+        self.endpoint.handle(Moment::now(), from, datagram, out);
+        self.remember(from, at);
+        if out.len() >= ANSWERS_HELD {
+            self.send(out, Some(at));
+            out.clear();
+        }
+        true
     }
 
     /// Hands the workers what came in tunnels over N4.

@@ -32,7 +32,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 
 pub(crate) use self::datapath::no_room_for_tables;
 
-use self::control::{Control, datagram_buffer};
+use self::control::{Control, datagram_buffer, datagram_rooms};
 use self::control_guard::ControlGuard;
 use self::kernel_watch::KernelWatch;
 use self::lag::Lag;
@@ -136,6 +136,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         strangers: 0,
         waiting: Strangers::default(),
         spoken_to: HashMap::new(),
+        rooms: datagram_rooms(),
         buffer: datagram_buffer(),
         doorbell,
     };
