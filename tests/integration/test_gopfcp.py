@@ -34,6 +34,8 @@ drop = true
 
 #: The node asks for an association too; the peer lets it wait until its own has been tried.
 INVITED = 'control_planes = ["10.100.4.2"]'
+#: The peer says LOAD and OVRL, and looks at what it is told.
+LOAD = "\ntell_load = true"
 
 #: What the peer looks at, by procedure.
 CHECKS = {
@@ -86,7 +88,7 @@ def run(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Pat
     def once(programs: Path) -> Seen:
         folder = tmp_path_factory.mktemp("gopfcp")
         with Topology(f"kg{os.getpid()}-") as net:
-            node = Node(binary, net.upf, folder, more=GTPU + RULE, pfcp=INVITED).start()
+            node = Node(binary, net.upf, folder, more=GTPU + RULE, pfcp=INVITED + LOAD).start()
             net.echo()
             with captured(net.ran, folder, "smf0", "gnb0") as captures:
                 done = net.ran.run(str(programs / "gopfcp"), check=False, timeout=600)
