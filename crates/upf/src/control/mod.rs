@@ -30,6 +30,7 @@ mod predefined;
 mod rates;
 mod ruleset;
 mod session;
+mod slab;
 mod special;
 mod store;
 mod switching;

@@ -16,6 +16,7 @@ use crate::usage::UsageSlot;
 use super::dictionary::Dictionary;
 use super::ruleset::RuleSet;
 use super::session::{Kept, Session};
+use super::slab::{Slab, Stored};
 
 /// Whether a session with these rules can be put to rest, which is asked before any of them reaches the data plane.
 ///
@@ -71,7 +72,7 @@ impl Flavor for Room<'_> {
 #[derive(Debug)]
 struct Place {
     seid: Seid,
-    packed: Option<Box<[u8]>>,
+    packed: Option<Stored>,
     /// The counter of its first URR, to be read without unpacking.
     counter: Option<UsageSlot>,
 }
@@ -83,6 +84,7 @@ pub(super) struct Sessions {
     free: Vec<u32>,
     len: u32,
     dictionary: Dictionary,
+    packed: Slab,
     /// Room for a session that is packed.
     octets: Vec<u8>,
 }
@@ -112,13 +114,16 @@ impl Sessions {
         self.octets.clear();
         match postcard::serialize_with_flavor(&session.kept, Room(&mut self.octets)) {
             Ok(()) => {
-                match &place.packed {
-                    Some(before) => self.dictionary.forget(before),
+                match place.packed {
+                    Some(before) => {
+                        self.dictionary.forget(self.packed.get(before));
+                        self.packed.remove(before);
+                    }
                     None => self.len += 1,
                 }
                 let counter = session.kept.meters.values().next().map(|meter| meter.slot);
-                *place =
-                    Place { seid: session.seid, packed: Some(self.dictionary.keep(&self.octets)), counter };
+                let packed = self.packed.put(&self.dictionary.keep(&self.octets));
+                *place = Place { seid: session.seid, packed, counter };
             }
             // Bytes in memory take every value that rules can have.
             Err(error) => tracing::error!(%error, seid = %session.seid, "a session could not be packed"),
@@ -145,7 +150,7 @@ impl Sessions {
 
     /// The control plane's end of the session of a number: read without the rest of it.
     pub(super) fn cp_fseid(&self, index: SessionIndex) -> Option<FSeid> {
-        let packed = self.places.get(index.0 as usize)?.packed.as_deref()?;
+        let packed = self.packed.get(self.places.get(index.0 as usize)?.packed?);
         let octets = self.dictionary.read_first(packed, HEAD_OCTETS)?;
         postcard::take_from_bytes::<Head>(&octets).ok().map(|(head, _)| head.cp_fseid)
     }
@@ -154,7 +159,10 @@ impl Sessions {
     pub(super) fn take(&mut self, index: SessionIndex) -> Option<Session> {
         let session = self.get(index)?;
         let place = self.places.get_mut(index.0 as usize)?;
-        place.packed.take().into_iter().for_each(|packed| self.dictionary.forget(&packed));
+        if let Some(packed) = place.packed.take() {
+            self.dictionary.forget(self.packed.get(packed));
+            self.packed.remove(packed);
+        }
         place.counter = None;
         self.len -= 1;
         Some(session)
@@ -176,7 +184,8 @@ impl Sessions {
     pub(super) fn of_imsi(&self, imsi: Imsi) -> Vec<Session> {
         let begins = Dictionary::front(&postcard::to_allocvec(&Some(imsi)).unwrap_or_default());
         let may_be = |place: &Place| {
-            place.packed.as_ref().and_then(|packed| packed.get(1..)).is_some_and(|at| at.starts_with(&begins))
+            let packed = place.packed.and_then(|packed| self.packed.get(packed).get(1..));
+            packed.is_some_and(|at| at.starts_with(&begins))
         };
         let found = (0u32..).zip(&self.places).filter(|(_, place)| may_be(place));
         let found = found.filter_map(|(index, place)| self.unpack(SessionIndex(index), place));
@@ -190,7 +199,7 @@ impl Sessions {
     }
 
     fn unpack(&self, index: SessionIndex, place: &Place) -> Option<Session> {
-        let octets = self.dictionary.read(place.packed.as_deref()?).unwrap_or_default();
+        let octets = self.dictionary.read(self.packed.get(place.packed?)).unwrap_or_default();
         match postcard::from_bytes::<Kept>(&octets) {
             Ok(kept) => Some(Session { seid: place.seid, index, kept }),
             // Only what `put` wrote lies there.
