@@ -142,8 +142,7 @@ impl Left {
             [0x86, 0xdd] => Family::V6,
             _ => panic!("EtherType {:02x?}", &frame[12..14]),
         };
-        let (rest, packet) = (frame[..14].len(), &frame[14..]);
-        assert_eq!(rest, 14);
+        let packet = &frame[14..];
         if by_n6 {
             return Self { tunnel: None, packet: packet.to_vec() };
         }
