@@ -24,7 +24,7 @@ pub struct Line {
     pub(super) neighbours: Option<Neighbours>,
 }
 
-/// Asks until every gateway has answered. `carry` is called again and again meanwhile: a device in memory does its part there.
+/// Announces the ports' addresses, and asks until every gateway has answered. `carry` is called again and again meanwhile: a device in memory does its part there.
 ///
 /// # Errors
 /// [`RunError::NoGateway`] when one has not `within` the time, or the run is stopped before.
@@ -53,6 +53,9 @@ pub fn resolve(
                     send(port, &mut line.cache, &answer, None);
                 }
                 line.cache.release(frame);
+            }
+            if asked.is_none() {
+                neighbours.announcements().for_each(|frame| send(port, &mut line.cache, &frame, None));
             }
             if is_due {
                 for question in neighbours.questions() {

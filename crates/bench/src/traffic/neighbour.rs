@@ -11,6 +11,9 @@ use kaido_wire::{
 
 use crate::generator::link;
 
+/// RFC 4291 2.7.1.
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
 /// A port's side of the link.
 #[derive(Clone, Debug)]
 pub(crate) struct Neighbours {
@@ -50,6 +53,29 @@ impl Neighbours {
     /// A question for each gateway that has not answered.
     pub(crate) fn questions(&self) -> Vec<Vec<u8>> {
         self.unresolved().filter_map(|gateway| self.question(gateway)).collect()
+    }
+
+    /// Tells the link of every address of the port, as a host does that comes up: a router that asked for one before and had no
+    /// answer would wait for its next turn, a second later.
+    pub(crate) fn announcements(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.own.iter().filter_map(|own| match *own {
+            IpAddr::V4(own) => {
+                let packet = ArpRepr {
+                    operation: ArpOperation::Request,
+                    sender_mac: self.mac,
+                    sender_ip: own,
+                    target_mac: MacAddr([0; 6]),
+                    target_ip: own,
+                };
+                self.arp(MacAddr::BROADCAST, &packet)
+            }
+            IpAddr::V6(own) => self.discovery(
+                ndisc::multicast_mac(ALL_NODES),
+                own,
+                ALL_NODES,
+                &self.advertisement(own, false),
+            ),
+        })
     }
 
     fn question(&self, gateway: IpAddr) -> Option<Vec<u8>> {
@@ -130,22 +156,26 @@ impl Neighbours {
             NdiscRepr::NeighborSolicitation { target, source_link } if self.own.contains(&target.into()) => {
                 // A probe for duplicates comes from no address, and is answered to all (RFC 4861 section 7.2.4).
                 let is_probe = header.src == Ipv6Addr::UNSPECIFIED;
-                let dst = if is_probe { Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1) } else { header.src };
+                let dst = if is_probe { ALL_NODES } else { header.src };
                 let to = match source_link {
                     _ if is_probe => ndisc::multicast_mac(dst),
                     Some(mac) => mac,
                     None => EthernetView::new_checked(frame).ok()?.src(),
                 };
-                let answer = NdiscRepr::NeighborAdvertisement {
-                    router: false,
-                    solicited: !is_probe,
-                    override_cache: true,
-                    target,
-                    target_link: Some(self.mac),
-                };
-                self.discovery(to, target, dst, &answer)
+                self.discovery(to, target, dst, &self.advertisement(target, !is_probe))
             }
             _ => None,
+        }
+    }
+
+    fn advertisement(&self, target: Ipv6Addr, solicited: bool) -> NdiscRepr {
+        let target_link = Some(self.mac);
+        NdiscRepr::NeighborAdvertisement {
+            router: false,
+            solicited,
+            override_cache: true,
+            target,
+            target_link,
         }
     }
 
@@ -225,6 +255,22 @@ mod tests {
             assert_eq!(one.questions(), Vec::<Vec<u8>>::new());
             // A question tells who asks, by ARP.
             assert_eq!(other.gateway(true), Some(one.mac()));
+        }
+    }
+
+    /// Conformance: RFC 5227 2.3 | The bench announces its own IPv4 addresses before it sends
+    /// Conformance: RFC 4861 7.2.6 | The bench advertises its own IPv6 addresses before it sends
+    #[test]
+    fn an_announcement_tells_of_every_address() {
+        for vlan in [None, Some(7)] {
+            let (one, mut other) = two(vlan);
+            let announcements: Vec<_> = one.announcements().collect();
+            assert_eq!(announcements.len(), 2);
+            for announcement in announcements {
+                assert_eq!(announcement[0] & 1, 1, "to all");
+                assert_eq!(other.hear(&announcement), None, "nobody is asked");
+            }
+            assert_eq!((other.gateway(true), other.gateway(false)), (Some(one.mac()), Some(one.mac())));
         }
     }
 
