@@ -129,7 +129,7 @@ class Soak:
         return [
             Check("faults that were not as they should be", [], self.problems),
             Check("packets lost at a time without a fault", 0, verdict.unexplained),
-            Check("packets charged that the network had lost before", 0, verdict.misplaced),
+            Check("packets charged, or not, at the wrong side of a fault", 0, verdict.misplaced),
             Check("packets that the node lost without a drop reason", {}, verdict.unnamed()),
             Check(f"packets lost asleep are dropped by name ({told})", True, in_buffers),
             Check("datagrams of floods without a drop reason", 0, verdict.uncounted_of_floods()),

@@ -5,8 +5,10 @@
 //!     ▲                      │  ▲  ◀─▶ Querying      usage at once
 //!     │                      │  │  ◀─▶ Flowing       a QoS flow is added, where the dialect adds any
 //!     │                      ▼  └───── Waking ◀── Idle ◀── Idling
-//!  Closing ◀─ Detaching ◀─ Draining      (paged, or of its own)
+//!  Closing ◀─ Detaching ◀─ Draining ◀──────────────┘
 //! ```
+//!
+//! An idle UE wakes when it is paged, or of its own; or its session is deleted with what is buffered for it.
 //!
 //! A procedure is as many requests as the dialect writes; the next is sent once the one before is answered.
 //! With `--faults` the network loses packets and the SMF is silent at times. Usage is then compared with what was not lost, and
@@ -50,8 +52,6 @@ const TURN: Duration = Duration::from_millis(1);
 const DRAIN: Duration = Duration::from_secs(5);
 /// How long after its deletion packets of a session may still come.
 const CLOSING: Duration = Duration::from_millis(500);
-/// Shortest sleep of a UE before it is deleted asleep: its last packet is in the UPF by then.
-const ASLEEP: Duration = Duration::from_secs(1);
 /// Of so many UEs that are paged, one does not answer.
 const UNREACHABLE: u64 = 8;
 /// Changes and packets made up for at once after a stall.
@@ -233,9 +233,7 @@ impl<'p> Churn<'p> {
                 (Phase::Active, 5) => self.query_or_add_flow(place)?,
                 (Phase::Active, _) => self.start_draining(place),
                 (Phase::Idle, 0) => self.wake(place)?,
-                (Phase::Idle, 1) if self.sessions[place].since.elapsed() > ASLEEP => {
-                    self.detach_asleep(place)?;
-                }
+                (Phase::Idle, 1) => self.start_draining_asleep(place),
                 (Phase::Idle, _) if self.dialect().buffers() => self.send_from(place),
                 (Phase::Idle, _) => self.wake(place)?,
                 _ => {}
@@ -376,6 +374,13 @@ impl<'p> Churn<'p> {
     fn start_draining(&mut self, place: usize) {
         self.sessions[place].enter(Phase::Draining);
         self.draining.push_back(place);
+    }
+
+    /// The session of an idle UE is deleted with what is buffered for it. Its own packets are in the UPF by then: one that came
+    /// after the deletion, by N3 and not by N4, would find no tunnel.
+    fn start_draining_asleep(&mut self, place: usize) {
+        self.tally.detached_asleep += 1;
+        self.start_draining(place);
     }
 
     /// Deletes sessions whose packets have all been answered.

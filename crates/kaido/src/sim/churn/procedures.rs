@@ -204,12 +204,6 @@ impl Churn<'_> {
         self.start(place, Phase::Waking, requests)
     }
 
-    /// Deletes an idle UE's session with all that is buffered for it.
-    pub(super) fn detach_asleep(&mut self, place: usize) -> Result<(), SimFault> {
-        self.tally.detached_asleep += 1;
-        self.delete(place)
-    }
-
     pub(super) fn delete(&mut self, place: usize) -> Result<(), SimFault> {
         self.sessions[place].enter(Phase::Detaching);
         self.tally.detaches += 1;
