@@ -1,12 +1,6 @@
-//! The C library's heap, as a node needs it.
+//! The heap of the process.
 
-/// Keeps the heap dense. glibc sets small pieces that are freed apart by their size, unmerged (fastbins): those of a PFCP request
-/// lie between what stays of its session, and fit nothing after it. A million sessions of Open5GS took 300 MB more so.
-pub(crate) fn keep_dense() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: called before there is any other thread; it sets a number.
-    unsafe {
-        // Refused by none that have it; without, memory is all that is lost.
-        let _ = libc::mallopt(libc::M_MXFAST, 0);
-    }
-}
+/// Keeps pieces of one size together, so that what a PFCP request needs for a moment leaves no holes between what stays of its
+/// session: `docs/decisions/0032-heap.md`.
+#[global_allocator]
+static HEAP: mimalloc::MiMalloc = mimalloc::MiMalloc;

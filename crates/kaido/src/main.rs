@@ -127,7 +127,6 @@ struct Where {
 }
 
 fn main() -> ExitCode {
-    heap::keep_dense();
     let command = Arguments::parse().command;
     // Those write to more than a terminal, and must not end by half.
     if !matches!(command, Command::Run { .. } | Command::Sim(_) | Command::Bench(_)) {
