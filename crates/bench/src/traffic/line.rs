@@ -24,7 +24,8 @@ pub struct Line {
     pub(super) neighbours: Option<Neighbours>,
 }
 
-/// Announces the ports' addresses, and asks until every gateway has answered. `carry` is called again and again meanwhile: a device in memory does its part there.
+/// Announces the ports' addresses, and asks until every gateway has answered. `carry` is called again and again meanwhile: a
+/// device in memory does its part there.
 ///
 /// # Errors
 /// [`RunError::NoGateway`] when one has not `within` the time, or the run is stopped before.

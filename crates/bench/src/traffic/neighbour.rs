@@ -1,7 +1,7 @@
 //! Link addresses of a port in L3 mode: asks for gateways and answers for its own addresses, by ARP (RFC 826) and neighbour
 //! discovery (RFC 4861). Frames in, frames out; what carries them is the caller's.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_wire::icmpv6::Icmpv6View;
 use kaido_wire::ndisc::{self, NdiscRepr};
@@ -59,16 +59,7 @@ impl Neighbours {
     /// answer would wait for its next turn, a second later.
     pub(crate) fn announcements(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         self.own.iter().filter_map(|own| match *own {
-            IpAddr::V4(own) => {
-                let packet = ArpRepr {
-                    operation: ArpOperation::Request,
-                    sender_mac: self.mac,
-                    sender_ip: own,
-                    target_mac: MacAddr([0; 6]),
-                    target_ip: own,
-                };
-                self.arp(MacAddr::BROADCAST, &packet)
-            }
+            IpAddr::V4(own) => self.arp_request(own, own),
             IpAddr::V6(own) => self.discovery(
                 ndisc::multicast_mac(ALL_NODES),
                 own,
@@ -81,16 +72,7 @@ impl Neighbours {
     fn question(&self, gateway: IpAddr) -> Option<Vec<u8>> {
         let own = self.own.iter().find(|own| own.is_ipv4() == gateway.is_ipv4())?;
         match (*own, gateway) {
-            (IpAddr::V4(own), IpAddr::V4(gateway)) => {
-                let packet = ArpRepr {
-                    operation: ArpOperation::Request,
-                    sender_mac: self.mac,
-                    sender_ip: own,
-                    target_mac: MacAddr([0; 6]),
-                    target_ip: gateway,
-                };
-                self.arp(MacAddr::BROADCAST, &packet)
-            }
+            (IpAddr::V4(own), IpAddr::V4(gateway)) => self.arp_request(own, gateway),
             (IpAddr::V6(own), IpAddr::V6(gateway)) => {
                 let group = ndisc::solicited_node(gateway);
                 let message =
@@ -191,6 +173,17 @@ impl Neighbours {
         frame
     }
 
+    fn arp_request(&self, sender_ip: Ipv4Addr, target_ip: Ipv4Addr) -> Option<Vec<u8>> {
+        let packet = ArpRepr {
+            operation: ArpOperation::Request,
+            sender_mac: self.mac,
+            sender_ip,
+            target_mac: MacAddr([0; 6]),
+            target_ip,
+        };
+        self.arp(MacAddr::BROADCAST, &packet)
+    }
+
     fn arp(&self, to: MacAddr, packet: &ArpRepr) -> Option<Vec<u8>> {
         let mut frame = self.front(to, EtherType::ARP);
         let mut space = [0; arp::PACKET_LEN];
@@ -220,8 +213,6 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use proptest::prelude::*;
 
     use super::*;
