@@ -115,10 +115,7 @@ impl Sessions {
         match postcard::serialize_with_flavor(&session.kept, Room(&mut self.octets)) {
             Ok(()) => {
                 match place.packed {
-                    Some(before) => {
-                        self.dictionary.forget(self.packed.get(before));
-                        self.packed.remove(before);
-                    }
+                    Some(before) => forget(&mut self.dictionary, &mut self.packed, before),
                     None => self.len += 1,
                 }
                 let counter = session.kept.meters.values().next().map(|meter| meter.slot);
@@ -160,8 +157,7 @@ impl Sessions {
         let session = self.get(index)?;
         let place = self.places.get_mut(index.0 as usize)?;
         if let Some(packed) = place.packed.take() {
-            self.dictionary.forget(self.packed.get(packed));
-            self.packed.remove(packed);
+            forget(&mut self.dictionary, &mut self.packed, packed);
         }
         place.counter = None;
         self.len -= 1;
@@ -209,6 +205,12 @@ impl Sessions {
             }
         }
     }
+}
+
+/// Takes away a packed session, and what the dictionary holds for it.
+fn forget(dictionary: &mut Dictionary, packed: &mut Slab, stored: Stored) {
+    dictionary.forget(packed.get(stored));
+    packed.remove(stored);
 }
 
 #[cfg(test)]
