@@ -36,7 +36,7 @@ pub(super) struct Dictionary {
 
 impl Dictionary {
     /// A shorter form of a string. It is to be [forgotten](Self::forget) when it is of no use any more.
-    pub(super) fn keep(&mut self, octets: &[u8]) -> Vec<u8> {
+    pub(super) fn keep(&mut self, octets: &[u8]) -> Box<[u8]> {
         let (front, rest) = octets.split_at(octets.len().min(FRONT));
         let alone = size(rest, &[]);
         let same = self.entries.iter().enumerate().filter(|(_, entry)| entry.octets.len() == rest.len());
@@ -146,7 +146,7 @@ fn size(octets: &[u8], entry: &[u8]) -> usize {
 }
 
 /// Writes a string, less an entry of its length or none, by way of room for its bits and its own octets.
-fn write(number: u8, front: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut Vec<u8>; 2]) -> Vec<u8> {
+fn write(number: u8, front: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut Vec<u8>; 2]) -> Box<[u8]> {
     bits.clear();
     own.clear();
     for (at, eight) in (0..).step_by(8).zip(rest.chunks(8)) {
@@ -169,7 +169,7 @@ fn write(number: u8, front: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut
     kept.extend(bits.chunks(8).map(bits_of));
     kept.extend(bits.iter().filter(|&&octet| octet != 0));
     kept.extend_from_slice(own);
-    kept
+    kept.into_boxed_slice()
 }
 
 /// Up to eight octets as a number.
@@ -218,7 +218,7 @@ mod tests {
         #[test]
         fn octets_come_back(all in prop::collection::vec((octets(), 0usize..40, any::<u8>()), 1..40)) {
             let mut dictionary = Dictionary::default();
-            let mut before: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            let mut before: Vec<(Vec<u8>, Box<[u8]>)> = Vec::new();
             for (octets, like, change) in all {
                 // Some are those of before with a change or two, some of which are gone.
                 let octets = match before.get(like) {

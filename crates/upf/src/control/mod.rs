@@ -30,7 +30,6 @@ mod predefined;
 mod rates;
 mod ruleset;
 mod session;
-mod slab;
 mod special;
 mod store;
 mod switching;

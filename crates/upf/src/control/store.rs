@@ -16,7 +16,6 @@ use crate::usage::UsageSlot;
 use super::dictionary::Dictionary;
 use super::ruleset::RuleSet;
 use super::session::{Kept, Session};
-use super::slab::{Slab, Stored};
 
 /// Whether a session with these rules can be put to rest, which is asked before any of them reaches the data plane.
 ///
@@ -72,7 +71,7 @@ impl Flavor for Room<'_> {
 #[derive(Debug)]
 struct Place {
     seid: Seid,
-    packed: Option<Stored>,
+    packed: Option<Box<[u8]>>,
     /// The counter of its first URR, to be read without unpacking.
     counter: Option<UsageSlot>,
 }
@@ -84,7 +83,6 @@ pub(super) struct Sessions {
     free: Vec<u32>,
     len: u32,
     dictionary: Dictionary,
-    packed: Slab,
     /// Room for a session that is packed.
     octets: Vec<u8>,
 }
@@ -114,13 +112,13 @@ impl Sessions {
         self.octets.clear();
         match postcard::serialize_with_flavor(&session.kept, Room(&mut self.octets)) {
             Ok(()) => {
-                match place.packed {
-                    Some(before) => forget(&mut self.dictionary, &mut self.packed, before),
+                match &place.packed {
+                    Some(before) => self.dictionary.forget(before),
                     None => self.len += 1,
                 }
                 let counter = session.kept.meters.values().next().map(|meter| meter.slot);
-                let packed = self.packed.put(&self.dictionary.keep(&self.octets));
-                *place = Place { seid: session.seid, packed, counter };
+                *place =
+                    Place { seid: session.seid, packed: Some(self.dictionary.keep(&self.octets)), counter };
             }
             // Bytes in memory take every value that rules can have.
             Err(error) => tracing::error!(%error, seid = %session.seid, "a session could not be packed"),
@@ -147,7 +145,7 @@ impl Sessions {
 
     /// The control plane's end of the session of a number: read without the rest of it.
     pub(super) fn cp_fseid(&self, index: SessionIndex) -> Option<FSeid> {
-        let packed = self.packed.get(self.places.get(index.0 as usize)?.packed?);
+        let packed = self.places.get(index.0 as usize)?.packed.as_deref()?;
         let octets = self.dictionary.read_first(packed, HEAD_OCTETS)?;
         postcard::take_from_bytes::<Head>(&octets).ok().map(|(head, _)| head.cp_fseid)
     }
@@ -157,7 +155,7 @@ impl Sessions {
         let session = self.get(index)?;
         let place = self.places.get_mut(index.0 as usize)?;
         if let Some(packed) = place.packed.take() {
-            forget(&mut self.dictionary, &mut self.packed, packed);
+            self.dictionary.forget(&packed);
         }
         place.counter = None;
         self.len -= 1;
@@ -180,8 +178,7 @@ impl Sessions {
     pub(super) fn of_imsi(&self, imsi: Imsi) -> Vec<Session> {
         let begins = Dictionary::front(&postcard::to_allocvec(&Some(imsi)).unwrap_or_default());
         let may_be = |place: &Place| {
-            let packed = place.packed.and_then(|packed| self.packed.get(packed).get(1..));
-            packed.is_some_and(|at| at.starts_with(&begins))
+            place.packed.as_ref().and_then(|packed| packed.get(1..)).is_some_and(|at| at.starts_with(&begins))
         };
         let found = (0u32..).zip(&self.places).filter(|(_, place)| may_be(place));
         let found = found.filter_map(|(index, place)| self.unpack(SessionIndex(index), place));
@@ -195,7 +192,7 @@ impl Sessions {
     }
 
     fn unpack(&self, index: SessionIndex, place: &Place) -> Option<Session> {
-        let octets = self.dictionary.read(self.packed.get(place.packed?)).unwrap_or_default();
+        let octets = self.dictionary.read(place.packed.as_deref()?).unwrap_or_default();
         match postcard::from_bytes::<Kept>(&octets) {
             Ok(kept) => Some(Session { seid: place.seid, index, kept }),
             // Only what `put` wrote lies there.
@@ -205,12 +202,6 @@ impl Sessions {
             }
         }
     }
-}
-
-/// Takes away a packed session, and what the dictionary holds for it.
-fn forget(dictionary: &mut Dictionary, packed: &mut Slab, stored: Stored) {
-    dictionary.forget(packed.get(stored));
-    packed.remove(stored);
 }
 
 #[cfg(test)]
