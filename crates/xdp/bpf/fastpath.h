@@ -7,8 +7,8 @@
  *                                 ├ with a rate ▶ policer
  *                                 └ now and then ▶ usage cells
  *
- * What a packet needs of its session is one line, at a place that the key alone tells: it waits for memory once, and once more
- * where there are several rules or a rate. */
+ * What a packet needs of its session is one line, at a place that the key alone tells: it waits for memory once. A group lies near a
+ * place that the key tells too, and is read in that same wait; a policer is a second, now and then. */
 #ifndef KAIDO_FASTPATH_H
 #define KAIDO_FASTPATH_H
 
@@ -18,6 +18,8 @@
 #define FAST_SCOPE_TUNNEL 0x10000u /* key_value: local IPv4 address, then TEID */
 #define FAST_SCOPE_IPV4 0x20000u   /* key_value: the UE's address */
 #define FAST_SCOPE_IPV6 0x30000u   /* key_value: upper half of the UE's addresses */
+#define FAST_SCOPE_SHIFT 16
+#define FAST_SCOPES 3
 
 /* fast_rule.flags. */
 #define FAST_DOWNLINK 0x1u         /* counts downlink; else uplink, with the checks on source and destination */
@@ -226,10 +228,11 @@ struct fast_globals {
 	__u32 flags;
 	__u64 own[FAST_OWN_WORDS]; /* a filter: a clear bit says that an address is not the node's */
 	__u32 routes_at; /* which of both stand */
-	__u32 spare;
+	/* Of tunnels, IPv4 and IPv6: how many groups there is room for, where most of their records have one; else zero. */
+	__u32 groups[FAST_SCOPES];
 	struct fast_routes routes[2];
 };
-_Static_assert(sizeof(struct fast_globals) == 3656, "fast_globals");
+_Static_assert(sizeof(struct fast_globals) == 3664, "fast_globals");
 
 /* Of a CPU: odd while a program on it works by what it found in the tables. A cache line. */
 struct fast_reader {

@@ -223,6 +223,27 @@ static __always_inline __u32 fast_search(__u32 index, __u64 value, __u32 scope)
 	return found ? index * FAST_BUCKET_RECORDS + found : 0;
 }
 
+/* Has the lines of the group on their way that a key's record of several rules would have, while its bucket is read: to know from
+ * the record which group it is would be a second wait. It lies there, or as near as there was room. */
+static __always_inline void fast_expect_group(const struct fast_globals *globals, __u64 hash, __u32 scope)
+{
+	__u32 kind = (scope >> FAST_SCOPE_SHIFT) - 1, index;
+	const struct fast_group *group;
+	__u64 groups;
+
+	if (kind >= FAST_SCOPES)
+		return;
+	groups = *(const volatile __u32 *)&globals->groups[kind];
+	if (!groups)
+		return;
+	index = (hash >> 16 & 0xffffffff) * groups >> 32;
+	group = bpf_map_lookup_elem(&fast_groups, &index);
+	if (!group)
+		return;
+	for (int i = 0; i < FAST_LINES_MAX; i++)
+		(void)*(const volatile __u32 *)&group->lines[i].remote;
+}
+
 /* Finds a key's record: its number and one; zero for none. Global, as other functions here, so that the verifier looks at it
  * once and not once for every way that leads to it. */
 __noinline __u32 fast_find(__u64 value, __u32 scope)
@@ -235,6 +256,7 @@ __noinline __u32 fast_find(__u64 value, __u32 scope)
 	if (!globals)
 		return 0;
 	hash = fast_hash(globals, value, scope);
+	fast_expect_group(globals, hash, scope);
 	buckets = globals->buckets;
 	found = fast_search((hash & 0xffffffff) * buckets >> 32, value, scope);
 	if (!found)

@@ -66,7 +66,8 @@ impl Rules {
 pub fn filled(sessions: u32, rules: Rules) -> Result<FastPath, FastPathError> {
     let mut path = FastPath::load(&FastPathConfig {
         records_max: sessions.saturating_mul(2),
-        groups_max: if rules.before > 0 { sessions.saturating_mul(2) } else { 0 },
+        // Of three for a session, both of its records have one.
+        groups_max: if rules.before > 0 { sessions.saturating_mul(3) } else { 0 },
         usage_cells_max: sessions.saturating_mul(rules.counters),
         policers_max: sessions.saturating_mul(rules.policers),
         templates_max: 1,

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 pub(crate) const SCOPE_TUNNEL: u32 = 1 << 16;
 pub(crate) const SCOPE_IPV4: u32 = 2 << 16;
 pub(crate) const SCOPE_IPV6: u32 = 3 << 16;
+pub(crate) const SCOPE_SHIFT: u32 = 16;
+/// Tunnels, IPv4 and IPv6 addresses.
+pub(crate) const SCOPES: usize = 3;
 
 pub(crate) const DOWNLINK: u32 = 0x1;
 pub(crate) const TUNNEL: u32 = 0x2;
@@ -187,7 +190,7 @@ pub(crate) struct Globals {
     pub(crate) flags: u32,
     pub(crate) own: [AtomicU64; OWN_WORDS],
     pub(crate) routes_at: AtomicU32,
-    spare: u32,
+    pub(crate) groups: [AtomicU32; SCOPES],
     pub(crate) routes: [RawRoutes; 2],
 }
 
@@ -242,7 +245,7 @@ const _: () =
     assert!(std::mem::offset_of!(RawRecord, key_scope) == std::mem::offset_of!(LiveRecord, key_scope));
 const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 32);
 const _: () = assert!(size_of::<Guarded<RawHop>>() == 48);
-const _: () = assert!(size_of::<Globals>() == 3656);
+const _: () = assert!(size_of::<Globals>() == 3664);
 const _: () = assert!(size_of::<Reader>() == 64);
 const _: () = assert!(size_of::<Cell>() == 64);
 
@@ -475,6 +478,8 @@ mod tests {
             ("FAST_SCOPE_TUNNEL", u64::from(SCOPE_TUNNEL)),
             ("FAST_SCOPE_IPV4", u64::from(SCOPE_IPV4)),
             ("FAST_SCOPE_IPV6", u64::from(SCOPE_IPV6)),
+            ("FAST_SCOPE_SHIFT", u64::from(SCOPE_SHIFT)),
+            ("FAST_SCOPES", SCOPES as u64),
             ("FAST_DOWNLINK", u64::from(DOWNLINK)),
             ("FAST_TUNNEL", u64::from(TUNNEL)),
             ("FAST_GATE_CLOSED", u64::from(GATE_CLOSED)),

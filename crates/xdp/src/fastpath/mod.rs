@@ -14,6 +14,7 @@
 mod abi;
 mod events;
 mod grace;
+mod groups;
 mod lost;
 mod port;
 mod record;
@@ -197,13 +198,29 @@ impl FastPath {
     /// [`FastPathError::OutOfRange`], [`FastPathError::Full`], [`FastPathError::Crowded`]: nothing has changed then.
     pub fn insert_or_replace(&mut self, key: FastKey, record: &FastRecord) -> Result<(), FastPathError> {
         let raw = record.raw(&key, self.limits())?;
-        self.table.put(&raw, record.session, &self.grace)
+        self.table.put(&raw, record.session, &self.grace)?;
+        self.expect_groups();
+        Ok(())
     }
 
     /// Takes a record away; whether it was there. Packets that found it before may still be forwarded by it: a usage
     /// counter it named is free only after [`wait_for_readers`](Self::wait_for_readers).
     pub fn remove(&mut self, key: &FastKey) -> bool {
-        self.table.remove(&key.raw())
+        let was_there = self.table.remove(&key.raw());
+        self.expect_groups();
+        was_there
+    }
+
+    /// Tells programs where to look for groups ahead.
+    fn expect_groups(&self) {
+        // SAFETY: programs read it, and nobody else writes.
+        let places = unsafe { &(*self.globals.at(0).as_ptr()).groups };
+        for (place, groups) in places.iter().zip(self.table.groups_expected()) {
+            // Written only when it changes: every packet reads the line.
+            if place.load(Ordering::Relaxed) != groups {
+                place.store(groups, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Whether there is a record under a key.

@@ -41,8 +41,8 @@ const TAG_ROOM: u32 = 4;
 // What the user plane takes for fitting does fit.
 const _: () = assert!(LINES_MAX == fastpath::LINES_MAX && KERNEL_CELLS_MAX == fastpath::CELLS_MAX);
 const _: () = assert!(KERNEL_POLICERS_MAX == fastpath::POLICERS_MAX);
-/// Of so many records one may have several rules.
-const RECORDS_FOR_GROUP: u32 = 4;
+/// Of so many records one may have several rules: the tunnels of all sessions, as Open5GS makes them.
+const RECORDS_FOR_GROUP: u32 = 2;
 
 /// What a configuration asks of the fast path.
 pub(super) fn config(config: &UpfConfig) -> FastPathConfig {
