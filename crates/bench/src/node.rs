@@ -297,7 +297,7 @@ pub(crate) fn uplink_pdr(family: Family, session: u32) -> Pdr {
     let fteid = FTeid { teid: Teid(teid(session)), ipv4, ipv6 };
     let mut rule = pdr(1, Interface::Access);
     rule.pdi.local_fteid = Some(LocalFTeid::Given(fteid));
-    rule.outer_header_removal = Some(OuterHeaderRemoval::GtpUUdpIp);
+    rule.outer_header_removal = Some(OuterHeaderRemoval::of_tunnel(family.n3()));
     rule
 }
 

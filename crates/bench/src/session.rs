@@ -35,7 +35,7 @@ pub fn establishment(bearers: &Bearers, bearer: u32) -> Establishment {
     let (ipv4, ipv6) = split(bearers.local);
     let local = FTeid { teid: Teid(bearers.teid_first.wrapping_add(bearer)), ipv4, ipv6 };
     uplink.pdi.local_fteid = Some(LocalFTeid::Given(local));
-    uplink.outer_header_removal = Some(OuterHeaderRemoval::GtpUUdpIp);
+    uplink.outer_header_removal = Some(OuterHeaderRemoval::of_tunnel(bearers.local));
     let (ipv4, ipv6) = split(bearers.ue(bearer));
     downlink.pdi.ue_ip = vec![UeIpAddress {
         ipv4: ipv4.map(ChooseOr::Given),
@@ -110,6 +110,7 @@ mod tests {
         assert!(session.qers.is_empty());
         let Some(LocalFTeid::Given(local)) = &session.pdrs[0].pdi.local_fteid else { panic!("{session:?}") };
         assert_eq!((local.teid, local.ipv4), (Teid(103), Some(Ipv4Addr::new(10, 0, 0, 1))));
+        assert_eq!(session.pdrs[0].outer_header_removal, Some(OuterHeaderRemoval::GtpUUdpIpv4));
         let tunnel = session.fars[1].forwarding.as_ref().and_then(|to| to.outer_header_creation);
         let tunnel = tunnel.unwrap();
         assert_eq!((tunnel.teid, tunnel.ipv4), (Teid(203), Some(Ipv4Addr::new(10, 0, 0, 3))));

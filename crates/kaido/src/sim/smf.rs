@@ -304,10 +304,7 @@ impl ControlPlane {
             ue_ipv4,
             ue_ipv6,
             n3,
-            outer_header_removal: match plan.gnb {
-                IpAddr::V4(_) => OuterHeaderRemoval::GtpUUdpIpv4,
-                IpAddr::V6(_) => OuterHeaderRemoval::GtpUUdpIpv6,
-            },
+            outer_header_removal: OuterHeaderRemoval::of_tunnel(plan.gnb),
             gnb: Some(OuterHeaderCreation { teid, ipv4: gnb_v4, ipv6: gnb_v6 }),
             access: None,
             core: plan.network_instance.clone(),

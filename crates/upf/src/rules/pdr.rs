@@ -1,7 +1,7 @@
 //! Packet Detection Rules (TS 29.244 7.5.2.2, 7.5.4.2).
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -140,6 +140,14 @@ pub enum OuterHeaderRemoval {
 }
 
 impl OuterHeaderRemoval {
+    /// Of a tunnel to that address, as SMFs send it that name the family: free5GC does, and eUPF takes no other.
+    pub fn of_tunnel(local: IpAddr) -> Self {
+        match local {
+            IpAddr::V4(_) => Self::GtpUUdpIpv4,
+            IpAddr::V6(_) => Self::GtpUUdpIpv6,
+        }
+    }
+
     /// VLAN tags that are taken off.
     pub fn tags(self) -> usize {
         match self {
