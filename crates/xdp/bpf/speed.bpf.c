@@ -18,6 +18,15 @@ struct {
 /* Where the frame of each direction has the addresses that change: both have the UE's packet's. */
 #define SPEED_TEID 46        /* Ethernet, IPv4, UDP, four octets of GTP-U */
 #define SPEED_INNER 50
+#define SPEED_INNER_BEHIND_CONTAINER (SPEED_INNER + CONTAINER_LEN)
+
+/* UDP packets over IPv4 that came in by an interface with the sink. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, 1);
+} speed_back SEC(".maps");
 
 /* Puts the session's address into an IPv4 header whose checksum is that of address SPEED_FIRST_UE. */
 static __always_inline void speed_address(struct ipv4 *ip, __u8 *address, __u32 session)
@@ -29,11 +38,9 @@ static __always_inline void speed_address(struct ipv4 *ip, __u8 *address, __u32 
 	__builtin_memcpy(address, &ue, 4);
 }
 
-SEC("xdp")
-int speed(struct xdp_md *ctx)
+/* Puts the packet back, as one of another session; false when it cannot. */
+static __always_inline int speed_draw(struct xdp_md *ctx, struct speed_config *cfg)
 {
-	const __u32 zero = 0;
-	struct speed_config *cfg = bpf_map_lookup_elem(&speed_config, &zero);
 	long length = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
 	__u32 session;
 	__u64 random;
@@ -41,23 +48,21 @@ int speed(struct xdp_md *ctx)
 
 	/* Else the compiler does the sum on 32 bits of the pointers, which the verifier forbids. */
 	barrier_var(length);
-	if (!cfg)
-		return XDP_ABORTED;
 	/* xorshift64 */
 	random = cfg->random;
 	random ^= random << 13;
 	random ^= random >> 7;
 	random ^= random << 17;
 	cfg->random = random;
-	session = (random >> 32) * cfg->sessions >> 32;
+	session = cfg->first + ((random >> 32) * cfg->sessions >> 32);
 	if (bpf_xdp_adjust_head(ctx, (int)(length - cfg->length)))
-		return XDP_ABORTED;
+		return 0;
 	data = (void *)(long)ctx->data;
 	if (data + SPEED_FRAME_MAX > (void *)(long)ctx->data_end)
-		return XDP_ABORTED;
+		return 0;
 	__builtin_memcpy(data, cfg->frame, SPEED_FRAME_MAX);
 	if (cfg->flags & SPEED_UPLINK) {
-		struct ipv4 *ip = data + SPEED_INNER;
+		struct ipv4 *ip = data + (cfg->flags & SPEED_CONTAINER ? SPEED_INNER_BEHIND_CONTAINER : SPEED_INNER);
 		__be32 teid = bpf_htonl(session);
 
 		__builtin_memcpy(data + SPEED_TEID, &teid, 4);
@@ -67,7 +72,43 @@ int speed(struct xdp_md *ctx)
 
 		speed_address(ip, ip->destination, session);
 	}
+	return 1;
+}
+
+SEC("xdp")
+int speed(struct xdp_md *ctx)
+{
+	const __u32 zero = 0;
+	struct speed_config *cfg = bpf_map_lookup_elem(&speed_config, &zero);
+
+	if (!cfg || !speed_draw(ctx, cfg))
+		return XDP_ABORTED;
 	if (cfg->flags & SPEED_FAST_PATH && fast_path(ctx, 0) < 0)
 		cfg->handed++;
 	return XDP_PASS;
+}
+
+/* Live frames: the kernel sends what this makes out of an interface. */
+SEC("xdp")
+int live(struct xdp_md *ctx)
+{
+	const __u32 zero = 0;
+	struct speed_config *cfg = bpf_map_lookup_elem(&speed_config, &zero);
+
+	return cfg && speed_draw(ctx, cfg) ? XDP_TX : XDP_ABORTED;
+}
+
+SEC("xdp")
+int sink(struct xdp_md *ctx)
+{
+	const __u32 zero = 0;
+	const struct ethernet *eth = (const void *)(long)ctx->data;
+	const struct ipv4 *ip = (const void *)(eth + 1);
+	__u64 *back = bpf_map_lookup_elem(&speed_back, &zero);
+
+	if (!back || (const void *)(ip + 1) > (const void *)(long)ctx->data_end || eth->type != bpf_htons(ETH_P_IP) ||
+	    ip->protocol != IPPROTO_UDP)
+		return XDP_PASS;
+	++*back;
+	return XDP_DROP;
 }

@@ -9,6 +9,7 @@
 #define SPEED_FIRST_UE 0x0a000000 /* 10.0.0.0; the session number is added, and to TEIDs too */
 #define SPEED_UPLINK 1u
 #define SPEED_FAST_PATH 2u /* else only what restores the packet */
+#define SPEED_CONTAINER 4u /* uplink packets have a PDU session container */
 
 struct speed_config {
 	__u64 random;   /* state of the generator, not zero */
@@ -16,8 +17,10 @@ struct speed_config {
 	__u32 flags;
 	__u32 length;   /* of the frame */
 	__u32 handed;   /* packets the fast path did not forward: the measurement is void then */
+	__u32 first;    /* session; the frame is of the UE of number 0 all the same */
+	__u32 spare;
 	__u8 frame[SPEED_FRAME_MAX]; /* session 0's */
 };
-_Static_assert(sizeof(struct speed_config) == 216, "speed_config");
+_Static_assert(sizeof(struct speed_config) == 224, "speed_config");
 
 #endif

@@ -3,10 +3,14 @@
 //! The figures are those of one core, the packet in its cache and no driver around: compare them with those of other
 //! programs timed the same way, in the same minute.
 
+mod live;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
+
+pub use self::live::{LiveCount, LiveFrames, LivePackets};
 
 use crate::abi::{self, Config};
 use crate::fastpath::{
@@ -19,13 +23,16 @@ use crate::{Action, Error};
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/speed.bpf.o")));
 
 const FRAME_LEN: usize = 192;
+const FRAME_BYTES: u32 = 192;
 const FIRST_UE: u32 = 0x0a00_0000;
 const UPLINK: u32 = 1;
 const FAST_PATH: u32 = 2;
+const CONTAINER: u32 = 4;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const LOCAL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,8 +181,8 @@ impl Speed {
     pub fn time(&self, direction: FastDirection, sessions: u32, repeat: u32) -> Result<Timing, Error> {
         let steering = map(&self.object, "config")?;
         let (frame, flags, instance) = match direction {
-            FastDirection::Uplink => (uplink(), UPLINK, crate::fastpath::NO_INSTANCE),
-            FastDirection::Downlink => (downlink(), 0, 0),
+            FastDirection::Uplink => (uplink(&ENDS), UPLINK, crate::fastpath::NO_INSTANCE),
+            FastDirection::Downlink => (downlink(&ENDS), 0, 0),
         };
         write(&steering, &Config::new(abi::ROLE_GTPU, MAC, 1, instance).to_bytes())?;
         let restore_ns = self.run(&frame, sessions, flags, repeat)?;
@@ -184,13 +191,7 @@ impl Speed {
     }
 
     fn run(&self, frame: &[u8; FRAME_LEN], sessions: u32, flags: u32, repeat: u32) -> Result<u64, Error> {
-        let mut config = Vec::with_capacity(24 + FRAME_LEN);
-        config.extend(0x9e37_79b9_7f4a_7c15u64.to_ne_bytes());
-        for word in [sessions, flags, 192, 0] {
-            config.extend(word.to_ne_bytes());
-        }
-        config.extend(frame);
-        write(&self.config, &config)?;
+        write(&self.config, &config(sessions, flags, 0, frame))?;
         let Some(program) = self.object.progs_mut().find(|program| program.name() == "speed") else {
             return Err(Error::libbpf("finding the XDP program")(libbpf_rs::Error::from_raw_os_error(
                 libc::ENOENT,
@@ -222,6 +223,30 @@ fn write(map: &MapHandle, value: &[u8]) -> Result<(), Error> {
     map.update(&0u32.to_ne_bytes(), value, MapFlags::ANY).map_err(Error::libbpf("writing a BPF map"))
 }
 
+/// `struct speed_config` of so many sessions from one on.
+fn config(sessions: u32, flags: u32, first: u32, frame: &[u8; FRAME_LEN]) -> Vec<u8> {
+    let mut config = Vec::with_capacity(32 + FRAME_LEN);
+    config.extend(0x9e37_79b9_7f4a_7c15u64.to_ne_bytes());
+    for word in [sessions, flags, FRAME_BYTES, 0, first, 0] {
+        config.extend(word.to_ne_bytes());
+    }
+    config.extend(frame);
+    config
+}
+
+/// Whom packets are of: those of the UE of number 0.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    /// Of the device.
+    mac: [u8; 6],
+    /// The device's and the gNB's GTP-U addresses.
+    tunnel: [Ipv4Addr; 2],
+    /// Uplink packets have a PDU session container of that flow.
+    qfi: Option<u8>,
+}
+
+const ENDS: Ends = Ends { mac: MAC, tunnel: [LOCAL, PEER], qfi: None };
+
 /// An Ethernet header, then IPv4 of the rest of the frame.
 fn ip_frame(offset: usize, frame: &mut [u8; FRAME_LEN], ends: [Ipv4Addr; 2]) {
     let [length_high, length_low] = u16::try_from(FRAME_LEN - offset).unwrap_or(0).to_be_bytes();
@@ -245,28 +270,39 @@ fn udp(offset: usize, frame: &mut [u8; FRAME_LEN], port: u16) {
     frame[offset + 4..offset + 6].copy_from_slice(&length.to_be_bytes());
 }
 
-fn ethernet() -> [u8; FRAME_LEN] {
+fn ethernet(ends: &Ends) -> [u8; FRAME_LEN] {
     let mut frame = [0; FRAME_LEN];
-    frame[..6].copy_from_slice(&MAC);
+    frame[..6].copy_from_slice(&ends.mac);
     frame[12..14].copy_from_slice(&[8, 0]);
     frame
 }
 
-fn downlink() -> [u8; FRAME_LEN] {
-    let mut frame = ethernet();
-    ip_frame(14, &mut frame, [Ipv4Addr::new(198, 51, 100, 1), Speed::ue(0)]);
+/// To the UE, from a server.
+fn downlink(ends: &Ends) -> [u8; FRAME_LEN] {
+    let mut frame = ethernet(ends);
+    ip_frame(14, &mut frame, [SERVER, Speed::ue(0)]);
     udp(34, &mut frame, 53);
     frame
 }
 
-fn uplink() -> [u8; FRAME_LEN] {
-    let mut frame = ethernet();
-    ip_frame(14, &mut frame, [PEER, LOCAL]);
+/// From the UE, to it.
+fn uplink(ends: &Ends) -> [u8; FRAME_LEN] {
+    let [local, peer] = ends.tunnel;
+    let mut frame = ethernet(ends);
+    ip_frame(14, &mut frame, [peer, local]);
     udp(34, &mut frame, 2152);
     let length = u16::try_from(FRAME_LEN - 50).unwrap_or(0);
-    frame[42..44].copy_from_slice(&[0x30, 255]);
+    let (flags, inner) = match ends.qfi {
+        Some(qfi) => {
+            // An extension header: a PDU session container of an uplink packet, of four octets.
+            frame[50..58].copy_from_slice(&[0, 0, 0, 0x85, 1, 0x10, qfi, 0]);
+            (0x34, 58)
+        }
+        None => (0x30, 50),
+    };
+    frame[42..44].copy_from_slice(&[flags, 255]);
     frame[44..46].copy_from_slice(&length.to_be_bytes());
-    ip_frame(50, &mut frame, [Speed::ue(0), Ipv4Addr::new(198, 51, 100, 1)]);
-    udp(70, &mut frame, 53);
+    ip_frame(inner, &mut frame, [Speed::ue(0), SERVER]);
+    udp(inner + 20, &mut frame, 53);
     frame
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::flame::FlameArgs;
+use super::live::LiveArgs;
 use super::ndn::NdnArgs;
 use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
@@ -34,6 +35,8 @@ pub(super) enum Benchmark {
     Run(RunArgs),
     /// Establish the sessions of a file's bearers, or of a shape, at a user plane by PFCP, and hold them until SIGTERM or SIGINT
     Attach(AttachArgs),
+    /// Packets that the kernel makes (XDP live frames), millions a second from one core, through a device: how many come back
+    Live(LiveArgs),
     /// The packet generator's own speed, beside that of the user plane in memory
     Generator(GeneratorArgs),
     /// One measured point of the user plane, in memory or over veth: what `sweep` varies and `search` repeats

@@ -3,6 +3,7 @@
 
 mod args;
 mod flame;
+mod live;
 mod ndn;
 mod point;
 mod python;
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
         Benchmark::Control(args) => control(args),
         Benchmark::Run(args) => traffic::run(args),
         Benchmark::Attach(args) => traffic::attach(args),
+        Benchmark::Live(args) => live::run(args),
         Benchmark::Generator(args) => generator(args),
         Benchmark::Point(args) => point::run(args),
         Benchmark::Platforms(args) => platforms(args),

@@ -91,7 +91,7 @@ enum Link {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Way {
+pub(super) enum Way {
     Uplink,
     Downlink,
 }

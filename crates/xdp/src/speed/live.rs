@@ -1,0 +1,137 @@
+//! Live frames: packets of random sessions that the kernel makes and sends out of an interface (`BPF_F_TEST_XDP_LIVE_FRAMES`), some
+//! millions a second from one core, and counts when they are back. Nobody judges what is in them.
+
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
+
+use super::{CONTAINER, Ends, FRAME_BYTES, FRAME_LEN, OBJECT, UPLINK, config, downlink, uplink, write};
+use crate::attach::{AttachMode, Link};
+use crate::fastpath::FastDirection;
+use crate::object::{map, open};
+use crate::{Error, interface_mac};
+
+/// Packets of a call, after which somebody is asked whether to stop.
+const BATCH: u32 = 1 << 18;
+
+/// What comes in by the last interface after the last packet was sent is waited for so long.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// The packets: UDP of 192 octets with Ethernet, of sessions whose TEIDs begin at 1 and whose UEs at 10.0.0.1, drawn at random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LivePackets {
+    /// As seen by the UE.
+    pub direction: FastDirection,
+    /// How many sessions there are.
+    pub sessions: u32,
+    /// The device's Ethernet address on that side.
+    pub device_mac: [u8; 6],
+    /// The device's and the gNB's GTP-U addresses.
+    pub tunnel: [Ipv4Addr; 2],
+    /// Uplink packets have a PDU session container of that QoS flow.
+    pub qfi: Option<u8>,
+}
+
+/// What was sent and came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveCount {
+    /// Packets sent.
+    pub sent: u64,
+    /// UDP packets over IPv4 that came in by the other interface.
+    pub received: u64,
+    /// How long it sent.
+    pub elapsed: Duration,
+}
+
+/// Two interfaces, the one for sending and the one where packets come back.
+#[derive(Debug)]
+pub struct LiveFrames {
+    live: Object,
+    config: MapHandle,
+    back: MapHandle,
+    from: u32,
+    // Before the programs: taken off first.
+    _links: [Link; 2],
+    _sinks: Object,
+}
+
+impl LiveFrames {
+    /// Takes two interfaces of this network namespace, by their indexes: UDP over IPv4 that comes in there is counted and thrown away.
+    ///
+    /// # Errors
+    /// [`Error::Permission`], [`Error::AlreadyAttached`] and others of loading and attaching a program.
+    pub fn open(from: u32, to: u32) -> Result<Self, Error> {
+        let live = open(OBJECT, "live", None)?;
+        let sinks = open(OBJECT, "sink", None)?;
+        let sink = |ifindex| {
+            let program = sinks.progs().find(|program| program.name() == "sink");
+            let program = program.ok_or_else(|| Error::missing("finding the XDP program"))?;
+            Link::attach(program.as_fd(), ifindex, AttachMode::Auto, false)
+        };
+        let links = [sink(from)?, sink(to)?];
+        let (config, back) = (map(&live, "speed_config")?, map(&sinks, "speed_back")?);
+        Ok(Self { live, config, back, from, _links: links, _sinks: sinks })
+    }
+
+    /// Sends for a while, or until told to stop, as fast as the kernel takes it. What a signal interrupts counts as sent whole.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`], where the kernel is older than 5.18 for one.
+    pub fn run(
+        &self,
+        packets: &LivePackets,
+        duration: Duration,
+        stop: &AtomicBool,
+    ) -> Result<LiveCount, Error> {
+        let ends = Ends { mac: packets.device_mac, tunnel: packets.tunnel, qfi: packets.qfi };
+        let source = interface_mac(self.from)?;
+        let (mut frame, flags) = match packets.direction {
+            FastDirection::Uplink => {
+                (uplink(&ends), UPLINK | if packets.qfi.is_some() { CONTAINER } else { 0 })
+            }
+            FastDirection::Downlink => (downlink(&ends), 0),
+        };
+        frame[6..12].copy_from_slice(&source);
+        write(&self.config, &config(packets.sessions, flags, 1, &frame))?;
+        let before = self.received()?;
+        let (began, mut sent) = (Instant::now(), 0);
+        while began.elapsed() < duration && !stop.load(Ordering::Relaxed) {
+            self.send(&frame)?;
+            sent += u64::from(BATCH);
+        }
+        let elapsed = began.elapsed();
+        std::thread::sleep(GRACE);
+        Ok(LiveCount { sent, received: self.received()? - before, elapsed })
+    }
+
+    fn send(&self, frame: &[u8; FRAME_LEN]) -> Result<(), Error> {
+        let program = self.live.progs_mut().find(|program| program.name() == "live");
+        let program = program.ok_or_else(|| Error::missing("finding the XDP program"))?;
+        // `struct xdp_md`: what begins where, and the interface that XDP_TX means.
+        let words = [0, FRAME_BYTES, 0, self.from, 0, 0];
+        let mut context: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
+        let input = ProgramInput {
+            data_in: Some(frame),
+            context_in: Some(&mut context),
+            repeat: BATCH,
+            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+            ..Default::default()
+        };
+        match program.test_run(input) {
+            // By a signal: who asked for the run is told to stop.
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => Ok(()),
+            result => result.map(|_| ()).map_err(Error::libbpf("sending live frames")),
+        }
+    }
+
+    /// What all CPUs have counted.
+    fn received(&self) -> Result<u64, Error> {
+        let counted = self.back.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let counted = counted.map_err(Error::libbpf("reading a BPF map"))?.unwrap_or_default();
+        let words = counted.iter().filter_map(|cpu| cpu.first_chunk().copied());
+        Ok(words.map(u64::from_ne_bytes).sum())
+    }
+}

@@ -1,0 +1,40 @@
+"""`kaido bench live`: what the kernel sends through a node comes back, all of it and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rig.live import WAYS, Live, Sessions
+
+pytestmark = pytest.mark.needs("root", "ip", "ethtool")
+
+
+@pytest.mark.parametrize("shape", ["plain", "free5gc", "open5gs", "volte"])
+def test_live_frames_of_every_session_come_back(binary: Path, tmp_path: Path, shape: str) -> None:
+    """By the node as it comes, which forwards in the kernel where ports are in copy mode.
+
+    Not `slice`: all its PDRs have filters, which these packets do not match.
+    """
+    live, sessions = Live(binary, tmp_path, "lv-"), Sessions(shape, 50)
+    with live.attached(sessions):
+        for way in WAYS:
+            result = live.send(way, sessions, 0.3)
+            assert result["sent"] >= 1 << 18
+            # What finds a ring full is lost.
+            assert 0.9 * result["sent"] <= result["received"] <= result["sent"], (way, result)
+        # Of twice as many sessions half are not there.
+        for way in WAYS:
+            result = live.send(way, Sessions(shape, 100), 0.3)
+            assert 0.4 * result["sent"] <= result["received"] <= 0.6 * result["sent"], (way, result)
+
+
+def test_an_interface_that_is_not_there_is_named(binary: Path, tmp_path: Path) -> None:
+    """One message, with the name."""
+    live = Live(binary, tmp_path, "lv-")
+    with live.net:
+        command = [str(binary), "bench", "live", "--from", "sgw0", "--to", "sgi9", "--n3", "10.100.3.1"]
+        command += ["--gnb", "10.100.3.2", "--device-mac", "02:00:00:00:00:01"]
+        done = live.bench.run(*command, check=False)
+        assert done.returncode != 0
+        assert "sgi9" in done.stderr
