@@ -14,7 +14,7 @@ use crate::pool::PoolCache;
 use crate::port::{KernelPath, Port, PortId};
 use crate::shared::{Departure, Shared};
 use crate::timing::{Sample, StageCycles};
-use crate::witness::{Fate, Witness};
+use crate::trace_recorder::{Fate, TraceRecorder};
 
 /// A network function: one value per worker, which shares with the others only what it chooses to.
 pub trait Function: Send {
@@ -77,7 +77,7 @@ pub struct Output<'w> {
     /// Where frames wait instead of going out, while a block is processed that leaves in its turn.
     pub(crate) departures: Option<&'w mut Vec<Departure>>,
     /// Writes down what is done, while a function asks for that.
-    pub(crate) witness: Option<Witness>,
+    pub(crate) recorder: Option<TraceRecorder>,
     /// What the function's stages take, while a batch is timed.
     pub(crate) times: Option<&'w mut StageCycles>,
     /// What is sent now is preferred.
@@ -92,7 +92,7 @@ impl<'w> Output<'w> {
         counters: &'w WorkerCounters,
         now: Instant,
     ) -> Self {
-        Self { ports, pool, counters, now, departures: None, witness: None, times: None, preferred: false }
+        Self { ports, pool, counters, now, departures: None, recorder: None, times: None, preferred: false }
     }
 
     /// When the worker's round began.
@@ -137,8 +137,8 @@ impl<'w> Output<'w> {
     /// Sends a frame, Ethernet header and all.
     #[inline]
     pub fn transmit(&mut self, port: PortId, frame: Frame) {
-        if let Some(witness) = &mut self.witness {
-            witness.sent(port, &frame);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sent(port, &frame);
         }
         if self.preferred {
             return self.transmit_preferred(port, frame);
@@ -182,8 +182,8 @@ impl<'w> Output<'w> {
     /// Sends all frames of a batch from one port, in their order and behind what waits there already.
     #[inline]
     pub fn transmit_all(&mut self, port: PortId, batch: &mut Batch) {
-        if let Some(witness) = &mut self.witness {
-            batch.iter().for_each(|frame| witness.sent(port, frame));
+        if let Some(recorder) = &mut self.recorder {
+            batch.iter().for_each(|frame| recorder.sent(port, frame));
         }
         if let Some(departures) = &mut self.departures {
             departures.extend(batch.drain(..).map(|frame| Departure { port, frame, preferred: false }));
@@ -197,35 +197,35 @@ impl<'w> Output<'w> {
     #[inline]
     pub fn drop(&mut self, port: PortId, frame: Frame, reason: DropReason) {
         self.counters.port(port).dropped(reason);
-        if let Some(witness) = &mut self.witness {
-            witness.dropped(reason);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.dropped(reason);
         }
         self.pool.release(frame);
     }
 
     /// Has it written down what is done with frames from here on, with up to `snap` octets of those that are sent. For a
     /// function that traces a packet: it costs allocations.
-    pub fn witness(&mut self, snap: usize) {
-        self.witness = Some(Witness::new(snap));
+    pub fn record_trace(&mut self, snap: usize) {
+        self.recorder = Some(TraceRecorder::new(snap));
     }
 
-    /// What was done since [`Output::witness`]; nothing more is written down.
+    /// What was done since [`Output::record_trace`]; nothing more is written down.
     pub fn take_fates(&mut self) -> Vec<Fate> {
-        self.witness.take().map(Witness::into_fates).unwrap_or_default()
+        self.recorder.take().map(TraceRecorder::into_fates).unwrap_or_default()
     }
 
     /// Counts a drop of a packet that has no frame any more.
     pub fn count_drop(&mut self, port: PortId, reason: DropReason) {
         self.counters.port(port).dropped(reason);
-        if let Some(witness) = &mut self.witness {
-            witness.dropped(reason);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.dropped(reason);
         }
     }
 
     /// Leaves a frame that came in on `port` to the kernel, unchanged.
     pub fn to_kernel(&mut self, port: PortId, frame: Frame) {
-        if let Some(witness) = &mut self.witness {
-            witness.left_to_kernel();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.left_to_kernel();
         }
         match self.ports[port.index()].kernel {
             KernelPath::Shared => {
@@ -242,8 +242,8 @@ impl<'w> Output<'w> {
 
     /// Gives back a frame that came in on `port` and whose packet the kernel has sent by a socket of its own.
     pub fn sent_by_kernel(&mut self, port: PortId, frame: Frame) {
-        if let Some(witness) = &mut self.witness {
-            witness.left_to_kernel();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.left_to_kernel();
         }
         self.counters.port(port).left_to_kernel(1);
         self.pool.release(frame);

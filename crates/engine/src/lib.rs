@@ -10,13 +10,13 @@
 //! that it writes per packet. Frames never move in memory on their way through.
 
 mod batch;
-mod complaint;
 mod counters;
 mod doorbell;
 mod drop_reason;
 pub mod fragment;
 mod frame;
 mod function;
+mod icmp_error;
 mod inbox;
 mod limit;
 pub mod netlink;
@@ -31,18 +31,18 @@ pub mod steer;
 mod sync;
 mod timing;
 mod trace;
+mod trace_recorder;
 pub mod tracer;
 mod ways;
-mod witness;
 mod worker;
 
 pub use batch::{BATCH_MAX, Batch};
-pub use complaint::{Complaint, write_icmp_error};
 pub use counters::{PortCounters, PortTotals, WorkerCounters};
 pub use doorbell::Doorbell;
 pub use drop_reason::DropReason;
 pub use frame::{Frame, Segments};
 pub use function::{Function, Output};
+pub use icmp_error::{IcmpError, write_icmp_error};
 pub use inbox::{Inbox, PortChange, PortLink};
 pub use limit::RateLimit;
 pub use pending::{Pending, PendingQueue};
@@ -51,6 +51,6 @@ pub use pool::{FramePool, FrameSize, HEADROOM, LINK_HEADER, PoolCache, PoolError
 pub use port::{KernelPath, Port, PortId};
 pub use routes::{NextHop, NextHops, Resolution, Route, Routes, Wanted};
 pub use timing::{HistogramTotals, STAGES_MAX};
+pub use trace_recorder::{Fate, front_of};
 pub use ways::Way;
-pub use witness::{Fate, front_of};
 pub use worker::{Worker, WorkerHandle};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::batch::Batch;
 use crate::function::{Function, Output};
 use crate::port::PortId;
+use crate::trace_recorder::front_of;
 use crate::tracer::{PortRecord, Tracer};
-use crate::witness::front_of;
 
 /// Has each packet of a batch that came in on `port` handled alone. `to`: who is told, and of how many octets.
 #[cold]
@@ -24,7 +24,7 @@ pub(crate) fn process(
         let (len, front) = (frame.packet_len(), front_of(&frame, snap));
         let (at, since) = (SystemTime::now(), Instant::now());
         one.push(frame);
-        out.witness(snap);
+        out.record_trace(snap);
         handle(&mut one, out);
         let fates = out.take_fates();
         tracer.push(PortRecord { at, port: Some(port), len, front, took: since.elapsed(), fates });
@@ -35,7 +35,7 @@ pub(crate) fn process(
 #[cold]
 pub(crate) fn tick(function: &mut dyn Function, out: &mut Output<'_>, to: (&Tracer<PortRecord>, usize)) {
     let (tracer, snap) = to;
-    out.witness(snap);
+    out.record_trace(snap);
     function.tick(out);
     // One record for each: what they have to do with each other only the function knows.
     for fate in out.take_fates() {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::port::PortId;
-use crate::witness::Fate;
+use crate::trace_recorder::Fate;
 
 /// Watches at a time.
 const WATCHES_MAX: usize = 8;

@@ -159,8 +159,8 @@ fn an_end_marker_goes_where_the_packets_went() {
     let mut rig = rig();
     let mut request = SessionPlan::ipv4(7).establishment();
     // The other user plane's end of N9, in both directions.
-    let far_end = OuterHeaderCreation { teid: Teid(4007), ipv4: Some(v4("10.100.3.9")), ipv6: None };
-    request.fars[0].forwarding.as_mut().unwrap().outer_header_creation = Some(far_end);
+    let remote_fteid = OuterHeaderCreation { teid: Teid(4007), ipv4: Some(v4("10.100.3.9")), ipv6: None };
+    request.fars[0].forwarding.as_mut().unwrap().outer_header_creation = Some(remote_fteid);
     let own_end = FTeid { teid: Teid(3007), ipv4: Some(v4("10.100.3.1")), ipv6: None };
     request.pdrs[1].pdi.local_fteid = Some(LocalFTeid::Given(own_end));
     request.pdrs[1].pdi.ue_ip.clear();

@@ -306,7 +306,7 @@ static __always_inline __u32 fast_entropy_port(const struct fast_packet *packet,
 }
 
 /* Takes a hop off the UE's packet. */
-static __always_inline void fast_take_hop(void *at, int is_v6)
+static __always_inline void fast_decrement_ttl(void *at, int is_v6)
 {
 	struct ipv4 *ip = at;
 	__u32 sum;
@@ -427,7 +427,7 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 	}
 	if (at + sizeof(struct ipv4) > end)
 		return 0;
-	fast_take_hop(at, packet->is_v6);
+	fast_decrement_ttl(at, packet->is_v6);
 	if (packet->is_marked)
 		fast_set_class(at, packet);
 	if (surplus)

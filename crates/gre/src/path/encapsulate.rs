@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use kaido_engine::fragment::split_v4_allowed;
-use kaido_engine::{Complaint, DropReason, Frame, Output, PortId};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
 use kaido_wire::{Error, EtherType, GreRepr, IpProtocol, Ipv4Repr, Ipv6Repr, ecn, gre, ipv4, ipv6, vlan};
 
 use super::Gre;
-use super::route::{Head, take_hop};
+use super::route::{Head, decrement_ttl};
 use crate::rules::{DontFragment, Encapsulation, Propagation, Way};
 
 /// Octets of Ethernet with the most tags.
@@ -73,7 +73,7 @@ impl Gre {
                 if load.head.is_some_and(|head| head.hops <= 1) {
                     return self.too_far(port, &load, frame, out);
                 }
-                take_hop(frame.data_mut());
+                decrement_ttl(frame.data_mut());
             }
         }
         let room = self.room(way, port);
@@ -89,8 +89,8 @@ impl Gre {
         }
         match load.head.filter(|_| !way.ethernet) {
             Some(head) => {
-                let complaint = Complaint::TooBig(room.saturating_sub(overhead));
-                self.complain(port, complaint, &head, Some(load.link()), frame, out);
+                let kind = IcmpError::TooBig(room.saturating_sub(overhead));
+                self.send_icmp_error(port, kind, &head, Some(load.link()), frame, out);
             }
             None => out.drop(port, frame, DropReason::TooBig),
         }
@@ -99,7 +99,7 @@ impl Gre {
     fn too_far(&mut self, port: PortId, load: &Load, frame: Frame, out: &mut Output<'_>) {
         match load.head {
             Some(head) => {
-                self.complain(port, Complaint::TimeExceeded, &head, Some(load.link()), frame, out);
+                self.send_icmp_error(port, IcmpError::TimeExceeded, &head, Some(load.link()), frame, out);
             }
             None => out.drop(port, frame, DropReason::TtlExpired),
         }

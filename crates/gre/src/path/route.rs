@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use kaido_engine::fragment::{SplitFault, split, split_v4_allowed};
-use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution, write_icmp_error};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, Resolution, write_icmp_error};
 use kaido_wire::checksum::update_u16;
 use kaido_wire::{EtherType, EthernetRepr, MacAddr, ethernet, ipv4, ipv6};
 
@@ -79,7 +79,7 @@ impl Head {
 }
 
 /// Takes a hop from the packet that `data` begins with.
-pub(super) fn take_hop(data: &mut [u8]) {
+pub(super) fn decrement_ttl(data: &mut [u8]) {
     match data.first().map(|octet| octet >> 4) {
         Some(4) if data.len() >= ipv4::HEADER_LEN => {
             let old = u16::from_be_bytes([data[8], data[9]]);
@@ -103,22 +103,22 @@ impl Gre {
             return out.drop(from, frame, DropReason::NotRouted);
         }
         if head.hops <= 1 {
-            return self.complain(from, Complaint::TimeExceeded, &head, None, frame, out);
+            return self.send_icmp_error(from, IcmpError::TimeExceeded, &head, None, frame, out);
         }
         frame.truncate(head.len);
         match self.next_hops.resolve(head.destination) {
             Resolution::Ready(hop) if head.len > self.mtu(hop.port) => {
                 let mtu = self.mtu(hop.port);
                 if !split_v4_allowed(frame.data()) {
-                    return self.complain(from, Complaint::TooBig(mtu), &head, None, frame, out);
+                    return self.send_icmp_error(from, IcmpError::TooBig(mtu), &head, None, frame, out);
                 }
                 for mut part in self.cut(from, frame, mtu, out) {
-                    take_hop(part.data_mut());
+                    decrement_ttl(part.data_mut());
                     self.send(from, head.destination, part, out);
                 }
             }
             _ => {
-                take_hop(frame.data_mut());
+                decrement_ttl(frame.data_mut());
                 self.send(from, head.destination, frame, out);
             }
         }
@@ -186,10 +186,10 @@ impl Gre {
 
     /// Drops a packet that cannot go on and tells its sender, who is behind the Ethernet header `link` or where routes
     /// lead. `frame` begins with the packet.
-    pub(super) fn complain(
+    pub(super) fn send_icmp_error(
         &mut self,
         from: PortId,
-        complaint: Complaint,
+        kind: IcmpError,
         head: &Head,
         link: Option<&[u8]>,
         frame: Frame,
@@ -203,7 +203,7 @@ impl Gre {
             && self.icmp_errors.admit(out.now())
             && let Some(mut error) = out.allocate()
         {
-            if !write_icmp_error(&mut error, own, head.source, complaint, frame.data()) {
+            if !write_icmp_error(&mut error, own, head.source, kind, frame.data()) {
                 out.release(error);
             } else if let Some(link) = link {
                 back(from, link, error, out);
@@ -214,7 +214,7 @@ impl Gre {
                 self.send(from, head.source, error, out);
             }
         }
-        out.drop(from, frame, complaint.reason());
+        out.drop(from, frame, kind.reason());
     }
 }
 

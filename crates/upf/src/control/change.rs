@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use kaido_table::TableError;
 
 use super::applications::Instances;
-use super::compile::{Slots, compile, far_ends};
+use super::compile::{Slots, compile, remote_fteids};
 use super::counters::{Counter, Plan, slots_of};
 use super::ending::{Change, Ending};
 use super::inactivity::Inactivity;
@@ -62,7 +62,7 @@ impl Upf {
         }
         // Never zero: the upper half is not.
         let seid = Seid((self.issue() | 1 << 63) & !0xffff_ffff | u64::from(index.0));
-        self.far_ends.change(index, &BTreeSet::new(), &far_ends(&rules, &self.node.settings));
+        self.remote_fteids.change(index, &BTreeSet::new(), &remote_fteids(&rules, &self.node.settings));
         let inactivity = inactivity_timer.and_then(|timer| Inactivity::new(timer, 0, millis(now)));
         let paging = Paging::default();
         self.keep_drop_counts(index, slots.drops);
@@ -136,7 +136,11 @@ impl Upf {
             }
         };
         let settings = &self.node.settings;
-        self.far_ends.change(index, &far_ends(&session.kept.rules, settings), &far_ends(&rules, settings));
+        self.remote_fteids.change(
+            index,
+            &remote_fteids(&session.kept.rules, settings),
+            &remote_fteids(&rules, settings),
+        );
         self.keep_monitors(index, slots.monitors);
         self.keep_drop_counts(index, slots.drops);
         let counters_go = !request.remove_urrs.is_empty() || !moved.is_empty() || activity != old_activity;

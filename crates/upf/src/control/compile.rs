@@ -225,7 +225,7 @@ fn addresses(pdr: &Pdr) -> UeAddresses {
 }
 
 /// Far ends of the tunnels that a session's rules lead into, to know an Error Indication by.
-pub(crate) fn far_ends(rules: &RuleSet, settings: &NodeSettings) -> BTreeSet<(Teid, IpAddr)> {
+pub(crate) fn remote_fteids(rules: &RuleSet, settings: &NodeSettings) -> BTreeSet<(Teid, IpAddr)> {
     let used = rules.pdrs.values().filter_map(|pdr| rules.fars.get(&pdr.far_id?));
     let ends = used.filter_map(|far| {
         let forwarding = far.forwarding.as_ref()?;

@@ -112,7 +112,7 @@ impl Dictionary {
     /// What every string that begins with these octets is kept with at its second place: at most [`FRONT`] octets count.
     pub(super) fn front(begins: &[u8]) -> Vec<u8> {
         let mut front = Vec::new();
-        squeeze(begins.get(..FRONT).unwrap_or(begins), &mut front);
+        pack(begins.get(..FRONT).unwrap_or(begins), &mut front);
         front
     }
 
@@ -161,7 +161,7 @@ fn write(number: u8, front: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut
         own.extend(differing.into_iter().filter(|&octet| octet != 0));
     }
     let mut kept = vec![number];
-    squeeze(front, &mut kept);
+    pack(front, &mut kept);
     if number == NONE {
         // A string of 4 GiB is no session.
         kept.extend_from_slice(&u32::try_from(rest.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -197,8 +197,8 @@ fn ones(mut bits: u8) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Writes up to eight octets without those that are zero.
-fn squeeze(octets: &[u8], to: &mut Vec<u8>) {
+/// Packs up to eight octets as Cap'n Proto's encoding does, without its runs: a tag octet whose bits say which are not zero, then those.
+fn pack(octets: &[u8], to: &mut Vec<u8>) {
     to.push(bits_of(octets));
     to.extend(octets.iter().filter(|&&octet| octet != 0));
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::applications::is_of_applications;
-use super::compile::far_ends;
+use super::compile::remote_fteids;
 use super::delays::report_session;
 use super::meter::Meter;
 use super::paths::{EchoRequest, PathSummary};
@@ -65,12 +65,12 @@ impl Upf {
             }
             WorkerEvent::Stations { session } => self.stations_changed(session, now, out),
             WorkerEvent::EchoResponse { peer, sequence, restarted } => {
-                self.far_ends.paths.answered(peer, sequence, restarted);
+                self.remote_fteids.paths.answered(peer, sequence, restarted);
             }
             WorkerEvent::ErrorIndication { teid, peer } => {
-                for index in self.far_ends.candidates((teid, peer)) {
+                for index in self.remote_fteids.candidates((teid, peer)) {
                     if let Some(session) = self.sessions.get(index)
-                        && far_ends(&session.kept.rules, &self.node.settings).contains(&(teid, peer))
+                        && remote_fteids(&session.kept.rules, &self.node.settings).contains(&(teid, peer))
                     {
                         out.push(SessionEvent::ErrorIndication { seid: session.seid, teid, peer });
                     }
@@ -81,7 +81,7 @@ impl Upf {
 
     /// Asks the peers whose time has come whether they are there.
     pub(super) fn turn_paths(&mut self, now: SystemTime) {
-        let (requests, given_up) = self.far_ends.paths.turn(now);
+        let (requests, given_up) = self.remote_fteids.paths.turn(now);
         for peer in given_up {
             self.node.echoes.forget(peer);
         }
@@ -93,12 +93,12 @@ impl Upf {
 
     /// The GTP-U paths in use, failed ones first, at most `limit`.
     pub fn paths(&self, limit: usize) -> Vec<PathSummary> {
-        self.far_ends.paths.summaries(limit)
+        self.remote_fteids.paths.summaries(limit)
     }
 
     /// How many GTP-U paths are up, down, and not known to be either.
     pub fn path_states(&self) -> [usize; 3] {
-        self.far_ends.paths.states()
+        self.remote_fteids.paths.states()
     }
 
     /// Before then no session's time comes; in the past while some are left for the next poll.

@@ -16,7 +16,6 @@ mod drops;
 mod ending;
 mod ethernet;
 mod events;
-mod far_ends;
 mod forms;
 mod held;
 mod inactivity;
@@ -28,6 +27,7 @@ mod paths;
 mod pool;
 mod predefined;
 mod rates;
+mod remote_fteids;
 mod ruleset;
 mod session;
 mod special;
@@ -46,10 +46,9 @@ use std::time::{Duration, Instant, SystemTime};
 use kaido_table::{Reader, Seed};
 
 use self::choose::Chosen;
-use self::compile::far_ends;
+use self::compile::remote_fteids;
 use self::drops::DropCounts;
 use self::ending::{Ending, Endings};
-use self::far_ends::FarEnds;
 use self::forms::Forms;
 use self::kernel::Kernel;
 pub use self::kernel::KernelShare;
@@ -58,6 +57,7 @@ pub use self::paths::PathSummary;
 pub use self::pool::UePool;
 pub(crate) use self::pool::percent;
 use self::pool::{Lease, UePools};
+use self::remote_fteids::RemoteFTeids;
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
@@ -90,7 +90,7 @@ pub struct Upf {
     slots: FreeSlots,
     policers: PolicerSlots,
     /// Far ends of tunnels and the sessions that use them.
-    far_ends: FarEnds,
+    remote_fteids: RemoteFTeids,
     /// Sessions with rules that have times of the wall clock.
     dated: BTreeSet<SessionIndex>,
     /// When which session is to be looked at.
@@ -128,7 +128,7 @@ impl Upf {
         Ok(Self {
             reader: node.domain.reader()?,
             slots: FreeSlots::of(&node.usage),
-            far_ends: FarEnds::new(node.settings.echo),
+            remote_fteids: RemoteFTeids::new(node.settings.echo),
             policers: PolicerSlots::new(node.policers.len()),
             node,
             events,
@@ -219,7 +219,7 @@ impl Upf {
             imsi: session.kept.imsi,
             ue,
             local: local.into_iter().collect(),
-            remote: far_ends(rules, &self.node.settings).into_iter().collect(),
+            remote: remote_fteids(rules, &self.node.settings).into_iter().collect(),
             rules: [rules.pdrs.len(), rules.fars.len(), rules.qers.len(), rules.urrs.len()],
             volume: self.session_volume(session),
             stations: rules.ethernet.then(|| self.node.ethernet.stations.of_session(session.index)),
@@ -416,7 +416,7 @@ impl SessionService for Upf {
         };
         let rules = &session.kept.rules;
         let keys = all_keys(rules, &self.node.settings, index);
-        self.far_ends.change(index, &far_ends(rules, &self.node.settings), &BTreeSet::new());
+        self.remote_fteids.change(index, &remote_fteids(rules, &self.node.settings), &BTreeSet::new());
         self.wheel.set(index.0, None);
         self.dated.remove(&index);
         if let Some(kernel) = &mut self.kernel {
@@ -497,6 +497,6 @@ impl SessionService for Upf {
     }
 
     fn poll_paths(&mut self, limit: usize) -> Vec<PathEvent> {
-        self.far_ends.paths.take_events(limit)
+        self.remote_fteids.paths.take_events(limit)
     }
 }

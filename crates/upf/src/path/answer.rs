@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, write_icmp_error};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, write_icmp_error};
 use kaido_table::Guard;
 use kaido_wire::MessageType;
 use kaido_wire::gtpu::{Message, UDP_PORT, UNDERSTOOD};
@@ -152,37 +152,37 @@ impl Worker {
     /// Drops a packet that cannot go on and tells its sender, where the RFCs let us.
     #[cold]
     #[allow(clippy::too_many_arguments)] // The packet, where it came from, and why.
-    pub(super) fn complain(
+    pub(super) fn send_icmp_error(
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
         port: PortId,
-        complaint: Complaint,
+        kind: IcmpError,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
-        let fragmentable = matches!(complaint, Complaint::TooBig(_)) && !packet.dont_fragment;
+        let fragmentable = matches!(kind, IcmpError::TooBig(_)) && !packet.dont_fragment;
         if !fragmentable && self.icmp_errors.admit(out.now()) {
-            self.icmp_error(guard, record, port, complaint, packet, &frame, out);
+            self.icmp_error(guard, record, port, kind, packet, &frame, out);
         }
-        out.drop(port, frame, complaint.reason());
+        out.drop(port, frame, kind.reason());
     }
 
-    #[allow(clippy::too_many_arguments)] // As `complain`.
+    #[allow(clippy::too_many_arguments)] // As `send_icmp_error`.
     fn icmp_error(
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
         port: PortId,
-        complaint: Complaint,
+        kind: IcmpError,
         packet: &Packet,
         offending: &Frame,
         out: &mut Output<'_>,
     ) {
         let Some(src) = self.router_address(packet.src) else { return };
         let Some(mut frame) = out.allocate() else { return out.count_drop(port, DropReason::NoFrame) };
-        if !write_icmp_error(&mut frame, src, packet.src, complaint, offending.data()) {
+        if !write_icmp_error(&mut frame, src, packet.src, kind, offending.data()) {
             return out.release(frame);
         }
         match record.direction() {

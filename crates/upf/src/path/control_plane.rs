@@ -7,7 +7,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use kaido_engine::{Complaint, DropReason, Frame, Output, PortId};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
 use kaido_table::Guard;
 use kaido_wire::gtpu;
 
@@ -79,7 +79,7 @@ impl Worker {
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         let from = arrival.port;
         if !self.to_control_plane.admit(out.now()) {
             out.drop(from, frame, DropReason::ControlPlaneRate);
@@ -89,7 +89,7 @@ impl Worker {
         let extensions = if arrival.key.is_tunnel() {
             self.stored.for_tunnel(shape, special.deletes_container)
         } else {
-            emit::take_hop(frame.data_mut());
+            emit::decrement_ttl(frame.data_mut());
             Stored::default().for_tunnel(shape, false)
         };
         if extensions.put_message(tunnel.teid, &mut frame).is_err() {

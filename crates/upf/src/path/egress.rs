@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::{Complaint, DropReason, Frame, Output, PortId};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
 use kaido_table::Guard;
 use kaido_wire::{Error, IpProtocol, ecn};
 
@@ -32,7 +32,7 @@ impl Worker {
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         if let Some(response) = &special.redirect {
             self.redirect(guard, rule.record, response, arrival.port, packet, frame, out);
             return None;
@@ -55,7 +55,7 @@ impl Worker {
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         match &special.egress {
             Some(egress) => self.leave(rule, egress, from, packet, frame, out),
             None => self.route(rule, from, packet, frame, out),
@@ -72,7 +72,7 @@ impl Worker {
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         let destination = egress.header.map_or(packet.dst, |header| header.peer);
         let overhead = egress.header.map_or(0, |header| header.len());
         let resolution = match egress.exit {
@@ -90,9 +90,9 @@ impl Worker {
             (None, _) => None,
         };
         if let Some(mtu) = exceeded {
-            return Some((Complaint::TooBig(mtu.saturating_sub(overhead)), frame));
+            return Some((IcmpError::TooBig(mtu.saturating_sub(overhead)), frame));
         }
-        emit::take_hop(frame.data_mut());
+        emit::decrement_ttl(frame.data_mut());
         if let Some(header) = egress.header
             && put_before(&header, &self.node.settings, &mut frame).is_err()
         {

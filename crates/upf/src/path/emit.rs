@@ -224,17 +224,17 @@ fn fold_words(octets: &[u8]) -> u16 {
 
 /// Takes one hop off a packet's TTL or hop limit. `packet` begins with its header.
 #[inline]
-pub(super) fn take_hop(packet: &mut [u8]) {
+pub(super) fn decrement_ttl(packet: &mut [u8]) {
     match packet.first().map(|octet| octet >> 4) {
-        Some(4) => take_hop_v4(packet),
-        Some(6) => take_hop_v6(packet),
+        Some(4) => decrement_ttl_v4(packet),
+        Some(6) => decrement_ttl_v6(packet),
         _ => {}
     }
 }
 
-/// As [`take_hop`], of an IPv4 packet.
+/// As [`decrement_ttl`], of an IPv4 packet.
 #[inline(always)]
-pub(super) fn take_hop_v4(packet: &mut [u8]) {
+pub(super) fn decrement_ttl_v4(packet: &mut [u8]) {
     if let Some(header) = packet.first_chunk_mut::<{ ipv4::HEADER_LEN }>() {
         // RFC 1624 equation 3 for a field that becomes 0x0100 less: one more in the octets' own order, with the
         // carry around, and never 0xffff, which no header's checksum is.
@@ -245,9 +245,9 @@ pub(super) fn take_hop_v4(packet: &mut [u8]) {
     }
 }
 
-/// As [`take_hop`], of an IPv6 packet.
+/// As [`decrement_ttl`], of an IPv6 packet.
 #[inline(always)]
-pub(super) fn take_hop_v6(packet: &mut [u8]) {
+pub(super) fn decrement_ttl_v6(packet: &mut [u8]) {
     if let Some(hop_limit) = packet.get_mut(7) {
         *hop_limit = hop_limit.wrapping_sub(1);
     }
@@ -276,7 +276,7 @@ mod tests {
             header[4..6].copy_from_slice(&identification.to_be_bytes());
             let sum = checksum::checksum(&header).to_be_bytes();
             header[10..12].copy_from_slice(&sum);
-            take_hop_v4(&mut header);
+            decrement_ttl_v4(&mut header);
             assert_eq!(header[8], 63);
             let found = [header[10], header[11]];
             header[10..12].fill(0);

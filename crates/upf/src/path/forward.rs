@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kaido_engine::{Complaint, DropReason, Frame, Output, PortId};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
 use kaido_table::Guard;
 use kaido_wire::IpProtocol;
 
@@ -147,10 +147,10 @@ impl Worker {
             // What waits goes first, whatever it waits for.
             self.release(guard, record.session(), out);
         }
-        if let Some((complaint, frame)) = self.apply(guard, record, arrival, packet, frame, None, out) {
+        if let Some((kind, frame)) = self.apply(guard, record, arrival, packet, frame, None, out) {
             match lan_of(&self.node.settings, &arrival.key) {
-                Some(lan) => self.complain_to_lan(lan, arrival.port, complaint, packet, frame, out),
-                None => self.complain(guard, record, arrival.port, complaint, packet, frame, out),
+                Some(lan) => self.send_icmp_error_to_lan(lan, arrival.port, kind, packet, frame, out),
+                None => self.send_icmp_error(guard, record, arrival.port, kind, packet, frame, out),
             }
         }
     }
@@ -168,7 +168,7 @@ impl Worker {
         frame: Frame,
         buffered_since: Option<Instant>,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         let apps = self.applications_of(record, arrival.qfi, packet, frame.data());
         let verdict = self.flows.verdict(apps);
         let (mut action, on_quota, mut special, app) = match record.rules(&self.node.tunnels) {
@@ -208,7 +208,7 @@ impl Worker {
             return None;
         }
         if packet.ttl <= 1 && !arrival.is_relayed(action) {
-            return Some((Complaint::TimeExceeded, frame));
+            return Some((IcmpError::TimeExceeded, frame));
         }
         if let Some(special) =
             special.filter(|special| !special.copies.is_empty() && buffered_since.is_none())

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, RateLimit, write_icmp_error};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, RateLimit, write_icmp_error};
 use kaido_table::Guard;
 use kaido_wire::ndisc::{self, NdiscRepr};
 use kaido_wire::{
@@ -351,23 +351,23 @@ impl Worker {
         Sent::Dropped
     }
 
-    /// As [`Worker::complain`], of a packet that came out of a LAN.
+    /// As [`Worker::send_icmp_error`], of a packet that came out of a LAN.
     #[cold]
-    pub(super) fn complain_to_lan(
+    pub(super) fn send_icmp_error_to_lan(
         &mut self,
         id: LanId,
         port: PortId,
-        complaint: Complaint,
+        kind: IcmpError,
         packet: &Packet,
         offending: Frame,
         out: &mut Output<'_>,
     ) {
         let source = self.node.settings.lans.get(id).and_then(|lan| lan.address(packet.src));
-        let fragmentable = matches!(complaint, Complaint::TooBig(_)) && !packet.dont_fragment;
+        let fragmentable = matches!(kind, IcmpError::TooBig(_)) && !packet.dont_fragment;
         if let Some(source) = source.filter(|_| !fragmentable && self.icmp_errors.admit(out.now())) {
             match out.allocate() {
                 Some(mut frame) => {
-                    if write_icmp_error(&mut frame, source, packet.src, complaint, offending.data()) {
+                    if write_icmp_error(&mut frame, source, packet.src, kind, offending.data()) {
                         self.send_to_lan(id, packet.src, port, frame, None, out);
                     } else {
                         out.release(frame);
@@ -376,7 +376,7 @@ impl Worker {
                 None => out.count_drop(port, DropReason::NoFrame),
             }
         }
-        out.drop(port, offending, complaint.reason());
+        out.drop(port, offending, kind.reason());
     }
 }
 

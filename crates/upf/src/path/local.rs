@@ -1,7 +1,7 @@
 //! Packets from UE to UE that do not leave the node: from one session's uplink rules straight into another
 //! session's downlink rules, once.
 
-use kaido_engine::{Complaint, DropReason, Frame, Output};
+use kaido_engine::{DropReason, Frame, IcmpError, Output};
 use kaido_table::Guard;
 
 use super::Worker;
@@ -24,7 +24,7 @@ impl Worker {
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         let Matched { record, action, .. } = *rule;
         let key = match local {
             Local::Neighbours { instance, .. } => SessionKey::ue(instance, packet.dst),

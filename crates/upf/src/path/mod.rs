@@ -25,7 +25,6 @@ mod frames;
 mod group;
 mod hold;
 mod lan;
-mod laps;
 mod local;
 mod monitor;
 mod mss;
@@ -40,6 +39,7 @@ mod relay;
 mod select;
 mod send;
 mod slow;
+mod stage_timer;
 mod straight;
 mod trace;
 mod waiting;
@@ -63,12 +63,12 @@ use self::forward::Arrival;
 use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, Unusual, common};
 use self::hold::Buffers;
 use self::lan::LanHops;
-use self::laps::{Laps, STAGES as STAGE_NAMES, Stage, Timed, Untimed};
 pub use self::mss::{MssClamp, MssLimit};
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, Parsed, parse};
 use self::read::{Kind, Ports};
 use self::relay::Stored;
+use self::stage_timer::{CycleTimer, NoTimer, STAGES as STAGE_NAMES, Stage, StageTimer};
 use self::trace::Tracing;
 use self::waiting::SWEEP;
 use crate::node::{Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
@@ -216,7 +216,7 @@ impl Function for Path {
         if out.is_timed() {
             return self.process_timed(port, batch, out);
         }
-        self.process_by(Untimed, port, batch, out);
+        self.process_by(NoTimer, port, batch, out);
     }
 
     fn tick(&mut self, out: &mut Output<'_>) {
@@ -273,11 +273,17 @@ impl Path {
     #[cold]
     #[inline(never)]
     fn process_timed(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
-        self.process_by(Timed::start(), port, batch, out);
+        self.process_by(CycleTimer::start(), port, batch, out);
     }
 
     #[inline(always)]
-    fn process_by(&mut self, mut laps: impl Laps, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
+    fn process_by(
+        &mut self,
+        mut timer: impl StageTimer,
+        port: PortId,
+        batch: &mut Batch,
+        out: &mut Output<'_>,
+    ) {
         let Self { node, reader, worker } = self;
         worker.begin_round(out.now());
         let guard = reader.pin();
@@ -307,26 +313,26 @@ impl Path {
                 }
                 fetched = until;
                 groups[step].read(worker, stages, port, &batch[frames(step)], &mut unusual);
-                laps.lap(Stage::Read);
+                timer.end(Stage::Read);
             }
             if let Some(group) = step.checked_sub(1).and_then(|number| groups[..in_use].get_mut(number)) {
                 group.probes.iter_mut().for_each(|probe| stages.probe(probe));
-                laps.lap(Stage::Probe);
+                timer.end(Stage::Probe);
             }
             if let Some(group) = step.checked_sub(2).and_then(|number| groups[..in_use].get_mut(number)) {
                 group.resolve(stages, node);
-                laps.lap(Stage::Resolve);
+                timer.end(Stage::Resolve);
             }
             if let Some(number) = step.checked_sub(3) {
                 let frames = frames(number);
                 let exits = &mut exits[frames.clone()];
                 groups[number].act(node, worker, &mut batch[frames], quiet, exits);
-                laps.lap(Stage::Act);
+                timer.end(Stage::Act);
             }
         }
         if let Some(exit) = common(&exits[..batch.len()]) {
             out.transmit_all(exit, batch);
-            return laps.tell(out);
+            return timer.report(out);
         }
         let mut unusual = unusual.into_iter();
         let found = groups.iter().flat_map(|group| group.arrivals.iter().zip(group.records)).zip(exits);
@@ -346,7 +352,7 @@ impl Path {
                 worker.handle_read(node, &guard, parsed, record, port, frame, out);
             }
         }
-        laps.tell(out);
+        timer.report(out);
     }
 }
 

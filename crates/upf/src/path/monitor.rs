@@ -83,7 +83,7 @@ impl Worker {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
-        emit::take_hop(frame.data_mut());
+        emit::decrement_ttl(frame.data_mut());
         let of_flow = FlowFields::of(frame.data());
         if stamped.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
             return out.drop(from, frame, DropReason::NoHeadroom);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use kaido_engine::fragment::{SplitFault, split, split_v4_allowed};
-use kaido_engine::{Complaint, DropReason, Frame, Output, PortId, Resolution};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, Resolution};
 
 use super::Worker;
 use super::charge::Matched;
@@ -32,14 +32,14 @@ impl Worker {
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         let may_cut = self.node.settings.fragments.oversize != Oversize::Icmp;
         if !may_cut || !split_v4_allowed(frame.data()) {
-            return Some((Complaint::TooBig(way.mtu), frame));
+            return Some((IcmpError::TooBig(way.mtu), frame));
         }
         let parts = match self.cut(&frame, way.mtu, out) {
             Ok(parts) => parts,
-            Err(SplitFault::Impossible) => return Some((Complaint::TooBig(way.mtu), frame)),
+            Err(SplitFault::Impossible) => return Some((IcmpError::TooBig(way.mtu), frame)),
             Err(SplitFault::NoFrame) => {
                 out.drop(way.from, frame, DropReason::NoFrame);
                 return None;
@@ -47,7 +47,7 @@ impl Worker {
         };
         out.release(frame);
         let parts = parts.into_iter().map(|mut part| {
-            emit::take_hop(part.data_mut());
+            emit::decrement_ttl(part.data_mut());
             part
         });
         self.send_parts(rule, packet.total_len, packet.dst, way, parts.collect(), out);
@@ -65,16 +65,16 @@ impl Worker {
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         let peer = tunnel.shape.peer;
         let inner_mtu = way.mtu.saturating_sub(outer.overhead());
         let oversize = self.node.settings.fragments.oversize;
         let cuts_outer = oversize == Oversize::FragmentOuter;
         if !cuts_outer && (oversize == Oversize::Icmp || !split_v4_allowed(frame.data())) {
-            return Some((Complaint::TooBig(inner_mtu), frame));
+            return Some((IcmpError::TooBig(inner_mtu), frame));
         }
         if cuts_outer {
-            emit::take_hop(frame.data_mut());
+            emit::decrement_ttl(frame.data_mut());
             if !outer.put_before(tunnel.teid, &mut frame) {
                 out.drop(way.from, frame, DropReason::NoHeadroom);
                 return None;
@@ -82,7 +82,7 @@ impl Worker {
         }
         let parts = match self.cut(&frame, if cuts_outer { way.mtu } else { inner_mtu }, out) {
             Ok(parts) => parts,
-            Err(SplitFault::Impossible) if !cuts_outer => return Some((Complaint::TooBig(inner_mtu), frame)),
+            Err(SplitFault::Impossible) if !cuts_outer => return Some((IcmpError::TooBig(inner_mtu), frame)),
             Err(_) => {
                 out.drop(way.from, frame, DropReason::NoFrame);
                 return None;
@@ -92,7 +92,7 @@ impl Worker {
         let mut ready = Vec::with_capacity(parts.len());
         for mut part in parts {
             if !cuts_outer {
-                emit::take_hop(part.data_mut());
+                emit::decrement_ttl(part.data_mut());
                 if !outer.put_before(tunnel.teid, &mut part) {
                     // A packet without one of its parts is none.
                     ready.into_iter().for_each(|part| out.release(part));

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::{Complaint, DropReason, Frame, Output, Pending, PortId, Resolution};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, Pending, PortId, Resolution};
 
 use kaido_wire::{IpProtocol, gtpu};
 
@@ -24,7 +24,7 @@ impl Worker {
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         if let N6Exit::Lan(lan) = rule.action.exit {
             let egress = Egress { header: None, exit: Exit::Lan(lan) };
             return self.leave(rule, &egress, from, packet, frame, out);
@@ -37,7 +37,7 @@ impl Worker {
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
             return self.route_in_parts(rule, NarrowWay { resolution, from, mtu }, packet, frame, out);
         }
-        emit::take_hop(frame.data_mut());
+        emit::decrement_ttl(frame.data_mut());
         self.send_charged(rule, packet.total_len, (resolution, packet.dst), from, frame, out);
         None
     }
@@ -73,7 +73,7 @@ impl Worker {
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         let Some(outer) = self.outer(tunnel) else {
             out.drop(from, frame, DropReason::NoRoute);
             return None;
@@ -88,7 +88,7 @@ impl Worker {
             let way = NarrowWay { resolution, from, mtu };
             return self.tunnel_in_parts(rule, (tunnel, &outer), way, packet, frame, out);
         }
-        emit::take_hop(frame.data_mut());
+        emit::decrement_ttl(frame.data_mut());
         if !outer.put_before(tunnel.teid, &mut frame) {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;
@@ -108,7 +108,7 @@ impl Worker {
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Option<(Complaint, Frame)> {
+    ) -> Option<(IcmpError, Frame)> {
         let extensions = self.stored.for_tunnel(&tunnel.shape, deletes_container);
         let resolution = self.next_hops.resolve(tunnel.shape.peer);
         let overhead = extensions.overhead(tunnel);
@@ -116,7 +116,7 @@ impl Worker {
         if let Some(mtu) = exceeded
             && self.node.settings.fragments.oversize != Oversize::FragmentOuter
         {
-            return Some((Complaint::TooBig(mtu.saturating_sub(overhead)), frame));
+            return Some((IcmpError::TooBig(mtu.saturating_sub(overhead)), frame));
         }
         let of_flow = FlowFields::of(frame.data());
         if extensions.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {

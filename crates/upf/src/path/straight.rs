@@ -117,7 +117,7 @@ impl Worker {
             return None;
         }
         prepared.template.write_usual(teid, frame, arrived.offset.into(), total.into(), |packet| {
-            V4::take_hop(packet);
+            V4::decrement_ttl(packet);
             V4::flow(packet)
         })?;
         let to = prepared.port;
@@ -166,7 +166,7 @@ impl Worker {
             }
             prepared.template.write(teid, frame, offset, total.into(), |packet| {
                 if !is_relayed {
-                    F::take_hop(packet);
+                    F::decrement_ttl(packet);
                 }
                 F::flow(packet)
             })?;
@@ -200,7 +200,7 @@ impl Worker {
         header[..6].copy_from_slice(&hop.mac);
         header[6..12].copy_from_slice(&exit.mac);
         header[12..].copy_from_slice(&F::ETHERTYPE.0.to_be_bytes());
-        F::take_hop(packet);
+        F::decrement_ttl(packet);
         Some(hop.port)
     }
 
@@ -232,7 +232,7 @@ impl Worker {
         header[..6].copy_from_slice(&mac);
         header[6..12].copy_from_slice(&exit.mac);
         header[12..].copy_from_slice(&tags[..len]);
-        F::take_hop(packet);
+        F::decrement_ttl(packet);
         Some(lan.port)
     }
 
@@ -347,7 +347,7 @@ trait Family {
     fn ip(addr: Self::Address) -> IpAddr;
     fn known(next_hops: &NextHops, dst: Self::Address) -> Option<&NextHop>;
     fn flow(packet: &[u8]) -> FlowFields;
-    fn take_hop(packet: &mut [u8]);
+    fn decrement_ttl(packet: &mut [u8]);
 }
 
 struct V4;
@@ -372,8 +372,8 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn take_hop(packet: &mut [u8]) {
-        emit::take_hop_v4(packet);
+    fn decrement_ttl(packet: &mut [u8]) {
+        emit::decrement_ttl_v4(packet);
     }
 }
 
@@ -396,7 +396,7 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn take_hop(packet: &mut [u8]) {
-        emit::take_hop_v6(packet);
+    fn decrement_ttl(packet: &mut [u8]) {
+        emit::decrement_ttl_v6(packet);
     }
 }

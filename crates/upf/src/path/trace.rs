@@ -98,7 +98,7 @@ impl Worker {
         let (len, front) = (frame.packet_len(), front_of(frame, snap));
         let (at, since) = (SystemTime::now(), Instant::now());
         self.tracing.matched = None;
-        out.witness(snap);
+        out.record_trace(snap);
         Begun { at, since, key, qfi, port, len, front }
     }
 

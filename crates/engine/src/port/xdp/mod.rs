@@ -9,9 +9,9 @@
 //! All ports of a pool share one registration, so a frame goes from one to another as it is. Which packets
 //! come here is decided by the XDP program on the device (`kaido-xdp`).
 
-mod books;
 mod held;
 mod shared;
+mod umem_rings;
 
 pub use shared::SharedXdp;
 
@@ -25,8 +25,8 @@ use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 use crate::pool::{FramePool, PoolCache};
-use books::Books;
 use held::Held;
+use umem_rings::UmemRings;
 
 /// Most buffers of a packet in copy mode: the kernel's `MAX_SKB_FRAGS` as it is usually built.
 const SEGMENTS_MAX: usize = 17;
@@ -112,7 +112,7 @@ fn bind(
     ifindex: u32,
     queue: u32,
     options: &XdpOptions,
-) -> Result<(Socket, RxRing, Books), Error> {
+) -> Result<(Socket, RxRing, UmemRings), Error> {
     let mut builder = Socket::builder(ifindex, queue)
         .mode(options.mode)
         .need_wakeup(options.need_wakeup)
@@ -138,14 +138,14 @@ fn bind(
     }
     let Rings { fill, completion, rx, tx } = rings;
     let segments_max = if options.multi_buffer { options.segments_max.max(1) } else { 1 };
-    Ok((socket, rx, Books::new(fill, completion, tx, held, segments_max)))
+    Ok((socket, rx, UmemRings::new(fill, completion, tx, held, segments_max)))
 }
 
 /// Has the kernel send what is in the TX ring: in copy mode it sends 32 packets a call.
-fn push_out(socket: &Socket, books: &mut Books, pool: &mut PoolCache) {
-    while let Some(free) = books.unsent() {
+fn push_out(socket: &Socket, rings: &mut UmemRings, pool: &mut PoolCache) {
+    while let Some(free) = rings.unsent() {
         wake_tx(socket);
-        if !books.has_advanced(free, pool) {
+        if !rings.has_advanced(free, pool) {
             return;
         }
     }
@@ -158,14 +158,14 @@ fn wake_tx(socket: &Socket) {
 }
 
 /// Waits a moment for what was sent, before the socket is closed.
-fn linger(socket: &Socket, books: &mut Books) {
-    let mut pool = books.pool().cache();
+fn linger(socket: &Socket, rings: &mut UmemRings) {
+    let mut pool = rings.pool().cache();
     let deadline = Instant::now() + LINGER;
-    push_out(socket, books, &mut pool);
-    while books.is_sending() && Instant::now() < deadline {
+    push_out(socket, rings, &mut pool);
+    while rings.is_sending() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_micros(100));
-        push_out(socket, books, &mut pool);
-        books.reap(&mut pool);
+        push_out(socket, rings, &mut pool);
+        rings.reap(&mut pool);
     }
 }
 
@@ -175,7 +175,7 @@ pub struct XdpPort {
     // The order of these three is that of closing: see `bind`.
     socket: Socket,
     rx: RxRing,
-    books: Books,
+    rings: UmemRings,
     /// A packet whose last segment has not come yet.
     partial: Option<Frame>,
     busy_poll: bool,
@@ -188,8 +188,8 @@ impl XdpPort {
     /// # Errors
     /// As [`kaido_xsk::Builder::bind`].
     pub fn open(pool: &XdpPool, ifindex: u32, queue: u32, options: &XdpOptions) -> Result<Self, Error> {
-        let (socket, rx, books) = bind(pool, ifindex, queue, options)?;
-        Ok(Self { socket, rx, books, partial: None, busy_poll: options.busy_poll.is_some() })
+        let (socket, rx, rings) = bind(pool, ifindex, queue, options)?;
+        Ok(Self { socket, rx, rings, partial: None, busy_poll: options.busy_poll.is_some() })
     }
 
     /// Interface index.
@@ -218,10 +218,10 @@ impl XdpPort {
 
 impl Port for XdpPort {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
-        if self.books.is_sending() {
-            self.books.reap(pool);
-            if self.books.has_backlog() {
-                push_out(&self.socket, &mut self.books, pool);
+        if self.rings.is_sending() {
+            self.rings.reap(pool);
+            if self.rings.has_backlog() {
+                push_out(&self.socket, &mut self.rings, pool);
             }
         }
         let mut idle = true;
@@ -229,29 +229,29 @@ impl Port for XdpPort {
             let mut descs = [Desc::default(); BATCH_MAX];
             let room = batch.remaining_capacity();
             let count = self.rx.receive(&mut descs[..room]);
-            descs[..count].iter().for_each(|&desc| self.books.take_in(desc, &mut self.partial, batch));
+            descs[..count].iter().for_each(|&desc| self.rings.take_in(desc, &mut self.partial, batch));
             idle &= count == 0;
             if count < room {
                 break;
             }
         }
-        let look = self.books.fill(pool) || idle;
-        if self.busy_poll || look && self.books.driver_sleeps() {
+        let look = self.rings.fill(pool) || idle;
+        if self.busy_poll || look && self.rings.driver_sleeps() {
             // The interface is down or gone: then nothing comes, and the port's owner hears of it elsewhere.
             let _ = self.socket.wake_rx();
         }
     }
 
     fn transmit(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
-        let failed = self.books.enqueue(pool, batch);
-        if self.books.is_sending() {
-            push_out(&self.socket, &mut self.books, pool);
+        let failed = self.rings.enqueue(pool, batch);
+        if self.rings.is_sending() {
+            push_out(&self.socket, &mut self.rings, pool);
         }
         failed
     }
 
     fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
-        self.books.losses(&self.socket, report);
+        self.rings.losses(&self.socket, report);
     }
 
     fn backlog(&mut self) -> Option<u32> {
@@ -263,7 +263,7 @@ impl Port for XdpPort {
     }
 
     fn is_unsettled(&self) -> bool {
-        self.books.is_unsettled()
+        self.rings.is_unsettled()
     }
 }
 
@@ -276,6 +276,6 @@ impl AsFd for XdpPort {
 impl Drop for XdpPort {
     /// Waits a moment for what was sent. Then the fields drop in their order: socket, rings, frames.
     fn drop(&mut self) {
-        linger(&self.socket, &mut self.books);
+        linger(&self.socket, &mut self.rings);
     }
 }

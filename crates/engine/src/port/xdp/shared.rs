@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use kaido_xsk::{BindMode, Desc, Error, Mapped, Socket, Statistics};
 
-use super::books::Books;
+use super::umem_rings::UmemRings;
 use super::{XdpOptions, XdpPool, bind, linger, wake_tx};
 use crate::batch::Batch;
 use crate::drop_reason::DropReason;
@@ -19,7 +19,7 @@ pub struct SharedXdp {
     // The order of these three is that of closing: see `bind`.
     socket: Socket,
     rx: Mapped<Desc>,
-    books: Mutex<Books>,
+    rings: Mutex<UmemRings>,
     busy_poll: bool,
 }
 
@@ -29,9 +29,9 @@ impl SharedXdp {
     /// # Errors
     /// As [`kaido_xsk::Builder::bind`].
     pub fn open(pool: &XdpPool, ifindex: u32, queue: u32, options: &XdpOptions) -> Result<Self, Error> {
-        let (socket, rx, books) = bind(pool, ifindex, queue, options)?;
+        let (socket, rx, rings) = bind(pool, ifindex, queue, options)?;
         let busy_poll = options.busy_poll.is_some();
-        Ok(Self { socket, rx: rx.into_memory(), books: Mutex::new(books), busy_poll })
+        Ok(Self { socket, rx: rx.into_memory(), rings: Mutex::new(rings), busy_poll })
     }
 
     /// Interface index.
@@ -52,17 +52,17 @@ impl SharedXdp {
         self.socket.statistics()
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn rings(&self) -> MutexGuard<'_, UmemRings> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`super::push_out`], with the lock open while the kernel sends.
     fn push_out(&self, pool: &mut PoolCache) {
         loop {
-            let unsent = self.books().unsent();
+            let unsent = self.rings().unsent();
             let Some(free) = unsent else { return };
             wake_tx(&self.socket);
-            if !self.books().has_advanced(free, pool) {
+            if !self.rings().has_advanced(free, pool) {
                 return;
             }
         }
@@ -75,15 +75,15 @@ impl SharedXdp {
     }
 
     /// What is due after every receive: sent frames back, empty ones to the kernel.
-    fn keep(&self, mut books: MutexGuard<'_, Books>, pool: &mut PoolCache, idle: bool) {
+    fn keep(&self, mut rings: MutexGuard<'_, UmemRings>, pool: &mut PoolCache, idle: bool) {
         let mut backlog = false;
-        if books.is_sending() {
-            books.reap(pool);
-            backlog = books.has_backlog();
+        if rings.is_sending() {
+            rings.reap(pool);
+            backlog = rings.has_backlog();
         }
-        let look = books.fill(pool) || idle;
-        let wake = self.busy_poll || look && books.driver_sleeps();
-        drop(books);
+        let look = rings.fill(pool) || idle;
+        let wake = self.busy_poll || look && rings.driver_sleeps();
+        drop(rings);
         if wake {
             self.wake_rx();
         }
@@ -101,29 +101,29 @@ impl SharedDevice for SharedXdp {
     }
 
     unsafe fn take(&self, descs: &[Desc], pool: &mut PoolCache, batch: &mut Batch) {
-        let mut books = self.books();
+        let mut rings = self.rings();
         let mut partial = None;
-        descs.iter().for_each(|&desc| books.take_in(desc, &mut partial, batch));
-        self.keep(books, pool, false);
+        descs.iter().for_each(|&desc| rings.take_in(desc, &mut partial, batch));
+        self.keep(rings, pool, false);
         if let Some(endless) = partial {
             pool.release(endless);
         }
     }
 
     fn idle(&self, pool: &mut PoolCache) {
-        match self.books.try_lock() {
-            Ok(books) => self.keep(books, pool, true),
-            Err(TryLockError::Poisoned(books)) => self.keep(books.into_inner(), pool, true),
+        match self.rings.try_lock() {
+            Ok(rings) => self.keep(rings, pool, true),
+            Err(TryLockError::Poisoned(rings)) => self.keep(rings.into_inner(), pool, true),
             // Another worker is at it.
             Err(TryLockError::WouldBlock) => {}
         }
     }
 
     fn transmit(&self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
-        let mut books = self.books();
-        let failed = books.enqueue(pool, batch);
-        let sending = books.is_sending();
-        drop(books);
+        let mut rings = self.rings();
+        let failed = rings.enqueue(pool, batch);
+        let sending = rings.is_sending();
+        drop(rings);
         if sending {
             self.push_out(pool);
         }
@@ -131,7 +131,7 @@ impl SharedDevice for SharedXdp {
     }
 
     fn losses(&self, report: &mut dyn FnMut(DropReason, u64)) {
-        self.books().losses(&self.socket, report);
+        self.rings().losses(&self.socket, report);
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
@@ -140,7 +140,7 @@ impl SharedDevice for SharedXdp {
 
     fn is_unsettled(&self) -> bool {
         // Where another worker is at it, it may be.
-        self.books.try_lock().map_or(true, |books| books.is_unsettled())
+        self.rings.try_lock().map_or(true, |rings| rings.is_unsettled())
     }
 }
 
@@ -153,6 +153,6 @@ impl AsFd for SharedXdp {
 impl Drop for SharedXdp {
     /// Waits a moment for what was sent. Then the fields drop in their order: socket, rings, frames.
     fn drop(&mut self) {
-        linger(&self.socket, self.books.get_mut().unwrap_or_else(PoisonError::into_inner));
+        linger(&self.socket, self.rings.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -15,14 +15,14 @@ const TOS_INTERNETWORK_CONTROL: u8 = 0xc0;
 
 /// Why a packet cannot go on and its sender is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Complaint {
+pub enum IcmpError {
     /// Its hops are used up.
     TimeExceeded,
     /// It is larger than the octets given.
     TooBig(usize),
 }
 
-impl Complaint {
+impl IcmpError {
     /// As what the packet is counted.
     pub fn reason(self) -> DropReason {
         match self {
@@ -37,14 +37,14 @@ pub fn write_icmp_error(
     frame: &mut Frame,
     src: IpAddr,
     dst: IpAddr,
-    complaint: Complaint,
+    kind: IcmpError,
     offending: &[u8],
 ) -> bool {
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let reason = match complaint {
-                Complaint::TimeExceeded => Icmpv4Reason::TimeExceeded { code: icmpv4::CODE_TTL_EXCEEDED },
-                Complaint::TooBig(mtu) => Icmpv4Reason::DestinationUnreachable {
+            let reason = match kind {
+                IcmpError::TimeExceeded => Icmpv4Reason::TimeExceeded { code: icmpv4::CODE_TTL_EXCEEDED },
+                IcmpError::TooBig(mtu) => Icmpv4Reason::DestinationUnreachable {
                     code: icmpv4::CODE_FRAGMENTATION_NEEDED,
                     next_hop_mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
                 },
@@ -55,9 +55,9 @@ pub fn write_icmp_error(
                 && frame.append(error.len()).is_some_and(|space| error.emit(space).is_ok())
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            let reason = match complaint {
-                Complaint::TimeExceeded => Icmpv6Reason::TimeExceeded { code: 0 },
-                Complaint::TooBig(mtu) => {
+            let reason = match kind {
+                IcmpError::TimeExceeded => Icmpv6Reason::TimeExceeded { code: 0 },
+                IcmpError::TooBig(mtu) => {
                     Icmpv6Reason::PacketTooBig { mtu: u32::try_from(mtu).unwrap_or(u32::MAX) }
                 }
             };

@@ -13,7 +13,7 @@ use crate::pool::{FramePool, PoolCache};
 const BLOCK: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct UmemRings {
     // The rings drop before the frames: a mapping keeps the socket alive.
     fill: FillRing,
     completion: CompletionRing,
@@ -32,7 +32,7 @@ pub(super) struct Books {
     descs: Vec<Desc>,
 }
 
-impl Books {
+impl UmemRings {
     pub(super) fn new(
         fill: FillRing,
         completion: CompletionRing,

@@ -24,13 +24,13 @@ pub enum Fate {
 
 /// Writes down what a function does with its output.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct TraceRecorder {
     /// Octets of frames that are kept.
     snap: usize,
     fates: Vec<Fate>,
 }
 
-impl Witness {
+impl TraceRecorder {
     pub(crate) fn new(snap: usize) -> Self {
         Self { snap, fates: Vec::new() }
     }
