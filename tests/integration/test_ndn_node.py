@@ -140,7 +140,7 @@ def test_workers_share_the_names(binary: Path, tmp_path: Path) -> None:
     ]
     assert min(satisfied) > 0.35 * sum(satisfied) > 400
     assert float(lines['kaido_ndn_handed_over_packets_total{worker="0",kind="interest"}']) > 0
-    assert float(lines['kaido_port_drops_total{port="workers",reason="handover_full"}']) == 0
+    assert float(lines['kaido_port_drops_total{port="workers",reason="handoff_full"}']) == 0
     assert float(lines["kaido_ndn_hot_names"]) == 0
     info = router.json("cs", "info")
     assert info["entries"] > 1400

@@ -123,7 +123,7 @@ drop_reasons! {
     /// Longer than the link takes: its sender left the cutting to a NIC that is not there.
     RxTooLong = "rx_too_long",
     /// The worker that the packet was steered to was slower than the one that received it.
-    HandoverFull = "handover_full",
+    HandoffFull = "handoff_full",
     /// No free frame.
     NoFrame = "no_frame",
     /// The transmit queue is full.

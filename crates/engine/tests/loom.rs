@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use kaido_engine::shared::CommitRing;
-use kaido_engine::steer::{Bell, handover};
+use kaido_engine::steer::{Bell, handoff};
 use kaido_engine::{Frame, FramePool};
 use kaido_xsk::Desc;
 use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, Tries};
@@ -194,7 +194,7 @@ fn entries_are_whole_as_soon_as_they_can_be_claimed() {
 #[test]
 fn items_are_handed_over_once_and_in_order() {
     bounded(3).check(|| {
-        let (mut sender, mut receiver) = handover(2);
+        let (mut sender, mut receiver) = handoff(2);
         let other = thread::spawn(move || {
             let mut sent = 0;
             for number in 0..4u32 {
@@ -224,7 +224,7 @@ fn items_are_handed_over_once_and_in_order() {
 #[test]
 fn a_receiver_that_sleeps_with_something_to_take_is_woken() {
     bounded(3).check(|| {
-        let (mut sender, mut receiver) = handover(4);
+        let (mut sender, mut receiver) = handoff(4);
         let bell = Arc::new(Bell::new());
         // What an event descriptor is to the port.
         let event = Arc::new(AtomicUsize::new(0));

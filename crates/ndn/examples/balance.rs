@@ -388,7 +388,7 @@ struct Costs {
     /// An Interest that is forwarded, and its Data.
     exchange: f64,
     /// To hand a packet over, both workers together.
-    handover: f64,
+    handoff: f64,
 }
 
 /// The loads of so many workers, each of an Interest drawn by Zipf's law, in nanoseconds.
@@ -401,7 +401,7 @@ fn loads(zipf: &Zipf, workers: usize, balanced: bool, costs: Costs) -> Vec<f64> 
         let is_hit = rank < CACHED as usize;
         let packets = if is_hit { 1.0 } else { 2.0 };
         let work = share * if is_hit { costs.hit } else { costs.exchange };
-        let handed = share * packets * (workers - 1) as f64 / workers as f64 * costs.handover;
+        let handed = share * packets * (workers - 1) as f64 / workers as f64 * costs.handoff;
         if balanced && share * workers as f64 >= 0.2 {
             loads.iter_mut().for_each(|load| *load += (work + handed) / workers as f64);
             continue;
@@ -439,9 +439,9 @@ fn main() {
     let hit = cost(Mode::Ideal, 1, &Zipf::new(64, 0.0), 1 << 12);
     let exchange = cost(Mode::Ideal, 1, &flat, 0);
     // Half of the Interests are another worker's, which their Data then comes to.
-    let handover = 2.0 * (cost(Mode::Sharding, 2, &flat, 0) - cost(Mode::Ideal, 2, &flat, 0)).max(0.0);
-    let costs = Costs { hit, exchange, handover };
-    println!("\ncosts: a hit {hit:.0} ns, an exchange {exchange:.0} ns, to hand over {handover:.0} ns");
+    let handoff = 2.0 * (cost(Mode::Sharding, 2, &flat, 0) - cost(Mode::Ideal, 2, &flat, 0)).max(0.0);
+    let costs = Costs { hit, exchange, handoff };
+    println!("\ncosts: a hit {hit:.0} ns, an exchange {exchange:.0} ns, to hand over {handoff:.0} ns");
     simulate(costs);
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_engine::steer::{Receiver, Sender, handover};
+use kaido_engine::steer::{Receiver, Sender, handoff};
 use kaido_engine::{BATCH_MAX, FramePool};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::table::{CsSettings, Fib, Hop, Hops, NameHash, PitSettings, Prefixes, STEP, Sought};
@@ -288,8 +288,8 @@ impl Routes<'_> {
 }
 
 fn split(shared: &Arc<Shared>, routes: &Routes<'_>, names: &Names) -> Result<Cost, Failure> {
-    let (mut there, from_near) = handover(RING);
-    let (to_near, mut back) = handover(RING);
+    let (mut there, from_near) = handoff(RING);
+    let (to_near, mut back) = handoff(RING);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let far = scope.spawn(|| routes.serve(from_near, to_near, &stop));

@@ -275,7 +275,7 @@ fn a_full_ring_is_a_drop_with_a_name() {
     }
     crowd.turn(0);
     let _ = crowd.settle();
-    let dropped = crowd.dropped(DropReason::HandoverFull);
+    let dropped = crowd.dropped(DropReason::HandoffFull);
     assert_eq!(dropped, 40 * 32 - 1024);
     crowd.end();
 }

@@ -76,7 +76,7 @@ impl CrewPort {
         let Some(outbox) = outbox.filter(|_| frame.strip(1)) else {
             return Err((frame, DropReason::TxError));
         };
-        outbox.put(frame).map_err(|frame| (frame, DropReason::HandoverFull))
+        outbox.put(frame).map_err(|frame| (frame, DropReason::HandoffFull))
     }
 }
 
@@ -100,7 +100,7 @@ impl Port for CrewPort {
         for frame in batch.drain(..) {
             if let Err((frame, reason)) = self.give(frame) {
                 match reason {
-                    DropReason::HandoverFull => self.dropped += 1,
+                    DropReason::HandoffFull => self.dropped += 1,
                     _ => failed += 1,
                 }
                 pool.release(frame);

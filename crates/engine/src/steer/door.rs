@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 
-use super::{Receiver, Sender, handover};
+use super::{Receiver, Sender, handoff};
 use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
@@ -57,7 +57,7 @@ pub(super) struct Outbox {
 impl Outbox {
     /// A way to the worker with this bell, by a ring of so many frames, and its end there.
     pub(super) fn new(capacity: u32, doorbell: &Arc<Doorbell>) -> (Self, Receiver<Frame>) {
-        let (to, from) = handover(capacity);
+        let (to, from) = handoff(capacity);
         (Self { to, doorbell: Arc::clone(doorbell) }, from)
     }
 
@@ -97,7 +97,7 @@ pub(super) fn outboxes(
 pub(super) fn report_full(dropped: &mut u64, report: &mut dyn FnMut(DropReason, u64)) {
     let dropped = std::mem::take(dropped);
     if dropped > 0 {
-        report(DropReason::HandoverFull, dropped);
+        report(DropReason::HandoffFull, dropped);
     }
 }
 

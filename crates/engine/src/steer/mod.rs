@@ -13,13 +13,13 @@
 //! cannot be opened for each worker is had by one, who [relays](relay()) what the others send.
 //!
 //! The rings are for one sender and one receiver each, without locks. Packets of one hash stay in their order. What finds
-//! its ring full is dropped and counted as [`DropReason::HandoverFull`](crate::DropReason::HandoverFull).
+//! its ring full is dropped and counted as [`DropReason::HandoffFull`](crate::DropReason::HandoffFull).
 
 #[cfg(not(any(loom, shuttle)))]
 mod crew;
 #[cfg(not(any(loom, shuttle)))]
 mod door;
-mod handover;
+mod handoff;
 #[cfg(not(any(loom, shuttle)))]
 mod port;
 #[cfg(not(any(loom, shuttle)))]
@@ -29,7 +29,7 @@ mod relay;
 pub use crew::{CrewPort, crew};
 #[cfg(not(any(loom, shuttle)))]
 pub use door::Waker;
-pub use handover::{Bell, Receiver, Sender, handover};
+pub use handoff::{Bell, Receiver, Sender, handoff};
 #[cfg(not(any(loom, shuttle)))]
 pub use port::{SteerQueue, SteerRules, SteeredPort, steer};
 #[cfg(not(any(loom, shuttle)))]

@@ -32,7 +32,7 @@ impl<T> Ring<T> {
 ///
 /// # Panics
 /// When the capacity is larger than 2^24.
-pub fn handover<T>(capacity: u32) -> (Sender<T>, Receiver<T>) {
+pub fn handoff<T>(capacity: u32) -> (Sender<T>, Receiver<T>) {
     // Shortly before the wrap, which every ring thus meets.
     between(capacity, u32::MAX - capacity / 2)
 }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_is_left_is_dropped() {
         let item = Arc::new(());
-        let (mut sender, receiver) = handover(8);
+        let (mut sender, receiver) = handoff(8);
         sender.put(Arc::clone(&item)).unwrap();
         sender.publish();
         sender.put(Arc::clone(&item)).unwrap();
