@@ -171,7 +171,7 @@ static __always_inline __u16 folded(__u32 sum)
 }
 
 /* RFC 1624: the TTL is the high octet of its word, so one less is 0x0100 less in network order. */
-static __always_inline void take_hop(struct ipv4 *ip)
+static __always_inline void decrement_ttl(struct ipv4 *ip)
 {
 	__u32 sum = (__u32)ip->checksum + bpf_htons(0x0100);
 
@@ -421,7 +421,7 @@ static __always_inline int uplink(struct xdp_md *ctx)
 	if (!hop)
 		return XDP_PASS;
 	count(&chain, 0, octets);
-	take_hop(inner);
+	decrement_ttl(inner);
 	if (bpf_xdp_adjust_head(ctx, sizeof(*outer) + sizeof(*udp) + length))
 		return XDP_ABORTED;
 	return leave(ctx, hop);
@@ -486,7 +486,7 @@ static __always_inline int downlink(struct xdp_md *ctx)
 	if (!hop)
 		return XDP_PASS;
 	count(&chain, 1, octets);
-	take_hop(ip);
+	decrement_ttl(ip);
 	if (bpf_xdp_adjust_head(ctx, -(int)TUNNEL_LEN))
 		return XDP_ABORTED;
 	tunnel = (void *)(long)ctx->data;

@@ -1,0 +1,49 @@
+"""Finds words that the project does not use any more, and says which it uses: see `docs/glossary.md`.
+
+A line that has to name such a word, as the change log does, is in a file that is not looked at.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: What is not to be found, and what is said instead.
+WORDS = {
+    r"\b[Ll]aps\b": "StageTimer",
+    r"\bComplaint\b|\bcomplain_": "IcmpError, send_icmp_error",
+    r"\bBooks\b": "UmemRings",
+    r"\b[Ww]itness\b": "TraceRecorder, record_trace",
+    r"\bFarEnds?\b": "RemoteFTeids, remote_fteid: a FAR is a Forwarding Action Rule",
+    r"\b(fast_)?take_hop": "decrement_ttl",
+    r"\bHandoverFull\b|\bhandover_full\b": "HandoffFull, handoff_full: a handover is a UE's",
+}
+KINDS = (".rs", ".h", ".c", ".py", ".md", ".yml", ".toml")
+NOT_LOOKED_AT = {"CHANGELOG.md", "tests/words.py", "docs/glossary.md"}
+
+
+def found(name: str, text: str) -> list[str]:
+    """The words of a text, each with its line and what to write."""
+    return [
+        f"{name}:{number}: {match[0]!r}: write {instead}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for pattern, instead in WORDS.items()
+        if (match := re.search(pattern, line))
+    ]
+
+
+def main() -> int:
+    """Look at every tracked file."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = [name for name in tracked.splitlines() if name.endswith(KINDS) and name not in NOT_LOOKED_AT]
+    faults = [
+        fault for name in names if (ROOT / name).is_file() for fault in found(name, (ROOT / name).read_text())
+    ]
+    print("\n".join(faults) or f"{len(names)} files use the words of the field")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
