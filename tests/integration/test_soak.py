@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rig.faults import LINK_FAULTS
+from rig.faults import LINK_FAULTS, Window
 from rig.net import Topology
 from rig.soak import Soak, soak
+from rig.verdict import Verdict
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "curl", "gcc")
 
@@ -35,3 +36,18 @@ def test_a_fault_of_each_kind_loses_only_its_own(binary: Path, net: Topology, tm
     differing = [check for check in run.checks() if not check.ok()]
     table = "\n".join(run.verdict().table())
     assert not differing, f"{differing}\n{table}\n{run.report['differences']}"
+
+
+@pytest.mark.parametrize(
+    ("name", "loses", "after_s", "misplaced"),
+    [("n3: down", "n3", 20, 0), ("n3: down", "n3", 41, 2), ("n6: down", "n6", 20, 2)],
+)
+def test_what_was_buffered_is_lost_by_the_fault_it_goes_out_into(
+    name: str, loses: str, after_s: float, misplaced: int
+) -> None:
+    """Two packets to an idle UE, sent before a fault, which the node buffers, and sends when it is paged."""
+    sent = 1_800_000_000.0
+    window = Window(name, frozenset({loses}), sent + after_s, sent + after_s + 2, sent + after_s + 3)
+    loss = {"awake": [], "asleep": [sent, sent + 0.5], "up": 0, "down": 2}
+    found = Verdict([window], {"faults": {"losses": [loss]}}, {}).judge()
+    assert (found.misplaced, found.asleep) == (misplaced, 2)

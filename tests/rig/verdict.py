@@ -14,6 +14,8 @@ from rig.faults import WELL_S, Window
 
 #: Drops of what a session buffers: long after the packet came.
 BUFFERED = {"buffer_full", "buffer_discarded", "buffer_expired"}
+#: How long a packet waits there at most, in seconds: `buffer.time_ms` as it comes.
+BUFFERED_S = 40.0
 #: Drops of messages that have done their work.
 SIGNALLING = {"gtpu_signalling", "end_marker"}
 #: Log of one fault, and of an hour without, in octets.
@@ -71,6 +73,11 @@ class Verdict:
         """The fault that may have lost a packet that was sent then."""
         return next((it for it in self.windows if it.has(at) and it.loses.intersection(links)), None)
 
+    def flushed_into(self, at: float) -> Window | None:
+        """The fault of N3 that may lose a packet that was sent then, and waited in the node's buffer."""
+        later = (it for it in self.windows if "n3" in it.loses and at < it.began <= at + BUFFERED_S)
+        return next(later, None)
+
     def one(self, loss: dict[str, Any]) -> None:
         """Sort the losses of a session."""
         found = [self.window(at, "n3", "n6") for at in loss["awake"]]
@@ -82,7 +89,9 @@ class Verdict:
         for name, count in awake.items():
             self.by_kind[name].lost += count
         kinds = {window.name for window in found + dozing if window is not None}
-        links = Counter("n3" if "n3" in window.loses else "n6" for window in found + dozing if window)
+        # What was buffered before a fault of N3 may go out into it, charged, when the UE is paged meanwhile.
+        flushed = [window or self.flushed_into(at) for window, at in zip(dozing, loss["asleep"], strict=True)]
+        links = Counter("n3" if "n3" in window.loses else "n6" for window in found + flushed if window)
         # A reply is lost after it was charged on N3 alone, a packet before it was charged on either.
         self.misplaced += max(0, loss["down"] - links["n3"])
         self.misplaced += max(0, loss["up"] - links["n3"] - links["n6"])
