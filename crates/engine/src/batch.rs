@@ -23,6 +23,23 @@ impl Batch {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// Adds a received segment to its packet, of which `partial` is what came before, and the packet to the batch with its last.
+    #[inline]
+    pub(crate) fn push_segment(&mut self, partial: &mut Option<Frame>, segment: Frame, is_continued: bool) {
+        let packet = match partial.take() {
+            None => segment,
+            Some(mut head) => {
+                head.push_segment(segment);
+                head
+            }
+        };
+        if is_continued {
+            *partial = Some(packet);
+        } else {
+            self.push(packet);
+        }
+    }
 }
 
 impl Deref for Batch {

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::abi;
 use crate::attach::{AttachMode, Link};
 use crate::fastpath::FastPath;
-use crate::object::{Aligned, map, open};
+use crate::object::{Aligned, map, open, program};
 
 /// What a program said of a packet (`enum xdp_action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +88,7 @@ impl Mounted {
         if let Some(link) = &self.link {
             return Err(Error::AttachedHere { ifindex: link.ifindex });
         }
-        let Some(program) = self.object.progs().find(|program| program.name() == self.name) else {
-            return Err(Error::missing("finding the XDP program"));
-        };
+        let program = program(&self.object, self.name)?;
         self.link = Some(Link::attach(program.as_fd(), ifindex, mode, self.multi_buffer)?);
         Ok(())
     }
@@ -121,26 +119,34 @@ impl Mounted {
     pub fn return_to_kernel(&self, frame: &[u8]) -> Result<(), Error> {
         // Octets of the metadata.
         const MARK: u32 = 4;
-        let Some(program) = self.object.progs_mut().find(|program| program.name() == self.name) else {
-            return Err(Error::missing("finding the XDP program"));
-        };
         let Some(ifindex) = self.ifindex() else { return Err(Error::missing("finding the interface")) };
         let mut marked = abi::RETURNED.to_ne_bytes().to_vec();
         marked.extend_from_slice(frame);
+        self.run_live(&marked, MARK, ifindex, 1)?.map_err(Error::libbpf("returning a frame to the kernel"))
+    }
+
+    /// Runs the program `repeat` times on copies of a frame that come in by an interface, and does with them what it says. The first
+    /// octets are metadata, so many. The inner error is the kernel's.
+    pub(crate) fn run_live(
+        &self,
+        frame: &[u8],
+        metadata: u32,
+        ifindex: u32,
+        repeat: u32,
+    ) -> Result<libbpf_rs::Result<()>, Error> {
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex. What is before data is
         // metadata.
-        let len = u32::try_from(marked.len()).unwrap_or(u32::MAX);
-        let context = [MARK, len, 0, ifindex, 0, 0];
+        let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        let context = [metadata, len, 0, ifindex, 0, 0];
         let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let input = ProgramInput {
-            data_in: Some(&marked),
+            data_in: Some(frame),
             context_in: Some(&mut context),
             flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
-            repeat: 1,
+            repeat,
             ..Default::default()
         };
-        program.test_run(input).map_err(Error::libbpf("returning a frame to the kernel"))?;
-        Ok(())
+        Ok(program(&self.object, self.name)?.test_run(input).map(|_| ()))
     }
 
     /// Runs the program `repeat` times on a frame as if received on queue 0 of the namespace's `lo`
@@ -149,9 +155,7 @@ impl Mounted {
     /// # Errors
     /// [`Error::Libbpf`].
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
-        let Some(program) = self.object.progs_mut().find(|program| program.name() == self.name) else {
-            return Err(Error::missing("finding the XDP program"));
-        };
+        let program = program(&self.object, self.name)?;
         // Outer headers come on top; multi-buffer frames are longer than the page a plain one has.
         let mut room = vec![0; frame.len() + 256];
         let input =

@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramMut};
 
 use crate::Error;
 use crate::fastpath::FastPath;
@@ -39,6 +39,12 @@ pub(crate) fn open(
         }
     }
     open.load().map_err(Error::libbpf("loading the XDP program"))
+}
+
+/// A program of a loaded object.
+pub(crate) fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'o>, Error> {
+    let found = object.progs_mut().find(|program| program.name() == name);
+    found.ok_or_else(|| Error::missing("finding the XDP program"))
 }
 
 /// A map of a loaded object.

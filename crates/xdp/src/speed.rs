@@ -17,7 +17,7 @@ use crate::fastpath::{
     FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastPath, FastPathConfig, FastPathError,
     FastRecord, FastRule, Hop, Template, UsageCell,
 };
-use crate::object::{Aligned, map, open};
+use crate::object::{Aligned, map, open, program};
 use crate::{Action, Error};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/speed.bpf.o")));
@@ -192,11 +192,7 @@ impl Speed {
 
     fn run(&self, frame: &[u8; FRAME_LEN], sessions: u32, flags: u32, repeat: u32) -> Result<u64, Error> {
         write(&self.config, &config(sessions, flags, 0, frame))?;
-        let Some(program) = self.object.progs_mut().find(|program| program.name() == "speed") else {
-            return Err(Error::libbpf("finding the XDP program")(libbpf_rs::Error::from_raw_os_error(
-                libc::ENOENT,
-            )));
-        };
+        let program = program(&self.object, "speed")?;
         let output = loop {
             let input = ProgramInput { data_in: Some(frame), repeat, ..Default::default() };
             match program.test_run(input) {

@@ -73,18 +73,7 @@ pub(super) unsafe fn assemble(pool: &'static FramePool, descs: &[Desc], batch: &
     for desc in descs {
         // SAFETY: as the caller says.
         let Some(segment) = (unsafe { Frame::from_device(pool, desc.addr, desc.len) }) else { continue };
-        let packet = match partial.take() {
-            None => segment,
-            Some(mut head) => {
-                head.push_segment(segment);
-                head
-            }
-        };
-        if desc.is_continued() {
-            partial = Some(packet);
-        } else {
-            batch.push(packet);
-        }
+        batch.push_segment(&mut partial, segment, desc.is_continued());
     }
 }
 

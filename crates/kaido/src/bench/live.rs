@@ -31,7 +31,7 @@ pub(super) struct LiveArgs {
     #[arg(long, value_name = "INTERFACE")]
     to: String,
     /// The device's Ethernet address on the side that sends
-    #[arg(long, value_name = "MAC")]
+    #[arg(long, value_name = "MAC", value_parser = mac)]
     device_mac: MacAddr,
     /// The device's GTP-U address
     #[arg(long, value_name = "ADDR")]
@@ -51,6 +51,10 @@ pub(super) struct LiveArgs {
     /// Write the result as JSON; `-` is standard output, and the line then goes to stderr
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+}
+
+fn mac(text: &str) -> Result<MacAddr, &'static str> {
+    text.parse().map_err(|_| "no MAC address such as 02:00:00:00:03:01")
 }
 
 /// What a run gave.

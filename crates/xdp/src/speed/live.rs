@@ -2,17 +2,14 @@
 //! millions a second from one core, and counts when they are back. Nobody judges what is in them.
 
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::{CONTAINER, Ends, FRAME_BYTES, FRAME_LEN, OBJECT, UPLINK, config, downlink, uplink, write};
-use crate::attach::{AttachMode, Link};
+use super::{CONTAINER, Ends, FRAME_LEN, OBJECT, UPLINK, config, downlink, uplink, write};
 use crate::fastpath::FastDirection;
-use crate::object::{map, open};
-use crate::{Error, interface_mac};
+use crate::{AttachMode, Error, Mounted, interface_mac};
 
 /// Packets of a call, after which somebody is asked whether to stop.
 const BATCH: u32 = 1 << 18;
@@ -49,13 +46,10 @@ pub struct LiveCount {
 /// Two interfaces, the one for sending and the one where packets come back.
 #[derive(Debug)]
 pub struct LiveFrames {
-    live: Object,
-    config: MapHandle,
-    back: MapHandle,
+    live: Mounted,
+    /// Of both interfaces: veth sends such frames only where a program is.
+    sinks: [Mounted; 2],
     from: u32,
-    // Before the programs: taken off first.
-    _links: [Link; 2],
-    _sinks: Object,
 }
 
 impl LiveFrames {
@@ -64,16 +58,12 @@ impl LiveFrames {
     /// # Errors
     /// [`Error::Permission`], [`Error::AlreadyAttached`] and others of loading and attaching a program.
     pub fn open(from: u32, to: u32) -> Result<Self, Error> {
-        let live = open(OBJECT, "live", None)?;
-        let sinks = open(OBJECT, "sink", None)?;
         let sink = |ifindex| {
-            let program = sinks.progs().find(|program| program.name() == "sink");
-            let program = program.ok_or_else(|| Error::missing("finding the XDP program"))?;
-            Link::attach(program.as_fd(), ifindex, AttachMode::Auto, false)
+            let mut sink = Mounted::load(OBJECT, "sink", false, None)?;
+            sink.attach_to(ifindex, AttachMode::Auto)?;
+            Ok(sink)
         };
-        let links = [sink(from)?, sink(to)?];
-        let (config, back) = (map(&live, "speed_config")?, map(&sinks, "speed_back")?);
-        Ok(Self { live, config, back, from, _links: links, _sinks: sinks })
+        Ok(Self { live: Mounted::load(OBJECT, "live", false, None)?, sinks: [sink(from)?, sink(to)?], from })
     }
 
     /// Sends for a while, or until told to stop, as fast as the kernel takes it. What a signal interrupts counts as sent whole.
@@ -95,8 +85,9 @@ impl LiveFrames {
             FastDirection::Downlink => (downlink(&ends), 0),
         };
         frame[6..12].copy_from_slice(&source);
-        write(&self.config, &config(packets.sessions, flags, 1, &frame))?;
-        let before = self.received()?;
+        write(&self.live.map("speed_config")?, &config(packets.sessions, flags, 1, &frame))?;
+        let back = self.sinks[1].map("speed_back")?;
+        let before = counted(&back)?;
         let (began, mut sent) = (Instant::now(), 0);
         while began.elapsed() < duration && !stop.load(Ordering::Relaxed) {
             self.send(&frame)?;
@@ -104,34 +95,22 @@ impl LiveFrames {
         }
         let elapsed = began.elapsed();
         std::thread::sleep(GRACE);
-        Ok(LiveCount { sent, received: self.received()? - before, elapsed })
+        Ok(LiveCount { sent, received: counted(&back)? - before, elapsed })
     }
 
     fn send(&self, frame: &[u8; FRAME_LEN]) -> Result<(), Error> {
-        let program = self.live.progs_mut().find(|program| program.name() == "live");
-        let program = program.ok_or_else(|| Error::missing("finding the XDP program"))?;
-        // `struct xdp_md`: what begins where, and the interface that XDP_TX means.
-        let words = [0, FRAME_BYTES, 0, self.from, 0, 0];
-        let mut context: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
-        let input = ProgramInput {
-            data_in: Some(frame),
-            context_in: Some(&mut context),
-            repeat: BATCH,
-            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
-            ..Default::default()
-        };
-        match program.test_run(input) {
+        match self.live.run_live(frame, 0, self.from, BATCH)? {
             // By a signal: who asked for the run is told to stop.
             Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => Ok(()),
-            result => result.map(|_| ()).map_err(Error::libbpf("sending live frames")),
+            result => result.map_err(Error::libbpf("sending live frames")),
         }
     }
+}
 
-    /// What all CPUs have counted.
-    fn received(&self) -> Result<u64, Error> {
-        let counted = self.back.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let counted = counted.map_err(Error::libbpf("reading a BPF map"))?.unwrap_or_default();
-        let words = counted.iter().filter_map(|cpu| cpu.first_chunk().copied());
-        Ok(words.map(u64::from_ne_bytes).sum())
-    }
+/// What all CPUs have counted.
+fn counted(back: &MapHandle) -> Result<u64, Error> {
+    let counted = back.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+    let counted = counted.map_err(Error::libbpf("reading a BPF map"))?.unwrap_or_default();
+    let words = counted.iter().filter_map(|cpu| cpu.first_chunk().copied());
+    Ok(words.map(u64::from_ne_bytes).sum())
 }

@@ -92,18 +92,7 @@ impl UmemRings {
             return;
         };
         self.filling = self.filling.saturating_sub(1);
-        let packet = match partial.take() {
-            None => segment,
-            Some(mut head) => {
-                head.push_segment(segment);
-                head
-            }
-        };
-        if desc.is_continued() {
-            *partial = Some(packet);
-        } else {
-            batch.push(packet);
-        }
+        batch.push_segment(partial, segment, desc.is_continued());
     }
 
     /// Gives the kernel frames to receive into, as long as a block of them is missing; whether it got any.
