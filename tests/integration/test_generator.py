@@ -201,7 +201,7 @@ def test_tenants_behind_tags_come_back_right(
         attach(f"--ues 1 --first-teid {1 + tenant}", base)
     outer = "{ first = 100, count = 2, tpid = 0x88a8 }, { first = 200 }"
     outer = outer if tags == 2 else "{ first = 100, count = 2 }"
-    mac = next(link["address"] for link in joined.upf.links() if link["ifname"] == "n6")
+    mac = joined.upf.mac("n6")
     core = f'{{ port = "core", device_mac = "{mac}", bench_mac = "{ROUTER}", tags = [{outer}] }}'
     different = {"ues": 2, "peers": 2, "core_link": "", "core": core}
     done, result = bench(binary, joined, tmp_path, "af_packet", **different)

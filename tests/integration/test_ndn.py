@@ -159,7 +159,7 @@ def test_two_routers_over_ethernet(
     for space in (hosts.near, hosts.far):
         # A veth takes what XDP sends it only where it gathers packets.
         space.run("ethtool", "-K", "eth0", "gro", "on")
-    station = f"ether://[{mac(hosts.far)}]"
+    station = f"ether://[{hosts.far.mac('eth0')}]"
     face = f'[[ndn.face]]\nremote = "{station}"\nlocal = "dev://eth0"\n'
     near = router(more=f'{port}{face}[[ndn.route]]\nprefix = "/py"\nto = "{station}"\n')
     far = router(space=hosts.far, more=port)
@@ -268,12 +268,6 @@ def test_groups_on_several_interfaces(family: str, router: StartRouter, hosts: H
         if face["link"] == "multi-access":
             assert (face["received"]["data"] >= 43) == (face["face"] == used["face"]), face
             assert face["received"]["interests"] == 0, "what it sends does not come back"
-
-
-def mac(space: Namespace) -> str:
-    """The address of a host's eth0."""
-    (found,) = (link["address"] for link in space.links() if link["ifname"] == "eth0")
-    return str(found)
 
 
 def fetched_in_fragments(hosts: Hosts) -> bool:

@@ -106,7 +106,7 @@ def test_a_routers_packets_are_traced(workers: int, binary: Path, tmp_path: Path
     """Interests and Data on a port of Ethernet: where each came from, and where it went."""
     with Hosts(f"kn{os.getpid()}-") as hosts:
         port = '[[port]]\nname = "eth0"\ndriver = "af_packet"\ninterface = "eth0"\n'
-        (mac,) = (link["address"] for link in hosts.far.links() if link["ifname"] == "eth0")
+        mac = hosts.far.mac("eth0")
         face = f'[[ndn.face]]\nremote = "ether://[{mac}]"\nlocal = "dev://eth0"\n'
         route = f'[[ndn.route]]\nprefix = "/py"\nto = "ether://[{mac}]"\n'
         near = Router(binary, hosts.near, tmp_path, name="near", more=port + face + route, workers=workers)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.attach import of_shape
 from rig.net import Topology
 from rig.node import Node
 from rig.prometheus import fetch
@@ -28,23 +26,9 @@ SHAPES: dict[str, tuple[list[int], str, str | None]] = {
 SESSIONS = 20
 
 
-@contextmanager
-def attached(binary: Path, net: Topology, folder: Path, shape: str) -> Iterator[None]:
+def attached(binary: Path, net: Topology, folder: Path, shape: str) -> AbstractContextManager[None]:
     """Sessions of a shape, until left."""
-    command = [str(binary), "bench", "attach", "--shape", shape, "--bearers", str(SESSIONS)]
-    command += ["--n3", "10.100.3.1", "--gnb", "10.100.3.2"]
-    command += ["--upf-pfcp", "10.100.4.1", "--smf", "10.100.4.2"]
-    with (folder / f"{shape}.log").open("w") as log:
-        holder = net.ran.start(*command, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "ready\n", (folder / f"{shape}.log").read_text()
-        try:
-            yield
-            holder.send_signal(signal.SIGTERM)
-            assert holder.wait(timeout=60) == 0, (folder / f"{shape}.log").read_text()
-        finally:
-            if holder.poll() is None:
-                holder.kill()
+    return of_shape(binary, net.ran, folder / f"{shape}.log", shape, SESSIONS)
 
 
 def forms(node: Node) -> list[tuple[str, str | None, int]]:

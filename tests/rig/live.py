@@ -18,7 +18,6 @@ import json
 import os
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rig.net import Cable, Namespace, NetError, Network, wait_until
+from rig.attach import of_shape
+from rig.net import Cable, NetError, Network, wait_until
 from rig.node import Node, port
 
 CABLES = (
@@ -48,11 +48,6 @@ class Sessions:
     count: int
 
 
-def mac(space: Namespace, name: str) -> str:
-    """The Ethernet address of an interface."""
-    return str(next(link["address"] for link in space.links() if link["ifname"] == name))
-
-
 class Live:
     """A user plane between two interfaces of the bench."""
 
@@ -68,9 +63,11 @@ class Live:
         with self.net:
             self.upf.ip("route", "add", "default", "via", "10.100.6.2")
             for name, address, interface in (("sgw0", "10.100.3.2", "n3"), ("sgi0", "10.100.6.2", "n6")):
-                near = ("lladdr", mac(self.bench, name), "dev", interface, "nud", "permanent")
+                near = ("lladdr", self.bench.mac(name), "dev", interface, "nud", "permanent")
                 self.upf.ip("neigh", "replace", address, *near)
-            with self.running(sessions), self.established(sessions):
+            log = self.folder / "attach.log"
+            held = of_shape(self.binary, self.bench, log, sessions.shape, sessions.count)
+            with self.running(sessions), held:
                 yield
 
     @contextmanager
@@ -88,8 +85,10 @@ class Live:
                 n3=port("n3", "af_xdp"),
                 n6=port("n6", "af_xdp", 'network_instance = "internet"'),
             ).start()
-            yield
-            node.stop()
+            try:
+                yield
+            finally:
+                node.stop()
             return
         self.upf.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
         with (self.folder / "other.log").open("w") as log:
@@ -104,36 +103,12 @@ class Live:
             raise NetError(f"the user plane ended:\n{(self.folder / 'other.log').read_text()[-2000:]}")
         yield
 
-    @contextmanager
-    def established(self, sessions: Sessions) -> Iterator[None]:
-        """Establish sessions, and hold them."""
-        command = [str(self.binary), "bench", "attach", "--shape", sessions.shape]
-        command += ["--bearers", str(sessions.count), "--n3", "10.100.3.1", "--gnb", "10.100.3.2"]
-        command += ["--upf-pfcp", "10.100.4.1", "--smf", "10.100.4.2"]
-        with (self.folder / "attach.log").open("w") as log:
-            holder = self.bench.start(*command, stdout=subprocess.PIPE, stderr=log)
-        assert holder.stdout is not None
-        if holder.stdout.readline() != "ready\n":
-            raise NetError(f"no sessions:\n{(self.folder / 'attach.log').read_text()}")
-        yield
-        holder.kill()
-        holder.wait()
-
     def send(self, direction: str, sessions: Sessions, seconds: float) -> dict[str, Any]:
         """What `kaido bench live` says of a run."""
         source, back, device = WAYS[direction]
-        command = [
-            str(self.binary),
-            "bench",
-            "live",
-            "--direction",
-            direction,
-            "--from",
-            source,
-            "--to",
-            back,
-        ]
-        command += ["--device-mac", mac(self.upf, device), "--n3", "10.100.3.1", "--gnb", "10.100.3.2"]
+        command = [str(self.binary), "bench", "live", "--direction", direction]
+        command += ["--from", source, "--to", back]
+        command += ["--device-mac", self.upf.mac(device), "--n3", "10.100.3.1", "--gnb", "10.100.3.2"]
         command += ["--sessions", str(sessions.count), "--duration", str(seconds), "--json", "-"]
         return dict(json.loads(self.bench.run(*command, timeout=60 + 10 * seconds).stdout))
 

@@ -124,6 +124,10 @@ class Namespace:
         shown = run("ip", "-n", self.name, "-json", "-details", "link", "show").stdout
         return list(json.loads(shown or "[]"))
 
+    def mac(self, name: str) -> str:
+        """The Ethernet address of an interface in here."""
+        return next(str(link["address"]) for link in self.links() if link["ifname"] == name)
+
     def remove(self) -> None:
         """End what runs in here and remove the namespace with its links."""
         for child in self.children:

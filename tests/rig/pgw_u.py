@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from rig.net import Cable, Namespace, NetError, Network, wait_until
+from rig.attach import attached
+from rig.net import Cable, NetError, Network
 from rig.node import Node, port
 
 #: The file, and what it says of the device.
@@ -72,11 +72,6 @@ def lan(vid: int, gateway_mac: str) -> str:
     )
 
 
-def mac(space: Namespace, name: str) -> str:
-    """The Ethernet address of an interface."""
-    return str(next(link["address"] for link in space.links() if link["ifname"] == name))
-
-
 def resident_bytes(process: subprocess.Popen[str]) -> int:
     """The memory of a process. `ip netns exec` has become the command itself."""
     status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -99,7 +94,7 @@ class Scenario:
         """Start the node and establish all sessions; what that took."""
         with self.net:
             self.upf.ip("link", "set", "n6", "address", SGI_MAC)
-            gateway = mac(self.bench, "sgi0")
+            gateway = self.bench.mac("sgi0")
             size = self.size
             self.node = Node(
                 self.binary,
@@ -117,40 +112,17 @@ class Scenario:
             assert self.node.process is not None
             empty = resident_bytes(self.node.process)
             began = time.monotonic()
-            holder = self._attach()
-            seconds = time.monotonic() - began
+            log, tunnel = self.folder / "attach.log", ("--upf-pfcp", UPF_PFCP, "--smf", SMF)
             try:
-                yield {
-                    "sessions": size.bearers,
-                    "attach_s": seconds,
-                    "resident_bytes": resident_bytes(self.node.process),
-                    "resident_bytes_empty": empty,
-                }
-                holder.send_signal(signal.SIGTERM)
-                if holder.wait(timeout=600) != 0:
-                    raise NetError(f"the sessions were not released:\n{self._log().read_text()}")
+                with attached(self.binary, self.bench, log, size.bearers, "-c", str(self.file), *tunnel):
+                    yield {
+                        "sessions": size.bearers,
+                        "attach_s": time.monotonic() - began,
+                        "resident_bytes": resident_bytes(self.node.process),
+                        "resident_bytes_empty": empty,
+                    }
             finally:
-                if holder.poll() is None:
-                    holder.kill()
                 self.node.stop()
-
-    def _log(self) -> Path:
-        return self.folder / "attach.log"
-
-    def _attach(self) -> subprocess.Popen[str]:
-        """Run `kaido bench attach` until all sessions stand."""
-        command = [str(self.binary), "bench", "attach", "-c", str(self.file), "--upf-pfcp", UPF_PFCP]
-        command += ["--smf", SMF, "--bearers", str(self.size.bearers)]
-        with self._log().open("w") as log:
-            holder = self.bench.start(*command, stdout=log, stderr=log)
-
-        def is_done() -> bool:
-            return holder.poll() is not None or "\nready\n" in "\n" + self._log().read_text()
-
-        wait_until(is_done, "the sessions are not established", 60 + self.size.bearers / 200)
-        if holder.poll() is not None:
-            raise NetError(f"the sessions were not established:\n{self._log().read_text()}")
-        return holder
 
     def run(self, rate: str) -> dict[str, Any]:
         """Run the file's streams at a rate; the result, also where packets were lost or wrong."""
