@@ -65,8 +65,8 @@ class Live:
             for name, address, interface in (("sgw0", "10.100.3.2", "n3"), ("sgi0", "10.100.6.2", "n6")):
                 near = ("lladdr", self.bench.mac(name), "dev", interface, "nud", "permanent")
                 self.upf.ip("neigh", "replace", address, *near)
-            log = self.folder / "attach.log"
-            held = of_shape(self.binary, self.bench, log, sessions.shape, sessions.count)
+            log, releases = self.folder / "attach.log", self.other is None
+            held = of_shape(self.binary, self.bench, log, sessions.shape, sessions.count, releases=releases)
             with self.running(sessions), held:
                 yield
 
