@@ -12,20 +12,32 @@ from typing import Self
 LP_PACKET = 0x64
 #: Type and length of a Sequence, which a packet keeps when it is sent again.
 SEQUENCE = b"\x51\x08"
+#: Type and length of a TxSequence, which is another each time that a packet is sent.
+TX_SEQUENCE = b"\xfd\x03\x48\x08"
+#: Type and length of an Ack, whose value is the TxSequence of what has come.
+ACK = b"\xfd\x03\x44\x08"
 #: Octets of a packet's head in which its fields are.
 HEAD = 200
+
+
+def values(datagram: bytes, header: bytes) -> list[bytes]:
+    """Of the fields with this type and length, the values of eight octets."""
+    return [part[:8] for part in datagram[:HEAD].split(header)[1:]] if datagram[0] == LP_PACKET else []
 
 
 class LossyRelay:
     """Hands datagrams of one end to the other; each third packet is lost when it comes for the first time.
 
-    Packets without a number, acknowledgements alone for one, are lost each fourth time.
+    Packets without a number, acknowledgements alone for one, are lost each fourth time. A packet loses one
+    acknowledgement at most: a router may give up what it has sent four times in vain.
     """
 
     def __init__(self, ends: dict[socket.socket, tuple[str, int]]) -> None:
         """Relay between two sockets; beside each stands the router that is spoken to from it."""
         self.ends = ends
         self.seen: set[tuple[int, bytes]] = set()
+        self.sent_as: dict[tuple[int, bytes], bytes] = {}
+        self.unheard: set[tuple[int, bytes]] = set()
         self.unnumbered = 0
         self.numbered = 0
         self.lost = 0
@@ -35,11 +47,28 @@ class LossyRelay:
 
     def loses(self, end: int, datagram: bytes) -> bool:
         """Whether a datagram that came in at an end is lost."""
-        at = datagram[:HEAD].find(SEQUENCE)
-        if datagram[0] != LP_PACKET or at < 0:
+        sequences = values(datagram, SEQUENCE)
+        for sequence, sent_as in zip(sequences, values(datagram, TX_SEQUENCE), strict=False):
+            self.sent_as[end, sent_as] = sequence
+        is_due = self._is_due(end, sequences)
+        others = [other.fileno() for other in self.ends if other.fileno() != end]
+        heard = {
+            (other, self.sent_as[other, ack])
+            for other in others
+            for ack in values(datagram, ACK)
+            if (other, ack) in self.sent_as
+        }
+        if not is_due or heard & self.unheard:
+            return False
+        self.unheard |= heard
+        return True
+
+    def _is_due(self, end: int, sequences: list[bytes]) -> bool:
+        """Whether its turn has come to be lost."""
+        if not sequences:
             self.unnumbered += 1
             return self.unnumbered % 4 == 0
-        number = (end, datagram[at + 2 : at + 10])
+        number = (end, sequences[0])
         if number in self.seen:
             return False
         self.seen.add(number)
