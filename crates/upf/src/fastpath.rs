@@ -65,10 +65,10 @@ pub trait KernelDatapath: fmt::Debug + Send {
 /// What packets in the kernel are found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KernelKey {
-    /// A tunnel over IPv4.
+    /// A tunnel.
     Tunnel {
         /// Our end.
-        local: Ipv4Addr,
+        local: IpAddr,
         /// The TEID there.
         teid: Teid,
     },
@@ -89,13 +89,12 @@ pub enum KernelKey {
 }
 
 impl KernelKey {
-    /// That of a session's key; `None` for a tunnel over IPv6, within a 5G virtual network, and for a framed route.
+    /// That of a session's key; `None` within a 5G virtual network, and for a framed route.
     pub fn of(key: &SessionKey, settings: &NodeSettings) -> Option<Self> {
         Some(match key.parts() {
-            KeyParts::Tunnel(endpoint, teid) => match settings.endpoints.get(usize::from(endpoint.0))? {
-                IpAddr::V4(local) => Self::Tunnel { local: *local, teid },
-                IpAddr::V6(_) => return None,
-            },
+            KeyParts::Tunnel(endpoint, teid) => {
+                Self::Tunnel { local: *settings.endpoints.get(usize::from(endpoint.0))?, teid }
+            }
             KeyParts::Ipv4(instance, address) => Self::Ipv4 { instance, address },
             KeyParts::Ipv6(instance, address) => Self::Ipv6 { instance, address },
             KeyParts::Member(_) | KeyParts::Framed(..) | KeyParts::Ethernet(..) => return None,
@@ -110,12 +109,14 @@ pub enum KernelDestination {
     Routed,
     /// Into a LAN as it is, to its gateway or to a neighbour on its link. Only from a UE.
     Lan(LanId),
-    /// Into a tunnel over IPv4, without UDP checksum.
+    /// Into a tunnel.
     Tunnel {
         /// The number of its shape; a number stands for one shape as long as the node runs.
         id: ShapeId,
         /// Its shape.
         shape: TunnelShape,
+        /// UDP has a checksum: of all tunnels of the shape, or of none.
+        udp_checksum: bool,
         /// The peer's TEID.
         teid: Teid,
     },
@@ -164,8 +165,8 @@ pub struct KernelRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// Tunnels over IPv6, 5G virtual networks, and networks behind UEs are found by the workers alone.
-    #[error("the key is a tunnel over IPv6, of a 5G virtual network, or of a network behind the UE")]
+    /// 5G virtual networks, and networks behind UEs are found by the workers alone.
+    #[error("the key is of a 5G virtual network, or of a network behind the UE")]
     Key,
     /// Its packets are told to a trace.
     #[error("the session is traced")]
@@ -224,8 +225,8 @@ pub enum Unfit {
     /// From tunnel to tunnel.
     #[error("packets go from tunnel to tunnel")]
     Relayed,
-    /// A header that only the workers write: over IPv6, with a UDP checksum, with an element that few ask for.
-    #[error("the tunnel is over IPv6, has a UDP checksum, or a paging policy or reflective QoS indication")]
+    /// A header that only the workers write.
+    #[error("the tunnel has a paging policy or reflective QoS indication")]
     TunnelHeader,
 }
 
@@ -371,11 +372,10 @@ fn destination(
             let local = settings.endpoints.get(usize::from(shape.local.0));
             let plain = !shape.reflective
                 && shape.paging_policy.is_none()
-                && shape.peer.is_ipv4()
-                && local.is_some_and(IpAddr::is_ipv4)
-                && !settings.udp_checksums.computed(shape.peer);
+                && local.is_some_and(|local| local.is_ipv4() == shape.peer.is_ipv4());
             let id = tunnel.id.filter(|_| plain).ok_or(Unfit::TunnelHeader)?;
-            Ok(KernelDestination::Tunnel { id, shape, teid: tunnel.teid })
+            let udp_checksum = settings.udp_checksums.computed(shape.peer);
+            Ok(KernelDestination::Tunnel { id, shape, udp_checksum, teid: tunnel.teid })
         }
     }
 }

@@ -160,8 +160,10 @@ struct Bench {
     start: SystemTime,
 }
 
-const TUNNEL: KernelKey =
-    KernelKey::Tunnel { local: std::net::Ipv4Addr::new(10, 100, 3, 1), teid: Teid(1007) };
+const TUNNEL: KernelKey = KernelKey::Tunnel {
+    local: std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 100, 3, 1)),
+    teid: Teid(1007),
+};
 const UE: KernelKey =
     KernelKey::Ipv4 { instance: InstanceId(0), address: std::net::Ipv4Addr::new(10, 60, 0, 7) };
 const BUFFER: ApplyAction = ApplyAction {

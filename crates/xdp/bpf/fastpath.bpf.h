@@ -21,12 +21,13 @@
 #define OUTER_TTL 64
 #define ENTROPY_PORT_BASE 49152
 #define TUNNEL_OVERHEAD (20 + 8 + 8)
+#define IPV6_MORE 20 /* octets that an IPv6 header is longer */
 #define CONTAINER_LEN 8 /* optional part and PDU session container */
 #define ICMPV6_SOLICITATION 135
 #define ICMPV6_ADVERTISEMENT 136
 #define TCP_FLAGS_AT 13
 #define TCP_SYN 2
-#define FAST_OFFSET_MAX 128 /* of a GTP-U header behind tags and a plain IPv4 header */
+#define FAST_OFFSET_MAX 128 /* of what is behind tags, a plain IP header, UDP and GTP-U */
 
 /* The UE's packet, and what it is looked up by. */
 struct fast_packet {
@@ -42,6 +43,7 @@ struct fast_packet {
 	__u32 slot;     /* of its port */
 	__u8 class;     /* ToS or Traffic Class octet, as it is to be */
 	__u8 is_marked; /* it is not that yet */
+	__u8 is_tunnelled; /* it came in a tunnel */
 };
 
 /* Reads the UE's packet of at most `room` octets; false when it is not a plain one. */
@@ -130,30 +132,28 @@ static __always_inline int fast_take_marks(struct fast_packet *packet, __u8 oute
 	return marks >= 0;
 }
 
-/* Reads a G-PDU behind an outer IPv4 header at `offset`, already checked; a reason, or -1 when all is well. */
+/* Reads a G-PDU in a UDP datagram at `offset`, `header` octets behind that of the outer header; a reason, or -1 when all is
+ * well. */
 static __always_inline int fast_read_tunnel(struct xdp_md *ctx, struct fast_packet *packet, const void *data,
-					    const void *end, __u32 offset, __u32 globals)
+					    const void *end, __u32 offset, __u32 header, __u32 globals)
 {
-	const struct ipv4 *ip = packet->ip;
-	__u8 outer = globals & FAST_ECN ? ip->tos & ECN : 0;
-	const struct udp *udp = (const void *)(ip + 1);
+	__u8 outer = globals & FAST_ECN ? packet->class & ECN : 0;
+	const struct udp *udp = data + offset;
 	const struct gtpu *gtpu = (const void *)(udp + 1);
 	__u32 room, length;
 
 	if ((const void *)(gtpu + 1) > end)
 		return FAST_HAND_GTPU;
-	if (ip->fragment & bpf_htons(IP_MF | IP_OFFSET))
-		return FAST_HAND_OUTER;
 	room = bpf_ntohs(udp->length);
-	if (room < sizeof(*udp) + sizeof(*gtpu) || room > packet->total - sizeof(*ip))
+	if (room < sizeof(*udp) + sizeof(*gtpu) || room > packet->total - header)
 		return FAST_HAND_GTPU;
 	room -= sizeof(*udp) + sizeof(*gtpu);
 	length = bpf_ntohs(gtpu->length);
 	if ((gtpu->flags & GTPU_VERSION_MASK) != GTPU_VERSION || gtpu->type != GTPU_G_PDU || length > room)
 		return FAST_HAND_GTPU;
-	packet->key_value = (__u64)bpf_ntohl(word_at(ip->destination)) << 32 | bpf_ntohl(gtpu->teid);
-	packet->key_scope = FAST_SCOPE_TUNNEL;
-	offset += sizeof(*ip) + sizeof(*udp) + sizeof(*gtpu);
+	packet->key_value |= bpf_ntohl(gtpu->teid);
+	packet->is_tunnelled = 1;
+	offset += sizeof(*udp) + sizeof(*gtpu);
 	if (gtpu->flags & GTPU_OPTIONAL) {
 		__u32 walked = fast_walk(ctx, offset, length, gtpu->flags);
 		__u32 taken = walked & ((1 << WALK_SHIFT) - 1);
@@ -337,59 +337,174 @@ static __always_inline void fast_set_class(void *at, const struct fast_packet *p
 	ip->tos = packet->class;
 }
 
-/* What goes before the UE's packet in a tunnel, in words; the last two only with a PDU session container. */
-struct fast_outer {
-	__be32 ip[5];
+/* What goes before the UE's packet in a tunnel behind the IP header, in words; the last two only with a PDU session container. */
+struct fast_tunnel {
 	__be32 udp[2];
 	__be32 gtpu[2];
 	__be32 container[2];
 };
 
-_Static_assert(sizeof(struct fast_outer) == TUNNEL_OVERHEAD + CONTAINER_LEN, "tunnel headers");
+struct fast_outer_ipv4 {
+	__be32 ip[5];
+	struct fast_tunnel tunnel;
+};
 
-static __always_inline void fast_write_outer(struct fast_outer *outer, const struct fast_rule *rule,
-					     const struct fast_template *template, const struct fast_packet *packet,
-					     __u32 port)
+struct fast_outer_ipv6 {
+	__be32 ip[10];
+	struct fast_tunnel tunnel;
+};
+
+_Static_assert(sizeof(struct fast_outer_ipv4) == TUNNEL_OVERHEAD + CONTAINER_LEN &&
+		       sizeof(struct fast_outer_ipv6) == TUNNEL_OVERHEAD + IPV6_MORE + CONTAINER_LEN,
+	       "tunnel headers");
+
+#define FAST_SUM_UNKNOWN 0x10000u
+
+/* The ones' complement sum of the UE's packet as it goes out, a hop less, by its headers alone: what its own checksum covers sums to
+ * the complement of the pseudo-header. As crates/wire/src/checksum.rs has it (`sum_of_ip`). FAST_SUM_UNKNOWN where it has no
+ * checksum of all its payload. */
+static __always_inline __u32 fast_sum(const struct fast_packet *packet, const void *end)
+{
+	const struct udp *udp;
+	__u32 upper;
+	__u64 sum;
+	__u8 protocol;
+
+	if (packet->is_v6) {
+		const struct ipv6 *ip = packet->ip;
+
+		protocol = ip->next;
+		upper = packet->total - sizeof(*ip);
+		udp = (const void *)(ip + 1);
+		/* Addresses and length are in the header and in the pseudo-header. */
+		sum = (__u64)bpf_htonl(6u << 28 | (__u32)packet->class << 20 | (bpf_ntohl(ip->version_class_flow) & 0xfffff)) +
+		      bpf_htons((__u32)protocol << 8 | (__u8)(ip->hop_limit - 1)) + (__u16)~bpf_htons(protocol);
+		if (protocol == IPPROTO_ICMPV6)
+			return fold_sum(sum);
+	} else {
+		const struct ipv4 *ip = packet->ip;
+
+		protocol = ip->protocol;
+		upper = packet->total - sizeof(*ip);
+		udp = (const void *)(ip + 1);
+		if (ip->fragment & bpf_htons(IP_MF | IP_OFFSET))
+			return FAST_SUM_UNKNOWN;
+		/* The header's own sum is zero, and so is that of an ICMP message. */
+		if (protocol == IPPROTO_ICMP)
+			return 0;
+		sum = (__u64)word_at(ip->source) + word_at(ip->destination) + bpf_htons(protocol) + bpf_htons(upper);
+		sum = (__u16)~fold_sum(sum);
+	}
+	if (protocol == IPPROTO_UDP && ((const void *)(udp + 1) > end || bpf_ntohs(udp->length) != upper || !udp->checksum))
+		return FAST_SUM_UNKNOWN;
+	return protocol == IPPROTO_UDP || protocol == IPPROTO_TCP ? fold_sum(sum) : FAST_SUM_UNKNOWN;
+}
+
+/* Writes what is behind the outer IP header of a packet of `total` octets, without UDP checksum. */
+static __always_inline void fast_write_tunnel(struct fast_tunnel *tunnel, const struct fast_rule *rule, __u32 total,
+					      __u32 port)
 {
 	__u32 container = rule->flags & FAST_QFI_MARK ? CONTAINER_LEN : 0;
-	__u32 total = packet->total;
-	__u32 length = total + container + TUNNEL_OVERHEAD;
-	__u32 copied = packet->class & template->copied;
+
+	tunnel->udp[0] = bpf_htonl(port << 16 | GTPU_PORT);
+	tunnel->udp[1] = bpf_htonl(((__u32)(sizeof(struct udp) + sizeof(struct gtpu)) + container + total) << 16);
+	tunnel->gtpu[0] = bpf_htonl((__u32)(container ? GTPU_VERSION | GTPU_EXTENSION : GTPU_VERSION) << 24 |
+				    GTPU_G_PDU << 16 | (total + container));
+	tunnel->gtpu[1] = rule->teid;
+	if (container) {
+		tunnel->container[0] = bpf_htonl(GTPU_CONTAINER);
+		tunnel->container[1] = bpf_htonl(1u << 24 | (rule->flags & FAST_CONTAINER_UPLINK ? 0x10u << 16 : 0) |
+						 (rule->flags >> FAST_QFI_SHIFT & 0x3f) << 8);
+	}
+}
+
+/* Writes the UDP checksum where there is none yet: `sum` is that of the UE's packet and of the pseudo-header without length. */
+static __always_inline void fast_write_checksum(struct fast_tunnel *tunnel, const struct fast_rule *rule, __u64 sum)
+{
+	__u16 checksum;
+
+	/* The length of UDP is in the pseudo-header too. */
+	sum += (__u64)tunnel->udp[0] + 2ull * tunnel->udp[1] + tunnel->gtpu[0] + tunnel->gtpu[1];
+	if (rule->flags & FAST_QFI_MARK)
+		sum += (__u64)tunnel->container[0] + tunnel->container[1];
+	checksum = ~fold_sum(sum);
+	/* Zero says that there is none. */
+	tunnel->udp[1] |= bpf_htonl(checksum ? bpf_ntohs(checksum) : 0xffff);
+}
+
+static __always_inline void fast_write_ipv4(struct fast_outer_ipv4 *outer, const struct fast_template *template,
+					    __u32 length, __u32 copied)
+{
 	__u16 checksum = ~fold_sum((__u64)template->sum + bpf_htons(length) + bpf_htons(copied));
 
 	outer->ip[0] = bpf_htonl(0x45u << 24 | (template->tos | copied) << 16 | length);
 	outer->ip[1] = bpf_htonl(0x4000); /* identification 0, DF */
 	outer->ip[2] = bpf_htonl(OUTER_TTL << 24 | IPPROTO_UDP << 16 | bpf_ntohs(checksum));
-	outer->ip[3] = template->source;
-	outer->ip[4] = template->destination;
-	outer->udp[0] = bpf_htonl(port << 16 | GTPU_PORT);
-	outer->udp[1] = bpf_htonl((length - (__u32)sizeof(struct ipv4)) << 16); /* no checksum */
-	outer->gtpu[0] = bpf_htonl((__u32)(container ? GTPU_VERSION | GTPU_EXTENSION : GTPU_VERSION) << 24 |
-				   GTPU_G_PDU << 16 | (total + container));
-	outer->gtpu[1] = rule->teid;
-	if (container) {
-		outer->container[0] = bpf_htonl(GTPU_CONTAINER);
-		outer->container[1] = bpf_htonl(1u << 24 | (rule->flags & FAST_CONTAINER_UPLINK ? 0x10u << 16 : 0) |
-						(rule->flags >> FAST_QFI_SHIFT & 0x3f) << 8);
+	outer->ip[3] = template->source[0];
+	outer->ip[4] = template->destination[0];
+}
+
+static __always_inline void fast_write_ipv6(struct fast_outer_ipv6 *outer, const struct fast_template *template,
+					    __u32 length, __u32 copied)
+{
+	outer->ip[0] = bpf_htonl(6u << 28 | (template->tos | copied) << 20);
+	outer->ip[1] = bpf_htonl((length - (__u32)sizeof(struct ipv6)) << 16 | IPPROTO_UDP << 8 | OUTER_TTL);
+	for (int i = 0; i < 4; i++) {
+		outer->ip[2 + i] = template->source[i];
+		outer->ip[6 + i] = template->destination[i];
 	}
+}
+
+/* Octets of the outer headers. */
+static __always_inline __u32 fast_overhead(const struct fast_template *template, __u32 flags)
+{
+	return TUNNEL_OVERHEAD + (template->flags & FAST_TEMPLATE_IPV6 ? IPV6_MORE : 0) +
+	       (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
+}
+
+/* Writes the outer headers at `at`; false when there is no room. `sum` is that of the UE's packet, where the template asks for a
+ * checksum. */
+static __always_inline int fast_write_outer(void *at, const void *end, const struct fast_packet *packet,
+					    const struct fast_rule *rule, const struct fast_template *template,
+					    __u32 port, __u32 sum)
+{
+	__u32 copied = packet->class & template->copied, length = packet->total + fast_overhead(template, rule->flags);
+	struct fast_tunnel *tunnel;
+
+	if (template->flags & FAST_TEMPLATE_IPV6) {
+		struct fast_outer_ipv6 *outer = at;
+
+		if ((const void *)(outer + 1) > end)
+			return 0;
+		fast_write_ipv6(outer, template, length, copied);
+		tunnel = &outer->tunnel;
+	} else {
+		struct fast_outer_ipv4 *outer = at;
+
+		if ((const void *)(outer + 1) > end)
+			return 0;
+		fast_write_ipv4(outer, template, length, copied);
+		tunnel = &outer->tunnel;
+	}
+	fast_write_tunnel(tunnel, rule, packet->total, port);
+	if (template->flags & FAST_TEMPLATE_CHECKSUM)
+		fast_write_checksum(tunnel, rule, (__u64)template->udp_sum + sum);
+	return 1;
 }
 
 /* Rewrites the frame: from here on it goes out. False when there is no room for the headers: then it is as before. */
 static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_packet *packet,
 					const struct fast_rule *rule, const struct fast_template *template,
-					const struct fast_hop *hop, __u32 port, __u32 surplus)
+					const struct fast_hop *hop, __u32 port, __u32 sum, __u32 surplus)
 {
-	__u32 flags = rule->flags;
+	__u32 overhead = template ? fast_overhead(template, rule->flags) : 0;
 	__u32 inner = hop->tag ? hop->inner : 0;
 	__u32 headers = sizeof(struct ethernet) + (hop->tag ? sizeof(struct vlan_tag) : 0) +
-			(inner ? sizeof(struct vlan_tag) : 0);
-	__be16 type = bpf_htons(packet->is_v6 ? ETH_P_IPV6 : ETH_P_IP);
+			(inner ? sizeof(struct vlan_tag) : 0) + overhead;
+	__u32 is_v6 = template ? template->flags & FAST_TEMPLATE_IPV6 : packet->is_v6;
+	__be16 type = bpf_htons(is_v6 ? ETH_P_IPV6 : ETH_P_IP);
 	void *data, *end, *at;
 
-	if (template) {
-		headers += TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
-		type = bpf_htons(ETH_P_IP);
-	}
 	if (bpf_xdp_adjust_head(ctx, (int)packet->offset - (int)headers))
 		return 0;
 	data = (void *)(long)ctx->data;
@@ -418,12 +533,9 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 		((struct ethernet *)data)->type = type;
 	}
 	if (template) {
-		struct fast_outer *outer = at;
-
-		if ((void *)(outer + 1) > end)
+		if (!fast_write_outer(at, end, packet, rule, template, port, sum))
 			return 0;
-		fast_write_outer(outer, rule, template, packet, port);
-		at += TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
+		at += overhead;
 	}
 	if (at + sizeof(struct ipv4) > end)
 		return 0;
@@ -433,6 +545,22 @@ static __always_inline int fast_rewrite(struct xdp_md *ctx, const struct fast_pa
 	if (surplus)
 		bpf_xdp_adjust_tail(ctx, -(int)surplus);
 	return 1;
+}
+
+/* Whether a packet is UDP to the port of GTP-U. */
+static __always_inline int fast_is_to_tunnel(const struct fast_packet *packet, const void *end)
+{
+	const struct udp *udp;
+	__u8 protocol;
+
+	if (packet->is_v6) {
+		protocol = ((const struct ipv6 *)packet->ip)->next;
+		udp = packet->ip + sizeof(struct ipv6);
+	} else {
+		protocol = ((const struct ipv4 *)packet->ip)->protocol;
+		udp = packet->ip + sizeof(struct ipv4);
+	}
+	return protocol == IPPROTO_UDP && (const void *)(udp + 1) <= end && udp->destination == bpf_htons(GTPU_PORT);
 }
 
 /* Finds the UE's packet and its key; a reason, or -1 when all is well. */
@@ -484,17 +612,26 @@ static __always_inline int fast_read(struct xdp_md *ctx, struct fast_packet *pac
 	    packet->is_v6 != (type == bpf_htons(ETH_P_IPV6)))
 		return FAST_HAND_OUTER;
 	ip = packet->ip;
-	if (is_gtpu && !packet->is_v6 && ip->protocol == IPPROTO_UDP) {
-		const struct udp *udp = (const void *)(ip + 1);
+	if (is_gtpu && fast_is_to_tunnel(packet, end)) {
+		__u32 header = packet->is_v6 ? sizeof(struct ipv6) : sizeof(struct ipv4);
+		struct steer_address to = fast_destination(packet);
 
 		/* A packet to a UE may be to that port too: only one to an address of ours is found as a tunnel. */
-		if ((const void *)(udp + 1) <= end && udp->destination == bpf_htons(GTPU_PORT) &&
-		    (instance == FAST_NO_INSTANCE || bpf_map_lookup_elem(&gtpu_addrs, &(struct steer_address){
-							     .bytes = {[10] = 0xff, [11] = 0xff, [12] = ip->destination[0],
-								       [13] = ip->destination[1],
-								       [14] = ip->destination[2],
-								       [15] = ip->destination[3]}})))
-			return fast_read_tunnel(ctx, packet, data, end, offset, globals);
+		if (packet->is_v6) {
+			const __u32 *endpoint = bpf_map_lookup_elem(&fast_endpoints, &to);
+
+			if (endpoint)
+				packet->key_scope = FAST_SCOPE_TUNNEL_IPV6 | (*endpoint & 0xffff);
+			else if (instance == FAST_NO_INSTANCE)
+				return FAST_HAND_UNKNOWN;
+		} else if (instance == FAST_NO_INSTANCE || bpf_map_lookup_elem(&gtpu_addrs, &to)) {
+			if (ip->fragment & bpf_htons(IP_MF | IP_OFFSET))
+				return FAST_HAND_OUTER;
+			packet->key_value = (__u64)bpf_ntohl(word_at(ip->destination)) << 32;
+			packet->key_scope = FAST_SCOPE_TUNNEL;
+		}
+		if (packet->key_scope)
+			return fast_read_tunnel(ctx, packet, data, end, offset + header, header, globals);
 	}
 	if (instance == FAST_NO_INSTANCE)
 		return FAST_HAND_NOT_CANDIDATE;
@@ -625,7 +762,7 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	const struct fast_record *record = fast_record_at(at);
 	const struct fast_template *template = 0;
 	const void *end = (const void *)(long)ctx->data_end;
-	__u32 flags, target, overhead = 0, port = GTPU_PORT;
+	__u32 flags, target, overhead = 0, sum = 0, port = GTPU_PORT;
 	const struct fast_rule *rule;
 	const struct fast_hop *hop;
 	int action = XDP_TX;
@@ -687,13 +824,23 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 	}
 	*reason = FAST_HAND_NEXT_HOP;
 	target = rule->target;
+	/* From tunnel to tunnel there are no records. */
+	if (flags & FAST_TUNNEL && packet->is_tunnelled)
+		return 0;
 	if (flags & FAST_TUNNEL) {
 		template = bpf_map_lookup_elem(&fast_templates, &target);
 		if (!template || !*(const volatile __u32 *)&template->valid)
 			return 0;
 		barrier();
 		target = template->hop;
-		overhead = TUNNEL_OVERHEAD + (flags & FAST_QFI_MARK ? CONTAINER_LEN : 0);
+		overhead = fast_overhead(template, flags);
+		if (template->flags & FAST_TEMPLATE_CHECKSUM) {
+			*reason = FAST_HAND_CHECKSUM;
+			sum = fast_sum(packet, end);
+			if (sum & FAST_SUM_UNKNOWN)
+				return 0;
+			*reason = FAST_HAND_NEXT_HOP;
+		}
 		if (!(globals->flags & FAST_PORT_FIXED))
 			port = fast_entropy_port(packet, end);
 	} else if (target & FAST_ROUTED) {
@@ -724,7 +871,7 @@ static __always_inline int fast_apply(struct xdp_md *ctx, const struct fast_glob
 			return 0;
 	}
 	*reason = FAST_HAND_HEADROOM;
-	if (!fast_rewrite(ctx, packet, rule, template, hop, port, surplus))
+	if (!fast_rewrite(ctx, packet, rule, template, hop, port, sum, surplus))
 		return 0;
 	*reason = -1;
 	sent = counters->sent[hop->port & (FAST_PORTS_MAX - 1)];

@@ -14,12 +14,13 @@
 
 #include <linux/types.h>
 
-/* fast_record.key_scope, with the network instance in the lower half. */
+/* fast_record.key_scope, with the network instance of a UE's address in the lower half. */
 #define FAST_SCOPE_TUNNEL 0x10000u /* key_value: local IPv4 address, then TEID */
 #define FAST_SCOPE_IPV4 0x20000u   /* key_value: the UE's address */
 #define FAST_SCOPE_IPV6 0x30000u   /* key_value: upper half of the UE's addresses */
+#define FAST_SCOPE_TUNNEL_IPV6 0x40000u /* key_value: TEID; the number of the local IPv6 address in the lower half */
 #define FAST_SCOPE_SHIFT 16
-#define FAST_SCOPES 3
+#define FAST_SCOPES 4
 
 /* fast_rule.flags. */
 #define FAST_DOWNLINK 0x1u         /* counts downlink; else uplink, with the checks on source and destination */
@@ -73,6 +74,10 @@
 /* fast_route.way, or a hop. */
 #define FAST_WAY_ENGINE 0xffffffffu
 #define FAST_WAY_LINK 0xfffffffeu /* to the neighbour that the packet is for, by the hop that fast_neighbours has */
+
+/* fast_template.flags. */
+#define FAST_TEMPLATE_IPV6 1u
+#define FAST_TEMPLATE_CHECKSUM 2u /* UDP has a checksum */
 
 /* fast_cell.marks. */
 #define FAST_MARK_EXHAUSTED 1u /* a quota is used up */
@@ -174,18 +179,20 @@ struct fast_cell {
 };
 _Static_assert(sizeof(struct fast_cell) == 64, "fast_cell");
 
-/* Outer header of a tunnel over IPv4. */
+/* Outer header of a tunnel. Sums are ones' complement sums of octets as they lie in memory. */
 struct fast_template {
 	__u32 valid;
-	__u32 source;      /* network byte order */
-	__u32 destination; /* network byte order */
-	__u32 sum;         /* ones' complement sum of the header without its length, as it lies in memory */
+	__u32 flags;
+	__u32 sum;     /* of the IPv4 header without its length */
+	__u32 udp_sum; /* of the pseudo-header of UDP without its length */
 	__u32 hop;
-	__u32 tos;
+	__u32 tos;    /* or Traffic Class */
 	__u32 copied; /* bits of that octet, none of them set in it, that the packet's own gives */
 	__u32 spare;
+	__be32 source[4]; /* an IPv4 address is the first of them */
+	__be32 destination[4];
 };
-_Static_assert(sizeof(struct fast_template) == 32, "fast_template");
+_Static_assert(sizeof(struct fast_template) == 64, "fast_template");
 
 /* Of an IPv4 address in the lower half, or the upper half of an IPv6 address. */
 struct fast_prefix {
@@ -228,11 +235,12 @@ struct fast_globals {
 	__u32 flags;
 	__u64 own[FAST_OWN_WORDS]; /* a filter: a clear bit says that an address is not the node's */
 	__u32 routes_at; /* which of both stand */
-	/* Of tunnels, IPv4 and IPv6: how many groups there is room for, where most of their records have one; else zero. */
+	/* By scope: how many groups there is room for, where most of its records have one; else zero. */
 	__u32 groups[FAST_SCOPES];
+	__u32 spare;
 	struct fast_routes routes[2];
 };
-_Static_assert(sizeof(struct fast_globals) == 3664, "fast_globals");
+_Static_assert(sizeof(struct fast_globals) == 3672, "fast_globals");
 
 /* Of a CPU: odd while a program on it works by what it found in the tables. A cache line. */
 struct fast_reader {
@@ -266,7 +274,7 @@ _Static_assert(sizeof(struct fast_event) == 4, "fast_event");
 enum fast_hand {
 	FAST_HAND_NOT_CANDIDATE = 0, /* not IP to our MAC in a role of the port, or no instance for its VLAN */
 	FAST_HAND_SEGMENTS = 1,      /* spans several buffers */
-	FAST_HAND_OUTER = 2,         /* outer header: options, fragment, checksum, length, IPv6 */
+	FAST_HAND_OUTER = 2,         /* outer header: options, extension headers, fragment, checksum, length */
 	FAST_HAND_GTPU = 3,          /* no G-PDU, or a header that must be answered or refused */
 	FAST_HAND_INNER = 4,         /* UE packet: options, extension headers, checksum, length */
 	FAST_HAND_UNKNOWN = 5,       /* no record */
@@ -281,7 +289,8 @@ enum fast_hand {
 	FAST_HAND_QUOTA = 14,        /* a quota is used up, or a limit is reached by this packet */
 	FAST_HAND_RATE = 15,         /* its rate was changed, and what is taken is to be reckoned anew */
 	FAST_HAND_SYN = 16,          /* opens a TCP connection, and MSS are lowered */
-	FAST_HANDS = 17,
+	FAST_HAND_CHECKSUM = 17,     /* the tunnel's UDP checksum takes the payload, which is not read here */
+	FAST_HANDS = 18,
 };
 
 enum fast_drop {
@@ -301,6 +310,6 @@ struct fast_counters {
 	__u64 received_bytes; /* of the frames that were forwarded or dropped, as they came */
 	__u64 sent[FAST_PORTS_MAX][2]; /* frames and their bytes, by the port of the hop */
 };
-_Static_assert(sizeof(struct fast_counters) == 1232, "fast_counters");
+_Static_assert(sizeof(struct fast_counters) == 1240, "fast_counters");
 
 #endif

@@ -82,6 +82,14 @@ struct {
 	__uint(max_entries, FAST_OWN_MAX);
 } fast_own SEC(".maps");
 
+/* Numbers of the local IPv6 addresses that tunnels end at. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct steer_address);
+	__type(value, __u32);
+	__uint(max_entries, STEER_ADDRESSES_MAX);
+} fast_endpoints SEC(".maps");
+
 /* Hops to addresses on links. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

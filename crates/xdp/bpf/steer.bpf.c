@@ -220,6 +220,21 @@ static __always_inline void parse_ipv6(struct packet *packet, const void *data, 
 		parse_extensions(packet, ip->next, data, offset + sizeof(*ip), end);
 }
 
+/* Reads the IP packet at `offset`. Global, so that the verifier looks at it once, and not on with every way through it. */
+__noinline int parse_ip(struct xdp_md *ctx, struct packet *packet, __u32 offset, __u32 is_v6)
+{
+	const void *data = (const void *)(long)ctx->data;
+	const void *end = (const void *)(long)ctx->data_end;
+
+	if (!packet || offset > sizeof(struct ethernet) + VLAN_TAGS_MAX * sizeof(struct vlan_tag))
+		return 0;
+	if (is_v6)
+		parse_ipv6(packet, data, offset, end);
+	else
+		parse_ipv4(packet, data, offset, end);
+	return 0;
+}
+
 static __always_inline int pass(struct steer_counters *count, enum steer_pass reason)
 {
 	count->passed[reason]++;
@@ -388,10 +403,8 @@ __noinline int steer(struct xdp_md *ctx)
 	}
 	if (!is_own && !(cfg->flags & (STEER_ROLE_GTPU | STEER_ROLE_ROUTED | STEER_ROLE_NDN)))
 		return pass(count, STEER_PASS_NOT_CONFIGURED);
-	if (type == bpf_htons(ETH_P_IP))
-		parse_ipv4(&packet, data, offset, end);
-	else if (type == bpf_htons(ETH_P_IPV6))
-		parse_ipv6(&packet, data, offset, end);
+	if (type == bpf_htons(ETH_P_IP) || type == bpf_htons(ETH_P_IPV6))
+		parse_ip(ctx, &packet, offset, type == bpf_htons(ETH_P_IPV6));
 	else if (type == bpf_htons(ETH_P_NDN) && cfg->flags & STEER_ROLE_NDN && !is_own)
 		return take_ndn(ctx, cfg, count, eth, &packet);
 	else if (!is_own)

@@ -87,7 +87,17 @@ pub fn filled(sessions: u32, rules: Rules) -> Result<FastPath, FastPathError> {
     // Test runs come in by the loopback interface: what leaves by it leaves by where it came in.
     let hop = Hop { ifindex: 1, mtu: 1500, source: [2; 6], destination: [4; 6], ..Hop::default() };
     path.set_hop(0, Some(&hop))?;
-    path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, copied: 3, hop: 0 }))?;
+    path.set_template(
+        0,
+        Some(&Template {
+            local: LOCAL.into(),
+            peer: PEER.into(),
+            udp_checksum: false,
+            tos: 0,
+            copied: 3,
+            hop: 0,
+        }),
+    )?;
     let (buckets, _) = path.leak_policers()?.as_chunks::<4>();
     for [until, byte_cost, depth, _] in buckets {
         until.store(0, Ordering::Relaxed);
@@ -135,7 +145,7 @@ pub fn records(session: u32, rules: Rules) -> [(FastKey, FastRecord); 2] {
         FastDestination::Tunnel { template: 0, teid: session, qfi: Some(9), container_uplink: false };
     [
         (
-            FastKey::Tunnel { local: LOCAL, teid: session },
+            FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid: session },
             record(FastDirection::Uplink, FastDestination::Hop(0)),
         ),
         (FastKey::Ipv4 { instance: 0, address }, record(FastDirection::Downlink, tunnel)),

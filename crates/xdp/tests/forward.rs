@@ -1,7 +1,7 @@
 //! The fast path end to end: kernel sockets at the far ends of two veth pairs, the fast path on the near ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use kaido_xdp::fastpath::{
     FastDestination, FastDirection, FastKey, FastRecord, FastRule, Hop, Template, UsageCell,
@@ -43,14 +43,24 @@ fn path(pair: &Pair) -> FastPath {
     };
     path.set_hop(fast::N6, Some(&hop("kb-a0", "kb-b0"))).unwrap();
     path.set_hop(fast::N3, Some(&hop("kb-a1", "kb-b1"))).unwrap();
-    path.set_template(0, Some(&Template { local: LOCAL, peer: PEER, tos: 0, copied: 3, hop: fast::N3 }))
-        .unwrap();
+    path.set_template(
+        0,
+        Some(&Template {
+            local: LOCAL.into(),
+            peer: PEER.into(),
+            udp_checksum: false,
+            tos: 0,
+            copied: 3,
+            hop: fast::N3,
+        }),
+    )
+    .unwrap();
     let record = |direction, destination| {
         let rule = FastRule::to(destination).counting([UsageCell::of_passed(0)]);
         FastRecord { ue_ipv4: Some(UE), ..FastRecord::of_rule(1, direction, rule) }
     };
     let uplink = record(FastDirection::Uplink, FastDestination::Hop(fast::N6));
-    path.insert_or_replace(FastKey::Tunnel { local: LOCAL, teid: 1 }, &uplink).unwrap();
+    path.insert_or_replace(FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid: 1 }, &uplink).unwrap();
     let tunnel = FastDestination::Tunnel { template: 0, teid: 2, qfi: None, container_uplink: false };
     let downlink = record(FastDirection::Downlink, tunnel);
     path.insert_or_replace(FastKey::Ipv4 { instance: 0, address: UE }, &downlink).unwrap();

@@ -1,7 +1,7 @@
 //! The fast path under `BPF_PROG_TEST_RUN`: sessions of several rules, with rates and with quotas.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 7);
 const DNS: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 const VOICE: Ipv4Addr = Ipv4Addr::new(10, 201, 4, 4);
-const KEY: FastKey = FastKey::Tunnel { local: LOCAL, teid: 7 };
+const KEY: FastKey = FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid: 7 };
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Octets of the packets that policers are tested with.
@@ -199,7 +199,7 @@ fn groups_of_rules_are_used_again_and_their_number_has_a_limit() {
         assert_eq!(node.packets(3), 1000);
         let more =
             FastRecord { lines: two.clone(), ..FastRecord::of_rule(2, FastDirection::Uplink, counting(3)) };
-        let key = |teid| FastKey::Tunnel { local: LOCAL, teid };
+        let key = |teid| FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid };
         for teid in [8, 9] {
             node.path.insert_or_replace(key(teid), &more).unwrap();
         }

@@ -19,7 +19,7 @@ use rig::fast;
 const KEYS_MAX: u32 = 47;
 
 fn key(number: u32) -> FastKey {
-    FastKey::Tunnel { local: Ipv4Addr::new(192, 0, 2, 1), teid: number }
+    FastKey::Tunnel { local: Ipv4Addr::new(192, 0, 2, 1).into(), teid: number }
 }
 
 /// Of two rules, now and then.

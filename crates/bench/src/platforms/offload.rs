@@ -279,10 +279,10 @@ struct InKernel {
 }
 
 impl InKernel {
-    fn template(&mut self, id: u32, shape: &TunnelShape) -> Option<u32> {
-        let IpAddr::V4(peer) = shape.peer else { return None };
+    fn template(&mut self, id: u32, shape: &TunnelShape, udp_checksum: bool) -> Option<u32> {
         if self.templates.insert(id) {
-            let template = Template { local: N3, peer, tos: shape.tos, copied: shape.copied, hop: N3_HOP };
+            let TunnelShape { peer, tos, copied, .. } = *shape;
+            let template = Template { local: N3.into(), peer, udp_checksum, tos, copied, hop: N3_HOP };
             self.tables.with(|fast| fast.set_template(id, Some(&template))).ok()?;
         }
         Some(id)
@@ -308,8 +308,8 @@ impl InKernel {
 
     fn rule(&mut self, rule: &KernelRule) -> Option<FastRule> {
         let destination = match rule.destination {
-            KernelDestination::Tunnel { id, shape, teid } => FastDestination::Tunnel {
-                template: self.template(u32::try_from(id.index()).ok()?, &shape)?,
+            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => FastDestination::Tunnel {
+                template: self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?,
                 teid: teid.0,
                 qfi: shape.qfi.map(|qfi| qfi.0),
                 container_uplink: shape.container_uplink,

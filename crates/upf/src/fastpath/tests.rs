@@ -130,8 +130,15 @@ fn a_plain_rule_of_each_direction_says_the_same_in_the_kernel() {
     let node = node();
     let down = Rule::downlink(&node, "10.3.0.2", 1);
     let Destination::Tunnel(Tunnel { shape, id: Some(id), teid }) = down.destination else { unreachable!() };
-    let tunnel = KernelDestination::Tunnel { id, shape, teid };
+    let tunnel = KernelDestination::Tunnel { id, shape, udp_checksum: false, teid };
     assert_eq!(down.translated(&node), Ok(of_one(Direction::Downlink, None, down.usage, tunnel)));
+    for (peer, local) in [("fd00:3::2", 0), ("10.3.0.65", 1)] {
+        let goes = goes(Rule::downlink(&node, peer, local).translated(&node));
+        let Ok(KernelDestination::Tunnel { udp_checksum: true, shape, .. }) = goes else {
+            panic!("{peer}: {goes:?}");
+        };
+        assert_eq!(shape.peer, peer.parse::<IpAddr>().unwrap());
+    }
     let up = |qfi| of_one(Direction::Uplink, qfi, down.usage, KernelDestination::Routed);
     assert_eq!(Rule::uplink(&node).translated(&node), Ok(up(None)));
     let ipv6 = Some(Ipv6Prefix::of("2001:db8:60:7::".parse().unwrap(), 64));
@@ -165,14 +172,8 @@ fn what_is_dropped_whole_is_dropped_there_for_the_reason_that_a_worker_gives() {
 fn what_only_workers_can_do_does_not_fit() {
     let node = node();
     let plain = || Rule::downlink(&node, "10.3.0.2", 1);
-    for (peer, local, what) in [
-        ("fd00:3::2", 0, "over IPv6"),
-        ("10.3.0.65", 1, "with a UDP checksum"),
-        ("10.3.0.2", 0, "ends of two families"),
-    ] {
-        let found = Rule::downlink(&node, peer, local).translated(&node);
-        assert_eq!(found, Err(Unfit::TunnelHeader), "{what}");
-    }
+    let of_two_families = Rule::downlink(&node, "10.3.0.2", 0);
+    assert_eq!(of_two_families.translated(&node), Err(Unfit::TunnelHeader));
     let routed = Rule { destination: Destination::Routed, ..plain() };
     assert_eq!(routed.translated(&node), Err(Unfit::Routed), "to UEs");
     let relayed = Rule { direction: Direction::Uplink, ..plain() };
@@ -371,18 +372,19 @@ fn sessions_that_ask_for_more_are_the_workers() {
     let ipv6 = Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 56));
     let wide = Rule { ue: UeAddresses { ipv6, ..UE }, ..plain };
     assert_eq!(wide.translated(&node), Err(Unfit::Prefix), "more than a /64");
-    let over_ipv6 = SessionKey::tunnel(EndpointId(0), Teid(1));
-    assert_eq!(KernelRecord::of(&over_ipv6, &plain.record(), &node), Err(Unfit::Key));
+    let of_no_endpoint = SessionKey::tunnel(EndpointId(9), Teid(1));
+    assert_eq!(KernelRecord::of(&of_no_endpoint, &plain.record(), &node), Err(Unfit::Key));
 }
 
 #[test]
-fn keys_become_addresses_and_tunnels_over_ipv6_have_none() {
+fn keys_become_addresses_and_tunnels() {
     let node = node();
     let of = |key| KernelKey::of(&key, &node.settings);
     let (instance, address) = (InstanceId(2), Ipv4Addr::new(10, 60, 0, 7));
-    let tunnel = KernelKey::Tunnel { local: Ipv4Addr::new(10, 3, 0, 1), teid: Teid(0xffff_fffe) };
-    assert_eq!(of(SessionKey::tunnel(EndpointId(1), Teid(0xffff_fffe))), Some(tunnel));
-    assert_eq!(of(SessionKey::tunnel(EndpointId(0), Teid(1))), None);
+    let tunnel = |local: &str, teid| KernelKey::Tunnel { local: local.parse().unwrap(), teid: Teid(teid) };
+    let over_ipv4 = tunnel("10.3.0.1", 0xffff_fffe);
+    assert_eq!(of(SessionKey::tunnel(EndpointId(1), Teid(0xffff_fffe))), Some(over_ipv4));
+    assert_eq!(of(SessionKey::tunnel(EndpointId(0), Teid(1))), Some(tunnel("fd00:3::1", 1)));
     let behind = FramedRoute::of([192, 168, 1, 0].into(), 24);
     assert_eq!(of(SessionKey::framed(InstanceId(0), &behind)), None);
     assert_eq!(of(SessionKey::tunnel(EndpointId(9), Teid(1))), None);

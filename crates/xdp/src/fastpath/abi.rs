@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 pub(crate) const SCOPE_TUNNEL: u32 = 1 << 16;
 pub(crate) const SCOPE_IPV4: u32 = 2 << 16;
 pub(crate) const SCOPE_IPV6: u32 = 3 << 16;
+pub(crate) const SCOPE_TUNNEL_IPV6: u32 = 4 << 16;
 pub(crate) const SCOPE_SHIFT: u32 = 16;
-/// Tunnels, IPv4 and IPv6 addresses.
-pub(crate) const SCOPES: usize = 3;
+/// Tunnels over IPv4, IPv4 and IPv6 addresses, tunnels over IPv6.
+pub(crate) const SCOPES: usize = 4;
 
 pub(crate) const DOWNLINK: u32 = 0x1;
 pub(crate) const TUNNEL: u32 = 0x2;
@@ -75,6 +76,8 @@ pub(crate) const NO_INSTANCE: u32 = u32::MAX;
 pub(crate) const VLAN_GTPU: u16 = 1;
 pub(crate) const VLAN_LAN: u16 = 2;
 pub(crate) const HOP_REDIRECT: u8 = 1;
+pub(crate) const TEMPLATE_IPV6: u32 = 1;
+pub(crate) const TEMPLATE_CHECKSUM: u32 = 2;
 pub(crate) const ROUTED: u32 = 1 << 31;
 pub(crate) const WAY_ENGINE: u32 = u32::MAX;
 pub(crate) const WAY_LINK: u32 = u32::MAX - 1;
@@ -146,13 +149,16 @@ pub(crate) struct Policer([AtomicU64; 8]);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct RawTemplate {
-    pub(crate) source: u32,
-    pub(crate) destination: u32,
+    pub(crate) flags: u32,
     pub(crate) sum: u32,
+    pub(crate) udp_sum: u32,
     pub(crate) hop: u32,
     pub(crate) tos: u32,
     pub(crate) copied: u32,
     pub(crate) spare: u32,
+    /// Octets in network order.
+    pub(crate) source: [u8; 16],
+    pub(crate) destination: [u8; 16],
 }
 
 /// `struct fast_hop`, but for `valid`.
@@ -191,6 +197,7 @@ pub(crate) struct Globals {
     pub(crate) own: [AtomicU64; OWN_WORDS],
     pub(crate) routes_at: AtomicU32,
     pub(crate) groups: [AtomicU32; SCOPES],
+    spare: u32,
     pub(crate) routes: [RawRoutes; 2],
 }
 
@@ -243,9 +250,9 @@ const _: () = assert!(size_of::<Policer>() == 64);
 const _: () = assert!(size_of::<LiveRecord>() == 64);
 const _: () =
     assert!(std::mem::offset_of!(RawRecord, key_scope) == std::mem::offset_of!(LiveRecord, key_scope));
-const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 32);
+const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 64);
 const _: () = assert!(size_of::<Guarded<RawHop>>() == 48);
-const _: () = assert!(size_of::<Globals>() == 3664);
+const _: () = assert!(size_of::<Globals>() == 3672);
 const _: () = assert!(size_of::<Reader>() == 64);
 const _: () = assert!(size_of::<Cell>() == 64);
 
@@ -257,7 +264,7 @@ pub enum Hand {
     NotCandidate = 0,
     /// Spans several buffers.
     Segments = 1,
-    /// Outer header with options, a fragment, a wrong checksum or length, or IPv6 around a tunnel.
+    /// Outer header with options or extension headers, a fragment, a wrong checksum or length.
     Outer = 2,
     /// No G-PDU, or a GTP-U header that must be answered or refused.
     Gtpu = 3,
@@ -287,11 +294,13 @@ pub enum Hand {
     Rate = 15,
     /// Opens a TCP connection, whose MSS the workers lower.
     Syn = 16,
+    /// The tunnel's UDP checksum takes the payload, which the packet's own checksum does not cover.
+    Checksum = 17,
 }
 
 impl Hand {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::NotCandidate,
         Self::Segments,
         Self::Outer,
@@ -309,6 +318,7 @@ impl Hand {
         Self::Quota,
         Self::Rate,
         Self::Syn,
+        Self::Checksum,
     ];
 
     /// The name in metrics.
@@ -331,6 +341,7 @@ impl Hand {
             Self::Quota => "quota",
             Self::Rate => "rate",
             Self::Syn => "syn",
+            Self::Checksum => "checksum",
         }
     }
 }
@@ -375,7 +386,7 @@ pub struct FastCounters {
     sent: [[u64; 2]; PORTS_MAX],
 }
 
-const _: () = assert!(size_of::<FastCounters>() == 1232);
+const _: () = assert!(size_of::<FastCounters>() == 1240);
 
 impl Default for FastCounters {
     fn default() -> Self {
@@ -478,6 +489,7 @@ mod tests {
             ("FAST_SCOPE_TUNNEL", u64::from(SCOPE_TUNNEL)),
             ("FAST_SCOPE_IPV4", u64::from(SCOPE_IPV4)),
             ("FAST_SCOPE_IPV6", u64::from(SCOPE_IPV6)),
+            ("FAST_SCOPE_TUNNEL_IPV6", u64::from(SCOPE_TUNNEL_IPV6)),
             ("FAST_SCOPE_SHIFT", u64::from(SCOPE_SHIFT)),
             ("FAST_SCOPES", SCOPES as u64),
             ("FAST_DOWNLINK", u64::from(DOWNLINK)),
@@ -529,6 +541,8 @@ mod tests {
             ("FAST_VLAN_GTPU", u64::from(VLAN_GTPU)),
             ("FAST_VLAN_LAN", u64::from(VLAN_LAN)),
             ("FAST_HOP_REDIRECT", u64::from(HOP_REDIRECT)),
+            ("FAST_TEMPLATE_IPV6", u64::from(TEMPLATE_IPV6)),
+            ("FAST_TEMPLATE_CHECKSUM", u64::from(TEMPLATE_CHECKSUM)),
             ("FAST_PORT_FIXED", u64::from(PORT_FIXED)),
             ("FAST_ECN", u64::from(ECN)),
             ("FAST_HANDS", Hand::ALL.len() as u64),
@@ -549,7 +563,7 @@ mod tests {
     #[test]
     fn counters_add_up_over_cpus() {
         let mut counters = FastCounters::default();
-        let value: Vec<u8> = (1..=154u64).flat_map(u64::to_ne_bytes).collect();
+        let value: Vec<u8> = (1..=155u64).flat_map(u64::to_ne_bytes).collect();
         counters.add(&value);
         counters.add(&value);
         assert_eq!(counters.packets(FastDirection::Downlink), 4);
@@ -557,16 +571,17 @@ mod tests {
         assert_eq!(counters.handed(Hand::NotCandidate), 10);
         assert_eq!(counters.handed(Hand::Headroom), 34);
         assert_eq!(counters.handed(Hand::Syn), 42);
-        assert_eq!(counters.dropped(FastDrop::FarDrop), 46);
-        assert_eq!(counters.dropped(FastDrop::MbrExceeded), 48);
-        assert_eq!(counters.events_late(), 50);
-        assert_eq!(counters.received_bytes(), 52);
-        assert_eq!(counters.received_packets(), 2 * (1 + 2 + 22 + 23 + 24));
-        assert_eq!((counters.sent(0), counters.sent(63)), ((54, 56), (306, 308)));
-        assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=24).sum::<u64>()));
+        assert_eq!(counters.handed(Hand::Checksum), 44);
+        assert_eq!(counters.dropped(FastDrop::FarDrop), 48);
+        assert_eq!(counters.dropped(FastDrop::MbrExceeded), 50);
+        assert_eq!(counters.events_late(), 52);
+        assert_eq!(counters.received_bytes(), 54);
+        assert_eq!(counters.received_packets(), 2 * (1 + 2 + 23 + 24 + 25));
+        assert_eq!((counters.sent(0), counters.sent(63)), ((56, 58), (308, 310)));
+        assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=25).sum::<u64>()));
         let untagged = FastCounters { received_bytes: 1000, ..counters }.without_tags(true, |port| port == 1);
         assert_eq!(untagged.received_bytes(), 1000 - 4 * counters.received_packets());
-        assert_eq!((untagged.sent(0), untagged.sent(1)), ((54, 56), (58, 0)));
+        assert_eq!((untagged.sent(0), untagged.sent(1)), ((56, 58), (60, 0)));
         assert_eq!(counters.without_tags(false, |_| false), counters);
     }
 }

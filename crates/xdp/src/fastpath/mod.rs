@@ -23,7 +23,7 @@ mod table;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ pub use self::record::{
     FastWay, Hop, Template, UsageCell,
 };
 
-use self::abi::{Cell, Globals, Guarded, OWN_WORDS, Policer, RawHop, RawRoutes, RawTemplate};
+use self::abi::{Cell, Globals, Guarded, OWN_WORDS, Policer, RawHop, RawRecord, RawRoutes, RawTemplate};
 use self::events::Events;
 use self::grace::Grace;
 use self::record::{Limits, check, prefix_words};
@@ -50,6 +50,7 @@ use self::shared::SharedArray;
 use self::table::RecordTable;
 use self::usage::Usage;
 use crate::Error;
+use crate::abi::ADDRESSES_MAX;
 use crate::prefix::address_key;
 use crate::table::Table;
 
@@ -121,6 +122,14 @@ pub enum FastPathError {
         /// What it has to be below.
         limit: u32,
     },
+    /// A tunnel's ends are of two families.
+    #[error("no tunnel leads from {local} to {peer}: one is an IPv4 address and one an IPv6 address")]
+    TwoFamilies {
+        /// Our end.
+        local: IpAddr,
+        /// The peer's.
+        peer: IpAddr,
+    },
     /// The kernel refused.
     #[error(transparent)]
     Bpf(#[from] Error),
@@ -144,6 +153,9 @@ pub struct FastPath {
     hops: SharedArray<Guarded<RawHop>>,
     globals: SharedArray<Globals>,
     own: Table<16>,
+    endpoint_map: MapHandle,
+    /// Numbers of the local IPv6 addresses that tunnels end at. An address keeps its number.
+    endpoints: BTreeMap<Ipv6Addr, u16>,
     neighbour_map: MapHandle,
     /// What is in it.
     neighbours: BTreeMap<[u8; 16], u32>,
@@ -170,6 +182,8 @@ impl FastPath {
             hops: SharedArray::create("fast_hops", config.hops_max.max(1))?,
             globals: SharedArray::create("fast_globals", 1)?,
             own: Table::new(own, "own addresses", OWN_ADDRESSES_MAX),
+            endpoint_map: create(MapType::Hash, "fast_endpoints", 16, 4, entries(ADDRESSES_MAX))?,
+            endpoints: BTreeMap::new(),
             neighbour_map: neighbour_map()?,
             neighbours: BTreeMap::new(),
             devices: create(MapType::DevmapHash, "fast_devices", 4, 4, abi::DEVICES_MAX)?,
@@ -197,7 +211,8 @@ impl FastPath {
     /// # Errors
     /// [`FastPathError::OutOfRange`], [`FastPathError::Full`], [`FastPathError::Crowded`]: nothing has changed then.
     pub fn insert_or_replace(&mut self, key: FastKey, record: &FastRecord) -> Result<(), FastPathError> {
-        let raw = record.raw(&key, self.limits())?;
+        let key = key.raw(|local| self.number(local))?;
+        let raw = record.raw(key, self.limits())?;
         self.table.put(&raw, record.session, &self.grace)?;
         self.expect_groups();
         Ok(())
@@ -206,7 +221,7 @@ impl FastPath {
     /// Takes a record away; whether it was there. Packets that found it before may still be forwarded by it: a usage
     /// counter it named is free only after [`wait_for_readers`](Self::wait_for_readers).
     pub fn remove(&mut self, key: &FastKey) -> bool {
-        let was_there = self.table.remove(&key.raw());
+        let was_there = self.known(key).is_some_and(|key| self.table.remove(&key));
         self.expect_groups();
         was_there
     }
@@ -225,7 +240,28 @@ impl FastPath {
 
     /// Whether there is a record under a key.
     pub fn contains(&self, key: &FastKey) -> bool {
-        self.table.contains(&key.raw())
+        self.known(key).is_some_and(|key| self.table.contains(&key))
+    }
+
+    /// A record that has the key and nothing else; `None` for a tunnel over IPv6 to an address that no record was ever for.
+    fn known(&self, key: &FastKey) -> Option<RawRecord> {
+        key.raw(|local| self.endpoints.get(&local).copied().ok_or(())).ok()
+    }
+
+    /// The number of a local IPv6 address, given when it is first asked for.
+    fn number(&mut self, local: Ipv6Addr) -> Result<u16, FastPathError> {
+        if let Some(&number) = self.endpoints.get(&local) {
+            return Ok(number);
+        }
+        let number = entries(self.endpoints.len());
+        check("number of local IPv6 addresses", number, entries(ADDRESSES_MAX))?;
+        self.endpoint_map
+            .update(&address_key(local.into()), &number.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::libbpf("adding an address to a BPF map"))?;
+        #[allow(clippy::cast_possible_truncation)] // Below ADDRESSES_MAX.
+        let number = number as u16;
+        self.endpoints.insert(local, number);
+        Ok(number)
     }
 
     /// How many records there are.
@@ -435,6 +471,7 @@ impl FastPath {
             Some("fast_hops") => self.hops.map(),
             Some("fast_readers") => self.grace.map(),
             Some("fast_own") => self.own.map(),
+            Some("fast_endpoints") => &self.endpoint_map,
             Some("fast_neighbours") => &self.neighbour_map,
             Some("fast_devices") => &self.devices,
             Some("fast_events") => self.events.map(),

@@ -11,10 +11,10 @@ use super::{FastPathError, entries};
 /// What a packet is looked up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FastKey {
-    /// A local tunnel endpoint: GTP-U over IPv4.
+    /// A local tunnel endpoint.
     Tunnel {
         /// The local address, outer destination of what comes in.
-        local: Ipv4Addr,
+        local: IpAddr,
         /// The local TEID.
         teid: u32,
     },
@@ -176,15 +176,16 @@ impl FastRule {
     }
 }
 
-/// Outer header of the tunnels between two addresses. UDP checksum zero: where the peer wants one, or the tunnel is over
-/// IPv6, packets are the engine's.
+/// Outer header of the tunnels between two addresses of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Our address.
-    pub local: Ipv4Addr,
+    pub local: IpAddr,
     /// The peer's.
-    pub peer: Ipv4Addr,
-    /// ToS octet.
+    pub peer: IpAddr,
+    /// UDP has a checksum. Packets whose own checksum does not tell the sum of their payload are the engine's then.
+    pub udp_checksum: bool,
+    /// ToS or Traffic Class octet.
     pub tos: u8,
     /// The bits of that octet, none of them set in it, that the packet's own octet gives.
     pub copied: u8,
@@ -280,18 +281,21 @@ pub(super) fn upper_half(address: Ipv6Addr) -> u64 {
 }
 
 impl FastKey {
-    /// A record that has the key and nothing else.
-    pub(super) fn raw(&self) -> RawRecord {
+    /// A record that has the key and nothing else; `number` gives that of a local IPv6 address.
+    pub(super) fn raw<E>(&self, number: impl FnOnce(Ipv6Addr) -> Result<u16, E>) -> Result<RawRecord, E> {
         let (key_value, key_scope) = match *self {
-            Self::Tunnel { local, teid } => {
+            Self::Tunnel { local: IpAddr::V4(local), teid } => {
                 (u64::from(local.to_bits()) << 32 | u64::from(teid), abi::SCOPE_TUNNEL)
+            }
+            Self::Tunnel { local: IpAddr::V6(local), teid } => {
+                (teid.into(), abi::SCOPE_TUNNEL_IPV6 | u32::from(number(local)?))
             }
             Self::Ipv4 { instance, address } => {
                 (address.to_bits().into(), abi::SCOPE_IPV4 | u32::from(instance))
             }
             Self::Ipv6 { instance, address } => (upper_half(address), abi::SCOPE_IPV6 | u32::from(instance)),
         };
-        RawRecord { key_value, key_scope, ..RawRecord::default() }
+        Ok(RawRecord { key_value, key_scope, ..RawRecord::default() })
     }
 }
 
@@ -302,12 +306,12 @@ pub(super) struct Raw {
 }
 
 impl FastRecord {
-    pub(super) fn raw(&self, key: &FastKey, limits: Limits) -> Result<Raw, FastPathError> {
+    pub(super) fn raw(&self, key: RawRecord, limits: Limits) -> Result<Raw, FastPathError> {
         let upper = |address| upper_half(address).to_be();
         let record = RawRecord {
             ue_ipv4: self.ue_ipv4.map_or(0, Ipv4Addr::to_bits).to_be(),
             ue_ipv6: self.ue_ipv6.map_or(0, upper),
-            ..key.raw()
+            ..key
         };
         let direction = if self.direction == FastDirection::Downlink { abi::DOWNLINK } else { 0 };
         if let [
@@ -448,21 +452,46 @@ impl RawRule {
 impl Template {
     pub(super) fn raw(&self, limits: Limits) -> Result<RawTemplate, FastPathError> {
         check("next hop", self.hop, limits.hops)?;
-        // The header but for its length and checksum, in 16-bit words as they lie in memory (RFC 1071 2 (B)): version
-        // and ToS, identification 0, DF, TTL 64 and UDP.
-        let [a, b, c, d] = self.local.octets();
-        let [e, f, g, h] = self.peer.octets();
-        let words = [[0x45, self.tos], [0x40, 0], [64, 17], [a, b], [c, d], [e, f], [g, h]];
+        let Self { local, peer, .. } = *self;
+        let (source, destination) = match (local, peer) {
+            (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => (octets(local), octets(peer)),
+            _ => return Err(FastPathError::TwoFamilies { local, peer }),
+        };
+        let flag = |set, bit| if set { bit } else { 0 };
+        let addresses = sum(&source) + sum(&destination);
         Ok(RawTemplate {
-            source: self.local.to_bits().to_be(),
-            destination: self.peer.to_bits().to_be(),
-            sum: words.into_iter().map(|word| u32::from(u16::from_ne_bytes(word))).sum(),
+            flags: flag(local.is_ipv6(), abi::TEMPLATE_IPV6)
+                | flag(self.udp_checksum, abi::TEMPLATE_CHECKSUM),
+            // Version and ToS, identification 0, DF, TTL 64 and UDP.
+            sum: sum(&[0x45, self.tos, 0x40, 0, 64, UDP]) + addresses,
+            udp_sum: sum(&[0, UDP]) + addresses,
             hop: self.hop,
             tos: self.tos.into(),
             copied: self.copied.into(),
             spare: 0,
+            source,
+            destination,
         })
     }
+}
+
+/// The number of UDP among the protocols.
+const UDP: u8 = 17;
+
+/// The octets of an address; those of IPv4 are the first.
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        }
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// The sum of 16-bit words as they lie in memory, to be folded (RFC 1071 2 (B)).
+fn sum(octets: &[u8]) -> u32 {
+    octets.as_chunks::<2>().0.iter().map(|&word| u32::from(u16::from_ne_bytes(word))).sum()
 }
 
 impl Hop {

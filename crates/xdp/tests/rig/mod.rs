@@ -20,6 +20,7 @@ use kaido_xsk::{Umem, UmemConfig};
 pub mod fast;
 pub mod frame;
 pub mod port;
+pub mod session;
 
 /// Whether this is root; else says by name that the test is skipped.
 pub fn is_root(test: &str) -> bool {

@@ -260,13 +260,13 @@ impl InKernel {
     }
 
     /// The template of a tunnel shape, made when first needed; `None` when it cannot be.
-    fn template(&mut self, id: u32, shape: &TunnelShape) -> Option<u32> {
+    fn template(&mut self, id: u32, shape: &TunnelShape, udp_checksum: bool) -> Option<u32> {
         if self.peers.contains_key(&id) {
             return Some(id);
         }
         let local = self.around.endpoints.get(usize::from(shape.local.0))?;
-        let (IpAddr::V4(local), IpAddr::V4(peer)) = (*local, shape.peer) else { return None };
-        let template = Template { local, peer, tos: shape.tos, copied: shape.copied, hop: id };
+        let TunnelShape { peer, tos, copied, .. } = *shape;
+        let template = Template { local: *local, peer, udp_checksum, tos, copied, hop: id };
         self.fast.with(|fast| fast.set_template(id, Some(&template))).ok()?;
         self.peers.insert(id, shape.peer);
         let hop = self.around.hop(self.next_hops.resolve(shape.peer));
@@ -297,8 +297,8 @@ impl InKernel {
 
     fn rule(&mut self, rule: &KernelRule) -> Option<FastRule> {
         let destination = match rule.destination {
-            KernelDestination::Tunnel { id, shape, teid } => FastDestination::Tunnel {
-                template: self.template(u32::try_from(id.index()).ok()?, &shape)?,
+            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => FastDestination::Tunnel {
+                template: self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?,
                 teid: teid.0,
                 qfi: shape.qfi.map(|qfi| qfi.0),
                 container_uplink: shape.container_uplink,
