@@ -1,7 +1,7 @@
 //! Cut and damaged packets in the fast path under `BPF_PROG_TEST_RUN`: what goes out is what the engine would send.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kaido_wire::{IpProtocol, checksum, ecn, gtpu, ipv4, ipv6, udp};
@@ -162,5 +162,21 @@ fn cut_and_damaged_packets_are_never_transformed_wrongly() {
             }
         });
         assert!(forwarded.into_inner() > 20, "damaged payloads pass");
+    });
+}
+
+/// A checksum of zero says that there is none, so it is sent as ones (RFC 768).
+#[test]
+fn a_tunnels_checksum_of_zero_is_sent_as_ones() {
+    with_node("a_tunnels_checksum_of_zero_is_sent_as_ones", |node| {
+        let payload = rig::frame::udp(53, &[3; 4]);
+        let from = |low: u32| Ipv4Addr::from_bits(REMOTE.to_bits() & 0xffff_0000 | low);
+        let frame = |low| eth(OURS, 0x0800, &checked(&v4(from(low), OTHER_UE, &payload)));
+        let is_ones = |sent: &[u8]| sent[14 + 40 + 6..][..2] == [0xff; 2];
+        let found = (0..=0xffff)
+            .map(|low| (frame(low), reference(&frame(low)).unwrap()))
+            .find(|(_, sent)| is_ones(sent));
+        let (frame, sent) = found.unwrap();
+        assert_eq!(node.forwards(&frame), sent);
     });
 }
