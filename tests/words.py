@@ -19,6 +19,9 @@ WORDS = {
     r"\bFarEnds?\b": "RemoteFTeids, remote_fteid: a FAR is a Forwarding Action Rule",
     r"\b(fast_)?take_hop": "decrement_ttl",
     r"\bHandoverFull\b|\bhandover_full\b": "HandoffFull, handoff_full: a handover is a UE's",
+    r"\bFarewell\b|\bfarewells?\b": "AssociationRelease, last report",
+    r"\b[Uu]ntold\b": "UnreportedUsage, unsent_events",
+    r"\bEndings\b": "DeferredWork",
 }
 KINDS = (".rs", ".h", ".c", ".py", ".md", ".yml", ".toml")
 NOT_LOOKED_AT = {"CHANGELOG.md", "tests/words.py", "docs/glossary.md"}

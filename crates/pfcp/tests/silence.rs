@@ -209,9 +209,9 @@ fn what_could_not_be_told_is_counted() {
     upf.service_mut().sessions.values_mut().for_each(|kept| kept.urrs = [(1, 0), (2, 0)].into());
     upf.end_sessions();
     due(&mut upf, now);
-    let untold = upf.abandon(now);
-    assert_eq!(untold.len(), 1);
-    assert_eq!((untold[0].sessions, untold[0].octets), (1, 2_000_000_001_000));
+    let unreported = upf.abandon(now);
+    assert_eq!(unreported.len(), 1);
+    assert_eq!((unreported[0].sessions, unreported[0].octets), (1, 2_000_000_001_000));
     // Without a chance to be ended at all.
     let (mut upf, now, _) = with_session();
     assert_eq!(upf.abandon(now)[0].sessions, 1);

@@ -40,7 +40,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
         format!("permit out {protocol} from 203.{}.0.0/16 {port}-{} to assigned", number % 256, port + 9);
     Ok(FilteredRule {
         detection: Arc::new(Detection { sdf: Box::new([SdfFilter::parse(&text)?]), ..Detection::default() }),
-        special: None,
+        extended: None,
         action: Action {
             pdr: PdrId(number),
             apply: ApplyAction { forward: true, ..ApplyAction::default() },

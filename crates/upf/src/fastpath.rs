@@ -197,7 +197,7 @@ pub enum Unfit {
     Rules,
     /// More is asked for than forwarding: a header of its own, copies, redirection.
     #[error("the FAR asks for more than forwarding")]
-    Special,
+    ExtendedActions,
     /// A FAR of its own says what happens when a quota is used up.
     #[error("a FAR stands for the time after a quota")]
     QuotaAction,
@@ -303,8 +303,8 @@ impl KernelRule {
         if !rule.on_quota().is_empty() {
             return Err(Unfit::QuotaAction);
         }
-        if rule.special().is_some() {
-            return Err(Unfit::Special);
+        if rule.extended().is_some() {
+            return Err(Unfit::ExtendedActions);
         }
         Self::of(&rule.action(&node.tunnels), is_tunnel, direction, &node.settings)
     }
@@ -357,7 +357,7 @@ fn destination(
         return Err(Unfit::Buffering);
     }
     if action.apply.duplicate {
-        return Err(Unfit::Special);
+        return Err(Unfit::ExtendedActions);
     }
     let uplink = |destination| (direction == Direction::Uplink).then_some(destination).ok_or(Unfit::Routed);
     match (action.destination, action.exit) {

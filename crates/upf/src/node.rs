@@ -33,7 +33,7 @@ use crate::lan::LanNeighbours;
 use crate::monitoring::Clock;
 use crate::qos::Policers;
 use crate::record::{
-    Detection, LINES_MAX, LineMemory, Record, SessionIndex, SessionKey, Special, Tunnel, Tunnels,
+    Detection, ExtendedActions, LINES_MAX, LineMemory, Record, SessionIndex, SessionKey, Tunnel, Tunnels,
 };
 use crate::rules::{PacketDelays, PdrId, Qfi, Teid, UrrId};
 use crate::shared::Shared;
@@ -189,7 +189,7 @@ pub struct Node {
     /// What rules ask of packets.
     pub(crate) detections: Shared<Detection>,
     /// What few rules ask for beside their action.
-    pub(crate) specials: Shared<Special>,
+    pub(crate) extended_actions: Shared<ExtendedActions>,
     /// What applications are known by.
     pub(crate) applications: Applications,
     /// Lengths of the framed routes in the table.
@@ -223,9 +223,9 @@ pub struct Node {
     listener: OnceLock<Arc<Doorbell>>,
     /// Where workers hear of orders and changes while they sleep.
     bells: Mutex<Vec<Arc<Doorbell>>>,
-    /// Events that workers have told, and those of them that the control side has heard.
-    events_told: AtomicU64,
-    events_heard: AtomicU64,
+    /// Events that workers have sent, and those of them that the control side has received.
+    events_sent: AtomicU64,
+    events_received: AtomicU64,
     /// Moves whenever a session that may hold buffered packets was changed.
     buffer_changes: AtomicU64,
     /// The last changes, the newest of them the `buffer_changes`th.
@@ -271,7 +271,7 @@ impl Node {
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let domain = Domain::new();
         let table = Table::among(&domain, keys_max(settings.sessions_max), lines)?;
-        let (events, heard) = sync_channel(EVENTS_MAX);
+        let (events, receiver) = sync_channel(EVENTS_MAX);
         let node = Self {
             buffered: BufferedBytes::new(settings.buffer_bytes_max),
             tracer: Tracer::default(),
@@ -284,7 +284,7 @@ impl Node {
             tunnels: Tunnels::default(),
             usage,
             detections: Shared::default(),
-            specials: Shared::default(),
+            extended_actions: Shared::default(),
             lan_neighbours: LanNeighbours::default(),
             ethernet: Ethernet::new(&settings.ethernet),
             echoes: AwaitedEchoes::default(),
@@ -296,26 +296,26 @@ impl Node {
             events,
             listener: OnceLock::new(),
             bells: Mutex::default(),
-            events_told: AtomicU64::new(0),
-            events_heard: AtomicU64::new(0),
+            events_sent: AtomicU64::new(0),
+            events_received: AtomicU64::new(0),
             buffer_changes: AtomicU64::new(0),
             changes: Mutex::default(),
             orders: Mutex::default(),
             orders_waiting: AtomicU64::new(0),
             from_control_planes: ControlPlaneInbox::new(),
         };
-        Ok((Arc::new(node), heard))
+        Ok((Arc::new(node), receiver))
     }
 
-    /// Tells the control plane; `false` when too much waits already.
+    /// Sends an event to the control side; `false` when too many wait already.
     #[must_use]
-    pub fn tell(&self, event: WorkerEvent) -> bool {
-        let told = self.events.try_send(event).is_ok();
-        self.events_told.fetch_add(told.into(), Ordering::Relaxed);
+    pub fn send_event(&self, event: WorkerEvent) -> bool {
+        let sent = self.events.try_send(event).is_ok();
+        self.events_sent.fetch_add(sent.into(), Ordering::Relaxed);
         if let Some(listener) = self.listener.get() {
             listener.ring();
         }
-        told
+        sent
     }
 
     /// Has each event ring a bell of the control side; the first that is given counts.
@@ -335,16 +335,16 @@ impl Node {
     }
 
     /// Notes that the control side has taken an event.
-    pub(crate) fn heard(&self) {
-        self.events_heard.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn event_received(&self) {
+        self.events_received.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Events that workers have told so far, and of these how many wait.
+    /// Events that workers have sent so far, and of these how many wait.
     pub fn events(&self) -> (u64, u64) {
-        let heard = self.events_heard.load(Ordering::Relaxed);
-        // What was heard between two looks would make it less than none.
-        let told = self.events_told.load(Ordering::Relaxed).max(heard);
-        (told, told - heard)
+        let received = self.events_received.load(Ordering::Relaxed);
+        // What was received between two looks would make it less than none.
+        let sent = self.events_sent.load(Ordering::Relaxed).max(received);
+        (sent, sent - received)
     }
 
     /// Counts the changes that workers with buffered packets must look at.

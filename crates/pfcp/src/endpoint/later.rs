@@ -39,7 +39,7 @@ enum Waiting {
     /// The peer whose request it is.
     Peer(SocketAddr, Key, Asked),
     /// An association that is being released.
-    Farewell(LastReport),
+    LastReport(LastReport),
 }
 
 /// All who wait.
@@ -58,7 +58,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     pub(super) fn report_later(&mut self, ticket: Ticket, report: LastReport) {
-        self.later.0.insert(ticket, Waiting::Farewell(report));
+        self.later.0.insert(ticket, Waiting::LastReport(report));
     }
 
     /// Sends the answers that the service has by now.
@@ -74,12 +74,12 @@ impl<S: SessionService> Endpoint<S> {
                     self.answered.finish(key, &response);
                     self.transmit(to, response, out);
                 }
-                (Some(Waiting::Farewell(report)), Outcome::Deleted(deleted)) => {
+                (Some(Waiting::LastReport(report)), Outcome::Deleted(deleted)) => {
                     self.send_late_report(now, report, deleted.usage_reports, out);
                 }
                 // A session that went with its association: its reports have no reader.
                 (None, _) => self.purge.ended(),
-                (Some(Waiting::Farewell(report)), Outcome::Modified(_)) => {
+                (Some(Waiting::LastReport(report)), Outcome::Modified(_)) => {
                     self.send_late_report(now, report, Vec::new(), out);
                 }
             }

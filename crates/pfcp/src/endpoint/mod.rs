@@ -37,8 +37,8 @@ use self::later::{Answer, Later};
 use self::load::Load;
 use self::node::is_accepted;
 use self::purge::Purge;
-use self::release::Farewell;
-pub use self::release::Untold;
+use self::release::AssociationRelease;
+pub use self::release::UnreportedUsage;
 use self::report::{Report, Resent};
 use crate::association::{AssociationId, Associations};
 use crate::clock::NodeClock;
@@ -146,7 +146,7 @@ enum Purpose {
     Report(Report),
     /// The last report of a session of an association that is being released.
     /// With the octets that it tells of.
-    Farewell(AssociationId, u64),
+    LastUsage(AssociationId, u64),
     /// What is reported of GTP-U paths.
     Paths(AssociationId, Arc<[PathEvent]>),
 }
@@ -188,7 +188,7 @@ pub struct Endpoint<S> {
     /// Reports that did not fit into a response.
     overflow: VecDeque<SessionEvent>,
     releasing: bool,
-    farewells: Vec<Farewell>,
+    releases: Vec<AssociationRelease>,
     /// Reports that are to be sent anew, by time and then in order.
     resent: BTreeMap<(Instant, u64), Resent>,
     resent_count: u64,
@@ -219,7 +219,7 @@ impl<S: SessionService> Endpoint<S> {
             purge: Purge::default(),
             overflow: VecDeque::new(),
             releasing: false,
-            farewells: Vec::new(),
+            releases: Vec::new(),
             resent: BTreeMap::new(),
             resent_count: 0,
             given_up: GivenUp::new(config.limits.outstanding),
@@ -288,7 +288,7 @@ impl<S: SessionService> Endpoint<S> {
         self.send_heartbeats(now, out);
         self.send_setups(now, out);
         self.send_reports(now, out);
-        self.send_farewells(now, out);
+        self.release_associations(now, out);
         self.send_node_reports(now, out);
         self.purge_slice(now);
     }
@@ -487,9 +487,9 @@ impl<S: SessionService> Endpoint<S> {
             &Purpose::Setup(place) => self.setup_response(now, from, place, frame),
             Purpose::ReleaseWish => self.consent(from, frame, "release"),
             Purpose::Report(report) => self.report_response(now, &pending, report, frame),
-            &Purpose::Farewell(id, _) => {
+            &Purpose::LastUsage(id, _) => {
                 self.counters.last_reports_acknowledged += 1;
-                self.farewell_said(id);
+                self.last_report_answered(id);
                 Ok(())
             }
             &Purpose::Paths(id, _) => {
@@ -532,12 +532,12 @@ impl<S: SessionService> Endpoint<S> {
             &Purpose::Setup(place) => self.retry_setup(now, place),
             Purpose::ReleaseWish => {}
             Purpose::Report(report) => self.report_unanswered(now, pending, report.clone()),
-            &Purpose::Farewell(id, octets) => {
+            &Purpose::LastUsage(id, octets) => {
                 self.counters.reports_lost += 1;
                 if let Some(suppressed) = self.refused_reports.line(now.monotonic) {
                     tracing::warn!(peer = %pending.peer, octets, suppressed, "the last usage of a session is not acknowledged");
                 }
-                self.farewell_said(id);
+                self.last_report_answered(id);
             }
             Purpose::Paths(id, paths) => self.keep_paths(*id, paths),
         }

@@ -101,7 +101,7 @@ impl Selected {
 impl<S: SessionService> Endpoint<S> {
     /// Whether there is more to do than was done in the last [`Endpoint::poll`]: it is to be called again at once.
     pub fn has_more(&self) -> bool {
-        !self.purge.is_done() && self.purge.waiting < WAITING_MAX || self.has_farewells()
+        !self.purge.is_done() && self.purge.waiting < WAITING_MAX || self.has_sessions_to_end()
     }
 
     /// Sessions of associations that are gone, which are yet to be deleted.

@@ -31,7 +31,7 @@ const ENDED_PER_POLL: usize = 128;
 
 /// An association whose sessions are brought to an end before it is released (5.18).
 #[derive(Debug)]
-pub(super) struct Farewell {
+pub(super) struct AssociationRelease {
     association: AssociationId,
     /// Sessions to end, the next one last.
     sessions: Vec<Seid>,
@@ -50,7 +50,7 @@ pub(super) struct LastReport {
 
 /// Usage that a control plane was not told of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Untold {
+pub struct UnreportedUsage {
     /// Who it is, where its association is still there.
     pub node: Option<NodeId>,
     /// Sessions, or parts of their reports.
@@ -127,7 +127,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Whether no control plane has a session any more, and no last report that waits for an answer.
     pub fn is_told(&self) -> bool {
         self.sessions.len() == self.purge.orphans
-            && self.farewells.iter().all(|farewell| farewell.unanswered == 0)
+            && self.releases.iter().all(|release| release.unanswered == 0)
     }
 
     /// Last reports that were acknowledged so far, to see whether waiting for more makes sense.
@@ -137,18 +137,18 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Gives up what control planes could not be told: deletes the sessions that are left, and says of each control plane how
     /// many sessions and octets it does not know of. Sessions that have ended already stay with the service, which ends, too.
-    pub fn abandon(&mut self, now: Moment) -> Vec<Untold> {
+    pub fn abandon(&mut self, now: Moment) -> Vec<UnreportedUsage> {
         let now = self.node_moment(now);
-        let mut untold = BTreeMap::<AssociationId, Untold>::new();
+        let mut unreported = BTreeMap::<AssociationId, UnreportedUsage>::new();
         let mut add = |id, sessions, octets: u64| {
             if sessions > 0 || octets > 0 {
-                let one = untold.entry(id).or_default();
+                let one = unreported.entry(id).or_default();
                 (one.sessions, one.octets) = (one.sessions + sessions, one.octets.saturating_add(octets));
             }
         };
         for purpose in self.outgoing.purposes() {
             match purpose {
-                &Purpose::Farewell(id, octets) => add(id, 1, octets),
+                &Purpose::LastUsage(id, octets) => add(id, 1, octets),
                 Purpose::Report(report) => add(report.association, 0, octets_in(&report.usage)),
                 _ => {}
             }
@@ -160,20 +160,20 @@ impl<S: SessionService> Endpoint<S> {
             add(id, 1, octets_in(&deleted.usage_reports));
         }
         (self.sessions, self.purge) = (Bindings::new(), Purge::default());
-        for (id, one) in &mut untold {
+        for (id, one) in &mut unreported {
             one.node = self.associations.get(*id).map(|association| association.node.clone());
         }
-        untold.into_values().collect()
+        unreported.into_values().collect()
     }
 
     /// Whether the release of an association is prepared.
     pub(super) fn is_ending(&self, id: AssociationId) -> bool {
-        self.farewells.iter().any(|farewell| farewell.association == id)
+        self.releases.iter().any(|release| release.association == id)
     }
 
     /// Whether the next session may be ended at once.
-    pub(super) fn has_farewells(&self) -> bool {
-        self.outgoing.room() > 0 && self.farewells.iter().any(|farewell| !farewell.sessions.is_empty())
+    pub(super) fn has_sessions_to_end(&self) -> bool {
+        self.outgoing.room() > 0 && self.releases.iter().any(|release| !release.sessions.is_empty())
     }
 
     /// The control plane prepares the release: every session is to be ended and its usage reported.
@@ -187,41 +187,47 @@ impl<S: SessionService> Endpoint<S> {
             .filter(|&(&seid, binding)| theirs(binding) && !self.is_ending_session(seid, binding))
             .map(|(&seid, _)| seid)
             .collect();
-        self.farewells.push(Farewell { association: id, sessions, unanswered: 0 });
+        self.releases.push(AssociationRelease { association: id, sessions, unanswered: 0 });
     }
 
     /// Ends sessions of associations to be released, as fast as their reports are answered, and says when all
     /// usage is sent (URSS).
-    pub(super) fn send_farewells(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn release_associations(&mut self, now: Moment, out: &mut Vec<Transmit>) {
         let mut left = ENDED_PER_POLL;
-        for mut farewell in std::mem::take(&mut self.farewells) {
-            let Some(peer) = self.associations.get(farewell.association).map(|association| association.peer)
+        for mut release in std::mem::take(&mut self.releases) {
+            let Some(peer) = self.associations.get(release.association).map(|association| association.peer)
             else {
                 continue;
             };
             while left > 0
                 && self.outgoing.room() > 0
-                && let Some(seid) = farewell.sessions.pop()
+                && let Some(seid) = release.sessions.pop()
             {
-                self.end_session(now, seid, &mut farewell, out);
+                self.end_session(now, seid, &mut release, out);
                 left -= 1;
             }
-            if farewell.sessions.is_empty() && farewell.unanswered == 0 && self.outgoing.room() > 0 {
+            if release.sessions.is_empty() && release.unanswered == 0 && self.outgoing.room() > 0 {
                 self.send_release_wish(now, peer, USAGE_SENT, None, out);
             } else {
-                self.farewells.push(farewell);
+                self.releases.push(release);
             }
         }
     }
 
     /// Ends one session and reports its usage with PSDBU (8.2.119).
-    fn end_session(&mut self, now: Moment, seid: Seid, farewell: &mut Farewell, out: &mut Vec<Transmit>) {
-        let there = self.live(seid).is_some_and(|binding| binding.association == farewell.association);
+    fn end_session(
+        &mut self,
+        now: Moment,
+        seid: Seid,
+        release: &mut AssociationRelease,
+        out: &mut Vec<Transmit>,
+    ) {
+        let there = self.live(seid).is_some_and(|binding| binding.association == release.association);
         let Some((to, cp)) = self.reporting_address(seid).filter(|_| there) else { return };
         let Ok(progress) = self.service.start_deletion(seid, now.wall) else { return };
         self.unbind(seid);
-        let report = LastReport { association: farewell.association, to, cp };
-        farewell.unanswered += match progress {
+        let report = LastReport { association: release.association, to, cp };
+        release.unanswered += match progress {
             Progress::Done(deleted) => self.send_last_report(now, report, deleted.usage_reports, out),
             Progress::Waiting(ticket) => {
                 self.report_later(ticket, report);
@@ -239,10 +245,10 @@ impl<S: SessionService> Endpoint<S> {
         out: &mut Vec<Transmit>,
     ) {
         let sent = self.send_last_report(now, report, reports, out);
-        if let Some(farewell) = self.farewell_to(report.association) {
-            farewell.unanswered += sent;
+        if let Some(release) = self.release_of(report.association) {
+            release.unanswered += sent;
         }
-        self.farewell_said(report.association);
+        self.last_report_answered(report.association);
     }
 
     /// Reports the usage of a session that was ended, and says in how many messages.
@@ -263,7 +269,7 @@ impl<S: SessionService> Endpoint<S> {
             let request = (MsgType::SessionReportRequest, self.outgoing.sequence());
             let bytes =
                 encode::session_ended(&reports, rest.is_empty(), self.clock.offset(), (cp, request.1));
-            self.send(now, to, request, bytes, Purpose::Farewell(association, octets), out);
+            self.send(now, to, request, bytes, Purpose::LastUsage(association, octets), out);
             sent += 1;
             reports = rest;
             if reports.is_empty() {
@@ -272,14 +278,14 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
-    fn farewell_to(&mut self, id: AssociationId) -> Option<&mut Farewell> {
-        self.farewells.iter_mut().find(|farewell| farewell.association == id)
+    fn release_of(&mut self, id: AssociationId) -> Option<&mut AssociationRelease> {
+        self.releases.iter_mut().find(|release| release.association == id)
     }
 
     /// A session's last report was answered, or given up.
-    pub(super) fn farewell_said(&mut self, id: AssociationId) {
-        if let Some(farewell) = self.farewell_to(id) {
-            farewell.unanswered = farewell.unanswered.saturating_sub(1);
+    pub(super) fn last_report_answered(&mut self, id: AssociationId) {
+        if let Some(release) = self.release_of(id) {
+            release.unanswered = release.unanswered.saturating_sub(1);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::rules::{ApplyAction, FlowEnd, PdrId};
 fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
     FilteredRule {
         detection: Arc::new(Detection { qfis, sdf: sdf.into(), ..Detection::default() }),
-        special: None,
+        extended: None,
         action: Action {
             pdr: PdrId(1),
             apply: ApplyAction::default(),

@@ -93,16 +93,16 @@ impl Upf {
         now: SystemTime,
     ) -> Vec<UsageReport> {
         let mut reports = Vec::new();
-        let kept = &mut session.kept;
-        if !has_address(&kept.rules, flow.local) {
+        let state = &mut session.state;
+        if !has_address(&state.rules, flow.local) {
             // Said of an earlier session that had the place.
             return reports;
         }
-        let urr_ids = kept.rules.pdrs.get(&pdr).map_or(&[][..], |pdr| &pdr.urr_ids);
-        for urr in urr_ids.iter().filter_map(|id| kept.rules.urrs.get(id)).filter(|urr| asks(urr)) {
+        let urr_ids = state.rules.pdrs.get(&pdr).map_or(&[][..], |pdr| &pdr.urr_ids);
+        for urr in urr_ids.iter().filter_map(|id| state.rules.urrs.get(id)).filter(|urr| asks(urr)) {
             let reduced = urr.information.reduced_application;
             let flow = Some(flow).filter(|_| !reduced);
-            let running = &mut kept.instances.running;
+            let running = &mut state.instances.running;
             if let Some(known) =
                 running.iter_mut().find(|one| one.urr == urr.id && one.app == app && one.flow == flow)
             {
@@ -113,11 +113,11 @@ impl Upf {
                 tracing::debug!(seid = %session.seid, "more flows of applications than are reported");
                 continue;
             }
-            let number = kept.instances.issued;
-            kept.instances.issued = number.wrapping_add(1);
+            let number = state.instances.issued;
+            state.instances.issued = number.wrapping_add(1);
             let one = Instance { urr: urr.id, pdr, app, flow, number, seen: millis(now) };
             if let (Some(meter), Some(detection)) =
-                (kept.meters.get_mut(&urr.id), self.detection(&one, UsageReportTrigger::START))
+                (state.meters.get_mut(&urr.id), self.detection(&one, UsageReportTrigger::START))
             {
                 let why = (ReportingTriggers::START, UsageReportTrigger::START);
                 reports.extend(meter.application_notice(urr, why, detection, now));
@@ -129,10 +129,10 @@ impl Upf {
 
     /// The reports of instances that have stopped by `now`.
     pub(super) fn applications_stopped(&self, session: &mut Session, now: SystemTime) -> Vec<UsageReport> {
-        let kept = &mut session.kept;
-        let (rules, meters) = (&kept.rules, &mut kept.meters);
+        let state = &mut session.state;
+        let (rules, meters) = (&state.rules, &mut state.meters);
         let mut reports = Vec::new();
-        kept.instances.running.retain(|one| {
+        state.instances.running.retain(|one| {
             let Some(urr) = rules.urrs.get(&one.urr) else { return false };
             let stopped = one.stops(urr) <= millis(now);
             if stopped

@@ -8,7 +8,7 @@ use kaido_table::TableError;
 use super::applications::Instances;
 use super::compile::{Slots, compile, remote_fteids};
 use super::counters::{Counter, Plan, slots_of};
-use super::ending::{Change, Ending};
+use super::deferred::{Change, Deferred};
 use super::inactivity::Inactivity;
 use super::keys::all_keys;
 use super::meter::Meter;
@@ -16,8 +16,8 @@ use super::paging::Paging;
 use super::pool::Lease;
 use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
-use super::session::{Kept, Session};
-use super::{Upf, millis, store};
+use super::session::{Session, SessionState};
+use super::{Upf, millis, packed};
 use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnels};
 use crate::rules::{
     Cause, FSeid, Imsi, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UpdateFar, UrrId,
@@ -37,7 +37,7 @@ impl Upf {
         now: SystemTime,
     ) -> Result<Seid, Rejection> {
         rules.at(now);
-        store::check(&rules, now)?;
+        packed::check(&rules, now)?;
         let index = self.new_index()?;
         let taken = self.new_activity(inactivity_timer).and_then(|activity| {
             let plan = self.plan_counters(&rules, &BTreeMap::new(), &[], now);
@@ -68,7 +68,7 @@ impl Upf {
         self.keep_drop_counts(index, slots.drops);
         let watches = self.begin_watches(index, &rules, slots.monitors, now);
         let (instances, stations_look) = (Instances::default(), None);
-        let kept = Kept {
+        let state = SessionState {
             imsi,
             cp_fseid,
             rules,
@@ -82,7 +82,7 @@ impl Upf {
             stations_look,
             usage_held: false,
         };
-        let mut session = Session { seid, index, kept };
+        let mut session = Session { seid, index, state };
         session.arm_shared(&self.node.usage, now);
         self.rest(&session);
         Ok(seid)
@@ -98,10 +98,10 @@ impl Upf {
         now: SystemTime,
     ) -> Result<Progress<Modified>, Rejection> {
         let index = session.index;
-        let mut rules = session.kept.rules.clone();
+        let mut rules = session.state.rules.clone();
         let ended = rules.modify(&request)?;
         rules.at(now);
-        store::check(&rules, now)?;
+        packed::check(&rules, now)?;
         let monitors = self.monitors_of(index, &rules)?;
         for id in &request.query_urrs {
             if !rules.urrs.contains_key(id) {
@@ -112,20 +112,20 @@ impl Upf {
                 .rule(RuleId::Urr(*id)));
             }
         }
-        let old_activity = session.kept.activity;
+        let old_activity = session.state.activity;
         let activity = match request.inactivity_timer {
             None => old_activity,
             Some(timer) if old_activity.is_some() && !timer.is_zero() => old_activity,
             timer => self.new_activity(timer)?,
         };
         let new_activity = activity.filter(|_| old_activity.is_none());
-        let planned = self.plan_counters(&rules, &session.kept.meters, &request.remove_urrs, now);
+        let planned = self.plan_counters(&rules, &session.state.meters, &request.remove_urrs, now);
         let Plan { urrs, new, moved, taken } = planned.inspect_err(|_| self.release_counter(new_activity))?;
         let slots = Slots { urrs, activity, monitors, drops: self.drop_counts(index, &rules) };
-        let old_keys = all_keys(&session.kept.rules, &self.node.settings, index);
-        let owner = request.cp_fseid.unwrap_or(session.kept.cp_fseid);
+        let old_keys = all_keys(&session.state.rules, &self.node.settings, index);
+        let owner = request.cp_fseid.unwrap_or(session.state.cp_fseid);
         let counters_stay = new.is_empty() && moved.is_empty();
-        let is_of_fars = counters_stay && self.is_of_fars(&mut request, [&session.kept.rules, &rules]);
+        let is_of_fars = counters_stay && self.is_of_fars(&mut request, [&session.state.rules, &rules]);
         let replaced = Replaced { keys: &old_keys, fars: is_of_fars.then_some(&request.update_fars) };
         let policers = match self.compile_and_commit(&owner, &mut rules, index, &replaced, &slots, now) {
             Ok(policers) => policers,
@@ -138,7 +138,7 @@ impl Upf {
         let settings = &self.node.settings;
         self.remote_fteids.change(
             index,
-            &remote_fteids(&session.kept.rules, settings),
+            &remote_fteids(&session.state.rules, settings),
             &remote_fteids(&rules, settings),
         );
         self.keep_monitors(index, slots.monitors);
@@ -152,7 +152,7 @@ impl Upf {
         let change = Change { index, request, rules, meters, policers, ended, activity, leases, answer };
         Ok(match must_wait {
             None => Progress::Done(self.finish_change(change, Some(session), now)),
-            Some(mark) => Progress::Waiting(self.put_off(mark, Ending::Change(Box::new(change)), now)),
+            Some(mark) => Progress::Waiting(self.defer(mark, Deferred::Change(Box::new(change)), now)),
         })
     }
 
@@ -166,36 +166,36 @@ impl Upf {
         now: SystemTime,
     ) -> Vec<UsageReport> {
         let node = self.node.clone();
-        let kept = &mut session.kept;
+        let state = &mut session.state;
         let mut reports = Vec::new();
-        let before = slots_of(kept.meters.values());
+        let before = slots_of(state.meters.values());
         for id in &request.remove_urrs {
-            if let (Some(mut meter), Some(urr)) = (kept.meters.remove(id), kept.rules.urrs.get(id)) {
+            if let (Some(mut meter), Some(urr)) = (state.meters.remove(id), state.rules.urrs.get(id)) {
                 reports.extend(meter.report(urr, &node.usage, UsageReportTrigger::TERMR, now));
             }
         }
         for (id, counter) in &moved {
-            if let (Some(meter), Some(urr)) = (kept.meters.get_mut(id), rules.urrs.get(id)) {
+            if let (Some(meter), Some(urr)) = (state.meters.get_mut(id), rules.urrs.get(id)) {
                 meter.go_on_in(counter, &node.usage);
                 meter.arm(urr, &node.usage, now);
             }
         }
-        kept.meters.extend(new);
+        state.meters.extend(new);
         for update in &request.update_urrs {
-            if let (Some(meter), Some(urr)) = (kept.meters.get_mut(&update.id), rules.urrs.get(&update.id)) {
+            if let (Some(meter), Some(urr)) = (state.meters.get_mut(&update.id), rules.urrs.get(&update.id)) {
                 let was_inactive =
-                    kept.rules.urrs.get(&update.id).is_some_and(|old| old.information.inactive);
+                    state.rules.urrs.get(&update.id).is_some_and(|old| old.information.inactive);
                 meter.change(urr, update, was_inactive, &node.usage, now);
             }
         }
-        for (id, meter) in &mut kept.meters {
+        for (id, meter) in &mut state.meters {
             if request.query_all_urrs || request.query_urrs.contains(id) {
                 let Some(urr) = rules.urrs.get(id) else { continue };
                 reports.extend(meter.report_and_go_on(urr, &node.usage, UsageReportTrigger::IMMER, now));
             }
         }
-        kept.rules = rules;
-        let after = slots_of(kept.meters.values());
+        state.rules = rules;
+        let after = slots_of(state.meters.values());
         self.release_counters(before.difference(&after).copied());
         session.report_linked(&mut reports, &node.usage, now);
         session.arm_shared(&node.usage, now);
@@ -212,20 +212,20 @@ impl Upf {
         packets_before: u64,
         now: SystemTime,
     ) {
-        if session.kept.activity.is_some() && activity.is_none() {
-            self.release_counter(session.kept.activity);
+        if session.state.activity.is_some() && activity.is_none() {
+            self.release_counter(session.state.activity);
         }
-        session.kept.activity = activity;
+        session.state.activity = activity;
         let packets = session.packets(&self.node.usage);
         match timer {
-            Some(timer) => session.kept.inactivity = Inactivity::new(timer, packets, millis(now)),
+            Some(timer) => session.state.inactivity = Inactivity::new(timer, packets, millis(now)),
             None => session
-                .kept
+                .state
                 .inactivity
                 .iter_mut()
                 .for_each(|watch| watch.recount(packets_before, packets, millis(now))),
         }
-        if session.kept.inactivity.is_some_and(|watch| watch.is_reported()) {
+        if session.state.inactivity.is_some_and(|watch| watch.is_reported()) {
             session.counters().for_each(|slot| self.node.usage.watch(slot));
         }
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::counters::Counter;
 use super::drops::DropCounts;
 use super::ethernet;
+use super::extended::{exit_instance, extended, lan};
 use super::keys::SessionKeys;
 use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
-use super::special::{exit_instance, lan, special};
 use crate::apps::AppNumber;
 use crate::monitoring::Monitors;
 use crate::node::{Node, NodeSettings};
@@ -287,10 +287,10 @@ fn filtered_rule(
         app: pdr.pdi.application_id.as_ref().map(|id| application(node, pdr, id)).transpose()?,
         framed: pdr.pdi.framed_routes.clone().into(),
     };
-    let special = special(rules, node, pdr, own_far(rules, pdr)?, slots)?;
+    let extended = extended(rules, node, pdr, own_far(rules, pdr)?, slots)?;
     Ok(FilteredRule {
         detection: node.detections.share(detection),
-        special: special.map(|special| node.specials.share(special)),
+        extended: extended.map(|extended| node.extended_actions.share(extended)),
         action: action(rules, node, pdr, own_far(rules, pdr)?, slots, None)?,
         on_quota: on_quota(rules, node, pdr, slots)?,
     })
@@ -315,8 +315,8 @@ fn on_quota(rules: &RuleSet, node: &Node, pdr: &Pdr, slots: &Slots) -> Result<Bo
             };
             let far = rules.fars.get(&far).ok_or_else(absent)?;
             let slot = slots.urrs.get(&urr.id).ok_or_else(absent)?.slot;
-            let special = special(rules, node, pdr, far, slots)?.map(Box::new);
-            Ok(QuotaAction { slot, action: action(rules, node, pdr, far, slots, Some(urr.id))?, special })
+            let extended = extended(rules, node, pdr, far, slots)?.map(Box::new);
+            Ok(QuotaAction { slot, action: action(rules, node, pdr, far, slots, Some(urr.id))?, extended })
         })
         .collect()
 }

@@ -34,9 +34,9 @@ impl Upf {
     /// See [`crate::rules::SessionService::wall_clock_set`].
     pub(super) fn move_dated(&mut self, by_ms: i64, now: SystemTime) {
         for index in self.dated.clone() {
-            self.end_of(index, now);
+            self.finish_for(index, now);
             let Some(mut session) = self.sessions.get(index) else { continue };
-            session.kept.rules.bring_forward(by_ms);
+            session.state.rules.bring_forward(by_ms);
             self.rest(&session);
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::ruleset::RuleSet;
-use super::session::{Kept, Session};
+use super::session::{Session, SessionState};
 use super::{Upf, millis};
 use crate::monitoring::{Monitor, Monitors};
 use crate::record::SessionIndex;
@@ -291,16 +291,16 @@ impl Upf {
 
     /// Watches what changed rules want watched; what a rule that stays has measured stays.
     pub(super) fn change_watches(&self, session: &mut Session, rules: &RuleSet, now: SystemTime) {
-        let old = (&session.kept.rules, &session.kept.watches);
-        session.kept.watches = self.watches(session.index, old, rules, now);
+        let old = (&session.state.rules, &session.state.watches);
+        session.state.watches = self.watches(session.index, old, rules, now);
     }
 
     /// Reports what is due.
     pub(super) fn turn_watches(&self, session: &mut Session, now: SystemTime, out: &mut Vec<SessionEvent>) {
-        let Session { seid, index, kept } = session;
-        let reports = kept
+        let Session { seid, index, state } = session;
+        let reports = state
             .watches
-            .each(&kept.rules, |watch, part| watch.turn(part, self.marked(*index, watch.qfi), millis(now)));
+            .each(&state.rules, |watch, part| watch.turn(part, self.marked(*index, watch.qfi), millis(now)));
         report_session(*seid, reports, out);
     }
 
@@ -308,12 +308,12 @@ impl Upf {
     pub(super) fn end_watches(
         &mut self,
         session: SessionIndex,
-        kept: &Kept,
+        state: &SessionState,
         now: SystemTime,
     ) -> Vec<SessionReport> {
         self.monitors.remove(&session);
-        let mut watches = kept.watches.clone();
-        watches.each(&kept.rules, |watch, part| part.frequency.at_release.then(|| watch.take(millis(now))))
+        let mut watches = state.watches.clone();
+        watches.each(&state.rules, |watch, part| part.frequency.at_release.then(|| watch.take(millis(now))))
     }
 }
 

@@ -38,7 +38,7 @@ impl Upf {
     pub(super) fn change_drop_thresholds(&self, session: &Session, request: &Modification) {
         let counts = self.drops.get(&session.index);
         for update in request.update_urrs.iter().filter(|update| update.dropped_threshold.is_change()) {
-            let rule = session.kept.rules.urrs.get(&update.id);
+            let rule = session.state.rules.urrs.get(&update.id);
             let threshold = rule.and_then(|urr| urr.dropped_threshold);
             if let Some((count, threshold)) = counts.and_then(|counts| counts.get(&update.id)).zip(threshold)
             {
@@ -50,7 +50,7 @@ impl Upf {
     /// The report of a URR whose threshold was reached.
     pub(super) fn dropped(&self, session: &mut Session, urr: UrrId, now: SystemTime) -> Vec<UsageReport> {
         let count = self.drops.get(&session.index).and_then(|counts| counts.get(&urr));
-        let kept = &mut session.kept;
+        let kept = &mut session.state;
         let (Some(count), Some(rule), Some(meter)) =
             (count, kept.rules.urrs.get(&urr), kept.meters.get_mut(&urr))
         else {

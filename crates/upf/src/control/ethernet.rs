@@ -396,8 +396,8 @@ impl Upf {
         let Some(mut session) = self.sessions.get(session) else { return };
         report(&mut session, &changes, now, out);
         let look = millis(now).saturating_add(self.ageing_ms(&session) / 4);
-        let next = session.kept.stations_look.map_or(look, |before| before.min(look));
-        session.kept.stations_look = Some(next);
+        let next = session.state.stations_look.map_or(look, |before| before.min(look));
+        session.state.stations_look = Some(next);
         self.rest(&session);
     }
 
@@ -409,20 +409,20 @@ impl Upf {
         out: &mut Vec<SessionEvent>,
     ) {
         let at = millis(now);
-        if session.kept.stations_look.is_none_or(|look| look > at) {
+        if session.state.stations_look.is_none_or(|look| look > at) {
             return;
         }
         let ageing = self.ageing_ms(session);
         let node = self.node.clone();
         let stations = &node.ethernet.stations;
-        session.kept.stations_look = stations.look(&self.reader.pin(), session.index, ageing, at);
+        session.state.stations_look = stations.look(&self.reader.pin(), session.index, ageing, at);
         let changes = stations.take_changes(session.index);
         report(session, &changes, now, out);
     }
 
     /// Silence after which an address of a session has gone, in milliseconds: by its URRs, or else the node's.
     fn ageing_ms(&self, session: &Session) -> u64 {
-        let timers = session.kept.rules.urrs.values().filter_map(|urr| urr.ethernet_inactivity_timer);
+        let timers = session.state.rules.urrs.values().filter_map(|urr| urr.ethernet_inactivity_timer);
         let ageing = timers.min().unwrap_or(self.node.settings.ethernet.ageing);
         u64::try_from(ageing.as_millis()).unwrap_or(u64::MAX).max(1000)
     }
@@ -433,7 +433,7 @@ fn report(session: &mut Session, changes: &Changes, now: SystemTime, out: &mut V
     if changes.detected.is_empty() && changes.removed.is_empty() {
         return;
     }
-    let kept = &mut session.kept;
+    let kept = &mut session.state;
     let mut reports = Vec::new();
     for (id, meter) in &mut kept.meters {
         let Some(urr) = kept.rules.urrs.get(id) else { continue };

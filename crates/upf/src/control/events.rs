@@ -47,7 +47,7 @@ impl Upf {
             }
             WorkerEvent::Delay { session, qfi, delays } => {
                 let Some(mut session) = self.sessions.get(session) else { return };
-                let reports = session.kept.watches.measured(&session.kept.rules, qfi, delays, now);
+                let reports = session.state.watches.measured(&session.state.rules, qfi, delays, now);
                 report_session(session.seid, reports, out);
                 self.rest(&session);
             }
@@ -70,7 +70,7 @@ impl Upf {
             WorkerEvent::ErrorIndication { teid, peer } => {
                 for index in self.remote_fteids.candidates((teid, peer)) {
                     if let Some(session) = self.sessions.get(index)
-                        && remote_fteids(&session.kept.rules, &self.node.settings).contains(&(teid, peer))
+                        && remote_fteids(&session.state.rules, &self.node.settings).contains(&(teid, peer))
                     {
                         out.push(SessionEvent::ErrorIndication { seid: session.seid, teid, peer });
                     }
@@ -112,7 +112,7 @@ impl Upf {
         while out.len() < limit
             && let Some(number) = self.wheel.pop(millis(now), &mut steps)
         {
-            self.switch_rules(SessionIndex(number), now);
+            self.apply_activation_times(SessionIndex(number), now);
             let Some(mut session) = self.sessions.get(SessionIndex(number)) else { continue };
             let at = millis(now);
             self.report_delayed(&mut session, now, out);
@@ -139,15 +139,15 @@ impl Upf {
         out: &mut Vec<SessionEvent>,
     ) {
         let mut reports = Vec::new();
-        let rules = &session.kept.rules;
+        let rules = &session.state.rules;
         let of_applications = rules.urrs.values().filter(|urr| is_of_applications(rules, &self.node, urr));
         let of_applications: Vec<UrrId> = of_applications.map(|urr| urr.id).collect();
-        for (id, meter) in &mut session.kept.meters {
-            if let Some(urr) = session.kept.rules.urrs.get_mut(id)
+        for (id, meter) in &mut session.state.meters {
+            if let Some(urr) = session.state.rules.urrs.get_mut(id)
                 && concerned(urr, meter)
             {
                 let notices = !of_applications.contains(id);
-                let held = session.kept.usage_held;
+                let held = session.state.usage_held;
                 reports.extend(meter.settle(urr, (notices, held), &self.node.usage, now));
             }
         }
@@ -160,7 +160,7 @@ impl Upf {
     /// Reports a session that has been silent for as long as its timer says.
     fn look_for_silence(&self, session: &mut Session, now: SystemTime, out: &mut Vec<SessionEvent>) {
         let packets = session.packets(&self.node.usage);
-        let Some(watch) = &mut session.kept.inactivity else { return };
+        let Some(watch) = &mut session.state.inactivity else { return };
         if watch.look(packets, millis(now)) {
             out.push(SessionEvent::Inactivity { seid: session.seid });
         }

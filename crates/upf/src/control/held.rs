@@ -11,16 +11,16 @@ impl Upf {
         let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
             return reports.is_empty();
         };
-        session.kept.usage_held = true;
+        session.state.usage_held = true;
         let mut all_kept = true;
         for report in reports {
-            match session.kept.meters.get_mut(&report.urr_id) {
+            match session.state.meters.get_mut(&report.urr_id) {
                 Some(meter) if !report.trigger.is_notice() => meter.take_back(report),
                 _ => all_kept = false,
             }
         }
         if !sent {
-            for (id, meter) in &mut session.kept.meters {
+            for (id, meter) in &mut session.state.meters {
                 let mut numbers = measured(reports, *id).map(|report| report.ur_seqn);
                 if let Some(first) = numbers.next() {
                     meter.reuse_numbers(first, numbers.last().unwrap_or(first));
@@ -36,10 +36,10 @@ impl Upf {
         let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
             return Vec::new();
         };
-        session.kept.usage_held = false;
+        session.state.usage_held = false;
         let mut reports = Vec::new();
-        for (id, meter) in &mut session.kept.meters {
-            if let Some(urr) = session.kept.rules.urrs.get(id) {
+        for (id, meter) in &mut session.state.meters {
+            if let Some(urr) = session.state.rules.urrs.get(id) {
                 reports.extend(meter.report_owed(urr, &self.node.usage, now));
             }
         }
@@ -54,7 +54,7 @@ impl Upf {
         let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
             return;
         };
-        for (id, meter) in &mut session.kept.meters {
+        for (id, meter) in &mut session.state.meters {
             measured(reports, *id).for_each(|report| meter.arrived(report));
         }
         self.rest(&session);

@@ -3,25 +3,28 @@
 //! A request is planned on a copy of the session's rules, compiled, and only then committed to the
 //! table, record by record, each in one step. Whatever is refused leaves everything as it was.
 
+mod activation;
+mod allocation;
 mod applications;
 mod change;
-mod choose;
 mod compile;
 mod counters;
 mod dated;
+mod deferred;
 mod delays;
 mod detection;
 mod dictionary;
 mod drops;
-mod ending;
 mod ethernet;
 mod events;
+mod extended;
 mod forms;
 mod held;
 mod inactivity;
 mod kernel;
 mod keys;
 mod meter;
+mod packed;
 mod paging;
 mod paths;
 mod pool;
@@ -30,9 +33,6 @@ mod rates;
 mod remote_fteids;
 mod ruleset;
 mod session;
-mod special;
-mod store;
-mod switching;
 mod trace;
 mod volume;
 mod wheel;
@@ -45,14 +45,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_table::{Reader, Seed};
 
-use self::choose::Chosen;
+use self::allocation::Allocation;
 use self::compile::remote_fteids;
+use self::deferred::{Deferred, DeferredWork};
 use self::drops::DropCounts;
-use self::ending::{Ending, Endings};
 use self::forms::Forms;
 use self::kernel::Kernel;
 pub use self::kernel::KernelShare;
 use self::keys::all_keys;
+use self::packed::PackedSessions;
 pub use self::paths::PathSummary;
 pub use self::pool::UePool;
 pub(crate) use self::pool::percent;
@@ -61,7 +62,6 @@ use self::remote_fteids::RemoteFTeids;
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
-use self::store::Sessions;
 pub use self::trace::{MatchedRules, TraceBatch, TraceFilter, TracedPacket};
 pub use self::volume::VolumeScan;
 use self::wheel::Wheel;
@@ -82,7 +82,7 @@ pub struct Upf {
     node: Arc<Node>,
     reader: Reader,
     events: Receiver<WorkerEvent>,
-    sessions: Sessions,
+    sessions: PackedSessions,
     /// Makes SEIDs and TEIDs that cannot be guessed from earlier ones.
     secret: Seed,
     issued: u64,
@@ -96,7 +96,7 @@ pub struct Upf {
     /// When which session is to be looked at.
     wheel: Wheel,
     /// Changes that are in the table, and wait for workers to let go of what was there.
-    endings: Endings,
+    deferred: DeferredWork,
     /// The datapath in the kernel, where there is one.
     kernel: Option<Kernel>,
     /// The monitored QoS flows of sessions that have any.
@@ -132,13 +132,13 @@ impl Upf {
             policers: PolicerSlots::new(node.policers.len()),
             node,
             events,
-            sessions: Sessions::default(),
+            sessions: PackedSessions::default(),
             secret: Seed::random(),
             issued: 0,
             ue_pools: UePools::new(ue_pools),
             dated: BTreeSet::new(),
             wheel: Wheel::new(),
-            endings: Endings::default(),
+            deferred: DeferredWork::default(),
             kernel: None,
             monitors: BTreeMap::new(),
             forms: Forms::default(),
@@ -187,7 +187,7 @@ impl Upf {
 
     fn session_volume(&self, session: &Session) -> Volume {
         session
-            .kept
+            .state
             .meters
             .values()
             .map(|meter| meter.volume(&self.node.usage))
@@ -198,7 +198,7 @@ impl Upf {
     fn summary(&self, session: &Session) -> SessionSummary {
         let mut ue = UeAddresses::default();
         let mut local = BTreeSet::new();
-        for pdr in session.kept.rules.ever_detecting() {
+        for pdr in session.state.rules.ever_detecting() {
             if let Some(fteid) = pdr.pdi.local_fteid.and_then(|local| local.given()) {
                 local.extend(fteid.ipv4.map(|addr| (fteid.teid, IpAddr::V4(addr))));
                 local.extend(fteid.ipv6.map(|addr| (fteid.teid, IpAddr::V6(addr))));
@@ -212,11 +212,11 @@ impl Upf {
                 }
             }
         }
-        let rules = &session.kept.rules;
+        let rules = &session.state.rules;
         SessionSummary {
             seid: session.seid,
-            cp_fseid: session.kept.cp_fseid,
-            imsi: session.kept.imsi,
+            cp_fseid: session.state.cp_fseid,
+            imsi: session.state.imsi,
             ue,
             local: local.into_iter().collect(),
             remote: remote_fteids(rules, &self.node.settings).into_iter().collect(),
@@ -276,7 +276,7 @@ impl Upf {
     /// Puts a session to rest until the control plane or a worker wants it, or its time comes.
     fn rest(&mut self, session: &Session) {
         self.wheel.set(session.index.0, session.deadline());
-        if session.kept.rules.is_dated() {
+        if session.state.rules.is_dated() {
             self.dated.insert(session.index);
         } else if !self.dated.is_empty() {
             self.dated.remove(&session.index);
@@ -320,10 +320,10 @@ impl SessionService for Upf {
     fn establish(&mut self, request: &Establishment, now: SystemTime) -> Result<Established, Rejection> {
         let mut pdrs = request.pdrs.clone();
         let mut endpoints = request.traffic_endpoints.clone();
-        let mut chosen = Chosen::default();
+        let mut allocation = Allocation::default();
         let planned = self
-            .choose(&mut pdrs, &mut chosen)
-            .and_then(|()| self.choose_endpoints(&mut endpoints, &mut chosen))
+            .allocate(&mut pdrs, &mut allocation)
+            .and_then(|()| self.allocate_in_endpoints(&mut endpoints, &mut allocation))
             .and_then(|()| {
                 let mut rules = RuleSet { ethernet: request.ethernet, ..RuleSet::default() };
                 rules.add_endpoints(&endpoints)?;
@@ -336,16 +336,16 @@ impl SessionService for Upf {
                 request.bars.iter().try_for_each(|&rule| rules.add_bar(rule))?;
                 request.srrs.iter().try_for_each(|rule| rules.add_srr(rule.clone()))?;
                 let timer = request.inactivity_timer.or(self.node.settings.inactivity_timer);
-                self.create(request.cp_fseid, request.imsi, rules, timer, chosen.leases.clone(), now)
+                self.create(request.cp_fseid, request.imsi, rules, timer, allocation.leases.clone(), now)
             });
         match planned {
             Ok(seid) => Ok(Established {
                 seid,
-                created_pdrs: chosen.created,
-                created_traffic_endpoints: chosen.created_endpoints,
+                created_pdrs: allocation.created,
+                created_traffic_endpoints: allocation.created_endpoints,
             }),
             Err(rejection) => {
-                self.give_back(&chosen.leases);
+                self.give_back(&allocation.leases);
                 Err(rejection)
             }
         }
@@ -355,7 +355,7 @@ impl SessionService for Upf {
         match self.start_modification(seid, request, now)? {
             Progress::Done(modified) => Ok(modified),
             Progress::Waiting(ticket) => {
-                let modified = self.end_now(ticket, now).and_then(Outcome::modified);
+                let modified = self.finish_now(ticket, now).and_then(Outcome::modified);
                 modified.ok_or_else(|| no_session(seid))
             }
         }
@@ -365,7 +365,7 @@ impl SessionService for Upf {
         match self.start_deletion(seid, now)? {
             Progress::Done(deleted) => Ok(deleted),
             Progress::Waiting(ticket) => {
-                let deleted = self.end_now(ticket, now).and_then(Outcome::deleted);
+                let deleted = self.finish_now(ticket, now).and_then(Outcome::deleted);
                 deleted.ok_or_else(|| no_session(seid))
             }
         }
@@ -378,43 +378,47 @@ impl SessionService for Upf {
         now: SystemTime,
     ) -> Result<Progress<Modified>, Rejection> {
         let index = self.find(seid)?;
-        self.end_of(index, now);
+        self.finish_for(index, now);
         let Some(session) = self.sessions.get(index) else {
             return Err(no_session(seid));
         };
         let mut request = request.clone();
-        replace_urrs(&session.kept.rules, &mut request);
+        replace_urrs(&session.state.rules, &mut request);
         if !leaves_a_choice(&request) {
             return self.change(session, request, Vec::new(), Modified::default(), now);
         }
-        let mut chosen = Chosen::in_session(&self.node.settings, &session.kept);
+        let mut allocation = Allocation::in_session(&self.node.settings, &session.state);
         let planned = self
-            .choose(&mut request.create_pdrs, &mut chosen)
-            .and_then(|()| self.choose_changes(&mut request.update_pdrs, &mut chosen))
-            .and_then(|()| self.choose_endpoints(&mut request.create_traffic_endpoints, &mut chosen))
+            .allocate(&mut request.create_pdrs, &mut allocation)
+            .and_then(|()| self.allocate_in_updates(&mut request.update_pdrs, &mut allocation))
+            .and_then(|()| self.allocate_in_endpoints(&mut request.create_traffic_endpoints, &mut allocation))
             .and_then(|()| {
-                let endpoints = &session.kept.rules.endpoints;
-                self.choose_updates(endpoints, &mut request.update_traffic_endpoints, &mut chosen)
+                let endpoints = &session.state.rules.endpoints;
+                self.allocate_in_endpoint_updates(
+                    endpoints,
+                    &mut request.update_traffic_endpoints,
+                    &mut allocation,
+                )
             })
             .and_then(|()| {
                 let answer = Modified {
-                    created_pdrs: std::mem::take(&mut chosen.created),
-                    updated_pdrs: std::mem::take(&mut chosen.updated),
-                    created_traffic_endpoints: std::mem::take(&mut chosen.created_endpoints),
+                    created_pdrs: std::mem::take(&mut allocation.created),
+                    updated_pdrs: std::mem::take(&mut allocation.updated),
+                    created_traffic_endpoints: std::mem::take(&mut allocation.created_endpoints),
                     usage_reports: Vec::new(),
                 };
-                self.change(session, request, chosen.leases.clone(), answer, now)
+                self.change(session, request, allocation.leases.clone(), answer, now)
             });
-        planned.inspect_err(|_| self.give_back(&chosen.leases))
+        planned.inspect_err(|_| self.give_back(&allocation.leases))
     }
 
     fn start_deletion(&mut self, seid: Seid, now: SystemTime) -> Result<Progress<Deleted>, Rejection> {
         let index = self.find(seid)?;
-        self.end_of(index, now);
+        self.finish_for(index, now);
         let Some(session) = self.sessions.take(index) else {
             return Err(no_session(seid));
         };
-        let rules = &session.kept.rules;
+        let rules = &session.state.rules;
         let keys = all_keys(rules, &self.node.settings, index);
         self.remote_fteids.change(index, &remote_fteids(rules, &self.node.settings), &BTreeSet::new());
         self.wheel.set(index.0, None);
@@ -430,12 +434,12 @@ impl SessionService for Upf {
         // The last packets under the old records are counted before the final report is made.
         Ok(match self.must_wait() {
             None => Progress::Done(self.finish_deletion(session, now)),
-            Some(mark) => Progress::Waiting(self.put_off(mark, Ending::Deletion(Box::new(session)), now)),
+            Some(mark) => Progress::Waiting(self.defer(mark, Deferred::Deletion(Box::new(session)), now)),
         })
     }
 
     fn next_ended(&mut self, now: SystemTime) -> Option<(Ticket, Outcome)> {
-        self.end_ripe(now)
+        self.finish_ready(now)
     }
 
     fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {
@@ -464,7 +468,7 @@ impl SessionService for Upf {
         while out.len() < limit
             && let Ok(event) = self.events.try_recv()
         {
-            self.node.heard();
+            self.node.event_received();
             self.event(event, now, &mut out);
         }
         while out.len() < limit

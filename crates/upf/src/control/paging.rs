@@ -60,11 +60,11 @@ impl Upf {
         now: SystemTime,
         out: &mut Vec<SessionEvent>,
     ) {
-        let rules = &session.kept.rules;
+        let rules = &session.state.rules;
         let Some((far, bar)) = buffering(rules, pdr) else { return };
         let action = far.apply_action;
         let delay = bar.and_then(|bar| bar.notification_delay).unwrap_or_default();
-        let paging = &mut session.kept.paging;
+        let paging = &mut session.state.paging;
         if action.report_buffered && !std::mem::replace(&mut paging.buffered_told, true) {
             let status = DataStatus::Buffered;
             out.push(SessionEvent::DownlinkDataStatus { seid: session.seid, pdr_id: pdr, status });
@@ -82,9 +82,9 @@ impl Upf {
 
     /// A packet of a session was dropped that should have been buffered, or was.
     pub(super) fn discarded(&self, session: &mut Session, pdr: PdrId, out: &mut Vec<SessionEvent>) {
-        let Some((far, _)) = buffering(&session.kept.rules, pdr) else { return };
+        let Some((far, _)) = buffering(&session.state.rules, pdr) else { return };
         let wanted = far.apply_action.report_discarded;
-        if wanted && !std::mem::replace(&mut session.kept.paging.discarded_told, true) {
+        if wanted && !std::mem::replace(&mut session.state.paging.discarded_told, true) {
             let status = DataStatus::Discarded;
             out.push(SessionEvent::DownlinkDataStatus { seid: session.seid, pdr_id: pdr, status });
         }
@@ -92,13 +92,13 @@ impl Upf {
 
     /// Makes a report whose delay is over.
     pub(super) fn report_delayed(&self, session: &mut Session, now: SystemTime, out: &mut Vec<SessionEvent>) {
-        let Stage::Delayed { at, pdr, dscp } = session.kept.paging.stage else { return };
+        let Stage::Delayed { at, pdr, dscp } = session.state.paging.stage else { return };
         if at > millis(now) {
             return;
         }
-        let rules = &session.kept.rules;
+        let rules = &session.state.rules;
         let Some((_, bar)) = buffering(rules, pdr) else {
-            session.kept.paging.stage = Stage::Idle;
+            session.state.paging.stage = Stage::Idle;
             return;
         };
         let wait = bar.and_then(|bar| bar.duration).unwrap_or(self.node.settings.buffer_time_max);
@@ -107,7 +107,7 @@ impl Upf {
             pdr_id: pdr,
             service: service(rules, pdr, dscp),
         });
-        session.kept.paging.stage = Stage::Reported { until: millis(now + wait) };
+        session.state.paging.stage = Stage::Reported { until: millis(now + wait) };
     }
 }
 

@@ -19,18 +19,18 @@ use crate::rules::{
 };
 use crate::usage::{Limits, UsageCounters, UsageSlot};
 
-/// One session as the control side works on it. At rest it is packed; see [`super::store`].
+/// One session as the control side works on it. At rest it is packed; see [`super::packed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) seid: Seid,
     pub(crate) index: SessionIndex,
-    pub(crate) kept: Kept,
+    pub(crate) state: SessionState,
 }
 
 /// What a session keeps beside its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    /// First, where sessions at rest are [searched](super::store::Sessions::of_imsi).
+pub(crate) struct SessionState {
+    /// First, where sessions at rest are [searched](super::packed::PackedSessions::of_imsi).
     pub(crate) imsi: Option<Imsi>,
     pub(crate) cp_fseid: FSeid,
     pub(crate) rules: RuleSet,
@@ -56,7 +56,7 @@ pub(crate) struct Kept {
 impl Session {
     /// Sets the limits of counters that URRs share: the nearest of each.
     pub(crate) fn arm_shared(&mut self, usage: &UsageCounters, now: SystemTime) {
-        let Kept { meters, rules, inactivity, .. } = &mut self.kept;
+        let SessionState { meters, rules, inactivity, .. } = &mut self.state;
         let shared: BTreeSet<_> =
             meters.values().filter(|meter| meter.is_shared).map(|meter| meter.slot).collect();
         for slot in shared {
@@ -75,15 +75,15 @@ impl Session {
 
     /// When the session is to be looked at next, in milliseconds.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        let rules = &self.kept.rules.urrs;
-        let meters = self.kept.meters.iter().filter_map(|(id, meter)| meter.deadline(rules.get(id)?));
+        let rules = &self.state.rules.urrs;
+        let meters = self.state.meters.iter().filter_map(|(id, meter)| meter.deadline(rules.get(id)?));
         let others = [
-            self.kept.inactivity.and_then(|watch| watch.deadline()),
-            self.kept.paging.deadline(),
-            self.kept.watches.deadline(),
-            self.kept.rules.switches_at,
-            self.kept.instances.deadline(&self.kept.rules),
-            self.kept.stations_look,
+            self.state.inactivity.and_then(|watch| watch.deadline()),
+            self.state.paging.deadline(),
+            self.state.watches.deadline(),
+            self.state.rules.switches_at,
+            self.state.instances.deadline(&self.state.rules),
+            self.state.stations_look,
         ];
         meters.chain(others.into_iter().flatten()).min()
     }
@@ -101,8 +101,8 @@ impl Session {
         if own.is_empty() {
             return;
         }
-        for (id, meter) in &mut self.kept.meters {
-            let Some(urr) = self.kept.rules.urrs.get(id) else { continue };
+        for (id, meter) in &mut self.state.meters {
+            let Some(urr) = self.state.rules.urrs.get(id) else { continue };
             let linked = urr.triggers.contains(ReportingTriggers::LIUSA)
                 && urr.linked.iter().any(|linked| own.contains(linked));
             if linked && !own.contains(id) {
@@ -113,7 +113,7 @@ impl Session {
 
     /// Every counter of the session that packets move which pass; some several times.
     pub(crate) fn counters(&self) -> impl Iterator<Item = UsageSlot> + '_ {
-        self.kept.meters.values().map(|meter| meter.slot).chain(self.kept.activity)
+        self.state.meters.values().map(|meter| meter.slot).chain(self.state.activity)
     }
 
     /// Packets of the session, some of them several times: to tell whether there were any.

@@ -161,7 +161,7 @@ impl Upf {
 
     /// The rules of a session as they are installed, field by field.
     pub fn rules_of(&self, seid: Seid) -> Option<impl serde::Serialize> {
-        self.sessions.get(self.sessions.find(seid)?).map(|session| session.kept.rules)
+        self.sessions.get(self.sessions.find(seid)?).map(|session| session.state.rules)
     }
 
     fn meant(&mut self, filter: TraceFilter) -> Vec<SessionIndex> {
@@ -188,7 +188,7 @@ impl Upf {
     pub(super) fn keys_of(&self, sessions: &[SessionIndex]) -> BTreeSet<SessionKey> {
         let sessions = sessions.iter().filter_map(|&index| self.sessions.get(index));
         sessions
-            .flat_map(|session| all_keys(&session.kept.rules, &self.node.settings, session.index))
+            .flat_map(|session| all_keys(&session.state.rules, &self.node.settings, session.index))
             .collect()
     }
 
@@ -202,7 +202,7 @@ impl Upf {
     fn explain(&self, record: TraceRecord) -> TracedPacket {
         let session = self.sessions.get(record.session);
         let rules = session.as_ref().zip(record.matched).and_then(|(session, (id, _))| {
-            let pdr = session.kept.rules.pdrs.get(&id)?;
+            let pdr = session.state.rules.pdrs.get(&id)?;
             Some(MatchedRules {
                 pdr: id,
                 precedence: pdr.precedence,

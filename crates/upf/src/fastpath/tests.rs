@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::extended::{Egress, Exit, ExtendedActions, Local, PlainHeader, UeToUe};
 use crate::node::{Instance, UdpChecksums};
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::record::{Counted, Detection, EndpointId, FilteredRule, SessionFacts, Tunnel};
 use crate::rules::{
     AddressMatch, ApplyAction, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
 };
-use crate::special::{Egress, Exit, Local, PlainHeader, Special, UeToUe};
 use crate::usage::UsageSlot;
 
 fn ip(text: &str) -> IpAddr {
@@ -87,7 +87,7 @@ impl Rule {
             buffer: crate::record::BufferBounds::default(),
         };
         let detection = Arc::new(Detection { qfis: self.qfis, ..Detection::default() });
-        FilteredRule { detection, action, special: None, on_quota: Box::new([]) }
+        FilteredRule { detection, action, extended: None, on_quota: Box::new([]) }
     }
 
     fn translated(&self, node: &Node) -> Result<KernelRecord, Unfit> {
@@ -191,13 +191,13 @@ fn what_only_workers_can_do_does_not_fit() {
 fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
     let node = node();
     let id = LanId(3);
-    let asked = |rule: Rule, special: Option<Special>| {
-        let mut asked = FilteredRule { special: special.map(Arc::new), ..rule.filtered() };
+    let asked = |rule: Rule, extended: Option<ExtendedActions>| {
+        let mut asked = FilteredRule { extended: extended.map(Arc::new), ..rule.filtered() };
         asked.action.exit = N6Exit::Lan(id);
         let facts = SessionFacts { ue: UE, ..SessionFacts::default() };
         goes(translated(&Record::new(SessionIndex(4), rule.direction, facts, vec![asked]), &node))
     };
-    let record = |rule: Rule, special: Special| asked(rule, Some(special));
+    let record = |rule: Rule, extended: ExtendedActions| asked(rule, Some(extended));
     let uplink = Rule::uplink(&node);
     assert_eq!(asked(uplink, None), Ok(KernelDestination::Lan(id)));
     let closed = Rule { gate_open: false, ..uplink };
@@ -206,17 +206,24 @@ fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
     assert_eq!(asked(buffered, None), Err(Unfit::Buffering));
     let downlink = Rule { destination: Destination::Routed, ..Rule::downlink(&node, "10.3.0.2", 1) };
     assert_eq!(asked(downlink, None), Err(Unfit::Routed), "no gateway leads to UEs");
-    let special = Err(Unfit::Special);
-    let into = |exit| Special { egress: Some(Egress { header: None, exit }), ..Special::default() };
-    assert_eq!(record(uplink, into(Exit::Via(ip("10.6.0.9")))), special, "by a policy");
+    let extended = Err(Unfit::ExtendedActions);
+    let into =
+        |exit| ExtendedActions { egress: Some(Egress { header: None, exit }), ..ExtendedActions::default() };
+    assert_eq!(record(uplink, into(Exit::Via(ip("10.6.0.9")))), extended, "by a policy");
     let header = PlainHeader { own: ip("10.6.0.1"), peer: ip("10.6.0.9"), port: None, tos: 0, copied: 0 };
-    let behind =
-        Special { egress: Some(Egress { header: Some(header), exit: Exit::Lan(id) }), ..Special::default() };
-    assert_eq!(record(uplink, behind), special, "behind a header");
-    let more = Special { to_control_plane: true, ..Special::default() };
-    assert_eq!(record(uplink, more), special, "for the control plane too");
+    let behind = ExtendedActions {
+        egress: Some(Egress { header: Some(header), exit: Exit::Lan(id) }),
+        ..ExtendedActions::default()
+    };
+    assert_eq!(record(uplink, behind), extended, "behind a header");
+    let more = ExtendedActions { to_control_plane: true, ..ExtendedActions::default() };
+    assert_eq!(record(uplink, more), extended, "for the control plane too");
     let local = Some(Local::Neighbours { instance: InstanceId(1), how: UeToUe::Forward });
-    assert_eq!(record(uplink, Special { local, ..Special::default() }), special, "to other UEs first");
+    assert_eq!(
+        record(uplink, ExtendedActions { local, ..ExtendedActions::default() }),
+        extended,
+        "to other UEs first"
+    );
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Worker {
                     Ok(Message::ErrorIndication { teid, peer, .. })
                         if peer == outer.src && self.node.tunnels.leads_to(peer) =>
                     {
-                        self.tell(WorkerEvent::ErrorIndication { teid: Teid(teid), peer });
+                        self.send_event(WorkerEvent::ErrorIndication { teid: Teid(teid), peer });
                         out.drop(port, frame, DropReason::ErrorIndication);
                     }
                     Ok(_) => out.drop(port, frame, DropReason::ErrorIndication),
@@ -99,7 +99,7 @@ impl Worker {
             Ok(Message::EchoResponse { sequence, restarted, .. }) => {
                 let peer = outer.src;
                 if self.node.echoes.take(peer, sequence) {
-                    self.tell(WorkerEvent::EchoResponse { peer, sequence, restarted });
+                    self.send_event(WorkerEvent::EchoResponse { peer, sequence, restarted });
                     out.release(frame);
                 } else {
                     out.drop(port, frame, DropReason::GtpuSignalling);

@@ -234,7 +234,7 @@ impl Worker {
             };
             let Some(rule) = self.frame_rule(record, None, seen, frame.data()) else { continue };
             wanted = true;
-            let proxying = rule.special().and_then(|special| special.ethernet.as_ref());
+            let proxying = rule.extended().and_then(|extended| extended.ethernet.as_ref());
             let proxying = proxying.map(|rule| rule.proxying).unwrap_or_default();
             if let Some((question, lan)) = asked.filter(|(question, _)| question.is_wanted(proxying)) {
                 if question.is_of(session)
@@ -301,7 +301,7 @@ impl Worker {
     /// Tells the control side whose addresses have changed.
     fn tell_of(&mut self, Learned { gained, lost }: Learned) {
         for session in [gained, lost].into_iter().flatten() {
-            self.tell(WorkerEvent::Stations { session });
+            self.send_event(WorkerEvent::Stations { session });
         }
     }
 

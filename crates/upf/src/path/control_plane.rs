@@ -18,7 +18,7 @@ use super::forward::Arrival;
 use super::parse::{Packet, Parsed, is_own, message};
 use super::relay::Stored;
 use crate::node::ControlPlaneMessage;
-use crate::record::{Direction, Special, Tunnel};
+use crate::record::{Direction, ExtendedActions, Tunnel};
 
 /// Packets that a worker sends to control planes by the kernel in a second.
 pub(super) const SENT_PER_SECOND: u32 = 1000;
@@ -73,7 +73,7 @@ impl Worker {
     pub(super) fn tunnel_over_n4(
         &mut self,
         rule: &Matched<'_>,
-        special: &Special,
+        extended: &ExtendedActions,
         tunnel: &Tunnel,
         arrival: &Arrival,
         packet: &Packet,
@@ -87,7 +87,7 @@ impl Worker {
         }
         let shape = &tunnel.shape;
         let extensions = if arrival.key.is_tunnel() {
-            self.stored.for_tunnel(shape, special.deletes_container)
+            self.stored.for_tunnel(shape, extended.deletes_container)
         } else {
             emit::decrement_ttl(frame.data_mut());
             Stored::default().for_tunnel(shape, false)

@@ -44,7 +44,7 @@ impl Worker {
         let flow = flow(record.direction(), qfi, packet, data);
         let session = record.session();
         if self.flows.is_news(session, &flow, self.now) {
-            self.tell(WorkerEvent::Application { session, pdr, app, flow: FlowEnds::of(&flow) });
+            self.send_event(WorkerEvent::Application { session, pdr, app, flow: FlowEnds::of(&flow) });
         }
     }
 }

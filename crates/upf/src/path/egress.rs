@@ -11,8 +11,8 @@ use super::charge::Matched;
 use super::emit::{self, Ends};
 use super::forward::{Arrival, Origin};
 use super::parse::Packet;
+use crate::extended::{Egress, Exit, ExtendedActions, PlainHeader};
 use crate::node::NodeSettings;
-use crate::special::{Egress, Exit, PlainHeader, Special};
 
 /// The protocol of an IPv4 packet behind an IP header (RFC 2003).
 const INNER_IPV4: IpProtocol = IpProtocol(4);
@@ -27,21 +27,21 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         rule: &Matched<'_>,
-        special: &Special,
+        extended: &ExtendedActions,
         arrival: Arrival,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
-        if let Some(response) = &special.redirect {
+        if let Some(response) = &extended.redirect {
             self.redirect(guard, rule.record, response, arrival.port, packet, frame, out);
             return None;
         }
-        match special.local {
+        match extended.local {
             Some(local) if arrival.origin == Origin::Port => {
-                self.switch_locally(guard, rule, (special, local), arrival, packet, frame, out)
+                self.switch_locally(guard, rule, (extended, local), arrival, packet, frame, out)
             }
-            _ => self.onward(rule, special, arrival.port, packet, frame, out),
+            _ => self.onward(rule, extended, arrival.port, packet, frame, out),
         }
     }
 
@@ -50,13 +50,13 @@ impl Worker {
     pub(super) fn onward(
         &mut self,
         rule: &Matched<'_>,
-        special: &Special,
+        extended: &ExtendedActions,
         from: PortId,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
-        match &special.egress {
+        match &extended.egress {
             Some(egress) => self.leave(rule, egress, from, packet, frame, out),
             None => self.route(rule, from, packet, frame, out),
         }

@@ -18,8 +18,8 @@ use super::parse::{Packet, is_not_routed, is_own};
 use crate::dropped::DropCount;
 use crate::node::WorkerEvent;
 use crate::record::{
-    Action, Counted, Destination, Direction, Exit, N6Exit, QuotaAction, Record, Rules, SessionIndex,
-    SessionKey, Special,
+    Action, Counted, Destination, Direction, Exit, ExtendedActions, N6Exit, QuotaAction, Record, Rules,
+    SessionIndex, SessionKey,
 };
 
 /// How a packet came in.
@@ -66,17 +66,17 @@ impl Arrival {
         &self,
         record: &Record,
         action: &Action,
-        special: Option<&Special>,
+        extended: Option<&ExtendedActions>,
         packet: &Packet,
     ) -> Option<DropReason> {
         let reason = self.suspicion?;
-        let to_control_plane = special.is_some_and(|special| special.to_control_plane);
+        let to_control_plane = extended.is_some_and(|extended| extended.to_control_plane);
         let permitted = match reason {
             // In a tunnel nobody routes it: router solicitations and DHCP reach whom they are for.
             DropReason::NotRouted => self.is_relayed(action),
             // In a LAN the address may be another's.
             DropReason::TunnelToSelf => {
-                let egress = special.and_then(|special| special.egress);
+                let egress = extended.and_then(|extended| extended.egress);
                 matches!(action.exit, N6Exit::Lan(_))
                     || egress.is_some_and(|egress| matches!(egress.exit, Exit::Lan(_)))
             }
@@ -171,7 +171,7 @@ impl Worker {
     ) -> Option<(IcmpError, Frame)> {
         let apps = self.applications_of(record, arrival.qfi, packet, frame.data());
         let verdict = self.flows.verdict(apps);
-        let (mut action, on_quota, mut special, app) = match record.rules(&self.node.tunnels) {
+        let (mut action, on_quota, mut extended, app) = match record.rules(&self.node.tunnels) {
             Rules::One(action) if record.folded_qfi().is_none_or(|qfi| arrival.qfi == Some(qfi)) => {
                 (action, &[][..], None, None)
             }
@@ -184,7 +184,7 @@ impl Worker {
                     Some(rule) => (
                         rule.action(&self.node.tunnels),
                         rule.on_quota(),
-                        rule.special(),
+                        rule.extended(),
                         rule.detection().app,
                     ),
                     None => {
@@ -194,30 +194,30 @@ impl Worker {
                 }
             }
         };
-        if let Some(app) = app.filter(|_| special.is_some_and(|special| special.tells_applications)) {
+        if let Some(app) = app.filter(|_| extended.is_some_and(|extended| extended.tells_applications)) {
             self.tell_application(record, (action.pdr, app), arrival.qfi, packet, frame.data());
         }
         let mut on_quota_of = None;
         if let Some(other) = self.quota_action(&action, on_quota) {
-            (action, special, on_quota_of) = (other.action, other.special.as_deref(), Some(other.slot));
+            (action, extended, on_quota_of) = (other.action, other.extended.as_deref(), Some(other.slot));
         }
         let action = &action;
         self.note_match(action);
-        if let Some(reason) = arrival.forbidden(record, action, special, packet) {
+        if let Some(reason) = arrival.forbidden(record, action, extended, packet) {
             out.drop(arrival.port, frame, reason);
             return None;
         }
         if packet.ttl <= 1 && !arrival.is_relayed(action) {
             return Some((IcmpError::TimeExceeded, frame));
         }
-        if let Some(special) =
-            special.filter(|special| !special.copies.is_empty() && buffered_since.is_none())
+        if let Some(extended) =
+            extended.filter(|extended| !extended.copies.is_empty() && buffered_since.is_none())
         {
-            self.duplicate(&special.copies, FlowFields::of, arrival.port, &frame, out);
+            self.duplicate(&extended.copies, FlowFields::of, arrival.port, &frame, out);
         }
         if !action.gate_open || action.apply.drop {
             if action.apply.drop {
-                self.count_dropped(record, special, packet.total_len);
+                self.count_dropped(record, extended, packet.total_len);
             }
             self.count(record, action, packet, true);
             let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
@@ -231,7 +231,7 @@ impl Worker {
             return None;
         }
         if action.apply.buffer {
-            let dropped = special.and_then(|special| special.dropped.clone());
+            let dropped = extended.and_then(|extended| extended.dropped.clone());
             self.buffer(record, action, dropped, arrival, packet.tos >> 2, frame, buffered_since, out);
             return None;
         }
@@ -244,19 +244,19 @@ impl Worker {
         let preferred = out.prefer(self.is_guaranteed(record, action));
         let rule = &Matched { record, action, key: arrival.key, on_quota_of };
         let left = match action.destination {
-            Destination::Routed | Destination::NoTunnel => match special {
-                Some(special) => self.steer(guard, rule, special, arrival, packet, frame, out),
+            Destination::Routed | Destination::NoTunnel => match extended {
+                Some(extended) => self.steer(guard, rule, extended, arrival, packet, frame, out),
                 None => self.route(rule, arrival.port, packet, frame, out),
             },
             Destination::Tunnel(tunnel)
-                if let Some(special) = special
-                    && special.to_control_plane
+                if let Some(extended) = extended
+                    && extended.to_control_plane
                     && self.is_over_n4(tunnel.shape.peer) =>
             {
-                self.tunnel_over_n4(rule, special, &tunnel, &arrival, packet, frame, out)
+                self.tunnel_over_n4(rule, extended, &tunnel, &arrival, packet, frame, out)
             }
             Destination::Tunnel(tunnel) if arrival.key.is_tunnel() => {
-                let deletes_container = special.is_some_and(|special| special.deletes_container);
+                let deletes_container = extended.is_some_and(|extended| extended.deletes_container);
                 self.relay(rule, &tunnel, deletes_container, arrival.port, packet, frame, out)
             }
             Destination::Tunnel(tunnel) => self.tunnel(rule, &tunnel, arrival.port, packet, frame, out),
@@ -302,13 +302,13 @@ impl Worker {
         for (slot, what) in action.usage.iter().filter(|(_, what)| *what != not_counted) {
             apart |= what == Counted::Dropped;
             if self.node.usage.count(slot, direction, octets, shared) {
-                self.tell(WorkerEvent::Threshold { session: record.session(), slot });
+                self.send_event(WorkerEvent::Threshold { session: record.session(), slot });
             }
         }
         if apart {
             for slot in action.usage.of_passed() {
                 if self.node.usage.hasten(slot, direction, octets) {
-                    self.tell(WorkerEvent::Threshold { session: record.session(), slot });
+                    self.send_event(WorkerEvent::Threshold { session: record.session(), slot });
                 }
             }
         }
@@ -347,14 +347,14 @@ impl Worker {
             Ok(first) => {
                 // A packet that was put back was told of when it came.
                 if first && since.is_none() && told {
-                    self.tell(news);
+                    self.send_event(news);
                 }
             }
             Err(refused) => {
                 if let Some(pdr) = refused.tell_discard
                     && self.buffers.first_discard(session)
                 {
-                    self.tell(WorkerEvent::Discarded { session, pdr });
+                    self.send_event(WorkerEvent::Discarded { session, pdr });
                 }
                 self.count_waiting_dropped(session, &refused);
                 out.drop(refused.from, refused.frame, DropReason::BufferFull);
@@ -364,11 +364,16 @@ impl Worker {
 
     /// Counts a packet that its rule drops, where that is asked for.
     #[inline]
-    pub(super) fn count_dropped(&mut self, record: &Record, special: Option<&Special>, octets: usize) {
-        if let Some(count) = special.and_then(|special| special.dropped.as_ref())
+    pub(super) fn count_dropped(
+        &mut self,
+        record: &Record,
+        extended: Option<&ExtendedActions>,
+        octets: usize,
+    ) {
+        if let Some(count) = extended.and_then(|extended| extended.dropped.as_ref())
             && count.count(octets as u64)
         {
-            self.tell(WorkerEvent::Dropped { session: record.session(), urr: count.urr() });
+            self.send_event(WorkerEvent::Dropped { session: record.session(), urr: count.urr() });
         }
     }
 
@@ -377,7 +382,7 @@ impl Worker {
         if let Some(count) = &packet.dropped
             && count.count(packet.frame.packet_len() as u64)
         {
-            self.tell(WorkerEvent::Dropped { session, urr: count.urr() });
+            self.send_event(WorkerEvent::Dropped { session, urr: count.urr() });
         }
     }
 }

@@ -16,7 +16,9 @@ use super::monitor::stamp_sent;
 use super::oversize::NarrowWay;
 use super::parse::Packet;
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, take_tags};
-use crate::record::{Action, Destination, Direction, Record, RuleList, RuleView, Rules, Special, Tunnel};
+use crate::record::{
+    Action, Destination, Direction, ExtendedActions, Record, RuleList, RuleView, Rules, Tunnel,
+};
 use crate::rules::EthernetFilter;
 
 impl Worker {
@@ -109,17 +111,17 @@ impl Worker {
     ) {
         let own = rule.action(&self.node.tunnels);
         let on_quota = self.quota_action(&own, rule.on_quota());
-        let (action, special) = match on_quota {
-            Some(other) => (&other.action, other.special.as_deref()),
-            None => (&own, rule.special()),
+        let (action, extended) = match on_quota {
+            Some(other) => (&other.action, other.extended.as_deref()),
+            None => (&own, rule.extended()),
         };
         self.note_match(action);
-        if let Some(special) = special.filter(|special| !special.copies.is_empty() && since.is_none()) {
-            self.duplicate(&special.copies, flow_fields, arrival.port, &frame, out);
+        if let Some(extended) = extended.filter(|extended| !extended.copies.is_empty() && since.is_none()) {
+            self.duplicate(&extended.copies, flow_fields, arrival.port, &frame, out);
         }
         if !action.gate_open || action.apply.drop {
             if action.apply.drop {
-                self.count_dropped(record, special, seen.len);
+                self.count_dropped(record, extended, seen.len);
             }
             let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
             return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
@@ -129,7 +131,7 @@ impl Worker {
         }
         if action.apply.buffer {
             let dscp = packet_in(seen, frame.data()).map_or(0, |packet| packet.tos >> 2);
-            let dropped = special.and_then(|special| special.dropped.clone());
+            let dropped = extended.and_then(|extended| extended.dropped.clone());
             return self.buffer(record, action, dropped, arrival, dscp, frame, since, out);
         }
         if action.destination == Destination::NoTunnel {
@@ -151,10 +153,10 @@ impl Worker {
             Destination::Tunnel(tunnel) => {
                 let on_quota_of = on_quota.map(|other| other.slot);
                 let rule = &Matched { record, action, key: arrival.key, on_quota_of };
-                self.frame_into_tunnel(rule, special, &tunnel, arrival, seen, frame, out);
+                self.frame_into_tunnel(rule, extended, &tunnel, arrival, seen, frame, out);
             }
             Destination::Routed | Destination::NoTunnel => {
-                match special.and_then(|special| special.ethernet.as_deref()) {
+                match extended.and_then(|extended| extended.ethernet.as_deref()) {
                     Some(rule) => self.bridge(guard, record, (action, rule), arrival, seen, frame, out),
                     None => out.drop(arrival.port, frame, DropReason::NoRoute),
                 }
@@ -184,7 +186,7 @@ impl Worker {
     fn frame_into_tunnel(
         &mut self,
         rule: &Matched<'_>,
-        special: Option<&Special>,
+        extended: Option<&ExtendedActions>,
         tunnel: &Tunnel,
         arrival: Arrival,
         seen: &EthernetFrame,
@@ -192,7 +194,8 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         let from = arrival.port;
-        let tags_off = special.and_then(|special| special.ethernet.as_ref()).map_or(0, |rule| rule.tags_off);
+        let tags_off =
+            extended.and_then(|extended| extended.ethernet.as_ref()).map_or(0, |rule| rule.tags_off);
         let tags = usize::from(seen.service_tag.is_some()) + usize::from(seen.customer_tag.is_some());
         if tags_off > 0 && !take_tags(&mut frame, tags_off.min(tags)) {
             return out.drop(from, frame, DropReason::EthernetMalformed);
@@ -201,7 +204,7 @@ impl Worker {
         let peer = tunnel.shape.peer;
         let resolution = self.next_hops.resolve(peer);
         let (extensions, is_stamped) = if arrival.key.is_tunnel() {
-            let deletes_container = special.is_some_and(|special| special.deletes_container);
+            let deletes_container = extended.is_some_and(|extended| extended.deletes_container);
             (Some(self.stored.for_tunnel(&tunnel.shape, deletes_container)), false)
         } else {
             let stamped = self.stamped(rule.record, tunnel, resolution, before);

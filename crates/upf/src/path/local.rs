@@ -8,7 +8,7 @@ use super::Worker;
 use super::charge::Matched;
 use super::forward::{Arrival, Origin};
 use super::parse::Packet;
-use crate::record::{Direction, Local, SessionKey, Special, UeToUe};
+use crate::record::{Direction, ExtendedActions, Local, SessionKey, UeToUe};
 
 impl Worker {
     /// Hands a packet to the session that its destination belongs to, or has it routed if it is nobody's here.
@@ -19,7 +19,7 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         rule: &Matched<'_>,
-        (special, local): (&Special, Local),
+        (extended, local): (&ExtendedActions, Local),
         arrival: Arrival,
         packet: &Packet,
         frame: Frame,
@@ -51,7 +51,7 @@ impl Worker {
                 return refused;
             }
             (None, Local::Neighbours { .. }) => {
-                return self.onward(rule, special, arrival.port, packet, frame, out);
+                return self.onward(rule, extended, arrival.port, packet, frame, out);
             }
         };
         self.count(record, action, packet, true);

@@ -109,7 +109,7 @@ struct Worker {
     error_indications: RateLimit,
     extension_notices: RateLimit,
     icmp_errors: RateLimit,
-    untold: Vec<WorkerEvent>,
+    unsent_events: Vec<WorkerEvent>,
     /// Which applications flows belong to.
     flows: Flows,
     lan_hops: LanHops,
@@ -163,7 +163,7 @@ impl Path {
             error_indications: limit(),
             extension_notices: limit(),
             icmp_errors: limit(),
-            untold: Vec::new(),
+            unsent_events: Vec::new(),
             flows: Flows::new(&node.applications),
             lan_hops: LanHops::new(),
             flood: Flood::default(),

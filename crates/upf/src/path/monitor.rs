@@ -26,7 +26,7 @@ impl Worker {
         if let Some((_, monitor)) = record.monitors().iter().find(|(own, _)| *own == qfi)
             && let Some(delays) = monitor.sample(&self.node.clock, self.now, &information)
         {
-            self.tell(WorkerEvent::Delay { session: record.session(), qfi, delays });
+            self.send_event(WorkerEvent::Delay { session: record.session(), qfi, delays });
         }
         true
     }

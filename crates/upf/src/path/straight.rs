@@ -276,7 +276,7 @@ impl Worker {
 
     #[cold]
     fn threshold(&mut self, record: &Record, slot: UsageSlot) {
-        self.tell(WorkerEvent::Threshold { session: record.session(), slot });
+        self.send_event(WorkerEvent::Threshold { session: record.session(), slot });
     }
 
     #[cold]

@@ -16,7 +16,7 @@ use crate::record::SessionIndex;
 /// How often what waits too long is looked for.
 pub(super) const SWEEP: Duration = Duration::from_millis(100);
 /// Events kept for a control plane that has no room for them now.
-const UNTOLD_MAX: usize = 65_536;
+const UNSENT_EVENTS_MAX: usize = 65_536;
 
 impl Worker {
     /// When there is something to do beside packets: now, or at the next sweep if anything waits for that.
@@ -28,25 +28,25 @@ impl Worker {
         }
         let waits = !self.pending.is_empty()
             || !self.buffers.is_empty()
-            || !self.untold.is_empty()
+            || !self.unsent_events.is_empty()
             || !self.node.fragments.is_empty()
             || self.lan_hops.is_waiting();
         waits.then(|| self.swept + SWEEP)
     }
 
     /// Tells the control plane, now or when it has room again.
-    pub(super) fn tell(&mut self, event: WorkerEvent) {
-        if !self.node.tell(event) && self.untold.len() < UNTOLD_MAX {
-            self.untold.push(event);
+    pub(super) fn send_event(&mut self, event: WorkerEvent) {
+        if !self.node.send_event(event) && self.unsent_events.len() < UNSENT_EVENTS_MAX {
+            self.unsent_events.push(event);
         }
     }
 
     /// Drops what has waited too long and tells what could not be told.
     pub(super) fn sweep(&mut self, out: &mut Output<'_>) {
         self.swept = out.now();
-        while let Some(event) = self.untold.pop() {
-            if !self.node.tell(event) {
-                self.untold.push(event);
+        while let Some(event) = self.unsent_events.pop() {
+            if !self.node.send_event(event) {
+                self.unsent_events.push(event);
                 break;
             }
         }
@@ -54,7 +54,7 @@ impl Worker {
             if let Some(pdr) = packet.tell_discard
                 && self.buffers.first_discard(session)
             {
-                self.tell(WorkerEvent::Discarded { session, pdr });
+                self.send_event(WorkerEvent::Discarded { session, pdr });
             }
             self.count_waiting_dropped(session, &packet);
             out.drop(packet.from, packet.frame, DropReason::BufferExpired);
@@ -85,7 +85,7 @@ impl Worker {
                 self.release(guard, session, out);
                 // What still waits may be so by rules that know nothing of it.
                 if let Some(news) = self.buffers.news(session) {
-                    self.tell(news);
+                    self.send_event(news);
                 }
             }
         }

@@ -43,7 +43,7 @@ pub enum WideReason {
     QuotaAction,
     /// More is asked for than forwarding: a header of its own, redirection, a look among the node's own UEs.
     #[error("a FAR asks for more than forwarding, such as redirection, or UEs are kept apart")]
-    Special,
+    ExtendedActions,
     /// The UE's prefix is no /64.
     #[error("the UE's IPv6 prefix is not a /64")]
     Prefix,
@@ -71,7 +71,7 @@ impl WideReason {
         Self::PacketRate,
         Self::Duplicated,
         Self::QuotaAction,
-        Self::Special,
+        Self::ExtendedActions,
         Self::Prefix,
         Self::Framed,
         Self::Applications,
@@ -89,7 +89,7 @@ impl WideReason {
             Self::PacketRate => "packet_rate",
             Self::Duplicated => "duplicated",
             Self::QuotaAction => "quota_action",
-            Self::Special => "far",
+            Self::ExtendedActions => "far",
             Self::Prefix => "ipv6_prefix",
             Self::Framed => "framed_route",
             Self::Applications => "applications",
@@ -181,8 +181,8 @@ impl Record {
 /// Why a rule by itself keeps its packets off the fast path.
 fn reason_of_rule(rule: &RuleView<'_>) -> Option<WideReason> {
     let is_so = |asks: fn(&Action) -> bool| rule.unfolded().is_some_and(asks);
-    if rule.special().is_some() {
-        Some(WideReason::Special)
+    if rule.extended().is_some() {
+        Some(WideReason::ExtendedActions)
     } else if !rule.on_quota().is_empty() {
         Some(WideReason::QuotaAction)
     } else if is_so(|action| action.apply.duplicate) {

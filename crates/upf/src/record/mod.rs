@@ -32,11 +32,13 @@ pub(crate) use self::ways::{CommonWay, PlainWay, StraightWay};
 use triomphe::ThinArc;
 
 use crate::classify::Classifier;
+pub use crate::extended::{
+    Bridging, Egress, EthernetRule, Exit, ExtendedActions, Local, PlainHeader, UeToUe,
+};
 use crate::lan::LanId;
 use crate::monitoring::{Monitor, Monitors};
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, Qfi, Teid};
-pub use crate::special::{Bridging, Egress, EthernetRule, Exit, Local, PlainHeader, Special, UeToUe};
 pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
 use crate::usage::UsageSlot;
 
@@ -258,7 +260,7 @@ impl Record {
     ) -> (Option<Self>, bool) {
         let mut met = rules.iter().filter(|rule| rule.detection.is_met(direction));
         let (Some(rule), None) = (met.next(), met.next()) else { return (None, false) };
-        if !rule.detection.matches_all_but_qfi() || rule.special.is_some() || !rule.on_quota.is_empty() {
+        if !rule.detection.matches_all_but_qfi() || rule.extended.is_some() || !rule.on_quota.is_empty() {
             return (None, false);
         }
         let Some(mut folded) = Self::fold(session, direction, ue, &rule.action) else {

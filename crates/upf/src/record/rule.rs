@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Rule ─┬─▶ Detection   what a packet must be        of many sessions the same, and shared
-//!         ├─▶ Special     what few rules ask for        shared too
+//!         ├─▶ ExtendedActions     what few rules ask for        shared too
 //!         └── Record      what is done, if that folds   the session's own
 //! ```
 
@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::{Action, Direction, Record, SessionIndex, UeAddresses};
 use crate::apps::AppNumber;
+use crate::extended::ExtendedActions;
 use crate::rules::{AddressMatch, EthernetFilter, FramedRoute, PdrId, SdfFilter};
-use crate::special::Special;
 use crate::tunnels::Tunnels;
 use crate::usage::UsageSlot;
 
@@ -85,7 +85,7 @@ pub struct FilteredRule {
     /// What is done then.
     pub action: Action,
     /// What is asked for beside it, by few rules.
-    pub special: Option<Arc<Special>>,
+    pub extended: Option<Arc<ExtendedActions>>,
     /// What is done instead when a quota is used up for which there is a FAR.
     pub on_quota: Box<[QuotaAction]>,
 }
@@ -94,7 +94,7 @@ pub struct FilteredRule {
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     detection: Arc<Detection>,
-    special: Option<Arc<Special>>,
+    extended: Option<Arc<ExtendedActions>>,
     action: RuleAction,
 }
 
@@ -115,14 +115,14 @@ impl Rule {
         session: SessionIndex,
         direction: Direction,
         ue: UeAddresses,
-        FilteredRule { detection, action, special, on_quota }: FilteredRule,
+        FilteredRule { detection, action, extended, on_quota }: FilteredRule,
     ) -> Self {
         let folded = if on_quota.is_empty() { Record::fold(session, direction, ue, &action) } else { None };
         let action = match folded {
             Some(record) => RuleAction::Folded(record),
             None => RuleAction::Whole(Box::new((action, on_quota))),
         };
-        Self { detection, special, action }
+        Self { detection, extended, action }
     }
 
     /// What a packet must be.
@@ -135,7 +135,7 @@ impl Rule {
             RuleAction::Folded(record) => ViewedAction::Folded(record),
             RuleAction::Whole(whole) => ViewedAction::Whole(&whole.0, &whole.1),
         };
-        RuleView { detection: &self.detection, special: self.special.as_deref(), action }
+        RuleView { detection: &self.detection, extended: self.extended.as_deref(), action }
     }
 }
 
@@ -143,7 +143,7 @@ impl Rule {
 #[derive(Clone, Copy, Debug)]
 pub struct RuleView<'r> {
     detection: &'r Detection,
-    special: Option<&'r Special>,
+    extended: Option<&'r ExtendedActions>,
     action: ViewedAction<'r>,
 }
 
@@ -162,8 +162,8 @@ impl<'r> RuleView<'r> {
 
     /// What is asked for beside its action, by few rules.
     #[inline]
-    pub fn special(&self) -> Option<&'r Special> {
-        self.special
+    pub fn extended(&self) -> Option<&'r ExtendedActions> {
+        self.extended
     }
 
     /// Its number.
@@ -203,7 +203,7 @@ impl<'r> RuleView<'r> {
     /// The record of the rule alone, by which packets take the fast path; `None` where more is to be done than it says.
     pub(super) fn record(&self) -> Option<&'r Record> {
         match self.action {
-            ViewedAction::Folded(record) if self.special.is_none() => Some(record),
+            ViewedAction::Folded(record) if self.extended.is_none() => Some(record),
             _ => None,
         }
     }
@@ -229,7 +229,7 @@ impl<'r> RuleList<'r> {
     pub fn get(&self, at: usize) -> Option<RuleView<'r>> {
         let Some((record, detection, place)) = self.own else { return self.others.get(at).map(Rule::view) };
         if at == usize::from(place) {
-            return Some(RuleView { detection, special: None, action: ViewedAction::Folded(record) });
+            return Some(RuleView { detection, extended: None, action: ViewedAction::Folded(record) });
         }
         self.others.get(at - usize::from(at > place.into())).map(Rule::view)
     }
@@ -249,5 +249,5 @@ pub struct QuotaAction {
     /// What is done, which that counter does not count.
     pub action: Action,
     /// What is asked for beside it.
-    pub special: Option<Box<Special>>,
+    pub extended: Option<Box<ExtendedActions>>,
 }

@@ -14,7 +14,7 @@ fn rule(pdr: u16) -> FilteredRule {
         usage: UsageSlots::default(),
         buffer: BufferBounds::default(),
     };
-    FilteredRule { detection: Arc::default(), action, special: None, on_quota: Box::default() }
+    FilteredRule { detection: Arc::default(), action, extended: None, on_quota: Box::default() }
 }
 
 fn asking(pdr: u16, detection: Detection) -> FilteredRule {
@@ -178,8 +178,8 @@ fn a_form_says_why_packets_take_the_slow_path() {
     let mut copied = rule(1);
     copied.action.apply.duplicate = true;
     wide(vec![copied], WideReason::Duplicated);
-    let special = Special { egress: None, ..Special::default() };
-    wide(vec![FilteredRule { special: Some(Arc::new(special)), ..rule(1) }], WideReason::Special);
+    let extended = ExtendedActions { egress: None, ..ExtendedActions::default() };
+    wide(vec![FilteredRule { extended: Some(Arc::new(extended)), ..rule(1) }], WideReason::ExtendedActions);
     wide(vec![filtered(3, "permit out 17 from any 53,5060 to assigned"), rule(1)], WideReason::Filters);
     wide((1..=5).map(|pdr| of_flows(pdr, 1 << pdr)).collect(), WideReason::Rules);
     let mut crowded = rule(1);

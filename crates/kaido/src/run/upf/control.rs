@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::port::DatagramRooms;
 use kaido_engine::{BATCH_MAX, Doorbell, FramePool, PortTotals, WorkerCounters};
-use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Moment, Transmit, Untold, send_all};
+use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Moment, Transmit, UnreportedUsage, send_all};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::node::ControlPlaneMessage;
 use kaido_upf::record::{KeyParts, RecordForm};
@@ -145,7 +145,7 @@ impl Control {
                 progress = (Instant::now(), acknowledged);
             }
         }
-        for Untold { node, sessions, octets } in self.endpoint.abandon(Moment::now()) {
+        for UnreportedUsage { node, sessions, octets } in self.endpoint.abandon(Moment::now()) {
             let node = node.map_or_else(|| "a control plane".to_owned(), |node| node.to_string());
             tracing::error!(
                 node,

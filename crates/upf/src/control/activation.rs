@@ -36,21 +36,21 @@ impl RuleSet {
 
 impl Upf {
     /// Switches the rules of a session whose time has come.
-    pub(super) fn switch_rules(&mut self, index: SessionIndex, now: SystemTime) {
-        let is_due = |session: &Session| session.kept.rules.switches_at.is_some_and(|at| at <= millis(now));
+    pub(super) fn apply_activation_times(&mut self, index: SessionIndex, now: SystemTime) {
+        let is_due = |session: &Session| session.state.rules.switches_at.is_some_and(|at| at <= millis(now));
         if !self.sessions.get(index).as_ref().is_some_and(is_due) {
             return;
         }
-        self.end_of(index, now);
+        self.finish_for(index, now);
         let Some(session) = self.sessions.get(index) else { return };
         match self.change(session, Modification::default(), Vec::new(), Modified::default(), now) {
             Ok(Progress::Done(_)) => {}
             // Nobody waits for the answer.
-            Ok(Progress::Waiting(ticket)) => drop(self.end_now(ticket, now)),
+            Ok(Progress::Waiting(ticket)) => drop(self.finish_now(ticket, now)),
             Err(why) => {
                 let Some(mut session) = self.sessions.get(index) else { return };
                 tracing::warn!(seid = %session.seid, %why, "rules were not switched at their time");
-                session.kept.rules.switches_at = None;
+                session.state.rules.switches_at = None;
                 self.rest(&session);
             }
         }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::Upf;
 use super::compile::instance_named;
 use super::pool::Lease;
-use super::session::Kept;
+use super::session::SessionState;
 use crate::node::NodeSettings;
 use crate::record::{EndpointId, InstanceId, SessionKey};
 use crate::rules::{
@@ -21,9 +21,9 @@ const TEID_ATTEMPTS: u32 = 64;
 /// From where a rule's packets come, and in which IP domain.
 type Domain<'d> = (Interface, Option<&'d NetworkInstance>);
 
-/// What was chosen for a request and goes back when it is refused.
+/// What was allocated for a request and goes back when it is refused.
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
+pub(super) struct Allocation {
     pub(super) created: Vec<CreatedPdr>,
     pub(super) updated: Vec<CreatedPdr>,
     pub(super) created_endpoints: Vec<CreatedTrafficEndpoint>,
@@ -38,31 +38,31 @@ pub(super) struct Chosen {
     teids: BTreeSet<SessionKey>,
 }
 
-impl Chosen {
-    /// Nothing yet, for a request about a session with these rules: their CHOOSE IDs stand for what was chosen for them, and the UE
+impl Allocation {
+    /// Nothing yet, for a request about a session with these rules: their CHOOSE IDs stand for what was allocated for them, and the UE
     /// keeps the addresses that it was given (the SMF of SD-Core repeats the choice in every update).
-    pub(super) fn in_session(settings: &NodeSettings, kept: &Kept) -> Self {
-        let rules = &kept.rules;
+    pub(super) fn in_session(settings: &NodeSettings, state: &SessionState) -> Self {
+        let rules = &state.rules;
         let of_pdrs = rules.pdrs.values().filter_map(|pdr| pdr.pdi.local_fteid);
         let of_endpoints = rules.endpoints.values().filter_map(|endpoint| endpoint.local_fteid);
         let by_choose_id = of_pdrs.chain(of_endpoints).filter_map(|local| match local {
             LocalFTeid::Chosen { fteid, choose_id } => Some((choose_id, fteid)),
             LocalFTeid::Given(_) | LocalFTeid::Choose { .. } => None,
         });
-        let mut chosen = Self { by_choose_id: by_choose_id.collect(), ..Self::default() };
-        rules.pdrs.values().for_each(|pdr| chosen.note_source(&pdr.pdi));
-        let leased = |of_family: fn(&Lease) -> bool| kept.leases.iter().any(of_family);
+        let mut allocation = Self { by_choose_id: by_choose_id.collect(), ..Self::default() };
+        rules.pdrs.values().for_each(|pdr| allocation.note_source(&pdr.pdi));
+        let leased = |of_family: fn(&Lease) -> bool| state.leases.iter().any(of_family);
         let v4_leased = leased(|lease| matches!(lease, Lease::Ipv4(..)));
         let v6_leased = leased(|lease| matches!(lease, Lease::Ipv6(..)));
         for pdr in rules.ever_detecting() {
             let Ok(instance) = instance_named(settings, pdr.pdi.network_instance.as_ref()) else { continue };
             for ue in &pdr.pdi.ue_ip {
-                let (ipv4, ipv6) = chosen.ue.entry(instance).or_default();
+                let (ipv4, ipv6) = allocation.ue.entry(instance).or_default();
                 *ipv4 = ipv4.or(ue.ipv4.filter(|_| v4_leased).and_then(ChooseOr::given));
                 *ipv6 = ipv6.or(ue.ipv6.filter(|_| v6_leased).and_then(ChooseOr::given));
             }
         }
-        chosen
+        allocation
     }
 
     fn note_source(&mut self, pdi: &Pdi) {
@@ -82,107 +82,111 @@ impl Chosen {
 
 impl Upf {
     /// Fills in what the control plane left to us, in all PDRs of a request.
-    pub(super) fn choose(&mut self, pdrs: &mut [Pdr], chosen: &mut Chosen) -> Result<(), Rejection> {
+    pub(super) fn allocate(
+        &mut self,
+        pdrs: &mut [Pdr],
+        allocation: &mut Allocation,
+    ) -> Result<(), Rejection> {
         for pdr in pdrs {
-            chosen.note_source(&pdr.pdi);
+            allocation.note_source(&pdr.pdi);
             let Pdi { local_fteid, ue_ip, network_instance, source_interface, .. } = &mut pdr.pdi;
             let domain = (*source_interface, network_instance.as_ref());
             let (local_fteid, ue_ip) = self
-                .choose_for(local_fteid, ue_ip, domain, chosen)
+                .allocate_for(local_fteid, ue_ip, domain, allocation)
                 .map_err(|fault| fault.rule(RuleId::Pdr(pdr.id)))?;
             if local_fteid.is_some() || ue_ip.is_some() {
-                chosen.created.push(CreatedPdr { id: pdr.id, local_fteid, ue_ip });
+                allocation.created.push(CreatedPdr { id: pdr.id, local_fteid, ue_ip });
             }
         }
         Ok(())
     }
 
-    /// As [`Upf::choose`], in changes of PDRs.
-    pub(super) fn choose_changes(
+    /// As [`Upf::allocate`], in changes of PDRs.
+    pub(super) fn allocate_in_updates(
         &mut self,
         updates: &mut [UpdatePdr],
-        chosen: &mut Chosen,
+        allocation: &mut Allocation,
     ) -> Result<(), Rejection> {
         for update in updates {
             let Some(pdi) = &mut update.pdi else { continue };
             let Pdi { local_fteid, ue_ip, network_instance, source_interface, .. } = pdi;
             let domain = (*source_interface, network_instance.as_ref());
             let (local_fteid, ue_ip) = self
-                .choose_for(local_fteid, ue_ip, domain, chosen)
+                .allocate_for(local_fteid, ue_ip, domain, allocation)
                 .map_err(|fault| fault.rule(RuleId::Pdr(update.id)))?;
             if local_fteid.is_some() || ue_ip.is_some() {
-                chosen.updated.push(CreatedPdr { id: update.id, local_fteid, ue_ip });
+                allocation.updated.push(CreatedPdr { id: update.id, local_fteid, ue_ip });
             }
         }
         Ok(())
     }
 
-    /// As [`Upf::choose`], in traffic endpoints.
-    pub(super) fn choose_endpoints(
+    /// As [`Upf::allocate`], in traffic endpoints.
+    pub(super) fn allocate_in_endpoints(
         &mut self,
         endpoints: &mut [TrafficEndpoint],
-        chosen: &mut Chosen,
+        allocation: &mut Allocation,
     ) -> Result<(), Rejection> {
         for endpoint in endpoints {
             let TrafficEndpoint { id, local_fteid, ue_ip, network_instance, .. } = endpoint;
-            let domain = (chosen.source_of(*id), network_instance.as_ref());
-            let (local_fteid, ue_ip) = self.choose_for(local_fteid, ue_ip, domain, chosen)?;
-            chosen.endpoint(*id, local_fteid, ue_ip);
+            let domain = (allocation.source_of(*id), network_instance.as_ref());
+            let (local_fteid, ue_ip) = self.allocate_for(local_fteid, ue_ip, domain, allocation)?;
+            allocation.endpoint(*id, local_fteid, ue_ip);
         }
         Ok(())
     }
 
-    /// As [`Upf::choose`], in changes of a session's traffic endpoints.
-    pub(super) fn choose_updates(
+    /// As [`Upf::allocate`], in changes of a session's traffic endpoints.
+    pub(super) fn allocate_in_endpoint_updates(
         &mut self,
         known: &BTreeMap<TrafficEndpointId, TrafficEndpoint>,
         updates: &mut [UpdateTrafficEndpoint],
-        chosen: &mut Chosen,
+        allocation: &mut Allocation,
     ) -> Result<(), Rejection> {
         for UpdateTrafficEndpoint { id, local_fteid, ue_ip, network_instance, .. } in updates {
             let kept = known.get(id).and_then(|endpoint| endpoint.network_instance.as_ref());
             let name = network_instance.as_ref().or(kept);
             let ue_ip = ue_ip.as_deref_mut().unwrap_or_default();
-            let domain = (chosen.source_of(*id), name);
-            let (local_fteid, ue_ip) = self.choose_for(local_fteid, ue_ip, domain, chosen)?;
-            chosen.endpoint(*id, local_fteid, ue_ip);
+            let domain = (allocation.source_of(*id), name);
+            let (local_fteid, ue_ip) = self.allocate_for(local_fteid, ue_ip, domain, allocation)?;
+            allocation.endpoint(*id, local_fteid, ue_ip);
         }
         Ok(())
     }
 
     /// Fills in an F-TEID and UE addresses, and says which.
-    fn choose_for(
+    fn allocate_for(
         &mut self,
         local_fteid: &mut Option<LocalFTeid>,
         ue_ip: &mut [UeIpAddress],
         domain: Domain<'_>,
-        chosen: &mut Chosen,
+        allocation: &mut Allocation,
     ) -> Result<(Option<FTeid>, Option<UeIpAddress>), Rejection> {
         let mut created = None;
         if let Some(LocalFTeid::Choose { ipv4, ipv6, choose_id }) = *local_fteid {
-            let known = choose_id.and_then(|id| chosen.by_choose_id.get(&id).copied());
+            let known = choose_id.and_then(|id| allocation.by_choose_id.get(&id).copied());
             let fteid = match known {
                 Some(fteid) => fteid,
-                None => self.choose_fteid(ipv4, ipv6, domain, chosen)?,
+                None => self.allocate_fteid(ipv4, ipv6, domain, allocation)?,
             };
             *local_fteid = Some(match choose_id {
                 Some(choose_id) => {
-                    chosen.by_choose_id.insert(choose_id, fteid);
+                    allocation.by_choose_id.insert(choose_id, fteid);
                     LocalFTeid::Chosen { fteid, choose_id }
                 }
                 None => LocalFTeid::Given(fteid),
             });
             created = Some(fteid);
         }
-        Ok((created, self.choose_ue_addresses(ue_ip, domain.1, chosen)?))
+        Ok((created, self.allocate_ue_addresses(ue_ip, domain.1, allocation)?))
     }
 
-    fn choose_fteid(
+    fn allocate_fteid(
         &mut self,
         ipv4: bool,
         ipv6: bool,
         (interface, instance): Domain<'_>,
-        chosen: &mut Chosen,
+        allocation: &mut Allocation,
     ) -> Result<FTeid, Rejection> {
         let refuse = |detail: &str| Rejection::new(Cause::InvalidFTeidAllocation, detail);
         let endpoints = self.node.settings.endpoints_for(interface, instance, None);
@@ -202,20 +206,21 @@ impl Upf {
                 .filter_map(|at| u8::try_from(at).ok())
                 .map(|at| SessionKey::tunnel(EndpointId(at), teid))
                 .collect();
-            if teid.0 != 0 && keys.iter().all(|key| !chosen.teids.contains(key) && self.owner(key).is_none())
+            if teid.0 != 0
+                && keys.iter().all(|key| !allocation.teids.contains(key) && self.owner(key).is_none())
             {
-                chosen.teids.extend(keys);
+                allocation.teids.extend(keys);
                 return Ok(FTeid { teid, ipv4, ipv6 });
             }
         }
         Err(refuse("no free TEID was found"))
     }
 
-    fn choose_ue_addresses(
+    fn allocate_ue_addresses(
         &mut self,
         ue_ip: &mut [UeIpAddress],
         network_instance: Option<&NetworkInstance>,
-        chosen: &mut Chosen,
+        allocation: &mut Allocation,
     ) -> Result<Option<UeIpAddress>, Rejection> {
         let mut created = None;
         for ue in ue_ip {
@@ -233,13 +238,13 @@ impl Upf {
             }
             let occupied =
                 || Rejection::new(Cause::AllDynamicAddressesOccupied, "the UE address pool is used up");
-            let known = chosen.ue.entry(instance).or_default();
+            let known = allocation.ue.entry(instance).or_default();
             if wants_v4 {
                 let addr = match known.0 {
                     Some(addr) => addr,
                     None => {
                         let (addr, lease) = self.ue_pools.take_ipv4(instance).ok_or_else(occupied)?;
-                        chosen.leases.push(lease);
+                        allocation.leases.push(lease);
                         *known.0.insert(addr)
                     }
                 };
@@ -250,7 +255,7 @@ impl Upf {
                     Some(prefix) => prefix,
                     None => {
                         let (prefix, lease) = self.ue_pools.take_ipv6(instance).ok_or_else(occupied)?;
-                        chosen.leases.push(lease);
+                        allocation.leases.push(lease);
                         *known.1.insert(prefix)
                     }
                 };

@@ -1,4 +1,4 @@
-//! Sessions at rest.
+//! Packed sessions, as they are kept between requests.
 //!
 //! A session is touched when the control plane or a report concerns it, and lies idle for hours otherwise.
 //! So it is kept as a short string of bytes, [without what others have too](super::dictionary), and unpacked when it is its turn: a
@@ -15,7 +15,7 @@ use crate::usage::UsageSlot;
 
 use super::dictionary::Dictionary;
 use super::ruleset::RuleSet;
-use super::session::{Kept, Session};
+use super::session::{Session, SessionState};
 
 /// Whether a session with these rules can be put to rest, which is asked before any of them reaches the data plane.
 ///
@@ -31,7 +31,7 @@ pub(super) fn check(rules: &RuleSet, now: SystemTime) -> Result<(), Rejection> {
     }
 }
 
-/// What [`Kept`] begins with, to be read without the rest.
+/// What [`SessionState`] begins with, to be read without the rest.
 #[derive(Debug, Deserialize)]
 struct Head {
     #[allow(dead_code)] // It lies before what is read.
@@ -78,7 +78,7 @@ struct Place {
 
 /// All sessions of the node, by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
+pub(super) struct PackedSessions {
     places: Vec<Place>,
     free: Vec<u32>,
     len: u32,
@@ -87,7 +87,7 @@ pub(super) struct Sessions {
     octets: Vec<u8>,
 }
 
-impl Sessions {
+impl PackedSessions {
     /// How many there are.
     pub(super) fn len(&self) -> u32 {
         self.len
@@ -110,13 +110,13 @@ impl Sessions {
     pub(super) fn put(&mut self, session: &Session) {
         let Some(place) = self.places.get_mut(session.index.0 as usize) else { return };
         self.octets.clear();
-        match postcard::serialize_with_flavor(&session.kept, Room(&mut self.octets)) {
+        match postcard::serialize_with_flavor(&session.state, Room(&mut self.octets)) {
             Ok(()) => {
                 match &place.packed {
                     Some(before) => self.dictionary.forget(before),
                     None => self.len += 1,
                 }
-                let counter = session.kept.meters.values().next().map(|meter| meter.slot);
+                let counter = session.state.meters.values().next().map(|meter| meter.slot);
                 *place =
                     Place { seid: session.seid, packed: Some(self.dictionary.keep(&self.octets)), counter };
             }
@@ -182,7 +182,7 @@ impl Sessions {
         };
         let found = (0u32..).zip(&self.places).filter(|(_, place)| may_be(place));
         let found = found.filter_map(|(index, place)| self.unpack(SessionIndex(index), place));
-        found.filter(|session| session.kept.imsi == Some(imsi)).collect()
+        found.filter(|session| session.state.imsi == Some(imsi)).collect()
     }
 
     /// Sessions from the `skip`th on, at most `limit`, in the order of their numbers.
@@ -193,8 +193,8 @@ impl Sessions {
 
     fn unpack(&self, index: SessionIndex, place: &Place) -> Option<Session> {
         let octets = self.dictionary.read(place.packed.as_deref()?).unwrap_or_default();
-        match postcard::from_bytes::<Kept>(&octets) {
-            Ok(kept) => Some(Session { seid: place.seid, index, kept }),
+        match postcard::from_bytes::<SessionState>(&octets) {
+            Ok(state) => Some(Session { seid: place.seid, index, state }),
             // Only what `put` wrote lies there.
             Err(error) => {
                 tracing::error!(%error, seid = %place.seid, "a session could not be unpacked");
@@ -224,7 +224,7 @@ mod tests {
 
     /// A session with something in every kind of field.
     fn session(index: SessionIndex) -> Session {
-        let mut kept = Kept {
+        let mut state = SessionState {
             imsi: "262010000000001".parse().ok(),
             cp_fseid: FSeid { seid: Seid(u64::MAX), ipv4: Some([10, 0, 0, 1].into()), ipv6: None },
             rules: RuleSet::default(),
@@ -308,21 +308,21 @@ mod tests {
             }),
             reports_packet_rate: true,
         };
-        kept.rules.add_pdr(pdr).unwrap();
-        kept.rules.add_far(far).unwrap();
-        kept.rules.add_qer(qer).unwrap();
-        Session { seid: Seid(1 << 63 | u64::from(index.0)), index, kept }
+        state.rules.add_pdr(pdr).unwrap();
+        state.rules.add_far(far).unwrap();
+        state.rules.add_qer(qer).unwrap();
+        Session { seid: Seid(1 << 63 | u64::from(index.0)), index, state }
     }
 
     #[test]
     fn a_session_comes_back_as_it_was_put() {
-        let mut sessions = Sessions::default();
+        let mut sessions = PackedSessions::default();
         let index = sessions.reserve();
         let put = session(index);
         sessions.put(&put);
         assert_eq!(sessions.find(put.seid), Some(index));
         assert_eq!((sessions.get(index), sessions.seid(index)), (Some(put.clone()), Some(put.seid)));
-        assert_eq!(sessions.cp_fseid(index), Some(put.kept.cp_fseid));
+        assert_eq!(sessions.cp_fseid(index), Some(put.state.cp_fseid));
         sessions.put(&put);
         assert_eq!((sessions.len(), sessions.page(0, 9).count(), sessions.page(1, 9).count()), (1, 1, 0));
         assert_eq!(sessions.take(index), Some(put.clone()));
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_control_planes_end_is_read_alone_however_long_it_is() {
-        let mut sessions = Sessions::default();
+        let mut sessions = PackedSessions::default();
         let ends = [
             FSeid { seid: Seid(1), ipv4: Some([10, 0, 0, 1].into()), ipv6: None },
             FSeid {
@@ -344,8 +344,8 @@ mod tests {
         ];
         for (imsi, cp_fseid) in [(None, ends[0]), (None, ends[1]), (Some("999999999999999"), ends[1])] {
             let mut put = session(sessions.reserve());
-            put.kept.imsi = imsi.and_then(|imsi| imsi.parse().ok());
-            put.kept.cp_fseid = cp_fseid;
+            put.state.imsi = imsi.and_then(|imsi| imsi.parse().ok());
+            put.state.cp_fseid = cp_fseid;
             sessions.put(&put);
             assert_eq!(sessions.cp_fseid(put.index), Some(cp_fseid));
         }
@@ -353,11 +353,11 @@ mod tests {
 
     #[test]
     fn sessions_are_found_by_their_subscriber() {
-        let mut sessions = Sessions::default();
+        let mut sessions = PackedSessions::default();
         let subscribers = ["262010000000001", "262010000000002", "26201000000000", "001010000000000", "2"];
         for imsi in subscribers.map(Some).into_iter().chain([None, Some(subscribers[0])]) {
             let mut put = session(sessions.reserve());
-            put.kept.imsi = imsi.and_then(|imsi| imsi.parse().ok());
+            put.state.imsi = imsi.and_then(|imsi| imsi.parse().ok());
             sessions.put(&put);
         }
         let count = |imsi: &str| sessions.of_imsi(imsi.parse().unwrap()).len();
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_number_is_given_again_and_an_old_seid_does_not_find_it() {
-        let mut sessions = Sessions::default();
+        let mut sessions = PackedSessions::default();
         let first = sessions.reserve();
         let old = session(first);
         sessions.put(&old);

@@ -11,8 +11,8 @@ use crate::lan::LanId;
 use crate::node::Node;
 use crate::node::PolicyWay;
 use crate::record::{
-    Direction, Egress, EthernetRule, Exit, InstanceId, Local, PlainHeader, Special, Tunnel, TunnelShape,
-    UeToUe,
+    Direction, Egress, EthernetRule, Exit, ExtendedActions, InstanceId, Local, PlainHeader, Tunnel,
+    TunnelShape, UeToUe,
 };
 use crate::rules::{
     Cause, ChooseOr, Far, ForwardingParameters, Interface, Pdr, Rejection, RuleId, Steering, UeIpAddress,
@@ -28,29 +28,29 @@ mod ie {
 }
 
 /// What a rule asks for beside its action; `None` where that is nothing.
-pub(super) fn special(
+pub(super) fn extended(
     rules: &RuleSet,
     node: &Node,
     pdr: &Pdr,
     far: &Far,
     slots: &Slots,
-) -> Result<Option<Special>, Rejection> {
+) -> Result<Option<ExtendedActions>, Rejection> {
     let to = |interface| far.forwarding.as_ref().is_some_and(|to| to.destination_interface == interface);
     let to_control_plane = to(Interface::CpFunction);
-    let both = Special {
+    let both = ExtendedActions {
         to_control_plane,
         // A PDU session container is for N3 and N9 (TS 29.281 5.2.2.7); Open5GS's SMF takes no packet with one.
         deletes_container: pdr.deletes_container || to_control_plane,
         copies: copies(node, far)?,
         dropped: drop_count(pdr, &slots.drops)?.filter(|_| direction(pdr) == Direction::Downlink),
-        ..Special::default()
+        ..ExtendedActions::default()
     };
-    let special = if rules.ethernet {
+    let extended = if rules.ethernet {
         let rule = ethernet::rule(rules, node, pdr, far)?;
-        Special { ethernet: (rule != EthernetRule::default()).then(|| Box::new(rule)), ..both }
+        ExtendedActions { ethernet: (rule != EthernetRule::default()).then(|| Box::new(rule)), ..both }
     } else {
         ethernet::refuse_frames(node, far)?;
-        Special {
+        ExtendedActions {
             local: local(rules, node, pdr, far)?,
             egress: egress(rules, node, pdr, far)?,
             tells_applications: is_told_of(rules, node, pdr),
@@ -58,7 +58,7 @@ pub(super) fn special(
             ..both
         }
     };
-    Ok(Some(special).filter(|special| !special.is_empty()))
+    Ok(Some(extended).filter(|extended| !extended.is_empty()))
 }
 
 /// Where packets of a rule are looked for among the node's own UEs.

@@ -50,12 +50,12 @@ pub(super) struct Change {
 
 /// What is left to be done.
 #[derive(Debug)]
-pub(super) enum Ending {
+pub(super) enum Deferred {
     Change(Box<Change>),
     Deletion(Box<Session>),
 }
 
-impl Ending {
+impl Deferred {
     fn session(&self) -> SessionIndex {
         match self {
             Self::Change(change) => change.index,
@@ -69,12 +69,12 @@ struct Waiting {
     ticket: Ticket,
     mark: Mark,
     since: Instant,
-    ending: Ending,
+    work: Deferred,
 }
 
 /// All that waits, oldest first, and what came of it.
 #[derive(Debug, Default)]
-pub(super) struct Endings {
+pub(super) struct DeferredWork {
     issued: u64,
     waiting: VecDeque<Waiting>,
     ended: VecDeque<(Ticket, Outcome)>,
@@ -87,70 +87,70 @@ impl Upf {
         (self.kernel.is_some() || !self.node.domain.has_passed(mark)).then_some(mark)
     }
 
-    /// Has `ending` done when `mark` has passed.
-    pub(super) fn put_off(&mut self, mark: Mark, ending: Ending, now: SystemTime) -> Ticket {
-        if self.endings.waiting.len() >= WAITING_MAX {
-            self.end_all(now);
+    /// Has `work` done when `mark` has passed.
+    pub(super) fn defer(&mut self, mark: Mark, work: Deferred, now: SystemTime) -> Ticket {
+        if self.deferred.waiting.len() >= WAITING_MAX {
+            self.finish_all(now);
         }
-        self.endings.issued += 1;
-        let ticket = Ticket(self.endings.issued);
-        self.endings.waiting.push_back(Waiting { ticket, mark, since: Instant::now(), ending });
+        self.deferred.issued += 1;
+        let ticket = Ticket(self.deferred.issued);
+        self.deferred.waiting.push_back(Waiting { ticket, mark, since: Instant::now(), work });
         ticket
     }
 
     /// Ends what has waited long enough, and says what came of the one that waited longest.
-    pub(super) fn end_ripe(&mut self, now: SystemTime) -> Option<(Ticket, Outcome)> {
+    pub(super) fn finish_ready(&mut self, now: SystemTime) -> Option<(Ticket, Outcome)> {
         let domain = &self.node.domain;
-        let waiting = self.endings.waiting.iter();
+        let waiting = self.deferred.waiting.iter();
         // A reader of the oldest mark is one of all later marks too.
         let ripe = waiting.take_while(|one| domain.has_passed(one.mark) || is_overdue(one)).count();
         if ripe > 0 {
-            self.end_first(ripe, now);
+            self.finish_first(ripe, now);
         }
-        self.endings.ended.pop_front()
+        self.deferred.ended.pop_front()
     }
 
     /// Ends what waits for a session, which is to be changed again, and all that waits before it.
-    pub(super) fn end_of(&mut self, index: SessionIndex, now: SystemTime) {
-        if self.endings.waiting.iter().any(|one| one.ending.session() == index) {
-            self.end_all(now);
+    pub(super) fn finish_for(&mut self, index: SessionIndex, now: SystemTime) {
+        if self.deferred.waiting.iter().any(|one| one.work.session() == index) {
+            self.finish_all(now);
         }
     }
 
     /// Ends `ticket` and says what came of it.
-    pub(super) fn end_now(&mut self, ticket: Ticket, now: SystemTime) -> Option<Outcome> {
-        self.end_all(now);
-        let place = self.endings.ended.iter().position(|(ended, _)| *ended == ticket)?;
-        self.endings.ended.remove(place).map(|(_, outcome)| outcome)
+    pub(super) fn finish_now(&mut self, ticket: Ticket, now: SystemTime) -> Option<Outcome> {
+        self.finish_all(now);
+        let place = self.deferred.ended.iter().position(|(ended, _)| *ended == ticket)?;
+        self.deferred.ended.remove(place).map(|(_, outcome)| outcome)
     }
 
-    fn end_all(&mut self, now: SystemTime) {
+    fn finish_all(&mut self, now: SystemTime) {
         if !self.node.domain.synchronize(GRACE) {
             tell_overdue();
         }
-        self.end_first(self.endings.waiting.len(), now);
+        self.finish_first(self.deferred.waiting.len(), now);
     }
 
-    fn end_first(&mut self, count: usize, now: SystemTime) {
+    fn finish_first(&mut self, count: usize, now: SystemTime) {
         // One wait for the readers in the kernel serves all.
         if let Some(kernel) = &mut self.kernel {
             kernel.settle();
         }
         for _ in 0..count {
-            let Some(Waiting { ticket, ending, .. }) = self.endings.waiting.pop_front() else { return };
-            let outcome = self.finish(ending, now);
-            self.endings.ended.push_back((ticket, outcome));
+            let Some(Waiting { ticket, work, .. }) = self.deferred.waiting.pop_front() else { return };
+            let outcome = self.finish(work, now);
+            self.deferred.ended.push_back((ticket, outcome));
         }
     }
 
-    fn finish(&mut self, ending: Ending, now: SystemTime) -> Outcome {
-        match ending {
-            Ending::Change(change) => {
+    fn finish(&mut self, work: Deferred, now: SystemTime) -> Outcome {
+        match work {
+            Deferred::Change(change) => {
                 // Reports were made while it waited: the state of the session is of now.
                 let session = self.sessions.get(change.index);
                 Outcome::Modified(self.finish_change(*change, session, now))
             }
-            Ending::Deletion(session) => Outcome::Deleted(self.finish_deletion(*session, now)),
+            Deferred::Deletion(session) => Outcome::Deleted(self.finish_deletion(*session, now)),
         }
     }
 
@@ -172,12 +172,12 @@ impl Upf {
         }
         answer.usage_reports = self.take_over(&mut session, &request, rules, meters, now);
         self.change_inactivity(&mut session, request.inactivity_timer, activity, packets_before, now);
-        session.kept.leases.extend_from_slice(&leases);
+        session.state.leases.extend_from_slice(&leases);
         if let Some(fseid) = request.cp_fseid {
-            session.kept.cp_fseid = fseid;
+            session.state.cp_fseid = fseid;
         }
-        session.kept.paging.change(&session.kept.rules, request.drop_buffered);
-        session.kept.instances.change(&session.kept.rules);
+        session.state.paging.change(&session.state.rules, request.drop_buffered);
+        session.state.instances.change(&session.state.rules);
         self.change_drop_thresholds(&session, &request);
         self.rest(&session);
         self.node.buffer_changed(BufferChange { session: index, discard: request.drop_buffered });
@@ -185,7 +185,7 @@ impl Upf {
     }
 
     pub(super) fn finish_deletion(&mut self, session: Session, now: SystemTime) -> Deleted {
-        let Session { index, kept: mut session, .. } = session;
+        let Session { index, state: mut session, .. } = session;
         if session.rules.ethernet {
             self.forget_stations(index);
         }

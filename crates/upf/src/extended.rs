@@ -110,7 +110,7 @@ pub struct EthernetRule {
 
 /// What a rule asks for beside its action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Special {
+pub struct ExtendedActions {
     /// Packets that the UE sends may be for another session of this node.
     pub local: Option<Local>,
     /// Packets go to the control plane (TS 29.244 5.3.3): also those that no router forwards, such as router
@@ -132,7 +132,7 @@ pub struct Special {
     pub ethernet: Option<Box<EthernetRule>>,
 }
 
-impl Special {
+impl ExtendedActions {
     /// Whether nothing at all is asked for.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
