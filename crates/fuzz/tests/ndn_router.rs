@@ -75,7 +75,7 @@ fn face(number: u32) -> FaceSettings {
 
 impl Rig {
     fn new(kind: u8) -> Self {
-        let faces = Faces::bounded(FACES, FaceBounds { on_demand: 2, ..FaceBounds::NONE });
+        let faces = Faces::bounded(FACES, FaceBounds { on_demand: 2, ..FaceBounds::NONE }, 1);
         (0..4).for_each(|number| drop(faces.create(face(number)).unwrap()));
         let shared = Shared::new(NameHash::random(), 64).unwrap();
         for (prefix, hops) in

@@ -30,7 +30,7 @@ use kaido_engine::{
 };
 use kaido_ndn::FaceId;
 use kaido_ndn::balance::{Balance, BalanceSettings, Phase, Place};
-use kaido_ndn::face::{FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
+use kaido_ndn::face::{FaceBounds, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::router::{Crew, Desk, Ndn};
@@ -45,6 +45,8 @@ const CACHED: u32 = 1 << 14;
 const RUNS: usize = 7;
 /// Names that a port has drawn ahead.
 const DRAWN: usize = 1 << 20;
+/// From one name to the next where each comes in its turn: a prime number.
+const STRIDE: u64 = 1_000_003;
 /// Where a name's number is in its components, `/balance/NNNNNNNN`, and the components.
 const NUMBER_AT: usize = 11;
 const COMPONENTS: &[u8; 19] = b"\x08\x07balance\x08\x08________";
@@ -79,6 +81,15 @@ impl Zipf {
     fn draw(&self, random: u64) -> u32 {
         let at = random as f64 / u64::MAX as f64 * self.0.last().unwrap();
         self.0.partition_point(|sum| *sum < at) as u32
+    }
+
+    /// The name of one Interest. Where all are as popular each comes in its turn: two Interests of one name at a time are answered
+    /// once, and what the workers have to do at a time would become less and less.
+    fn name(&self, number: u64) -> u32 {
+        if self.0.first().map(|first| first * self.0.len() as f64) == self.0.last().copied() {
+            return (number.wrapping_mul(STRIDE) % self.0.len() as u64) as u32;
+        }
+        self.draw(mix(number))
     }
 
     /// What part of all a rank has.
@@ -249,7 +260,7 @@ fn written(number: u32) -> [u8; 19] {
 
 fn run(mode: Mode, workers: usize, zipf: &Zipf, cached: u32, time: Duration) -> Outcome {
     let pool = FramePool::leak(1 << 15).unwrap();
-    let faces = Faces::new(4);
+    let faces = Faces::bounded(4, FaceBounds::NONE, workers);
     let ids = [face(&faces), face(&faces)];
     let shared = Shared::new(NameHash::fixed(HASH), 100).unwrap();
     shared.fib().set(&[], &[Hop { face: ids[0], cost: 0 }]).unwrap();
@@ -260,7 +271,7 @@ fn run(mode: Mode, workers: usize, zipf: &Zipf, cached: u32, time: Duration) -> 
     for rank in (0..64).filter(|rank| mode == Mode::Balanced && is_hot(rank)) {
         balance.hot().set(shared.hash().name(&written(rank)).unwrap(), Some(Phase::Hot));
     }
-    let drawn: Arc<[u32]> = (0..DRAWN as u64).map(|number| zipf.draw(mix(number))).collect();
+    let drawn: Arc<[u32]> = (0..DRAWN as u64).map(|number| zipf.name(number)).collect();
     let router = |number: u8, cached: u32| {
         let settings = ForwarderSettings {
             pit: PitSettings::for_entries(1 << 15, number),

@@ -45,7 +45,7 @@ impl Rig {
 
     fn bounded(settings: HostSettings, bounds: FaceBounds) -> Self {
         let pool = FramePool::leak(1024).unwrap();
-        let faces = Faces::bounded(64, bounds);
+        let faces = Faces::bounded(64, bounds, 1);
         let (port, control) = HostPort::open(settings, &faces).unwrap();
         let (cache, batch) = (pool.cache(), Batch::new());
         Self { port, control, faces, pool, cache, batch, lost: BTreeMap::new() }

@@ -168,7 +168,7 @@ fn bare_packets_pass_as_they_are() {
         assert_eq!(rig.through(LEFT, &[empty]), [(RIGHT, packet)]);
     }
     let (left, right) = (rig.faces.get(LEFT).unwrap(), rig.faces.get(RIGHT).unwrap());
-    let (received, sent) = (left.counters().received.totals(), right.counters().sent.totals());
+    let (received, sent) = (left.totals().received, right.totals().sent);
     assert_eq!((received.interests, received.data, sent.interests, sent.data), (2, 4, 2, 4));
     assert!(received.octets > sent.octets && sent.octets > 16_000);
 }
@@ -190,7 +190,7 @@ fn what_is_said_of_a_packet_is_said_again() {
     let (face, said) = rig.told.recv().unwrap();
     assert_eq!((face, said.nack, said.congestion_mark), (LEFT, Some(NackReason::NoRoute), 2));
     assert_eq!(said.pit_token.octets(), [9; 32]);
-    assert_eq!(rig.faces.get(LEFT).unwrap().counters().received.totals().nacks, 1);
+    assert_eq!(rig.faces.get(LEFT).unwrap().totals().received.nacks, 1);
     let no_cache = LpHeader { no_cache: true, incoming_face: Some(7), ..LpHeader::default() };
     rig.through(LEFT, &[wrapped(&no_cache, &data("/a", 1))]);
     let (_, said) = rig.told.recv().unwrap();

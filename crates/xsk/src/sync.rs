@@ -5,13 +5,13 @@
 pub use loom::{
     cell::UnsafeCell,
     hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
 #[cfg(shuttle)]
 pub use shuttle::{
     hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
 #[cfg(not(any(loom, shuttle)))]
@@ -33,11 +33,13 @@ impl<T> UnsafeCell<T> {
     }
 
     /// Runs `f` with a pointer that it may read.
+    #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.0.get())
     }
 
     /// Runs `f` with a pointer that it may write.
+    #[inline(always)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())
     }

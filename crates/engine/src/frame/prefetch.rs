@@ -67,6 +67,13 @@ impl Frame {
         ask(self.begin(), Hint::Later);
     }
 
+    /// Has the line fetched, to be written, that holds the byte `before` bytes ahead of the packet: where a header is going to begin
+    /// that is put on. Another core may have written there last.
+    #[inline(always)]
+    pub fn prefetch_write_front(&self, before: usize) {
+        ask(self.begin().wrapping_sub(before), Hint::Write);
+    }
+
     /// Has the line fetched, to be written, that holds a byte of the packet: a store that misses the cache waits.
     #[inline(always)]
     pub fn prefetch_write(&self, at: usize) {

@@ -56,6 +56,7 @@ fn a_frame_is_occupied_where_it_is_asked_to_be() {
         assert_eq!((frame.data(), frame.is_chained()), (&b"somebody"[..], false));
         assert_eq!(pool.free_frames(), 15);
         frame.prefetch_write(4);
+        frame.prefetch_write_front(8);
         let end = pool.frame_size().bytes();
         assert!(!frame.occupy(end - 7, 8));
         assert!(frame.occupy(end - 8, 8));

@@ -89,7 +89,13 @@ impl Port for CrewPort {
                 break;
             }
             let inbox = &mut self.door.inboxes[(self.first + at) % count];
-            inbox.take(batch.remaining_capacity(), |frame| batch.push(frame));
+            inbox.take(batch.remaining_capacity(), |frame| {
+                // To be written: what was prepended for us goes, and headers come. Fetched to be read, the lines would have to be
+                // asked for again.
+                frame.prefetch_write(0);
+                frame.prefetch_write(64);
+                batch.push(frame);
+            });
         }
         // Who always came first could leave no room for the others.
         self.first = (self.first + 1) % count.max(1);

@@ -1,18 +1,20 @@
 //! The ring between two workers, and the bell that wakes the one that receives.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use crate::sync::{AtomicU32, Ordering, UnsafeCell};
+use crate::sync::{AtomicU32, Ordering, UnsafeCell, fence};
 
 /// A cursor on a cache line of its own, and on the next one that the hardware fetches with it.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Cursor(AtomicU32);
 
-/// Slots between two free-running cursors; `produced - consumed`, wrapping, of them hold an item.
+/// Slots between two free-running cursors; `produced - consumed`, wrapping, of them hold an item. The receiver moves items out
+/// and writes nothing to their slots: a cache line of slots goes from the sender to the receiver and, when it is written again, back.
 #[derive(Debug)]
 struct Ring<T> {
-    slots: Box<[UnsafeCell<Option<T>>]>,
+    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
     produced: Cursor,
     consumed: Cursor,
 }
@@ -22,8 +24,23 @@ struct Ring<T> {
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 impl<T> Ring<T> {
-    fn slot(&self, cursor: u32) -> &UnsafeCell<Option<T>> {
+    #[inline(always)]
+    fn slot(&self, cursor: u32) -> &UnsafeCell<MaybeUninit<T>> {
         &self.slots[cursor as usize & (self.slots.len() - 1)]
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    /// Both ends are gone, and each has left its cursor where it came to.
+    fn drop(&mut self) {
+        // Relaxed: the last end that goes has seen all that the other one did.
+        let produced = self.produced.0.load(Ordering::Relaxed);
+        let mut consumed = self.consumed.0.load(Ordering::Relaxed);
+        while consumed != produced {
+            // SAFETY: put, not taken, and nobody else has the ring any more.
+            self.slot(consumed).with_mut(|slot| unsafe { (*slot).assume_init_drop() });
+            consumed = consumed.wrapping_add(1);
+        }
     }
 }
 
@@ -40,7 +57,9 @@ pub fn handoff<T>(capacity: u32) -> (Sender<T>, Receiver<T>) {
 fn between<T>(capacity: u32, start: u32) -> (Sender<T>, Receiver<T>) {
     assert!(capacity <= 1 << 24, "a ring of {capacity} items");
     let ring = Arc::new(Ring {
-        slots: (0..capacity.max(1).next_power_of_two()).map(|_| UnsafeCell::new(None)).collect(),
+        slots: (0..capacity.max(1).next_power_of_two())
+            .map(|_| UnsafeCell::new(MaybeUninit::uninit()))
+            .collect(),
         produced: Cursor(AtomicU32::new(start)),
         consumed: Cursor(AtomicU32::new(start)),
     });
@@ -76,7 +95,7 @@ impl<T> Sender<T> {
             }
         }
         // SAFETY: beyond what was published and within the capacity: free, and there is one sender.
-        self.ring.slot(self.next).with_mut(|slot| unsafe { *slot = Some(item) });
+        self.ring.slot(self.next).with_mut(|slot| unsafe { slot.write(MaybeUninit::new(item)) });
         self.next = self.next.wrapping_add(1);
         Ok(())
     }
@@ -91,6 +110,13 @@ impl<T> Sender<T> {
         // Release: the slots above are visible to a receiver that Acquires this cursor.
         self.ring.produced.0.store(self.next, Ordering::Release);
         true
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    /// What was put and not published is the ring's to drop.
+    fn drop(&mut self) {
+        self.publish();
     }
 }
 
@@ -113,12 +139,10 @@ impl<T> Receiver<T> {
         let present = self.produced.wrapping_sub(self.consumed) as usize;
         let count = present.min(most);
         for _ in 0..count {
-            // SAFETY: published, not yet given back, and there is one receiver.
-            let item = self.ring.slot(self.consumed).with_mut(|slot| unsafe { (*slot).take() });
+            // SAFETY: published and so written, not yet taken, as the cursor moves on at once, and there is one receiver.
+            let item = self.ring.slot(self.consumed).with(|slot| unsafe { (*slot).assume_init_read() });
             self.consumed = self.consumed.wrapping_add(1);
-            if let Some(item) = item {
-                with(item);
-            }
+            with(item);
         }
         // Release: we are done with the slots before the sender that Acquires this writes them again.
         self.ring.consumed.0.store(self.consumed, Ordering::Release);
@@ -134,11 +158,20 @@ impl<T> Receiver<T> {
     }
 }
 
+impl<T> Drop for Receiver<T> {
+    /// What was taken is not the ring's any more, though [`Receiver::take`] should have ended in a panic.
+    fn drop(&mut self) {
+        // Release: as there.
+        self.ring.consumed.0.store(self.consumed, Ordering::Release);
+    }
+}
+
 /// Whether a receiver must be woken. It hangs the bell before it looks at its rings for the last time and sleeps; a
 /// sender rings it after each [`Sender::publish`].
 ///
-/// All three are read-modify-writes of one word and so in one order: either the sender finds the bell hung, or the
-/// receiver, who hung it later, sees what was published before.
+/// A sequentially consistent fence stands between each side's write and its look at what the other one writes: either the sender
+/// finds the bell hung, or the receiver sees what was published before. While it does not hang the word is only read, and its
+/// cache line stays with all senders.
 #[derive(Debug, Default)]
 pub struct Bell(AtomicU32);
 
@@ -150,7 +183,10 @@ impl Bell {
 
     /// The receiver is about to sleep, unless its rings turn out not to be empty.
     pub fn hang(&self) {
+        // No plain store: a sender's exchange comes before this one or after it, and one of them sees the other.
         self.0.swap(1, Ordering::AcqRel);
+        // Before the last look at the rings: who publishes after that look finds the bell hung.
+        fence(Ordering::SeqCst);
     }
 
     /// The receiver is awake.
@@ -163,7 +199,9 @@ impl Bell {
     #[must_use]
     #[inline]
     pub fn ring(&self) -> bool {
-        self.0.swap(0, Ordering::AcqRel) == 1
+        // After the publication: who hangs the bell after our look sees what was published.
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed) == 1 && self.0.swap(0, Ordering::AcqRel) == 1
     }
 }
 
@@ -206,6 +244,24 @@ mod tests {
         sender.put(Arc::clone(&item)).unwrap();
         sender.publish();
         sender.put(Arc::clone(&item)).unwrap();
+        drop((sender, receiver));
+        assert_eq!(Arc::strong_count(&item), 1);
+    }
+
+    #[test]
+    fn what_is_taken_is_dropped_once_though_the_taker_panics() {
+        let item = Arc::new(());
+        let (mut sender, mut receiver) = handoff(4);
+        (0..3).for_each(|_| sender.put(Arc::clone(&item)).unwrap());
+        sender.publish();
+        let mut taken = 0;
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            receiver.take(3, |_| {
+                taken += 1;
+                assert!(taken < 2, "the second one");
+            });
+        }));
+        assert!(panics.is_err() && Arc::strong_count(&item) == 2, "one is left");
         drop((sender, receiver));
         assert_eq!(Arc::strong_count(&item), 1);
     }

@@ -82,11 +82,13 @@ impl HotNames {
     }
 
     /// How a name stands; `None` when it is like most.
-    #[inline]
+    #[inline(always)]
     pub fn phase(&self, hash: u64) -> Option<Phase> {
-        if self.is_empty() {
-            return None;
-        }
+        if self.is_empty() { None } else { self.find(hash) }
+    }
+
+    #[inline(never)]
+    fn find(&self, hash: u64) -> Option<Phase> {
         let words = self.line(hash).iter().map(|word| word.load(Ordering::Relaxed));
         words.filter(|word| (word ^ hash) & !PHASE == 0).find_map(Phase::of)
     }

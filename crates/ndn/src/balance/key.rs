@@ -3,8 +3,13 @@
 
 use kaido_wire::ndn::{tlv, types};
 
+use crate::forward::value;
 use crate::packet::Packet;
-use crate::table::NameHash;
+use crate::table::{NameHash, STEP};
+
+/// The first octets of an Interest and of a Name.
+const INTEREST: u8 = 5;
+const NAME: u8 = 7;
 
 /// What a packet is, and the hash of its name without an implicit digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +41,22 @@ pub(crate) fn key(packet: &Packet, hash: &NameHash) -> Option<Key> {
         None => Key::Interest { hash, behind: end },
         Some(_) => Key::Nack { hash },
     })
+}
+
+/// The hash of the name of an Interest, and where its elements behind the name begin, if it is one of those that the forwarding
+/// reads in one pass: what [`key`] says of it, without a look at each octet. `None` of any other packet.
+#[inline(always)]
+pub(crate) fn fast_interest(packet: &Packet, hash: &NameHash) -> Option<(u64, usize)> {
+    let octets = packet.frame.data_and_behind(STEP)?;
+    if octets.first() != Some(&INTEREST) || packet.annotations.nack.is_some() {
+        return None;
+    }
+    let (name, _) = value(octets, 0)?;
+    let (at, end) = value(octets, name)?;
+    if octets[name] != NAME || end + STEP > octets.len() {
+        return None;
+    }
+    Some((hash.plain_in_steps(&octets[at..], end - at)?, end))
 }
 
 /// The components of the name of an Interest.
@@ -98,14 +119,18 @@ mod tests {
                 };
                 assert_eq!((found, nonce(read.frame.data(), behind)), (prefixes.whole(), Some(77)));
                 assert_eq!(interest_name(read.frame.data()), Some(&octets[..]));
+                let is_plain = !prefixes.has_digest();
+                assert_eq!(fast_interest(&read, &hash), is_plain.then_some((found, behind)));
                 read.annotations.nack = Some(NackReason::NoRoute);
                 assert_eq!(key(&read, &hash), Some(Key::Nack { hash: prefixes.whole() }));
+                assert_eq!(fast_interest(&read, &hash), None);
             }
             let repr = DataRepr { name: of, ..DataRepr::default() };
             let mut data = vec![0; repr.len()];
             repr.emit(&mut data).unwrap();
             let read = packet(&data);
             let Some(Key::Data { at, end }) = key(&read, &hash) else { panic!("{read:?} is Data") };
+            assert_eq!(fast_interest(&read, &hash), None);
             assert_eq!(read.frame.data()[at..end], octets);
         }
     }
@@ -120,7 +145,11 @@ mod tests {
         let mut interest = vec![0; repr.len()];
         repr.emit(&mut interest).unwrap();
         for len in 0..interest.len() {
-            match key(&packet(&interest[..len]), &NameHash::fixed(1)) {
+            let (cut, hash) = (packet(&interest[..len]), NameHash::fixed(1));
+            if let Some((fast, behind)) = fast_interest(&cut, &hash) {
+                assert_eq!(key(&cut, &hash), Some(Key::Interest { hash: fast, behind }));
+            }
+            match key(&cut, &hash) {
                 Some(Key::Interest { behind, .. }) => assert_eq!(nonce(&interest[..len], behind), None),
                 other => assert_eq!(other, None),
             }

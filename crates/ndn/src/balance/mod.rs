@@ -26,7 +26,7 @@ use census::Census;
 pub(crate) use census::REPORT_EVERY;
 pub use census::{BalanceSettings, HotName, WINDOW};
 pub use hot::{HotNames, Phase};
-pub(crate) use key::{Key, interest_name, key, nonce};
+pub(crate) use key::{Key, fast_interest, interest_name, key, nonce};
 pub(crate) use parcel::{Errand, NOBODY, Round, pack, unpack};
 pub use place::{Place, WORKERS_MAX};
 pub use summary::Summary;

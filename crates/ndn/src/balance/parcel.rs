@@ -7,9 +7,26 @@ use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
 /// No worker.
 pub(crate) const NOBODY: u8 = u8::MAX;
 
-/// Octets in front of a packet: the number of the worker, which the port takes off, and those that are unpacked.
-pub(crate) const HEADER: usize = 1 + UNPACKED;
-const UNPACKED: usize = 68;
+/// Octets in front of a packet: the number of the worker, which the port takes off, and those that are unpacked. Of most
+/// packets there is little to say, and it fits between an Ethernet header's place and the packet: the receiving worker
+/// fetches no cache line for it.
+///
+/// ```text
+///   | worker 1 | tag 1 | face 4 | token 8 |                        what begins with neither nack, mark nor round
+///   | worker 1 | LONG  | kind 1 | flags 1 | then 1 | … 65 |        everything else
+/// ```
+const SHORT: usize = 1 + SHORT_UNPACKED;
+const SHORT_UNPACKED: usize = 1 + 4 + PitToken::SHORT;
+const LONG: usize = 1 + LONG_UNPACKED;
+const LONG_UNPACKED: usize = 1 + 68;
+
+/// The second octet: the length of the token, and what else is said.
+mod tag {
+    pub(super) const TOKEN_LEN: u8 = 0x0f;
+    pub(super) const NON_DISCOVERY: u8 = 0x10;
+    pub(super) const NO_CACHE: u8 = 0x20;
+    pub(super) const LONG: u8 = 0x80;
+}
 
 /// What a packet is to do at the worker that it comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +80,37 @@ mod flag {
 }
 
 /// Puts a packet's header in front of it, for `worker`; the packet comes back when there is no room.
-pub(crate) fn pack(worker: u8, errand: Errand, packet: Packet) -> Result<Frame, Packet> {
+#[inline(always)]
+pub(crate) fn pack(worker: u8, errand: Errand, mut packet: Packet) -> Result<Frame, Packet> {
+    let Annotations { pit_token, nack, congestion_mark, next_hop_face, non_discovery, no_cache, .. } =
+        &packet.annotations;
+    let (token, token_len) = pit_token.padded();
+    let is_short = errand == Errand::Here
+        && nack.is_none()
+        && *congestion_mark == 0
+        && next_hop_face.is_none()
+        && usize::from(token_len) <= PitToken::SHORT;
+    if !is_short {
+        return pack_long(worker, errand, packet);
+    }
+    let room = packet.frame.prepend(SHORT).and_then(|room| room.first_chunk_mut::<SHORT>());
+    let (Some(room), Some(token)) = (room, token.first_chunk::<{ PitToken::SHORT }>()) else {
+        return Err(packet);
+    };
+    let mut tag = token_len;
+    tag |= if *non_discovery { tag::NON_DISCOVERY } else { 0 };
+    tag |= if *no_cache { tag::NO_CACHE } else { 0 };
+    room[..2].copy_from_slice(&[worker, tag]);
+    room[2..6].copy_from_slice(&packet.face.0.to_be_bytes());
+    room[6..].copy_from_slice(token);
+    Ok(packet.frame)
+}
+
+#[cold]
+#[inline(never)]
+fn pack_long(worker: u8, errand: Errand, packet: Packet) -> Result<Frame, Packet> {
     let Packet { mut frame, face, annotations } = packet;
-    let Some(room) = frame.prepend(HEADER).and_then(|room| room.first_chunk_mut::<HEADER>()) else {
+    let Some(room) = frame.prepend(LONG).and_then(|room| room.first_chunk_mut::<LONG>()) else {
         return Err(Packet { frame, face, annotations });
     };
     let Annotations { pit_token, nack, congestion_mark, next_hop_face, non_discovery, no_cache, .. } =
@@ -89,20 +134,45 @@ pub(crate) fn pack(worker: u8, errand: Errand, packet: Packet) -> Result<Frame, 
     let token = pit_token.octets();
     // A token has 32 octets at most.
     let token_len = u8::try_from(token.len()).unwrap_or(0);
-    room[..5].copy_from_slice(&[worker, kind, flags, then, token_len]);
-    room[5..9].copy_from_slice(&face.0.to_be_bytes());
-    room[9..17].copy_from_slice(&round.map_or(0, |round| round.rest).to_be_bytes());
-    room[17..25].copy_from_slice(&nack.map_or(0, NackReason::code).to_be_bytes());
-    room[25..33].copy_from_slice(&congestion_mark.to_be_bytes());
-    room[33..37].copy_from_slice(&next_hop_face.map_or(0, |face| face.0).to_be_bytes());
-    room[37..37 + token.len()].copy_from_slice(token);
+    room[..2].copy_from_slice(&[worker, tag::LONG]);
+    let room = &mut room[2..];
+    room[..4].copy_from_slice(&[kind, flags, then, token_len]);
+    room[4..8].copy_from_slice(&face.0.to_be_bytes());
+    room[8..16].copy_from_slice(&round.map_or(0, |round| round.rest).to_be_bytes());
+    room[16..24].copy_from_slice(&nack.map_or(0, NackReason::code).to_be_bytes());
+    room[24..32].copy_from_slice(&congestion_mark.to_be_bytes());
+    room[32..36].copy_from_slice(&next_hop_face.map_or(0, |face| face.0).to_be_bytes());
+    room[36..36 + token.len()].copy_from_slice(token);
     Ok(frame)
 }
 
 /// Takes the header off a packet from another worker; the frame comes back when it has none.
+#[inline(always)]
 pub(crate) fn unpack(mut frame: Frame) -> Result<(Errand, Packet), Frame> {
-    let Some(header) = frame.data().first_chunk::<UNPACKED>().copied() else { return Err(frame) };
-    let [kind, flags, then, token_len, f0, f1, f2, f3, ref rest @ ..] = header;
+    let Some(&[tag, f0, f1, f2, f3, ref token @ ..]) = frame.window::<SHORT_UNPACKED>(0) else {
+        return Err(frame);
+    };
+    if tag & tag::LONG != 0 {
+        return unpack_long(frame);
+    }
+    let annotations = Annotations {
+        pit_token: PitToken::short(*token, usize::from(tag & tag::TOKEN_LEN)),
+        non_discovery: tag & tag::NON_DISCOVERY != 0,
+        no_cache: tag & tag::NO_CACHE != 0,
+        ..Annotations::default()
+    };
+    let face = FaceId(u32::from_be_bytes([f0, f1, f2, f3]));
+    if !frame.strip(SHORT_UNPACKED) {
+        return Err(frame);
+    }
+    Ok((Errand::Here, Packet { frame, face, annotations }))
+}
+
+#[cold]
+#[inline(never)]
+fn unpack_long(mut frame: Frame) -> Result<(Errand, Packet), Frame> {
+    let Some(header) = frame.data().first_chunk::<LONG_UNPACKED>().copied() else { return Err(frame) };
+    let [_, kind, flags, then, token_len, f0, f1, f2, f3, ref rest @ ..] = header;
     let word = |at: usize| {
         rest.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |octets| u64::from_be_bytes(*octets))
     };
@@ -130,7 +200,7 @@ pub(crate) fn unpack(mut frame: Frame) -> Result<(Errand, Packet), Frame> {
         no_cache: is(flag::NO_CACHE),
     };
     let face = FaceId(u32::from_be_bytes([f0, f1, f2, f3]));
-    if frame.strip(UNPACKED) { Ok((errand, Packet { frame, face, annotations })) } else { Err(frame) }
+    if frame.strip(LONG_UNPACKED) { Ok((errand, Packet { frame, face, annotations })) } else { Err(frame) }
 }
 
 #[cfg(test)]
@@ -183,6 +253,40 @@ mod tests {
             let (unpacked, packet) = unpack(frame).unwrap();
             prop_assert_eq!((unpacked, packet.face, packet.annotations), (errand, FaceId(77), annotations));
             prop_assert_eq!(packet.frame.data(), b"octets");
+        }
+    }
+
+    fn packed(errand: Errand, annotations: Annotations) -> usize {
+        let pool = FramePool::leak(1).unwrap();
+        // As behind an Ethernet header.
+        let mut frame = Frame::from_slice(b"ethernet headeroctets", || pool.allocate()).unwrap();
+        assert!(frame.strip(14));
+        pack(1, errand, Packet { frame, face: FaceId(7), annotations }).unwrap().headroom()
+    }
+
+    #[test]
+    fn what_most_packets_say_fits_before_them_in_their_first_line() {
+        let token = |len: usize| PitToken::new(&[9; 32][..len]).unwrap();
+        let plain = Annotations { pit_token: token(8), no_cache: true, ..Annotations::default() };
+        assert_eq!(packed(Errand::Here, plain), kaido_engine::HEADROOM);
+        let more = Annotations { pit_token: token(9), ..Annotations::default() };
+        let marked = Annotations { congestion_mark: 1, ..Annotations::default() };
+        for (errand, annotations) in
+            [(Errand::Ask { then: 2 }, plain), (Errand::Here, more), (Errand::Here, marked)]
+        {
+            assert_eq!(packed(errand, annotations), kaido_engine::HEADROOM + 14 - LONG);
+        }
+    }
+
+    proptest! {
+        /// Whatever stands there: nothing but workers writes it, and still nothing panics.
+        #[test]
+        fn any_octets_are_unpacked_or_refused(octets in prop::collection::vec(any::<u8>(), 0..100)) {
+            let pool = FramePool::leak(1).unwrap();
+            match unpack(Frame::from_slice(&octets, || pool.allocate()).unwrap()) {
+                Ok((_, packet)) => prop_assert!(packet.frame.packet_len() < octets.len()),
+                Err(frame) => prop_assert_eq!(frame.data(), &octets[..]),
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What has gone through a face.
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kaido_wire::ndn::types;
@@ -48,6 +49,15 @@ pub struct DirectionTotals {
     pub octets: u64,
 }
 
+impl AddAssign for DirectionTotals {
+    fn add_assign(&mut self, more: Self) {
+        self.interests += more.interests;
+        self.data += more.data;
+        self.nacks += more.nacks;
+        self.octets += more.octets;
+    }
+}
+
 // Counters are read one by one and order nothing: relaxed is enough everywhere.
 impl Direction {
     /// Counts a packet of the network layer.
@@ -63,17 +73,30 @@ impl Direction {
     }
 
     /// What has been counted.
-    pub fn totals(&self) -> DirectionTotals {
+    pub(super) fn totals(&self) -> DirectionTotals {
         let [interests, data, nacks] = self.packets.each_ref().map(|count| count.load(Ordering::Relaxed));
         DirectionTotals { interests, data, nacks, octets: self.octets.load(Ordering::Relaxed) }
     }
 }
 
-/// The counters of a face.
+/// What one worker counts of a face.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct FaceCounters {
     /// From the face into the node.
     pub received: Direction,
     /// From the node out of the face.
     pub sent: Direction,
+}
+
+// On a line of its own, and on the next one that the hardware fetches with it: each worker counts in counters of its own.
+const _: () = assert!(size_of::<FaceCounters>() == 128);
+
+/// What has gone through a face at a moment, of all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaceTotals {
+    /// From the face into the node.
+    pub received: DirectionTotals,
+    /// From the node out of the face.
+    pub sent: DirectionTotals,
 }

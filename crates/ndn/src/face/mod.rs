@@ -13,7 +13,7 @@ mod table;
 mod uri;
 
 pub use account::{Account, FaceBounds};
-pub use counters::{Direction, DirectionTotals, FaceCounters, PacketKind};
+pub use counters::{Direction, DirectionTotals, FaceCounters, FaceTotals, PacketKind};
 pub use model::{
     FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, FaceSettings, FaceState, LinkType,
     MTU_MIN, Persistency, Scope, Transport,

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use kaido_engine::PortId;
 use kaido_wire::MacAddr;
 
-use super::{Account, FaceCounters, FaceUri};
+use super::{Account, FaceCounters, FaceTotals, FaceUri};
 use crate::FaceId;
 use crate::reliability::Reliability;
 
@@ -165,7 +165,8 @@ pub struct Face {
     backlog: AtomicU32,
     /// The sequence number of the next packet of the link.
     sequence: AtomicU64,
-    counters: FaceCounters,
+    /// By worker.
+    counters: Box<[FaceCounters]>,
     /// What reliability keeps, from when it is first asked for. It is of all workers: what one sends another may hear
     /// acknowledged.
     reliability: OnceLock<Box<Mutex<Reliability>>>,
@@ -173,7 +174,14 @@ pub struct Face {
 
 // What is kept in atomics is one value each, that no other memory depends on: relaxed is enough everywhere.
 impl Face {
-    pub(super) fn new(id: FaceId, settings: FaceSettings, account: Account, sequence: u64) -> Self {
+    /// A face that so many workers count at.
+    pub(super) fn new(
+        id: FaceId,
+        settings: FaceSettings,
+        account: Account,
+        sequence: u64,
+        workers: usize,
+    ) -> Self {
         Self {
             id,
             mtu: AtomicU32::new(settings.mtu.into()),
@@ -182,7 +190,7 @@ impl Face {
             is_down: AtomicBool::new(false),
             backlog: AtomicU32::new(0),
             sequence: AtomicU64::new(sequence),
-            counters: FaceCounters::default(),
+            counters: (0..workers.max(1)).map(|_| FaceCounters::default()).collect(),
             reliability: OnceLock::new(),
             account,
             settings,
@@ -314,10 +322,21 @@ impl Face {
         self.sequence.fetch_add(fragments, Ordering::Relaxed)
     }
 
-    /// What has gone through it.
+    /// Where a worker counts what goes through it.
     #[inline]
-    pub fn counters(&self) -> &FaceCounters {
-        &self.counters
+    pub(crate) fn counters(&self, worker: usize) -> &FaceCounters {
+        // More workers than the table was made for share counters, which are right all the same.
+        &self.counters[worker % self.counters.len()]
+    }
+
+    /// What has gone through it.
+    pub fn totals(&self) -> FaceTotals {
+        let mut totals = FaceTotals::default();
+        for counters in &self.counters {
+            totals.received += counters.received.totals();
+            totals.sent += counters.sent.totals();
+        }
+        totals
     }
 }
 

@@ -4,7 +4,7 @@
 //! it sees by one number. Nobody waits for anybody.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::account::Comers;
@@ -77,16 +77,19 @@ struct Inner {
     state: Mutex<State>,
     /// Counts the changes of `state.slots`.
     changes: AtomicU64,
+    /// Workers that count at the faces, each in counters of its own.
+    workers: usize,
+    readers: AtomicUsize,
 }
 
 impl Faces {
     /// A table for up to `capacity` faces, rounded up to a power of two.
     pub fn new(capacity: usize) -> Self {
-        Self::bounded(capacity, FaceBounds::NONE)
+        Self::bounded(capacity, FaceBounds::NONE, 1)
     }
 
-    /// As [`Faces::new`], with bounds of those that are made by who comes.
-    pub fn bounded(capacity: usize, bounds: FaceBounds) -> Self {
+    /// As [`Faces::new`], with bounds of those that are made by who comes, and for so many workers.
+    pub fn bounded(capacity: usize, bounds: FaceBounds, workers: usize) -> Self {
         let capacity = capacity.clamp(1, 1 << 20).next_power_of_two();
         let state = State {
             slots: std::iter::repeat_with(|| None).take(capacity).collect(),
@@ -96,7 +99,12 @@ impl Faces {
             events: VecDeque::new(),
             events_lost: 0,
         };
-        Self(Arc::new(Inner { state: Mutex::new(state), changes: AtomicU64::new(1) }))
+        Self(Arc::new(Inner {
+            state: Mutex::new(state),
+            changes: AtomicU64::new(1),
+            workers,
+            readers: AtomicUsize::new(0),
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -147,7 +155,7 @@ impl Faces {
             // Peers may remember the numbers that a former face of the same address has used.
             let sequence = u64::from(id) << 40;
             let account = state.comers.account(FaceId(id), &settings);
-            let face = Arc::new(Face::new(FaceId(id), settings, account, sequence));
+            let face = Arc::new(Face::new(FaceId(id), settings, account, sequence, self.0.workers));
             state.comers.came(face.settings());
             state.slots[at] = Some(face.clone());
             state.count += 1;
@@ -202,7 +210,9 @@ impl Faces {
 
     /// A worker's view.
     pub fn reader(&self) -> FaceReader {
-        let mut reader = FaceReader { faces: self.clone(), seen: 0, slots: Box::default() };
+        // Relaxed: a number of its own is all that a reader needs.
+        let worker = self.0.readers.fetch_add(1, Ordering::Relaxed);
+        let mut reader = FaceReader { faces: self.clone(), worker, seen: 0, slots: Box::default() };
         reader.refresh();
         reader
     }
@@ -225,6 +235,7 @@ fn note(state: &mut State, kind: FaceEventKind, face: &Arc<Face>) {
 #[derive(Debug)]
 pub struct FaceReader {
     faces: Faces,
+    worker: usize,
     seen: u64,
     slots: Slots,
 }
@@ -250,6 +261,12 @@ impl FaceReader {
         } else {
             self.slots = state.slots.clone();
         }
+    }
+
+    /// The number under which this worker counts at faces.
+    #[inline]
+    pub(crate) fn worker(&self) -> usize {
+        self.worker
     }
 
     /// The number of the change that was seen last.
@@ -278,7 +295,7 @@ impl FaceReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::face::{FaceUri, LinkType, Persistency, Scope, Transport};
+    use crate::face::{FaceUri, LinkType, PacketKind, Persistency, Scope, Transport};
 
     fn settings() -> FaceSettings {
         FaceSettings {
@@ -309,7 +326,7 @@ mod tests {
     #[test]
     fn a_host_has_so_many_and_applications_have_places_of_their_own() {
         let bounds = FaceBounds { on_demand: 5, per_host: 3, applications: 2 };
-        let faces = Faces::bounded(64, bounds);
+        let faces = Faces::bounded(64, bounds, 1);
         let from = |scope, remote: &str| FaceSettings {
             remote: remote.parse().unwrap(),
             scope,
@@ -341,6 +358,22 @@ mod tests {
         assert_eq!(remote("udp4://192.0.2.1:4").unwrap().account(), first.account());
         faces.destroy(one.id());
         assert!(app().is_ok());
+    }
+
+    #[test]
+    fn each_worker_counts_for_itself() {
+        let faces = Faces::bounded(4, FaceBounds::NONE, 2);
+        let face = faces.create(settings()).unwrap();
+        // One more than were told of.
+        let workers = [(); 3].map(|()| faces.reader().worker());
+        for worker in workers {
+            face.counters(worker).received.octets(10);
+            face.counters(worker).sent.packet(PacketKind::Data);
+        }
+        assert!(std::ptr::eq(face.counters(workers[0]), face.counters(workers[2])));
+        assert!(!std::ptr::eq(face.counters(workers[0]), face.counters(workers[1])));
+        let totals = face.totals();
+        assert_eq!((totals.received.octets, totals.received.data, totals.sent.data), (30, 0, 3));
     }
 
     #[test]

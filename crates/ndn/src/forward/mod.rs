@@ -38,6 +38,7 @@ use measurements::Measurements;
 use park::Parking;
 pub(crate) use parse::copy;
 use parse::{Parsed, What};
+pub(crate) use quick::value;
 pub use shared::Shared;
 use shared::Ways;
 pub use sink::{FaceView, Sink, Visit};
@@ -205,12 +206,10 @@ impl Forwarder {
         let now = Moment::at(self.epoch, now);
         let guard = self.reader.pin();
         let ways = self.shared.ways(&guard);
-        let count = packets.len();
-        let packets = std::mem::take(packets).into_iter();
         let all = packets.as_slice();
         let mut act = Act { core: &mut self.core, ways, now, sink };
         all.iter().for_each(expect);
-        let scratch = &mut self.scratch[..count];
+        let scratch = &mut self.scratch[..all.len()];
         for (packet, (parsed, prefixes)) in all.iter().zip(&mut *scratch) {
             act.core.read(packet, parsed, prefixes);
         }
@@ -225,7 +224,7 @@ impl Forwarder {
             ways.fib.sift(sought, prefixes);
         }
         sought.iter().for_each(|sought| ways.fib.ripen(*sought));
-        for (packet, ((parsed, prefixes), sought)) in packets.zip(scratch.iter_mut().zip(&sought)) {
+        for (packet, ((parsed, prefixes), sought)) in packets.drain(..).zip(scratch.iter_mut().zip(&sought)) {
             act.packet(packet, parsed, prefixes, *sought);
         }
     }

@@ -45,7 +45,7 @@ pub(super) fn read(
 /// Where the value of the element at `at` begins and ends, if its type has one octet and its length one or three.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // Octets of a number of four.
-fn value(octets: &[u8], at: usize) -> Option<(usize, usize)> {
+pub(crate) fn value(octets: &[u8], at: usize) -> Option<(usize, usize)> {
     let header = u32::from_le_bytes(*octets.get(at..)?.first_chunk()?);
     let len = usize::from((header >> 8) as u8);
     if len < 253 {

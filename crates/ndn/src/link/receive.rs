@@ -8,7 +8,7 @@ use super::reassembly::Fragment;
 use super::reliable::{arrived, is_numbered};
 use super::send::Ways;
 use super::{LINK_PACKET_MAX, Link, PSEUDO_HEADER, PortKind, assemble};
-use crate::face::{FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, PacketKind};
+use crate::face::{Direction, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, PacketKind};
 use crate::{Annotations, FaceId, NackReason, Packet, PitToken};
 
 impl Link {
@@ -59,7 +59,9 @@ impl Link {
     ) -> Result<Option<Packet>, (Frame, DropReason)> {
         let Self { settings, faces, reassembly, udp, looks, .. } = self;
         let Some(face) = faces.get(id) else { return Err((frame, DropReason::NdnFaceUnknown)) };
-        face.counters().received.octets(frame.packet_len());
+        let worker = faces.worker();
+        let received = &face.counters(worker).received;
+        received.octets(frame.packet_len());
         if settings.ports.get(port.index()) != Some(&PortKind::Host) {
             cut_padding(&mut frame);
         }
@@ -68,7 +70,7 @@ impl Link {
             Err(reason) => return Err((frame, reason)),
         };
         if is_numbered(&packet.header) && face.flags() & FLAG_RELIABILITY != 0 {
-            let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks };
+            let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
             if !arrived(face, &packet, frame.data(), &mut ways, out) {
                 return Err((frame, DropReason::NdnLinkDuplicate));
             }
@@ -81,14 +83,14 @@ impl Link {
             return Err((frame, DropReason::NdnLinkMalformed));
         }
         let Some((sequence, index, count)) = fragment else {
-            return finish(face, frame, said.annotations, out).map(Some);
+            return finish((face.id(), received), frame, said.annotations, out).map(Some);
         };
         let piece = Fragment { face: id, port, sequence, index, count, annotations: said.annotations, frame };
         let now = out.now();
         let Some((mut pieces, annotations)) = reassembly.take(piece, now, out) else { return Ok(None) };
         let packet = assemble::join(pieces.drain(..).flatten(), |frame| out.release(frame));
         reassembly.recycle(pieces);
-        packet.map(|packet| finish(face, packet, annotations, out)).transpose()
+        packet.map(|packet| finish((face.id(), received), packet, annotations, out)).transpose()
     }
 
     /// The face of a frame, and the octets in front of the packet of the link.
@@ -102,9 +104,9 @@ impl Link {
     }
 }
 
-/// Looks at a whole packet of the network layer.
+/// Looks at a whole packet of the network layer, which came by a face and is counted there.
 fn finish(
-    face: &Face,
+    (face, received): (FaceId, &Direction),
     mut frame: Frame,
     annotations: Annotations,
     out: &mut Output<'_>,
@@ -120,8 +122,8 @@ fn finish(
     if !is_whole || total > PACKET_MAX {
         return Err((frame, DropReason::NdnMalformed));
     }
-    face.counters().received.packet(kind);
-    Ok(Packet { frame, face: face.id(), annotations })
+    received.packet(kind);
+    Ok(Packet { frame, face, annotations })
 }
 
 /// What the header of the link said.

@@ -52,7 +52,8 @@ impl Link {
         // Taken out, as what is sent may wake a face.
         let mut awake = std::mem::take(&mut looks.awake);
         looks.next = None;
-        let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks };
+        let worker = faces.worker();
+        let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
         awake.retain(|face| is_awake(faces, *face, &mut ways, out));
         if !awake.is_empty() {
             looks.next.get_or_insert(out.now() + LOOK_EVERY);

@@ -36,9 +36,10 @@ impl Link {
         }
         let is_marked = marking.marks(face, out.now());
         let header = header(annotations, face, is_marked);
-        let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks };
+        let worker = faces.worker();
+        let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
         if put(face, frame, &header, &mut ways, out) {
-            face.counters().sent.packet(kind);
+            face.counters(worker).sent.packet(kind);
         }
     }
 }
@@ -48,6 +49,8 @@ pub(super) struct Ways<'l> {
     pub(super) ports: &'l [PortKind],
     pub(super) udp: Option<&'l mut Udp>,
     pub(super) looks: &'l mut Looks,
+    /// What counts at the faces.
+    pub(super) worker: usize,
 }
 
 /// Puts the header on, or cuts the packet; whether anything was sent.
@@ -176,7 +179,7 @@ pub(super) fn transmit(face: &Face, mut frame: Frame, ways: &mut Ways<'_>, out: 
     };
     match frame {
         Ok(frame) => {
-            face.counters().sent.octets(len);
+            face.counters(ways.worker).sent.octets(len);
             out.transmit(port, frame);
             true
         }
@@ -201,7 +204,7 @@ fn datagram(
         None => Err((frame, DropReason::NdnFaceDown)),
     };
     match sent {
-        Ok(()) => face.counters().sent.octets(len),
+        Ok(()) => face.counters(ways.worker).sent.octets(len),
         Err((frame, reason)) => {
             out.drop(port, frame, reason);
             return false;

@@ -10,7 +10,9 @@ use super::node::{CsInfo, Node, Sharing};
 use super::parameters::{Encoder, Malformed, kinds};
 use super::rib::{Rib, Route};
 use super::routes::FIB_ORIGIN;
-use crate::face::{DirectionTotals, Face, FaceEvent, FaceEventKind, LinkType, Persistency, Scope};
+use crate::face::{
+    DirectionTotals, Face, FaceEvent, FaceEventKind, FaceTotals, LinkType, Persistency, Scope,
+};
 
 /// An entry of a list.
 const ENTRY: u32 = 0x80;
@@ -94,10 +96,10 @@ fn face_status(face: &Arc<Face>, entry: &mut Encoder) {
     entry.number(kinds::FACE_PERSISTENCY, Some(face.persistency().code()));
     entry.number(LINK_TYPE, Some(face.link_type().code()));
     entry.number(kinds::MTU, Some(face.mtu() as u64));
-    let counters = face.counters();
-    traffic(counters.received.totals(), counters.sent.totals(), entry);
-    entry.number(0x94, Some(counters.received.totals().octets));
-    entry.number(0x95, Some(counters.sent.totals().octets));
+    let FaceTotals { received, sent } = face.totals();
+    traffic(received, sent, entry);
+    entry.number(0x94, Some(received.octets));
+    entry.number(0x95, Some(sent.octets));
     entry.number(kinds::FLAGS, Some(face.flags().into()));
 }
 
@@ -208,10 +210,11 @@ pub(super) fn general(node: &impl Node, rib: &Rib, wall: SystemTime) -> Vec<u8> 
     status.number(0x85, Some(totals.pit_entries));
     status.number(0x86, Some(totals.measurements));
     status.number(0x87, Some(node.cs().entries));
-    let (mut received, mut sent) = (DirectionTotals::default(), DirectionTotals::default());
+    let FaceTotals { mut received, mut sent } = FaceTotals::default();
     for face in node.faces().all() {
-        received = added(received, face.counters().received.totals());
-        sent = added(sent, face.counters().sent.totals());
+        let of_face = face.totals();
+        received += of_face.received;
+        sent += of_face.sent;
     }
     traffic(received, sent, &mut status);
     status.number(0x99, Some(totals.satisfied));
@@ -248,15 +251,6 @@ pub(super) fn workers(sharing: &Sharing) -> Vec<u8> {
         whole.element(kinds::HOT_NAME, &entry.octets);
     }
     whole.octets
-}
-
-fn added(sum: DirectionTotals, more: DirectionTotals) -> DirectionTotals {
-    DirectionTotals {
-        interests: sum.interests + more.interests,
-        data: sum.data + more.data,
-        nacks: sum.nacks + more.nacks,
-        octets: sum.octets + more.octets,
-    }
 }
 
 /// A notification of `faces/events`.

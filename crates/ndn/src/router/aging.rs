@@ -32,7 +32,7 @@ impl Aging {
         let aging: HashMap<FaceId, u64> = all
             .iter()
             .filter(|face| ages(face))
-            .map(|face| (face.id(), face.counters().received.totals().octets))
+            .map(|face| (face.id(), face.totals().received.octets))
             .collect();
         self.heard.retain(|id, _| aging.contains_key(id));
         for (id, octets) in aging {
@@ -66,7 +66,7 @@ mod tests {
         let stays = face(4, Persistency::Persistent);
         let (mut aging, start, idle) = (Aging::default(), Instant::now(), Duration::from_secs(30));
         for second in 0..=30 {
-            speaks.counters().received.octets(100);
+            speaks.counters(0).received.octets(100);
             aging.look(&faces, idle, start + Duration::from_secs(second));
             assert_eq!(faces.get(silent.id()).is_some(), second < 30, "{second}");
         }

@@ -7,8 +7,8 @@ use kaido_engine::{BATCH_MAX, DropReason, Frame, Output, PortId};
 
 use super::Ways;
 use crate::balance::{
-    Balance, Errand, Key, NOBODY, Phase, Place, REPORT_EVERY, Round, Summary, interest_name, key, nonce,
-    pack, unpack,
+    Balance, Errand, Key, NOBODY, Phase, Place, REPORT_EVERY, Round, Summary, fast_interest, interest_name,
+    key, nonce, pack, unpack,
 };
 use crate::forward::{FaceView, Forwarder, Sink, Visit, copy};
 use crate::link::Link;
@@ -17,6 +17,9 @@ use crate::table::{NameHash, Pit, Prefixes};
 
 /// The bit of the depths that stands for names of more components than prefixes are hashed of.
 const BEYOND: u32 = 33;
+
+/// Octets in front of what the link receives within which a header begins that is put on later.
+const FRONT: usize = 32;
 
 /// What a worker has handed to others, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,15 +88,26 @@ impl Crew {
         self.counters
     }
 
-    /// Where a packet that has come in goes. What cannot be read stays: it is refused here as anywhere.
-    #[inline]
+    /// Where a packet that has come in goes. What cannot be read stays: it is refused here as anywhere. Of Data and Nacks with a
+    /// token of ours nothing else is read.
+    #[inline(always)]
     fn destination(&mut self, packet: &Packet) -> Destination {
-        let by_token =
-            Pit::worker_of(&packet.annotations.pit_token).filter(|worker| *worker < self.place.workers());
+        if let Some((hash, behind)) = fast_interest(packet, &self.hash) {
+            return self.interest(packet, hash, behind);
+        }
+        let is_interest = packet.frame.data().first() == Some(&5) && packet.annotations.nack.is_none();
+        match Pit::worker_of(&packet.annotations.pit_token) {
+            Some(worker) if !is_interest && worker < self.place.workers() => self.to(worker, Errand::Here),
+            _ => self.destination_by_name(packet),
+        }
+    }
+
+    /// As [`Self::destination`], of a packet that has no token of ours.
+    #[inline(never)]
+    fn destination_by_name(&mut self, packet: &Packet) -> Destination {
         match key(packet, &self.hash) {
             None => Destination::Own(Errand::Here),
             Some(Key::Interest { hash, behind }) => self.interest(packet, hash, behind),
-            Some(_) if by_token.is_some() => self.to(by_token.unwrap_or(NOBODY), Errand::Here),
             Some(Key::Nack { hash }) => self.begin(self.round_of_nack(hash)),
             Some(Key::Data { at, end }) => {
                 let name = &packet.frame.data()[at..end];
@@ -110,11 +124,22 @@ impl Crew {
         if worker == self.worker { Destination::Own(errand) } else { Destination::Other(worker, errand) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn interest(&mut self, packet: &Packet, hash: u64, behind: usize) -> Destination {
-        self.sample(hash, packet);
+        match self.unsampled.checked_sub(1) {
+            Some(left) => self.unsampled = left,
+            None => self.sample(hash, packet),
+        }
+        match self.shared.hot().phase(hash) {
+            None => self.to(self.place.of_name(hash), Errand::Here),
+            Some(phase) => self.turned_interest(packet, (hash, behind), phase),
+        }
+    }
+
+    /// Where an Interest goes whose name is hot, or turns.
+    #[inline(never)]
+    fn turned_interest(&self, packet: &Packet, (hash, behind): (u64, usize), phase: Phase) -> Destination {
         let home = self.place.of_name(hash);
-        let Some(phase) = self.shared.hot().phase(hash) else { return self.to(home, Errand::Here) };
         // One without a nonce is given one at home, by which a copy of it comes home too.
         let sprayed =
             nonce(packet.frame.data(), behind).map_or(home, |nonce| self.place.of_interest(hash, nonce));
@@ -126,12 +151,10 @@ impl Crew {
         if first == then { self.to(first, Errand::Here) } else { self.to(first, Errand::Ask { then }) }
     }
 
-    #[inline]
+    /// Counts an Interest for those that have come since the last one that was counted.
+    #[cold]
+    #[inline(never)]
     fn sample(&mut self, hash: u64, packet: &Packet) {
-        if self.unsampled > 0 {
-            self.unsampled -= 1;
-            return;
-        }
         self.unsampled = self.shared.settings().sample.saturating_sub(1);
         self.summary.add(hash);
         if self.shared.lacks_names()
@@ -181,7 +204,7 @@ impl Crew {
     }
 
     /// Hands a packet to another worker.
-    #[inline]
+    #[inline(always)]
     fn hand(&mut self, worker: u8, errand: Errand, packet: Packet, out: &mut Output<'_>) {
         let counter = match (packet.frame.data().first(), packet.annotations.nack) {
             (Some(6), _) => &mut self.counters.data,
@@ -233,25 +256,44 @@ pub(super) struct Shift<'a, 'w> {
 }
 
 impl Shift<'_, '_> {
-    /// Takes a packet that the link has received.
-    #[inline]
+    /// Has the line fetched that is going to be written in front of a frame, whoever forwards it: other workers have written there
+    /// when the frame was theirs.
+    #[inline(always)]
+    pub(super) fn expect(frame: &Frame) {
+        frame.prefetch_write_front(FRONT);
+    }
+
+    /// Takes a packet that the link has received. It is looked at where it waits to be forwarded: to move it costs as much as to
+    /// find its worker.
+    #[inline(always)]
     pub(super) fn arrive(&mut self, packet: Packet) {
-        match self.crew.destination(&packet) {
-            Destination::Own(errand) => self.take(errand, packet),
-            Destination::Other(worker, errand) => self.crew.hand(worker, errand, packet, self.out),
+        self.add(packet);
+        let Some(packet) = self.packets.last() else { return };
+        match self.crew.destination(packet) {
+            Destination::Own(Errand::Here) => {}
+            Destination::Own(errand) => {
+                let Some(packet) = self.packets.pop() else { return };
+                self.take(errand, packet);
+            }
+            Destination::Other(worker, errand) => {
+                let Some(packet) = self.packets.pop() else { return };
+                self.crew.hand(worker, errand, packet, self.out);
+            }
         }
     }
 
     /// Takes a packet that another worker has handed over.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_over(&mut self, frame: Frame) {
         match unpack(frame) {
+            Ok((Errand::Here, packet)) => self.add(packet),
             Ok((errand, packet)) => self.take(errand, packet),
             // Nothing but workers sends by the port.
             Err(frame) => self.out.drop(self.port, frame, DropReason::NdnMalformed),
         }
     }
 
+    #[inline(never)]
     fn take(&mut self, errand: Errand, packet: Packet) {
         match errand {
             Errand::Here => self.add(packet),
@@ -272,6 +314,7 @@ impl Shift<'_, '_> {
         }
     }
 
+    #[inline(always)]
     fn add(&mut self, packet: Packet) {
         if self.packets.is_full() {
             self.forward(Errand::Here);
@@ -285,6 +328,7 @@ impl Shift<'_, '_> {
     }
 
     /// Forwards what has come together.
+    #[inline(never)]
     fn forward(&mut self, errand: Errand) {
         if self.packets.is_empty() {
             return;

@@ -62,11 +62,14 @@ impl Ndn {
         let Self { link, forwarder, packets, crew: Some(crew), .. } = self else { return };
         let from_crew = port == crew.port();
         let mut shift = Shift { crew, link, forwarder, packets, out, port };
-        for frame in batch.drain(..) {
-            if from_crew {
-                shift.take_over(frame);
-            } else if let Some(packet) = shift.link.receive(port, frame, shift.out) {
-                shift.arrive(packet);
+        if from_crew {
+            batch.drain(..).for_each(|frame| shift.take_over(frame));
+        } else {
+            shift.out.incoming(port).iter().for_each(Shift::expect);
+            for frame in batch.drain(..) {
+                if let Some(packet) = shift.link.receive(port, frame, shift.out) {
+                    shift.arrive(packet);
+                }
             }
         }
         shift.finish();

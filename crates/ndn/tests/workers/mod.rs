@@ -14,7 +14,7 @@ use kaido_engine::{
 };
 use kaido_ndn::FaceId;
 use kaido_ndn::balance::{Balance, BalanceSettings};
-use kaido_ndn::face::{FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
+use kaido_ndn::face::{FaceBounds, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::router::{Crew, Desk, Ndn};
@@ -92,7 +92,7 @@ impl Crowd {
     /// Face 0 is where everything is routed to; there are seven others.
     pub(crate) fn new(made: Made) -> Self {
         let pool = FramePool::leak(FRAMES).unwrap();
-        let faces = Faces::new(8);
+        let faces = Faces::bounded(8, FaceBounds::NONE, made.workers);
         let shared = Shared::new(NameHash::fixed(HASH), 100).unwrap();
         let balance = Arc::new(Balance::new(made.workers, made.balance));
         let ids: Vec<FaceId> = (0..8).map(|_| faces.create(face()).unwrap().id()).collect();

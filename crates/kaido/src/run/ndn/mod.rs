@@ -163,7 +163,7 @@ fn faces(config: &NdnConfig) -> Faces {
         per_host: *listen.on_demand_per_host.get_ref() as usize,
         applications: (*listen.applications_max.get_ref() as usize).min((all / 4).max(1)),
     };
-    Faces::bounded(all, bounds)
+    Faces::bounded(all, bounds, (*config.base.node.workers.get_ref()).into())
 }
 
 /// Who may connect to the socket of applications.
