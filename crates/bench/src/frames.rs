@@ -169,6 +169,11 @@ impl Template {
         }
     }
 
+    /// Octets of the UE's packet: what usage counts.
+    pub(crate) fn user_octets(&self) -> u64 {
+        (self.len - Self::inner(self.shape, self.family, self.direction)) as u64
+    }
+
     /// Makes headers, equal to the template's before, those of a session.
     fn address(&self, session: u32, headers: &mut [u8]) {
         let inner = Self::inner(self.shape, self.family, self.direction);

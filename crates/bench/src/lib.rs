@@ -62,6 +62,7 @@ pub mod stream;
 mod table;
 pub mod traffic;
 pub mod trailer;
+mod workers;
 
 pub use control::{ControlPlan, ControlReport, MemoryResult, PhaseResult, TrafficResult, measure_control};
 pub use error::BenchError;
@@ -77,3 +78,4 @@ pub use shared::{SharedCosts, SharedResult};
 pub use speed::{GeneratorCase, GeneratorPlan, GeneratorReport, measure_generator};
 pub use stats::{Summary, Verdict};
 pub use table::TableResult;
+pub use workers::WorkersResult;

@@ -8,12 +8,14 @@ use crate::shape::Shape;
 use crate::shared::SharedResult;
 use crate::stats::Verdict;
 use crate::table::TableResult;
+use crate::workers;
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         machine(f, &self.machine)?;
         run(f, &self.run)?;
         paths(f, &self.results)?;
+        workers::render(f, &self.two_workers)?;
         sessions(f, &self.sessions)?;
         chains(f, &self.xdp_map_chain)?;
         tables(f, &self.tables)?;
@@ -313,6 +315,8 @@ mod tests {
             "11.7",
             "a case: a reason",
             "interquartile range",
+            "Two workers share the sessions, on CPUs 1 and 0",
+            "1.05 to 1.15",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }

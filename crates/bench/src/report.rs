@@ -8,6 +8,7 @@ use crate::shape::Shape;
 use crate::shared::SharedResult;
 use crate::stats::{Summary, Verdict};
 use crate::table::TableResult;
+use crate::workers::WorkersResult;
 
 /// Goals of the project, which this report holds its figures against.
 pub mod goal {
@@ -43,6 +44,8 @@ pub struct Report {
     pub run: RunInfo,
     /// The user plane's path, by direction, sessions and frame length.
     pub results: Vec<PathResult>,
+    /// Two workers that share the sessions.
+    pub two_workers: Vec<WorkersResult>,
     /// The session service.
     pub sessions: Vec<SessionResult>,
     /// The map-chain XDP program.
@@ -323,6 +326,26 @@ pub(crate) mod tests {
         }
     }
 
+    fn two_workers() -> WorkersResult {
+        WorkersResult {
+            direction: Direction::Uplink,
+            sessions: 1 << 20,
+            shape: Shape::Plain,
+            frame_bytes: 128,
+            packets_per_worker: 16_384,
+            cpus: [1, 0],
+            ns_per_packet: 66.0,
+            ns_spread: 1.0,
+            ns_range: [65.0, 67.0],
+            alone_ns: 60.0,
+            alone_spread: 1.0,
+            atomic_ns: 64.0,
+            atomic_spread: 1.0,
+            ratio: 1.1,
+            ratio_range: [1.05, 1.15],
+        }
+    }
+
     pub(crate) fn report() -> Report {
         let summary = Summary { median: 700.0, spread: 5.0, min: 690.0, max: 720.0 };
         let mut results = vec![
@@ -362,6 +385,7 @@ pub(crate) mod tests {
                 git_revision: "0123456789ab".into(),
             },
             results,
+            two_workers: vec![two_workers()],
             sessions: vec![SessionResult {
                 bytes_goal: None,
                 sessions: 1 << 20,

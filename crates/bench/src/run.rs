@@ -17,6 +17,7 @@ use crate::plan::Plan;
 use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
 use crate::rounds::{Stocks, sizes_for, touched_bytes};
 use crate::shape::Shape;
+use crate::workers::cpus_for_two;
 use crate::{shared, table};
 
 /// Huge pages asked for, per session: its share of table, records, counters and of the floor's working set.
@@ -72,9 +73,13 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         skipped: Vec::new(),
     };
     let pinned = Pinned::to_last();
+    let cpus = cpus_for_two(pinned.as_ref().map(|pinned| &pinned.before));
     let nodes = context.nodes()?;
-    let mut cases = Cases::new(plan, nodes, &mut context.skipped, stop, progress)?;
+    let mut cases = Cases::new(plan, nodes, &mut stocks, &cpus, &mut context.skipped, stop, progress)?;
     cases.measure(plan, &mut stocks, stop, progress)?;
+    progress("seeing that usage was counted whole");
+    cases.check_usage()?;
+    let two_workers = cases.two_workers();
     let (paths, chains) = cases.into_samples();
     let mut results = path_results(plan, &paths);
     hold_all(&mut results);
@@ -102,6 +107,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         },
         machine,
         results,
+        two_workers,
         sessions: context.sessions,
         xdp_map_chain,
         tables,

@@ -17,6 +17,7 @@ use crate::report::{ChainResult, PathResult, Skipped};
 use crate::rounds::{Order, Stock, Stocks, UNTIMED_ROUNDS, held_round, settled_round, size_for};
 use crate::shape::Shape;
 use crate::stats::Summary;
+use crate::workers::{Pair, WorkersResult};
 
 /// Everything at one number of sessions.
 struct Case {
@@ -26,6 +27,8 @@ struct Case {
     floor: Floor,
     /// By direction and frame length.
     paths: Vec<(Template, usize)>,
+    /// Two workers of the same node.
+    pair: Option<Pair>,
     chain: Option<MapChain>,
     /// Our own program for the kernel, as a peer of the chain.
     fast: Option<(FastPath, Speed)>,
@@ -76,6 +79,8 @@ impl Cases {
     pub(super) fn new(
         plan: &Plan,
         nodes: Vec<((Shape, u32), UpfNode)>,
+        stocks: &mut Stocks,
+        cpus: &Result<[usize; 2], String>,
         skipped: &mut Vec<Skipped>,
         stop: &AtomicBool,
         progress: &dyn Fn(&str),
@@ -101,8 +106,16 @@ impl Cases {
                 skipped.push(Skipped { name: format!("XDP fast path, {sessions} sessions"), reason });
                 None
             });
+            let pair = match cpus {
+                Ok(cpus) => Some(load_pair((shape, sessions), &node, stocks, *cpus, plan)?),
+                Err(reason) => {
+                    let name = format!("two workers share the sessions, {what}");
+                    skipped.push(Skipped { name, reason: reason.clone() });
+                    None
+                }
+            };
             stopped(stop)?;
-            cases.push(Case::new((shape, sessions), node, floor, (chain, fast), plan));
+            cases.push(Case::new((shape, sessions), node, floor, pair, (chain, fast), plan));
         }
         Ok(Self(cases))
     }
@@ -128,6 +141,22 @@ impl Cases {
             }
         }
         Ok(())
+    }
+
+    /// Holds what the sessions' URRs have counted against all packets that were sent.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`].
+    pub(super) fn check_usage(&self) -> Result<(), BenchError> {
+        self.0.iter().try_for_each(Case::check_usage)
+    }
+
+    /// Two workers beside one.
+    pub(super) fn two_workers(&self) -> Vec<WorkersResult> {
+        let pairs = |direction| {
+            self.0.iter().filter_map(move |case| case.pair.as_ref().and_then(|pair| pair.result(direction)))
+        };
+        Direction::ALL.into_iter().flat_map(pairs).collect()
     }
 
     /// The samples; nodes, floors and chains give their memory back.
@@ -163,6 +192,19 @@ fn load_chain(of: (Shape, u32), plan: &Plan, stop: &AtomicBool) -> Result<MapCha
     Ok(chain)
 }
 
+/// Two workers of a node, for frames of the length that the map chain has.
+fn load_pair(
+    of: (Shape, u32),
+    node: &UpfNode,
+    stocks: &mut Stocks,
+    cpus: [usize; 2],
+    plan: &Plan,
+) -> Result<Pair, BenchError> {
+    let frame = plan.chain_frame();
+    let pool = stocks.for_packets(frame).ok_or(BenchError::FrameLength(frame))?.pool;
+    Pair::new(of, node.node(), pool, [plan.packets_per_round, frame], cpus, plan.seed)
+}
+
 /// Kaido's own program for the kernel, with as many sessions.
 fn load_fast(sessions: u32) -> Result<(FastPath, Speed), String> {
     fits(sessions, FAST_BYTES_PER_SESSION)?;
@@ -176,6 +218,7 @@ impl Case {
         (shape, sessions): (Shape, u32),
         node: UpfNode,
         floor: Floor,
+        pair: Option<Pair>,
         (chain, fast): (Option<MapChain>, Option<(FastPath, Speed)>),
         plan: &Plan,
     ) -> Self {
@@ -210,7 +253,7 @@ impl Case {
             fast: Default::default(),
         });
         let orders = [plan.seed, !plan.seed].map(|seed| Order::new(sessions, seed).of_shape(shape));
-        Self { node, orders, floor, paths, chain, fast, path_samples, chain_samples }
+        Self { node, orders, floor, paths, pair, chain, fast, path_samples, chain_samples }
     }
 
     fn round(&mut self, plan: &Plan, stocks: &mut Stocks, stop: &AtomicBool) -> Result<(), BenchError> {
@@ -223,6 +266,9 @@ impl Case {
             case.ns.push(taken.ns / round.count() as f64);
             case.held_ns.push(held_round(forwarder, held, template, order, stop)?);
             self.path_samples.page_faults += taken.page_faults;
+        }
+        if let Some(pair) = &mut self.pair {
+            pair.round(&mut self.node.forwarder, stocks, stop)?;
         }
         // As many lines as the packets of a round have touched.
         let lines = plan.packets_per_round * self.path_samples.shape.cold_line_names().len();
@@ -253,7 +299,18 @@ impl Case {
         Ok(())
     }
 
+    fn check_usage(&self) -> Result<(), BenchError> {
+        let pair = self.pair.as_ref().map(Pair::forwarded).unwrap_or_default();
+        let (forwarded, counted) = (self.node.forwarder.forwarded().plus(&pair), self.node.counted());
+        if forwarded == counted {
+            return Ok(());
+        }
+        let PathSamples { sessions, shape, .. } = self.path_samples;
+        Err(BenchError::Usage { sessions, shape: shape.name(), forwarded, counted })
+    }
+
     fn forget(&mut self) {
+        self.pair.iter_mut().for_each(Pair::forget);
         self.path_samples.floor.clear();
         self.path_samples.page_faults = 0;
         for case in &mut self.path_samples.cases {
