@@ -88,6 +88,21 @@ def test_with_one_cpu_two_workers_are_skipped_by_name(binary: Path) -> None:
         assert reason in done.stderr, "the tables say it, too"
 
 
+def test_the_rings_stand_beside_the_bare_path(report: dict[str, Any]) -> None:
+    """Every shape and number of sessions, both ways, with a port's rings and without, and the difference."""
+    rows = report["with_rings"]
+    assert [(row["direction"], row["shape"], row["sessions"]) for row in rows] == [
+        (direction, *node) for direction in DIRECTIONS for node in NODES
+    ]
+    for row in rows:
+        assert (row["frame_bytes"], row["ring_entries"]) == (128, 2048)
+        assert row["packets_per_burst"] * row["bursts"] == 16_384
+        assert row["ns_per_packet"] > 0 and row["bare_ns"] > 0
+        # One round: its difference is that of its figures.
+        assert row["added_ns"] == pytest.approx(row["ns_per_packet"] - row["bare_ns"])
+        assert row["added_range"] == [row["added_ns"], row["added_ns"]]
+
+
 def test_sessions_and_tables_are_counted(report: dict[str, Any]) -> None:
     """Rates are there, and no lookup missed a key that was being replaced."""
     assert [(entry["shape"], entry["sessions"]) for entry in report["sessions"]] == NODES

@@ -64,6 +64,9 @@ pub enum BenchError {
         /// What was counted.
         counted: kaido_upf::rules::Volume,
     },
+    /// The rings of a port could not be made.
+    #[error("rings in memory: {0}")]
+    Rings(String),
     /// A table refused what it must take.
     #[error("the table refused a key while {0}: {1}")]
     Table(&'static str, kaido_table::TableError),

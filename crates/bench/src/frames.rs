@@ -225,6 +225,15 @@ impl Template {
         true
     }
 
+    /// Makes the beginning of `room` a session's packet, payload as it is there; its length, or `None` when it is too long.
+    pub(crate) fn write_into(&self, session: u32, room: &mut [u8]) -> Option<usize> {
+        let packet = room.get_mut(..self.len)?;
+        packet[..self.headers.len()].copy_from_slice(&self.headers);
+        self.address(session, packet);
+        self.fill_checksum(packet);
+        Some(self.len)
+    }
+
     /// A whole packet of zero payload.
     pub(crate) fn packet(&self, session: u32) -> Vec<u8> {
         let mut packet = self.headers.clone();

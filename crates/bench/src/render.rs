@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use crate::machine::Machine;
 use crate::report::{ChainResult, PathResult, Report, RunInfo, SessionResult, goal};
+use crate::rings;
 use crate::shape::Shape;
 use crate::shared::SharedResult;
 use crate::stats::Verdict;
@@ -16,6 +17,7 @@ impl Display for Report {
         run(f, &self.run)?;
         paths(f, &self.results)?;
         workers::render(f, &self.two_workers)?;
+        rings::render(f, &self.with_rings)?;
         sessions(f, &self.sessions)?;
         chains(f, &self.xdp_map_chain)?;
         tables(f, &self.tables)?;
@@ -317,6 +319,8 @@ mod tests {
             "interquartile range",
             "Two workers share the sessions, on CPUs 1 and 0",
             "1.05 to 1.15",
+            "With rings: RX, fill, TX and completion rings of 2048 entries",
+            "14.2 to 15.5",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::frames::Direction;
 use crate::machine::Machine;
+use crate::rings::RingsResult;
 use crate::shape::Shape;
 use crate::shared::SharedResult;
 use crate::stats::{Summary, Verdict};
@@ -46,6 +47,8 @@ pub struct Report {
     pub results: Vec<PathResult>,
     /// Two workers that share the sessions.
     pub two_workers: Vec<WorkersResult>,
+    /// The path with the rings of an AF_XDP port.
+    pub with_rings: Vec<RingsResult>,
     /// The session service.
     pub sessions: Vec<SessionResult>,
     /// The map-chain XDP program.
@@ -346,6 +349,25 @@ pub(crate) mod tests {
         }
     }
 
+    fn with_rings() -> RingsResult {
+        RingsResult {
+            direction: Direction::Uplink,
+            sessions: 1 << 20,
+            shape: Shape::Plain,
+            frame_bytes: 128,
+            packets_per_burst: 512,
+            bursts: 32,
+            ring_entries: 2048,
+            ns_per_packet: 70.0,
+            ns_spread: 1.0,
+            ns_range: [69.0, 71.0],
+            bare_ns: 55.0,
+            bare_spread: 1.0,
+            added_ns: 15.0,
+            added_range: [14.25, 15.5],
+        }
+    }
+
     pub(crate) fn report() -> Report {
         let summary = Summary { median: 700.0, spread: 5.0, min: 690.0, max: 720.0 };
         let mut results = vec![
@@ -386,6 +408,7 @@ pub(crate) mod tests {
             },
             results,
             two_workers: vec![two_workers()],
+            with_rings: vec![with_rings()],
             sessions: vec![SessionResult {
                 bytes_goal: None,
                 sessions: 1 << 20,

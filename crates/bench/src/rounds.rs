@@ -145,7 +145,7 @@ impl Order {
     }
 
     /// The next session.
-    fn next(&mut self) -> u32 {
+    pub(crate) fn next(&mut self) -> u32 {
         loop {
             let session = self.permutation.at(self.place);
             self.place += 1;
@@ -195,6 +195,16 @@ pub(crate) fn settled_round_from(
         round(node, frames, template, order, stop)?;
     }
     round_from(node, frames, template, order, stop, begin)
+}
+
+/// Has a worker step until it has received so many packets, or until nothing comes any more.
+pub(crate) fn forward(packets: usize, mut step: impl FnMut() -> usize) {
+    let (mut received, mut empty) = (0, 0);
+    while received < packets && empty < EMPTY_STEPS_MAX {
+        let count = step();
+        received += count;
+        empty = if count == 0 { empty + 1 } else { 0 };
+    }
 }
 
 /// What the packets of a round look like.
@@ -273,14 +283,7 @@ fn round_from(
     // The ports take the frames over.
     node.step();
     begin();
-    let ((), taken) = timed(|| {
-        let (mut received, mut empty) = (0, 0);
-        while received < sent && empty < EMPTY_STEPS_MAX {
-            let step = node.step();
-            received += step;
-            empty = if step == 0 { empty + 1 } else { 0 };
-        }
-    });
+    let ((), taken) = timed(|| forward(sent, || node.step()));
     let feeds = node.feeds(direction);
     feeds.0.want();
     feeds.1.want();

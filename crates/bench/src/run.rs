@@ -79,7 +79,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
     cases.measure(plan, &mut stocks, stop, progress)?;
     progress("seeing that usage was counted whole");
     cases.check_usage()?;
-    let two_workers = cases.two_workers();
+    let (two_workers, with_rings) = (cases.two_workers(), cases.with_rings());
     let (paths, chains) = cases.into_samples();
     let mut results = path_results(plan, &paths);
     hold_all(&mut results);
@@ -108,6 +108,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         machine,
         results,
         two_workers,
+        with_rings,
         sessions: context.sessions,
         xdp_map_chain,
         tables,

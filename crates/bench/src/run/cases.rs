@@ -14,6 +14,7 @@ use crate::memory::available;
 use crate::node::{UpfNode, stopped};
 use crate::plan::Plan;
 use crate::report::{ChainResult, PathResult, Skipped};
+use crate::rings::{self, Ringed, RingsResult};
 use crate::rounds::{Order, Stock, Stocks, UNTIMED_ROUNDS, held_round, settled_round, size_for};
 use crate::shape::Shape;
 use crate::stats::Summary;
@@ -29,6 +30,8 @@ struct Case {
     paths: Vec<(Template, usize)>,
     /// Two workers of the same node.
     pair: Option<Pair>,
+    /// A worker of the same node with the rings of a port.
+    ringed: Ringed,
     chain: Option<MapChain>,
     /// Our own program for the kernel, as a peer of the chain.
     fast: Option<(FastPath, Speed)>,
@@ -86,6 +89,7 @@ impl Cases {
         progress: &dyn Fn(&str),
     ) -> Result<Self, BenchError> {
         let mut cases = Vec::new();
+        let ring_pool = rings::pool(nodes.len(), plan.chain_frame())?;
         for ((shape, sessions), node) in nodes {
             let lines = shape.cold_line_names().len();
             let floor =
@@ -115,7 +119,9 @@ impl Cases {
                 }
             };
             stopped(stop)?;
-            cases.push(Case::new((shape, sessions), node, floor, pair, (chain, fast), plan));
+            let of = (shape, sessions);
+            let ringed = Ringed::new(of, node.node(), ring_pool, plan.chain_frame(), plan.seed)?;
+            cases.push(Case::new(of, node, floor, (pair, ringed), (chain, fast), plan));
         }
         Ok(Self(cases))
     }
@@ -157,6 +163,12 @@ impl Cases {
             self.0.iter().filter_map(move |case| case.pair.as_ref().and_then(|pair| pair.result(direction)))
         };
         Direction::ALL.into_iter().flat_map(pairs).collect()
+    }
+
+    /// The path with the rings of a port.
+    pub(super) fn with_rings(&self) -> Vec<RingsResult> {
+        let of = |direction| self.0.iter().filter_map(move |case| case.ringed.result(direction));
+        Direction::ALL.into_iter().flat_map(of).collect()
     }
 
     /// The samples; nodes, floors and chains give their memory back.
@@ -218,7 +230,7 @@ impl Case {
         (shape, sessions): (Shape, u32),
         node: UpfNode,
         floor: Floor,
-        pair: Option<Pair>,
+        (pair, ringed): (Option<Pair>, Ringed),
         (chain, fast): (Option<MapChain>, Option<(FastPath, Speed)>),
         plan: &Plan,
     ) -> Self {
@@ -253,7 +265,7 @@ impl Case {
             fast: Default::default(),
         });
         let orders = [plan.seed, !plan.seed].map(|seed| Order::new(sessions, seed).of_shape(shape));
-        Self { node, orders, floor, paths, pair, chain, fast, path_samples, chain_samples }
+        Self { node, orders, floor, paths, pair, ringed, chain, fast, path_samples, chain_samples }
     }
 
     fn round(&mut self, plan: &Plan, stocks: &mut Stocks, stop: &AtomicBool) -> Result<(), BenchError> {
@@ -270,6 +282,7 @@ impl Case {
         if let Some(pair) = &mut self.pair {
             pair.round(&mut self.node.forwarder, stocks, stop)?;
         }
+        self.ringed.round(&mut self.node.forwarder, stocks, stop)?;
         // As many lines as the packets of a round have touched.
         let lines = plan.packets_per_round * self.path_samples.shape.cold_line_names().len();
         for _ in 0..UNTIMED_ROUNDS {
@@ -301,7 +314,8 @@ impl Case {
 
     fn check_usage(&self) -> Result<(), BenchError> {
         let pair = self.pair.as_ref().map(Pair::forwarded).unwrap_or_default();
-        let (forwarded, counted) = (self.node.forwarder.forwarded().plus(&pair), self.node.counted());
+        let others = pair.plus(&self.ringed.forwarded());
+        let (forwarded, counted) = (self.node.forwarder.forwarded().plus(&others), self.node.counted());
         if forwarded == counted {
             return Ok(());
         }
@@ -311,6 +325,7 @@ impl Case {
 
     fn forget(&mut self) {
         self.pair.iter_mut().for_each(Pair::forget);
+        self.ringed.forget();
         self.path_samples.floor.clear();
         self.path_samples.page_faults = 0;
         for case in &mut self.path_samples.cases {
