@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use crate::kernel;
 use crate::machine::Machine;
 use crate::report::{ChainResult, PathResult, Report, RunInfo, SessionResult, goal};
 use crate::rings;
@@ -20,6 +21,7 @@ impl Display for Report {
         rings::render(f, &self.with_rings)?;
         sessions(f, &self.sessions)?;
         chains(f, &self.xdp_map_chain)?;
+        kernel::render(f, &self.kernel)?;
         tables(f, &self.tables)?;
         shared_queue(f, &self.shared_queue)?;
         if !self.skipped.is_empty() {
@@ -321,6 +323,8 @@ mod tests {
             "1.05 to 1.15",
             "With rings: RX, fill, TX and completion rings of 2048 entries",
             "14.2 to 15.5",
+            "298 to 303",
+            "a QER guarantees a rate (1048576 sessions)",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }

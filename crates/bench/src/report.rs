@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::frames::Direction;
+use crate::kernel::KernelResult;
 use crate::machine::Machine;
 use crate::rings::RingsResult;
 use crate::shape::Shape;
@@ -53,6 +54,8 @@ pub struct Report {
     pub sessions: Vec<SessionResult>,
     /// The map-chain XDP program.
     pub xdp_map_chain: Vec<ChainResult>,
+    /// Kaido's own datapath in the kernel.
+    pub kernel: Vec<KernelResult>,
     /// The session table.
     pub tables: Vec<TableResult>,
     /// Several workers on one queue.
@@ -248,7 +251,7 @@ impl ChainResult {
         frame_bytes: usize,
         [net, wrapper]: [Summary; 2],
         path: Option<&PathResult>,
-        fast_path: Option<Summary>,
+        fast_path_ns: Option<f64>,
     ) -> Self {
         let times_slower = path.map(|path| net.median / path.ns_per_packet);
         let noise = path.map_or(0.0, |path| path.ns_spread / path.ns_per_packet + net.spread / net.median);
@@ -266,8 +269,8 @@ impl ChainResult {
             met: times_slower
                 .filter(|_| sessions >= 1_000_000)
                 .map(|times| Verdict::at_least(times, times * noise, shape.chain_factor())),
-            fast_path_ns: fast_path.map(|fast| fast.median),
-            fast_path_share: fast_path.map(|fast| fast.median / net.median),
+            fast_path_ns,
+            fast_path_share: fast_path_ns.map(|fast| fast / net.median),
         }
     }
 }
@@ -368,6 +371,20 @@ pub(crate) mod tests {
         }
     }
 
+    fn kernel() -> KernelResult {
+        KernelResult {
+            direction: Direction::Uplink,
+            sessions: 1 << 20,
+            shape: Shape::Volte,
+            frame_bytes: 192,
+            ns_per_packet: 300.0,
+            ns_spread: 2.0,
+            ns_range: [298.0, 303.0],
+            restore_ns: 12.0,
+            left: vec![("a QER guarantees a rate".into(), 1 << 20)],
+        }
+    }
+
     pub(crate) fn report() -> Report {
         let summary = Summary { median: 700.0, spread: 5.0, min: 690.0, max: 720.0 };
         let mut results = vec![
@@ -427,8 +444,9 @@ pub(crate) mod tests {
                 128,
                 [summary, summary],
                 Some(&path(Direction::Uplink, 1 << 20, 60.0)),
-                Some(summary),
+                Some(summary.median),
             )],
+            kernel: vec![kernel()],
             tables: Vec::new(),
             shared_queue: Vec::new(),
             skipped: vec![Skipped { name: "a case".into(), reason: "a reason".into() }],

@@ -80,10 +80,11 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
     progress("seeing that usage was counted whole");
     cases.check_usage()?;
     let (two_workers, with_rings) = (cases.two_workers(), cases.with_rings());
+    let kernel = cases.kernel();
     let (paths, chains) = cases.into_samples();
     let mut results = path_results(plan, &paths);
     hold_all(&mut results);
-    let xdp_map_chain = chain_results(&chains, &results);
+    let xdp_map_chain = chain_results(&chains, &results, &kernel);
     let cpu = pinned.as_ref().map(|pinned| pinned.cpu);
     drop(pinned);
     let tables = context.tables()?;
@@ -111,6 +112,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         with_rings,
         sessions: context.sessions,
         xdp_map_chain,
+        kernel,
         tables,
         shared_queue,
         skipped: context.skipped,

@@ -2,14 +2,13 @@
 
 use std::sync::atomic::AtomicBool;
 
-use kaido_xdp::FastPath;
-use kaido_xdp::fastpath::FastDirection;
-use kaido_xdp::speed::{Rules, Speed, filled};
+use kaido_engine::FramePool;
 
 use crate::BenchError;
 use crate::chain::{self, ChainError, MapChain};
 use crate::floor::{Floor, LINE};
 use crate::frames::{Direction, Template};
+use crate::kernel::{Kernel, KernelResult};
 use crate::memory::available;
 use crate::node::{UpfNode, stopped};
 use crate::plan::Plan;
@@ -34,7 +33,7 @@ struct Case {
     ringed: Ringed,
     chain: Option<MapChain>,
     /// Our own program for the kernel, as a peer of the chain.
-    fast: Option<(FastPath, Speed)>,
+    kernel: Option<Kernel>,
     path_samples: PathSamples,
     chain_samples: Option<ChainSamples>,
 }
@@ -70,8 +69,6 @@ pub(super) struct ChainSamples {
     frame_bytes: usize,
     /// Net and wrapper, by direction.
     cases: [(Vec<f64>, Vec<f64>); 2],
-    /// Kaido's fast path in the kernel, by direction.
-    fast: [Vec<f64>; 2],
 }
 
 /// All cases.
@@ -89,6 +86,7 @@ impl Cases {
         progress: &dyn Fn(&str),
     ) -> Result<Self, BenchError> {
         let mut cases = Vec::new();
+        let pool: &'static FramePool = stocks.pools().next().ok_or(BenchError::FrameLength(0))?;
         let ring_pool = rings::pool(nodes.len(), plan.chain_frame())?;
         for ((shape, sessions), node) in nodes {
             let lines = shape.cold_line_names().len();
@@ -104,11 +102,10 @@ impl Cases {
                     None
                 }
             };
-            let fast = chain.as_ref().filter(|_| shape == Shape::Plain);
-            let fast = fast.map(|_| load_fast(sessions)).transpose();
-            let fast = fast.unwrap_or_else(|reason| {
-                skipped.push(Skipped { name: format!("XDP fast path, {sessions} sessions"), reason });
-                None
+            progress(&format!("{what}: giving the kernel its sessions"));
+            let kernel = Kernel::load((shape, sessions), pool, stop)?.map_err(|reason| {
+                progress(&format!("{what}: the fast path in the kernel is skipped: {reason}"));
+                skipped.push(Skipped { name: format!("XDP fast path, {what}"), reason });
             });
             let pair = match cpus {
                 Ok(cpus) => Some(load_pair((shape, sessions), &node, stocks, *cpus, plan)?),
@@ -121,7 +118,7 @@ impl Cases {
             stopped(stop)?;
             let of = (shape, sessions);
             let ringed = Ringed::new(of, node.node(), ring_pool, plan.chain_frame(), plan.seed)?;
-            cases.push(Case::new(of, node, floor, (pair, ringed), (chain, fast), plan));
+            cases.push(Case::new(of, node, floor, (pair, ringed), (chain, kernel.ok()), plan));
         }
         Ok(Self(cases))
     }
@@ -171,6 +168,15 @@ impl Cases {
         Direction::ALL.into_iter().flat_map(of).collect()
     }
 
+    /// Kaido's datapath in the kernel.
+    pub(super) fn kernel(&self) -> Vec<KernelResult> {
+        let of = |direction| {
+            let kernels = self.0.iter().filter_map(|case| case.kernel.as_ref());
+            kernels.filter_map(move |kernel| kernel.result(direction))
+        };
+        Direction::ALL.into_iter().flat_map(of).collect()
+    }
+
     /// The samples; nodes, floors and chains give their memory back.
     pub(super) fn into_samples(self) -> (Vec<PathSamples>, Vec<ChainSamples>) {
         let (paths, chains): (Vec<_>, Vec<_>) =
@@ -178,9 +184,6 @@ impl Cases {
         (paths, chains.into_iter().flatten().collect())
     }
 }
-
-/// Bytes a session takes in the maps of the fast path: two records with their places in the index, and a counter.
-const FAST_BYTES_PER_SESSION: u64 = 256;
 
 /// Says so when maps for so many sessions do not fit into what memory is left.
 fn fits(sessions: u32, bytes_per_session: u64) -> Result<(), String> {
@@ -217,21 +220,13 @@ fn load_pair(
     Pair::new(of, node.node(), pool, [plan.packets_per_round, frame], cpus, plan.seed)
 }
 
-/// Kaido's own program for the kernel, with as many sessions.
-fn load_fast(sessions: u32) -> Result<(FastPath, Speed), String> {
-    fits(sessions, FAST_BYTES_PER_SESSION)?;
-    let path = filled(sessions, Rules::PLAIN).map_err(|error| error.to_string())?;
-    let speed = Speed::load(&path).map_err(|error| error.to_string())?;
-    Ok((path, speed))
-}
-
 impl Case {
     fn new(
         (shape, sessions): (Shape, u32),
         node: UpfNode,
         floor: Floor,
         (pair, ringed): (Option<Pair>, Ringed),
-        (chain, fast): (Option<MapChain>, Option<(FastPath, Speed)>),
+        (chain, kernel): (Option<MapChain>, Option<Kernel>),
         plan: &Plan,
     ) -> Self {
         let paths: Vec<_> = Direction::ALL
@@ -262,10 +257,9 @@ impl Case {
             sessions,
             frame_bytes: chain.frame_bytes(),
             cases: Default::default(),
-            fast: Default::default(),
         });
         let orders = [plan.seed, !plan.seed].map(|seed| Order::new(sessions, seed).of_shape(shape));
-        Self { node, orders, floor, paths, pair, ringed, chain, fast, path_samples, chain_samples }
+        Self { node, orders, floor, paths, pair, ringed, chain, kernel, path_samples, chain_samples }
     }
 
     fn round(&mut self, plan: &Plan, stocks: &mut Stocks, stop: &AtomicBool) -> Result<(), BenchError> {
@@ -298,16 +292,10 @@ impl Case {
                 net.push(one.net);
                 wrapper.push(one.wrapper);
             }
-            if let Some((_, speed)) = &self.fast {
-                let directions = [FastDirection::Uplink, FastDirection::Downlink];
-                for (direction, fast) in directions.into_iter().zip(&mut samples.fast) {
-                    stopped(stop)?;
-                    let timing = speed.time(direction, samples.sessions, plan.chain_runs_per_round);
-                    let timing = timing.map_err(|error| BenchError::FastPath(error.to_string()))?;
-                    // Nanoseconds are counted in whole ones, and far from 2⁵³.
-                    fast.push(timing.ns_per_packet() as f64);
-                }
-            }
+        }
+        if let Some(kernel) = &mut self.kernel {
+            stopped(stop)?;
+            kernel.round(plan.chain_runs_per_round)?;
         }
         Ok(())
     }
@@ -336,7 +324,7 @@ impl Case {
             net.clear();
             wrapper.clear();
         }
-        self.chain_samples.iter_mut().flat_map(|samples| &mut samples.fast).for_each(Vec::clear);
+        self.kernel.iter_mut().for_each(Kernel::forget);
     }
 }
 
@@ -383,8 +371,12 @@ pub(super) fn path_results(plan: &Plan, all: &[PathSamples]) -> Vec<PathResult> 
     results
 }
 
-/// The chain's figures beside the path's at the same length of frame.
-pub(super) fn chain_results(all: &[ChainSamples], paths: &[PathResult]) -> Vec<ChainResult> {
+/// The chain's figures beside the path's at the same length of frame, and those of Kaido's program.
+pub(super) fn chain_results(
+    all: &[ChainSamples],
+    paths: &[PathResult],
+    kernel: &[KernelResult],
+) -> Vec<ChainResult> {
     let mut results = Vec::new();
     for (at, direction) in Direction::ALL.into_iter().enumerate() {
         for samples in all {
@@ -396,13 +388,15 @@ pub(super) fn chain_results(all: &[ChainSamples], paths: &[PathResult]) -> Vec<C
                     && path.sessions == samples.sessions
                     && path.frame_bytes_sent == samples.frame_bytes
             };
+            let of = (direction, samples.shape, samples.sessions);
+            let fast = kernel.iter().find(|fast| (fast.direction, fast.shape, fast.sessions) == of);
             results.push(ChainResult::new(
                 direction,
                 (samples.shape, samples.sessions),
                 samples.frame_bytes,
                 [net, wrapper],
                 paths.iter().find(same),
-                Summary::of(&samples.fast[at]),
+                fast.map(|fast| fast.ns_per_packet),
             ));
         }
     }
