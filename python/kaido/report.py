@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from kaido import chapters, platforms, sources
+from kaido import chapters, micro, platforms, sources
 from kaido.compare import load
 from kaido.flame import Flame, parse_folded
 from kaido.page import STYLE, HtmlPage
@@ -38,7 +38,7 @@ def gather(paths: Sequence[Path]) -> Material:
     Such a comparison may be given by itself.
     """
     others = [path for path in paths if path.suffix == ".json"]
-    # Results of `bench micro` and `bench ndn` have no chapter but beside the sources.
+    # These are no comparisons of platforms: `sources` reads them.
     beside = {
         path
         for path in others
@@ -105,6 +105,8 @@ def write(material: Material, out: Path, command: str) -> None:
         page.text(f"This report: {command}", note=True)
     for number, found in enumerate(material.platforms):
         platforms.chapter(page, found, number)
+    if material.measured.micro:
+        micro.chapter(page, material.measured.micro)
     sources.chapter(page, material.measured)
     out.write_text(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -120,4 +122,7 @@ def _title(material: Material) -> str:
     """Name what was measured."""
     if material.frame is not None:
         return chapters.actions(material.frame)
-    return ", ".join(dict.fromkeys(map(platforms.title, material.platforms))) or "beside public accounts"
+    titles = list(dict.fromkeys(map(platforms.title, material.platforms)))
+    if material.measured.micro:
+        titles.append("the user plane in memory")
+    return ", ".join(titles) or "beside public accounts"
