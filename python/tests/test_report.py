@@ -11,7 +11,7 @@ import browser
 import model
 import polars as pl
 import pytest
-from kaido import discoveries, figures, report, search
+from kaido import chapters, discoveries, figures, report, search
 from kaido.compare import CompareError, compare, load, table
 from kaido.flame import Flame, hottest, parse_folded, stage_of, stage_shares
 from kaido.limits import Rows, directions, limit_of, scaling
@@ -229,9 +229,9 @@ def test_throughput_above_pdr_has_a_remark() -> None:
     """Single trials may be lucky: what they give above PDR is not left to stand there."""
     bounds = {"lower_pps": 1.0e6, "upper_pps": 1.01e6}
     search_of = {"ndr": bounds, "pdr": bounds, "precision": 0.005}
-    assert report.search_remarks(search_of | {"throughput_pps": 1.0e6}) == []
-    assert report.search_remarks(search_of | {"throughput_pps": None}) == []
-    remarks = report.search_remarks(search_of | {"throughput_pps": 1.2e6})
+    assert chapters.search_remarks(search_of | {"throughput_pps": 1.0e6}) == []
+    assert chapters.search_remarks(search_of | {"throughput_pps": None}) == []
+    remarks = chapters.search_remarks(search_of | {"throughput_pps": 1.2e6})
     assert len(remarks) == 2 and "above PDR" in remarks[1] and "Take PDR" in remarks[1]
 
 

@@ -12,6 +12,10 @@ from kaido.point import Point
 from kaido.sweep import Plan, Sweep
 
 MICRO = {
+    "machine": {"cpu": "a CPU", "cores": 2, "kernel": "6.18"},
+    "run": {"rounds": 7, "packets_per_round": 32768},
+    "results": [],
+    "skipped": [],
     "xdp_map_chain": [{"sessions": 1048576, "fast_path_ns": 100.0}],
     "sessions": [
         {

@@ -52,6 +52,21 @@ pub enum BenchError {
         /// The difference.
         what: String,
     },
+    /// The sessions' URRs have not counted what was forwarded.
+    #[error("{sessions} {shape} sessions: {forwarded:?} were forwarded, and their URRs count {counted:?}")]
+    Usage {
+        /// Sessions of the node.
+        sessions: u32,
+        /// The rules of each.
+        shape: &'static str,
+        /// What all workers together have forwarded.
+        forwarded: kaido_upf::rules::Volume,
+        /// What was counted.
+        counted: kaido_upf::rules::Volume,
+    },
+    /// The rings of a port could not be made.
+    #[error("rings in memory: {0}")]
+    Rings(String),
     /// A table refused what it must take.
     #[error("the table refused a key while {0}: {1}")]
     Table(&'static str, kaido_table::TableError),

@@ -169,6 +169,11 @@ impl Template {
         }
     }
 
+    /// Octets of the UE's packet: what usage counts.
+    pub(crate) fn user_octets(&self) -> u64 {
+        (self.len - Self::inner(self.shape, self.family, self.direction)) as u64
+    }
+
     /// Makes headers, equal to the template's before, those of a session.
     fn address(&self, session: u32, headers: &mut [u8]) {
         let inner = Self::inner(self.shape, self.family, self.direction);
@@ -218,6 +223,15 @@ impl Template {
         self.address(session, frame.data_mut());
         self.fill_checksum(frame.data_mut());
         true
+    }
+
+    /// Makes the beginning of `room` a session's packet, payload as it is there; its length, or `None` when it is too long.
+    pub(crate) fn write_into(&self, session: u32, room: &mut [u8]) -> Option<usize> {
+        let packet = room.get_mut(..self.len)?;
+        packet[..self.headers.len()].copy_from_slice(&self.headers);
+        self.address(session, packet);
+        self.fill_checksum(packet);
+        Some(self.len)
     }
 
     /// A whole packet of zero payload.

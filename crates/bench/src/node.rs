@@ -18,7 +18,7 @@ use kaido_upf::record::InstanceId;
 use kaido_upf::rules::{
     ApplyAction, ChooseOr, FTeid, Far, FarId, ForwardingParameters, Interface, Ipv6Prefix, LocalFTeid,
     Modification, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Seid, SessionService, Teid,
-    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters,
+    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, Volume,
 };
 
 use crate::BenchError;
@@ -48,6 +48,8 @@ pub(crate) struct Forwarder {
     worker: Worker,
     /// The far ends of the N3 and of the N6 port.
     feeds: [Feed; 2],
+    /// What it has forwarded.
+    forwarded: Volume,
 }
 
 impl UpfNode {
@@ -154,6 +156,12 @@ impl UpfNode {
         self.seids.iter().filter_map(|&seid| upf.kernel_shares(seid))
     }
 
+    /// What the URRs of all sessions have counted.
+    pub(crate) fn counted(&self) -> Volume {
+        let volumes = self.seids.iter().filter_map(|&seid| self.upf.volume_of(seid));
+        volumes.fold(Volume::default(), |sum, volume| sum.plus(&volume))
+    }
+
     /// What workers forward by.
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.node
@@ -174,9 +182,33 @@ impl UpfNode {
 impl Forwarder {
     /// A worker for a node, whose ports take up to `frames` frames at once.
     pub(crate) fn new(node: &Arc<Node>, pool: &'static FramePool, frames: usize) -> Result<Self, BenchError> {
+        Ok(Self::of(path(node)?, pool, frames))
+    }
+
+    /// As [`Forwarder::new`], a worker beside which others forward packets of the same sessions.
+    pub(crate) fn sharing(
+        node: &Arc<Node>,
+        pool: &'static FramePool,
+        frames: usize,
+    ) -> Result<Self, BenchError> {
+        let path = Path::new(node, routes().next_hops())?.sharing_sessions();
+        Ok(Self::of(Box::new(path), pool, frames))
+    }
+
+    fn of(function: Box<dyn Function>, pool: &'static FramePool, frames: usize) -> Self {
         let ((n3, n3_port), (n6, n6_port)) = (Feed::new(frames), Feed::new(frames));
-        let worker = worker(node, pool, [Box::new(n3_port), Box::new(n6_port)])?;
-        Ok(Self { worker, feeds: [n3, n6] })
+        let worker = worker_of(function, pool, [Box::new(n3_port), Box::new(n6_port)]);
+        Self { worker, feeds: [n3, n6], forwarded: Volume::default() }
+    }
+
+    /// Notes packets that came out, and their octets.
+    pub(crate) fn tally(&mut self, direction: Direction, packets: u64, octets: u64) {
+        self.forwarded = self.forwarded.plus(&volume(direction, packets, octets));
+    }
+
+    /// What it has forwarded so far, as usage is counted.
+    pub(crate) fn forwarded(&self) -> Volume {
+        self.forwarded
     }
 
     /// Where packets of a direction go in, and where they come out.
@@ -206,8 +238,21 @@ pub(crate) fn worker(
     pool: &'static FramePool,
     ports: [Box<dyn Port>; 2],
 ) -> Result<Worker, BenchError> {
+    Ok(worker_of(path(node)?, pool, ports))
+}
+
+fn worker_of(function: Box<dyn Function>, pool: &'static FramePool, ports: [Box<dyn Port>; 2]) -> Worker {
     let ports = ports.map(|port| (port, KernelPath::None));
-    Ok(Worker::new(pool, ports.into(), path(node)?, WorkerSettings::default()))
+    Worker::new(pool, ports.into(), function, WorkerSettings::default())
+}
+
+/// Packets of a direction as usage is counted.
+pub(crate) fn volume(direction: Direction, packets: u64, octets: u64) -> Volume {
+    let none = Volume::default();
+    match direction {
+        Direction::Uplink => Volume { uplink_packets: packets, uplink_bytes: octets, ..none },
+        Direction::Downlink => Volume { downlink_packets: packets, downlink_bytes: octets, ..none },
+    }
 }
 
 /// What a worker does between an N3 and an N6 port.

@@ -2,20 +2,26 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use crate::kernel;
 use crate::machine::Machine;
 use crate::report::{ChainResult, PathResult, Report, RunInfo, SessionResult, goal};
+use crate::rings;
 use crate::shape::Shape;
 use crate::shared::SharedResult;
 use crate::stats::Verdict;
 use crate::table::TableResult;
+use crate::workers;
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         machine(f, &self.machine)?;
         run(f, &self.run)?;
         paths(f, &self.results)?;
+        workers::render(f, &self.two_workers)?;
+        rings::render(f, &self.with_rings)?;
         sessions(f, &self.sessions)?;
         chains(f, &self.xdp_map_chain)?;
+        kernel::render(f, &self.kernel)?;
         tables(f, &self.tables)?;
         shared_queue(f, &self.shared_queue)?;
         if !self.skipped.is_empty() {
@@ -313,6 +319,12 @@ mod tests {
             "11.7",
             "a case: a reason",
             "interquartile range",
+            "Two workers share the sessions, on CPUs 1 and 0",
+            "1.05 to 1.15",
+            "With rings: RX, fill, TX and completion rings of 2048 entries",
+            "14.2 to 15.5",
+            "298 to 303",
+            "a QER guarantees a rate (1048576 sessions)",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }

@@ -3,11 +3,14 @@
 use serde::Serialize;
 
 use crate::frames::Direction;
+use crate::kernel::KernelResult;
 use crate::machine::Machine;
+use crate::rings::RingsResult;
 use crate::shape::Shape;
 use crate::shared::SharedResult;
 use crate::stats::{Summary, Verdict};
 use crate::table::TableResult;
+use crate::workers::WorkersResult;
 
 /// Goals of the project, which this report holds its figures against.
 pub mod goal {
@@ -43,10 +46,16 @@ pub struct Report {
     pub run: RunInfo,
     /// The user plane's path, by direction, sessions and frame length.
     pub results: Vec<PathResult>,
+    /// Two workers that share the sessions.
+    pub two_workers: Vec<WorkersResult>,
+    /// The path with the rings of an AF_XDP port.
+    pub with_rings: Vec<RingsResult>,
     /// The session service.
     pub sessions: Vec<SessionResult>,
     /// The map-chain XDP program.
     pub xdp_map_chain: Vec<ChainResult>,
+    /// Kaido's own datapath in the kernel.
+    pub kernel: Vec<KernelResult>,
     /// The session table.
     pub tables: Vec<TableResult>,
     /// Several workers on one queue.
@@ -242,7 +251,7 @@ impl ChainResult {
         frame_bytes: usize,
         [net, wrapper]: [Summary; 2],
         path: Option<&PathResult>,
-        fast_path: Option<Summary>,
+        fast_path_ns: Option<f64>,
     ) -> Self {
         let times_slower = path.map(|path| net.median / path.ns_per_packet);
         let noise = path.map_or(0.0, |path| path.ns_spread / path.ns_per_packet + net.spread / net.median);
@@ -260,8 +269,8 @@ impl ChainResult {
             met: times_slower
                 .filter(|_| sessions >= 1_000_000)
                 .map(|times| Verdict::at_least(times, times * noise, shape.chain_factor())),
-            fast_path_ns: fast_path.map(|fast| fast.median),
-            fast_path_share: fast_path.map(|fast| fast.median / net.median),
+            fast_path_ns,
+            fast_path_share: fast_path_ns.map(|fast| fast / net.median),
         }
     }
 }
@@ -291,172 +300,4 @@ pub(crate) fn hold_all(results: &mut [PathResult]) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::machine::{Pmu, hugepages};
-
-    pub(crate) fn path(direction: Direction, sessions: u32, ns: f64) -> PathResult {
-        PathResult {
-            direction,
-            sessions,
-            shape: Shape::Plain,
-            frame_bytes: 128,
-            frame_bytes_sent: 128,
-            pool_frame_bytes: 2048,
-            ns_per_packet: ns,
-            ns_spread: 1.0,
-            ns_range: [ns - 1.0, ns + 1.0],
-            held_ns_per_packet: ns - 5.0,
-            held_ns_spread: 0.5,
-            cold_lines: 3,
-            cold_line_names: Shape::Plain.cold_line_names(),
-            packet_lines: 2,
-            floor_ns_per_line: 10.0,
-            floor_ns_spread: 0.5,
-            working_set_bytes: u64::from(sessions) * 192,
-            pages: "2 MiB pages".into(),
-            floor_pages: "2 MiB pages".into(),
-            page_faults: 0,
-            goal_ns: None,
-            ratio: None,
-            met: None,
-        }
-    }
-
-    pub(crate) fn report() -> Report {
-        let summary = Summary { median: 700.0, spread: 5.0, min: 690.0, max: 720.0 };
-        let mut results = vec![
-            path(Direction::Uplink, 1, 20.0),
-            path(Direction::Uplink, 1 << 20, 60.0),
-            path(Direction::Downlink, 1 << 20, 66.0),
-        ];
-        hold_all(&mut results);
-        Report {
-            machine: Machine {
-                cpu: "a CPU".into(),
-                cores: 2,
-                last_level_cache_bytes: Some(32 << 20),
-                ram_bytes: 24 << 30,
-                kernel: "6.18".into(),
-                virtual_machine: true,
-                transparent_hugepages: "madvise".into(),
-                hugepages: hugepages(),
-                host: "a host".into(),
-                revision: "0123456789ab".into(),
-                pmu: Pmu { available: false, reason: Some("not there".into()) },
-                load_average: [0.1, 1.0],
-                steal_percent: Some(0.0),
-            },
-            run: RunInfo {
-                rounds: 7,
-                spread: "interquartile range",
-                packets_per_round: 65_536,
-                mixed_frames: false,
-                chain_runs_per_round: 100_000,
-                packet_pool_mib: 8.0,
-                frame_pool_mib: 256.0,
-                frame_pool_pages: "transparent huge pages".into(),
-                cpu: Some(1),
-                seed: 1,
-                seconds: 30.0,
-                git_revision: "0123456789ab".into(),
-            },
-            results,
-            sessions: vec![SessionResult {
-                bytes_goal: None,
-                sessions: 1 << 20,
-                shape: Shape::Plain,
-                establish_per_second: 1e5,
-                modify_per_second: 1e5,
-                delete_per_second: 1e5,
-                sample: 10_000,
-                bytes_per_session: 480.0,
-                resident_bytes: 1 << 29,
-                met: None,
-            }],
-            xdp_map_chain: vec![ChainResult::new(
-                Direction::Uplink,
-                (Shape::Plain, 1 << 20),
-                128,
-                [summary, summary],
-                Some(&path(Direction::Uplink, 1 << 20, 60.0)),
-                Some(summary),
-            )],
-            tables: Vec::new(),
-            shared_queue: Vec::new(),
-            skipped: vec![Skipped { name: "a case".into(), reason: "a reason".into() }],
-        }
-    }
-
-    #[test]
-    fn nothing_is_met_where_memory_was_taken_back_meanwhile() {
-        let mut report = report();
-        let result = &mut report.results[0];
-        result.page_faults = goal::PAGE_FAULTS_MAX + 1;
-        result.hold(Some(1000.0));
-        assert_eq!(result.met, None);
-        assert!(report.to_string().contains("taken back"));
-    }
-
-    #[test]
-    fn cases_are_held_against_the_floor_and_their_one_session_case() {
-        let results = report().results;
-        assert_eq!((results[0].goal_ns, results[0].met), (Some(25.0), Some(Verdict::Met)));
-        assert_eq!((results[1].goal_ns, results[1].met), (Some(65.0), Some(Verdict::Met)));
-        let mut near = path(Direction::Uplink, 1 << 20, 63.0);
-        near.hold(Some(20.0));
-        assert_eq!(near.met, Some(Verdict::NotResolved), "within the spread of figure and floor");
-        let other = |shape, ns| PathResult { shape, ..path(Direction::Uplink, 1 << 20, ns) };
-        let mut others =
-            [path(Direction::Uplink, 1 << 20, 60.0), other(Shape::Open5gs, 85.0), other(Shape::Volte, 190.0)];
-        hold_all(&mut others);
-        assert_eq!((others[1].goal_ns, others[1].met), (Some(90.0), Some(Verdict::Met)));
-        assert_eq!((others[2].goal_ns, others[2].met), (Some(150.0), Some(Verdict::NotMet)));
-        let mut alone = [other(Shape::Open5gs, 85.0)];
-        hold_all(&mut alone);
-        assert_eq!((alone[0].goal_ns, alone[0].met), (None, None), "no plain sessions beside");
-        assert_eq!((results[2].goal_ns, results[2].met), (None, None), "no one-session case downlink");
-        let mut slow = path(Direction::Uplink, 1 << 20, 70.0);
-        slow.hold(Some(20.0));
-        assert_eq!(slow.met, Some(Verdict::NotMet));
-    }
-
-    #[test]
-    fn the_chain_is_held_against_the_path_where_that_is_asked() {
-        let summary = Summary { median: 600.0, spread: 0.0, min: 600.0, max: 600.0 };
-        let chain = |sessions, ns: Option<f64>| {
-            let path = ns.map(|ns| path(Direction::Uplink, sessions, ns));
-            let of = (Shape::Plain, sessions);
-            ChainResult::new(Direction::Uplink, of, 128, [summary; 2], path.as_ref(), None)
-        };
-        assert_eq!((chain(1, Some(50.0)).times_slower, chain(1, Some(50.0)).met), (Some(12.0), None));
-        assert_eq!(chain(1, Some(45.0)).held_times_slower, Some(15.0), "5 ns less in the cache");
-        assert_eq!(chain(1 << 20, Some(50.0)).met, Some(Verdict::Met));
-        assert_eq!(chain(1 << 20, Some(60.0)).met, Some(Verdict::NotResolved));
-        assert_eq!(chain(1 << 20, Some(70.0)).met, Some(Verdict::NotMet));
-        assert_eq!(chain(1 << 20, None).met, None);
-    }
-
-    #[test]
-    fn the_json_has_the_promised_shape() {
-        let json = serde_json::to_value(report()).unwrap();
-        let object = json.as_object().unwrap();
-        for name in ["machine", "results", "tables", "sessions", "xdp_map_chain", "skipped", "run"] {
-            assert!(object.contains_key(name), "{name}");
-        }
-        let result = &json["results"][1];
-        assert_eq!(result["direction"], "uplink");
-        assert_eq!(result["sessions"], 1 << 20);
-        assert_eq!(result["frame_bytes"], 128);
-        assert_eq!(result["cold_line_names"].as_array().unwrap().len(), 3);
-        for number in
-            ["ns_per_packet", "ns_spread", "cold_lines", "floor_ns_per_line", "packet_lines", "ratio"]
-        {
-            assert!(result[number].is_number(), "{number}: {}", result[number]);
-        }
-        for number in ["sessions", "ns_per_packet"] {
-            assert!(json["xdp_map_chain"][0][number].is_number(), "{number}");
-        }
-        assert_eq!(json["machine"]["pmu"]["available"], false);
-    }
-}
+pub(crate) mod tests;

@@ -51,6 +51,18 @@ impl Frames {
     pub(crate) fn count(&self) -> usize {
         self.count
     }
+
+    /// Two halves of them, which come back by [`Self::join`].
+    pub(crate) fn halves(&mut self) -> [Self; 2] {
+        let half = self.count / 2;
+        let [first, second] = [half, half].map(|count| self.frames.drain(..count).collect());
+        [first, second].map(|frames| Self { frames, count: half })
+    }
+
+    /// Takes the halves back, behind the frame that was left where there is an odd one.
+    pub(crate) fn join(&mut self, halves: [Self; 2]) {
+        halves.into_iter().for_each(|half| self.frames.extend(half.frames));
+    }
 }
 
 /// Frames of one size.
@@ -133,7 +145,7 @@ impl Order {
     }
 
     /// The next session.
-    fn next(&mut self) -> u32 {
+    pub(crate) fn next(&mut self) -> u32 {
         loop {
             let session = self.permutation.at(self.place);
             self.place += 1;
@@ -167,10 +179,32 @@ pub(crate) fn settled_round(
     order: &mut Order,
     stop: &AtomicBool,
 ) -> Result<Taken, BenchError> {
+    settled_round_from(node, frames, template, order, stop, || ())
+}
+
+/// As [`settled_round`], whose timed round begins when `begin` returns.
+pub(crate) fn settled_round_from(
+    node: &mut Forwarder,
+    frames: &mut Frames,
+    template: &Template,
+    order: &mut Order,
+    stop: &AtomicBool,
+    begin: impl FnOnce(),
+) -> Result<Taken, BenchError> {
     for _ in 0..UNTIMED_ROUNDS {
         round(node, frames, template, order, stop)?;
     }
-    round(node, frames, template, order, stop)
+    round_from(node, frames, template, order, stop, begin)
+}
+
+/// Has a worker step until it has received so many packets, or until nothing comes any more.
+pub(crate) fn forward(packets: usize, mut step: impl FnMut() -> usize) {
+    let (mut received, mut empty) = (0, 0);
+    while received < packets && empty < EMPTY_STEPS_MAX {
+        let count = step();
+        received += count;
+        empty = if count == 0 { empty + 1 } else { 0 };
+    }
 }
 
 /// What the packets of a round look like.
@@ -219,6 +253,18 @@ pub(crate) fn round(
     order: &mut Order,
     stop: &AtomicBool,
 ) -> Result<Taken, BenchError> {
+    round_from(node, frames, packets, order, stop, || ())
+}
+
+/// As [`round`]; the worker begins when `begin` returns.
+fn round_from(
+    node: &mut Forwarder,
+    frames: &mut Frames,
+    packets: &impl Packets,
+    order: &mut Order,
+    stop: &AtomicBool,
+    begin: impl FnOnce(),
+) -> Result<Taken, BenchError> {
     stopped(stop)?;
     let direction = packets.direction();
     let (first, sent) = (order.place, frames.count);
@@ -236,14 +282,8 @@ pub(crate) fn round(
     node.feeds(direction).0.load(std::mem::take(&mut frames.frames));
     // The ports take the frames over.
     node.step();
-    let ((), taken) = timed(|| {
-        let (mut received, mut empty) = (0, 0);
-        while received < sent && empty < EMPTY_STEPS_MAX {
-            let step = node.step();
-            received += step;
-            empty = if step == 0 { empty + 1 } else { 0 };
-        }
-    });
+    begin();
+    let ((), taken) = timed(|| forward(sent, || node.step()));
     let feeds = node.feeds(direction);
     feeds.0.want();
     feeds.1.want();
@@ -258,6 +298,9 @@ pub(crate) fn round(
             drops: node.drops(),
         });
     }
+    let octets =
+        sessions.iter().zip(first..).map(|(&session, place)| packets.at(session, place).user_octets());
+    node.tally(direction, sent as u64, octets.sum());
     let sample = Permutation::new(u32::try_from(sent).unwrap_or(u32::MAX), first);
     for at in std::iter::once(0).chain((0..JUDGED.min(sent)).map(|n| sample.at(n as u64) as usize)) {
         let out = frames.frames[at].data();

@@ -17,6 +17,7 @@ use crate::plan::Plan;
 use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
 use crate::rounds::{Stocks, sizes_for, touched_bytes};
 use crate::shape::Shape;
+use crate::workers::cpus_for_two;
 use crate::{shared, table};
 
 /// Huge pages asked for, per session: its share of table, records, counters and of the floor's working set.
@@ -72,13 +73,18 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         skipped: Vec::new(),
     };
     let pinned = Pinned::to_last();
+    let cpus = cpus_for_two(pinned.as_ref().map(|pinned| &pinned.before));
     let nodes = context.nodes()?;
-    let mut cases = Cases::new(plan, nodes, &mut context.skipped, stop, progress)?;
+    let mut cases = Cases::new(plan, nodes, &mut stocks, &cpus, &mut context.skipped, stop, progress)?;
     cases.measure(plan, &mut stocks, stop, progress)?;
+    progress("seeing that usage was counted whole");
+    cases.check_usage()?;
+    let (two_workers, with_rings) = (cases.two_workers(), cases.with_rings());
+    let kernel = cases.kernel();
     let (paths, chains) = cases.into_samples();
     let mut results = path_results(plan, &paths);
     hold_all(&mut results);
-    let xdp_map_chain = chain_results(&chains, &results);
+    let xdp_map_chain = chain_results(&chains, &results, &kernel);
     let cpu = pinned.as_ref().map(|pinned| pinned.cpu);
     drop(pinned);
     let tables = context.tables()?;
@@ -102,8 +108,11 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         },
         machine,
         results,
+        two_workers,
+        with_rings,
         sessions: context.sessions,
         xdp_map_chain,
+        kernel,
         tables,
         shared_queue,
         skipped: context.skipped,

@@ -123,6 +123,11 @@ impl Shape {
         !(matches!(self, Self::Mixed) && session % IDLE_OF == IDLE_OF - 1)
     }
 
+    /// Of so many sessions that follow one another the last has no packets; 0 where all have.
+    pub(crate) const fn idle_of(self) -> u32 {
+        if matches!(self, Self::Mixed) { IDLE_OF } else { 0 }
+    }
+
     /// How many of so many sessions have packets.
     pub(crate) const fn active_count(self, sessions: u32) -> u32 {
         if matches!(self, Self::Mixed) { sessions - sessions / IDLE_OF } else { sessions }

@@ -18,6 +18,8 @@ struct {
 /* Where the frame of each direction has the addresses that change: both have the UE's packet's. */
 #define SPEED_TEID 46        /* Ethernet, IPv4, UDP, four octets of GTP-U */
 #define SPEED_INNER 50
+#define SPEED_TAG 14         /* behind the EtherType of the tag */
+#define SPEED_TAG_LEN 4
 #define SPEED_INNER_BEHIND_CONTAINER (SPEED_INNER + CONTAINER_LEN)
 
 /* UDP packets over IPv4 that came in by an interface with the sink. */
@@ -42,7 +44,7 @@ static __always_inline void speed_address(struct ipv4 *ip, __u8 *address, __u32 
 static __always_inline int speed_draw(struct xdp_md *ctx, struct speed_config *cfg)
 {
 	long length = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
-	__u32 session;
+	__u32 number, session, ue;
 	__u64 random;
 	void *data;
 
@@ -54,7 +56,9 @@ static __always_inline int speed_draw(struct xdp_md *ctx, struct speed_config *c
 	random ^= random >> 7;
 	random ^= random << 17;
 	cfg->random = random;
-	session = cfg->first + ((random >> 32) * cfg->sessions >> 32);
+	number = (random >> 32) * cfg->sessions >> 32;
+	session = cfg->idle_of > 1 ? number + number / (cfg->idle_of - 1) : number;
+	ue = cfg->first + (cfg->tenants ? session / cfg->tenants : session);
 	if (bpf_xdp_adjust_head(ctx, (int)(length - cfg->length)))
 		return 0;
 	data = (void *)(long)ctx->data;
@@ -63,14 +67,21 @@ static __always_inline int speed_draw(struct xdp_md *ctx, struct speed_config *c
 	__builtin_memcpy(data, cfg->frame, SPEED_FRAME_MAX);
 	if (cfg->flags & SPEED_UPLINK) {
 		struct ipv4 *ip = data + (cfg->flags & SPEED_CONTAINER ? SPEED_INNER_BEHIND_CONTAINER : SPEED_INNER);
-		__be32 teid = bpf_htonl(session);
+		__be32 teid = bpf_htonl(cfg->first + session);
 
 		__builtin_memcpy(data + SPEED_TEID, &teid, 4);
-		speed_address(ip, ip->source, session);
+		speed_address(ip, ip->source, ue);
+	} else if (cfg->flags & SPEED_TAGGED) {
+		struct ipv4 *ip = data + sizeof(struct ethernet) + SPEED_TAG_LEN;
+		__be16 *tag = data + SPEED_TAG;
+
+		if (cfg->tenants)
+			*tag = bpf_htons(bpf_ntohs(*tag) + session % cfg->tenants);
+		speed_address(ip, ip->destination, ue);
 	} else {
 		struct ipv4 *ip = data + sizeof(struct ethernet);
 
-		speed_address(ip, ip->destination, session);
+		speed_address(ip, ip->destination, ue);
 	}
 	return 1;
 }

@@ -5,6 +5,7 @@
 
 mod live;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 
@@ -15,19 +16,24 @@ pub use self::live::{LiveCount, LiveFrames, LivePackets};
 use crate::abi::{self, Config};
 use crate::fastpath::{
     FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastPath, FastPathConfig, FastPathError,
-    FastRecord, FastRule, Hop, Template, UsageCell,
+    FastRecord, FastRule, Hop, Template, UsageCell, Vlan, VlanRole,
 };
 use crate::object::{Aligned, map, open, program};
 use crate::{Action, Error};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/speed.bpf.o")));
 
-const FRAME_LEN: usize = 192;
+/// State of the generator at first.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Octets of the packets.
+pub const FRAME_LEN: usize = 192;
 const FRAME_BYTES: u32 = 192;
 const FIRST_UE: u32 = 0x0a00_0000;
 const UPLINK: u32 = 1;
 const FAST_PATH: u32 = 2;
 const CONTAINER: u32 = 4;
+const TAGGED: u32 = 8;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const LOCAL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -64,6 +70,61 @@ pub struct Rules {
 impl Rules {
     /// One rule and one counter.
     pub const PLAIN: Self = Self { counters: 1, policers: 0, before: 0 };
+}
+
+/// Packets of sessions drawn at random. Those of session n have TEID `first` + n and the UE's address 10.0.0.0 + `first` + n, or
+/// n ÷ `tenants` in place of n.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpeedPackets {
+    /// As seen by the UE.
+    pub direction: FastDirection,
+    /// One of session 0 but for its address and TEID: UDP over IPv4, the UE's address 10.0.0.0 in it, uplink behind GTP-U of TEID 0
+    /// with or without a PDU session container, downlink with a VLAN tag or without.
+    pub frame: [u8; FRAME_LEN],
+    /// Uplink packets have a PDU session container.
+    pub container: bool,
+    /// Downlink packets have the VLAN tag of their tenant: that of the frame, and so many more.
+    pub tagged: bool,
+    /// The network instance of untagged downlink packets.
+    pub instance: u16,
+    /// Sessions that have packets.
+    pub sessions: u32,
+    /// The number added to sessions' TEIDs and addresses.
+    pub first: u32,
+    /// Of so many sessions that follow one another the last has no packets; 0: all have.
+    pub idle_of: u32,
+    /// So many sessions that follow one another are of a tenant each; 0: all of one.
+    pub tenants: u32,
+    /// Sessions are drawn by it; not zero.
+    pub seed: u64,
+}
+
+impl SpeedPackets {
+    fn plain(direction: FastDirection, sessions: u32) -> Self {
+        let frame = match direction {
+            FastDirection::Uplink => uplink(&ENDS),
+            FastDirection::Downlink => downlink(&ENDS),
+        };
+        Self {
+            direction,
+            frame,
+            container: false,
+            tagged: false,
+            instance: 0,
+            sessions,
+            first: 0,
+            idle_of: 0,
+            tenants: 0,
+            seed: SEED,
+        }
+    }
+
+    fn flags(&self) -> u32 {
+        let flag = |is_so, flag| if is_so { flag } else { 0 };
+        flag(self.direction == FastDirection::Uplink, UPLINK)
+            | flag(self.container, CONTAINER)
+            | flag(self.tagged, TAGGED)
+    }
 }
 
 /// A fast path with sessions 0 and up, each with a record for its tunnel and one for its UE's address.
@@ -111,6 +172,9 @@ pub fn filled(sessions: u32, rules: Rules) -> Result<FastPath, FastPathError> {
     }
     Ok(path)
 }
+
+/// Octets that a packet may get in the program.
+const ROOM: usize = 64;
 
 /// What an octet takes at 1 Tbit/s, and 300 ms, as `kaido_table::TokenBucket` has them.
 const TBIT_COST: u64 = (8 << 34) / 1000;
@@ -168,18 +232,29 @@ impl Speed {
         Ipv4Addr::from_bits(FIRST_UE + session)
     }
 
-    /// Loads the program.
+    /// Loads the program, for the sessions of [`filled`].
     ///
     /// # Errors
     /// As [`Steering::load_fast`](crate::Steering::load_fast).
     pub fn load(path: &FastPath) -> Result<Self, Error> {
+        Self::load_for(path, LOCAL, &BTreeMap::new())
+    }
+
+    /// Loads the program for sessions with tunnels to an address, and UEs in these VLANs.
+    ///
+    /// # Errors
+    /// As [`Speed::load`].
+    pub fn load_for(
+        path: &FastPath,
+        local: Ipv4Addr,
+        vlans: &BTreeMap<Vlan, VlanRole>,
+    ) -> Result<Self, Error> {
         let object = open(OBJECT, "speed", Some((path, 1)))?;
-        let steering = map(&object, "config")?;
         let gtpu = map(&object, "gtpu_addrs")?;
-        let config = Config::new(abi::ROLE_GTPU, MAC, 1, crate::fastpath::NO_INSTANCE);
-        write(&steering, &config.to_bytes())?;
-        gtpu.update(&LOCAL.to_ipv6_mapped().octets(), &[1], MapFlags::ANY)
+        gtpu.update(&local.to_ipv6_mapped().octets(), &[1], MapFlags::ANY)
             .map_err(Error::libbpf("adding an entry to a BPF map"))?;
+        let known = map(&object, "fast_vlans")?;
+        vlans.iter().try_for_each(|(vlan, role)| vlan.put(role, &known))?;
         Ok(Self { config: map(&object, "speed_config")?, object })
     }
 
@@ -189,22 +264,44 @@ impl Speed {
     /// # Errors
     /// [`Error::Libbpf`]; [`Error::NotForwarded`] when a packet was left to the engine.
     pub fn time(&self, direction: FastDirection, sessions: u32, repeat: u32) -> Result<Timing, Error> {
-        let steering = map(&self.object, "config")?;
-        let (frame, flags, instance) = match direction {
-            FastDirection::Uplink => (uplink(&ENDS), UPLINK, crate::fastpath::NO_INSTANCE),
-            FastDirection::Downlink => (downlink(&ENDS), 0, 0),
-        };
-        write(&steering, &Config::new(abi::ROLE_GTPU, MAC, 1, instance).to_bytes())?;
-        let restore_ns = self.run(&frame, sessions, flags, repeat)?;
-        let whole_ns = self.run(&frame, sessions, flags | FAST_PATH, repeat)?;
+        self.time_packets(&SpeedPackets::plain(direction, sessions), repeat)
+    }
+
+    /// As [`Speed::time`], of other packets.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn time_packets(&self, packets: &SpeedPackets, repeat: u32) -> Result<Timing, Error> {
+        let (restore_ns, _) = self.run(packets, 0, repeat)?;
+        let (whole_ns, _) = self.run(packets, FAST_PATH, repeat)?;
         Ok(Timing { whole_ns, restore_ns })
     }
 
-    fn run(&self, frame: &[u8; FRAME_LEN], sessions: u32, flags: u32, repeat: u32) -> Result<u64, Error> {
-        write(&self.config, &config(sessions, flags, 0, frame))?;
+    /// What becomes of one packet.
+    ///
+    /// # Errors
+    /// As [`Speed::time`].
+    pub fn one(&self, packets: &SpeedPackets) -> Result<Vec<u8>, Error> {
+        self.run(packets, FAST_PATH, 1).map(|(_, packet)| packet)
+    }
+
+    /// Nanoseconds a packet, and the last one.
+    fn run(&self, packets: &SpeedPackets, flags: u32, repeat: u32) -> Result<(u64, Vec<u8>), Error> {
+        let instance = match packets.direction {
+            FastDirection::Uplink => crate::fastpath::NO_INSTANCE,
+            FastDirection::Downlink => packets.instance.into(),
+        };
+        let mac = packets.frame.first_chunk().copied().unwrap_or_default();
+        let steering = map(&self.object, "config")?;
+        write(&steering, &Config::new(abi::ROLE_GTPU, mac, 1, instance).to_bytes())?;
+        let SpeedPackets { sessions, first, idle_of, tenants, seed, ref frame, .. } = *packets;
+        let draw = Draw { seed, sessions, flags: packets.flags() | flags, first, idle_of, tenants };
+        write(&self.config, &draw.config(frame))?;
         let program = program(&self.object, "speed")?;
+        let mut out = vec![0; FRAME_LEN + ROOM];
         let output = loop {
-            let input = ProgramInput { data_in: Some(frame), repeat, ..Default::default() };
+            let input =
+                ProgramInput { data_in: Some(frame), data_out: Some(&mut out), repeat, ..Default::default() };
             match program.test_run(input) {
                 // A signal ends a long test run; the next begins from the start.
                 Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
@@ -221,23 +318,38 @@ impl Speed {
         if handed != Some(0) || Action::from(output.return_value) != Action::Pass {
             return Err(Error::NotForwarded { packets: handed.unwrap_or(0) });
         }
-        Ok(u64::try_from(output.duration.as_nanos()).unwrap_or(u64::MAX))
+        let packet = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        Ok((u64::try_from(output.duration.as_nanos()).unwrap_or(u64::MAX), packet))
+    }
+}
+
+/// Which packets the program makes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Draw {
+    seed: u64,
+    sessions: u32,
+    flags: u32,
+    first: u32,
+    idle_of: u32,
+    tenants: u32,
+}
+
+impl Draw {
+    /// `struct speed_config`.
+    fn config(&self, frame: &[u8; FRAME_LEN]) -> Vec<u8> {
+        let Self { seed, sessions, flags, first, idle_of, tenants } = *self;
+        let mut config = Vec::with_capacity(40 + FRAME_LEN);
+        config.extend(seed.to_ne_bytes());
+        for word in [sessions, flags, FRAME_BYTES, 0, first, idle_of, tenants, 0] {
+            config.extend(word.to_ne_bytes());
+        }
+        config.extend(frame);
+        config
     }
 }
 
 fn write(map: &MapHandle, value: &[u8]) -> Result<(), Error> {
     map.update(&0u32.to_ne_bytes(), value, MapFlags::ANY).map_err(Error::libbpf("writing a BPF map"))
-}
-
-/// `struct speed_config` of so many sessions from one on.
-fn config(sessions: u32, flags: u32, first: u32, frame: &[u8; FRAME_LEN]) -> Vec<u8> {
-    let mut config = Vec::with_capacity(32 + FRAME_LEN);
-    config.extend(0x9e37_79b9_7f4a_7c15u64.to_ne_bytes());
-    for word in [sessions, flags, FRAME_BYTES, 0, first, 0] {
-        config.extend(word.to_ne_bytes());
-    }
-    config.extend(frame);
-    config
 }
 
 /// Whom packets are of: those of the UE of number 0.

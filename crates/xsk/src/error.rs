@@ -96,6 +96,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Refuses sizes of rings that a socket does not take.
+    pub(crate) fn check_ring_sizes(fill: u32, completion: u32, rx: u32, tx: u32) -> Result<(), Self> {
+        for (ring, size) in [("fill", fill), ("completion", completion), ("RX", rx), ("TX", tx)] {
+            if !size.is_power_of_two() || size > 1 << 24 {
+                return Err(Self::RingSize { ring, size });
+            }
+        }
+        Ok(())
+    }
+
     /// The system error number beneath, if there is one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {

@@ -18,6 +18,8 @@ pub mod claim;
 mod desc;
 #[cfg(not(any(loom, shuttle)))]
 mod error;
+#[cfg(not(any(loom, shuttle)))]
+mod memory;
 pub mod ring;
 #[cfg(not(any(loom, shuttle)))]
 mod rings;
@@ -32,6 +34,8 @@ mod umem;
 pub use desc::{Desc, PKT_CONTD};
 #[cfg(not(any(loom, shuttle)))]
 pub use error::Error;
+#[cfg(not(any(loom, shuttle)))]
+pub use memory::PeerRings;
 #[cfg(not(any(loom, shuttle)))]
 pub use rings::{CompletionRing, FillRing, Mapped, Rings, RxRing, TxRing};
 #[cfg(not(any(loom, shuttle)))]

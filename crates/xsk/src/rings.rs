@@ -27,6 +27,18 @@ pub struct Mapped<T> {
     _entry: PhantomData<T>,
 }
 
+/// Where the parts of a ring lie, in bytes from its beginning.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    producer: usize,
+    consumer: usize,
+    flags: usize,
+    entries: usize,
+}
+
+/// As `struct xdp_ring` of the kernel (`net/xdp/xsk_queue.h`) lies with cache lines of 64 bytes: a line between those of both cursors.
+const IN_MEMORY: Places = Places { producer: 0, consumer: 128, flags: 196, entries: 320 };
+
 impl<T> Clone for Mapped<T> {
     fn clone(&self) -> Self {
         Self { _region: Arc::clone(&self._region), ..*self }
@@ -48,23 +60,39 @@ impl<T: Copy> Mapped<T> {
         page_offset: libc::off_t,
     ) -> Result<Self, Error> {
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        let (producer, consumer, flags) = (at(offset.producer), at(offset.consumer), at(offset.flags));
-        let entries = at(offset.desc);
-        let len = entries.saturating_add(capacity as usize * size_of::<T>());
-        let region = Arc::new(Region::map(fd, len, page_offset)?);
+        let places = Places {
+            producer: at(offset.producer),
+            consumer: at(offset.consumer),
+            flags: at(offset.flags),
+            entries: at(offset.desc),
+        };
+        let len = places.entries.saturating_add(capacity as usize * size_of::<T>());
+        Ok(Self::within(Region::map(fd, len, page_offset)?, &places, capacity))
+    }
+
+    /// A ring of `capacity` entries, a power of two, in memory of this process: laid out as the kernel does it, empty, and with
+    /// nobody that asks to be woken.
+    pub(crate) fn in_memory(capacity: u32) -> Result<Self, Error> {
+        debug_assert!(capacity.is_power_of_two());
+        let len = IN_MEMORY.entries + capacity as usize * size_of::<T>();
+        Ok(Self::within(Region::anonymous(len)?, &IN_MEMORY, capacity))
+    }
+
+    fn within(region: Region, places: &Places, capacity: u32) -> Self {
+        let Places { producer, consumer, flags, entries } = *places;
         debug_assert!(producer.max(consumer).max(flags) + size_of::<AtomicU32>() <= region.len());
-        // SAFETY: the kernel laid the ring out so (XDP_MMAP_OFFSETS): cursors and flags before the entries, each
-        // naturally aligned, all within the mapping just made.
+        // SAFETY: the kernel laid the ring out so (XDP_MMAP_OFFSETS), or we did (`IN_MEMORY`): cursors and flags before the
+        // entries, each naturally aligned, all within the mapping just made.
         unsafe {
-            Ok(Self {
+            Self {
                 producer: region.start.add(producer).cast(),
                 consumer: region.start.add(consumer).cast(),
                 flags: region.start.add(flags).cast(),
                 entries: region.start.add(entries).cast(),
                 capacity,
-                _region: region,
+                _region: Arc::new(region),
                 _entry: PhantomData,
-            })
+            }
         }
     }
 

@@ -89,7 +89,7 @@ impl Builder {
     /// [`Error::ZeroCopyRefused`], [`Error::QueueBusy`], [`Error::NoInterface`], [`Error::BindInvalid`],
     /// [`Error::SharedOptions`], [`Error::RingSize`], or a plain system error.
     pub fn bind(&self, umem: &Umem) -> Result<(Socket, Rings), Error> {
-        self.check_sizes()?;
+        Error::check_ring_sizes(self.fill, self.completion, self.rx, self.tx)?;
         // Held throughout: whether we are the first socket must not change under our hands.
         let mut state = umem.lock();
         let anchor = state.anchor();
@@ -127,17 +127,6 @@ impl Builder {
         }
         state.add(&fd);
         Ok((socket, rings))
-    }
-
-    fn check_sizes(&self) -> Result<(), Error> {
-        for (ring, size) in
-            [("fill", self.fill), ("completion", self.completion), ("RX", self.rx), ("TX", self.tx)]
-        {
-            if !size.is_power_of_two() || size > 1 << 24 {
-                return Err(Error::RingSize { ring, size });
-            }
-        }
-        Ok(())
     }
 
     fn bind_flags(&self) -> u16 {

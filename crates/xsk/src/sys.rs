@@ -109,6 +109,26 @@ impl Region {
         Ok(Self { start: unsafe { core::ptr::NonNull::new_unchecked(start.cast()) }, len })
     }
 
+    /// Zeroed memory that no socket is behind.
+    pub(crate) fn anonymous(len: usize) -> Result<Self, Error> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(Error::Sys { call: "mmap of a ring in memory", source: io::Error::last_os_error() });
+        }
+        // SAFETY: the kernel maps nothing at address zero unless asked to (MAP_FIXED).
+        Ok(Self { start: unsafe { core::ptr::NonNull::new_unchecked(start.cast()) }, len })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -61,6 +61,18 @@ pub struct KernelSessions {
 }
 
 impl KernelSessions {
+    /// Of all sessions of a node.
+    pub(crate) fn of(node: &mut UpfNode) -> Self {
+        let mut sessions = Self::default();
+        for shares in node.kernel_shares() {
+            let told = |share: &kaido_upf::control::KernelShare| {
+                (share.held, share.left.iter().map(ToString::to_string).collect())
+            };
+            sessions.add(&shares.iter().map(told).collect::<Vec<_>>());
+        }
+        sessions
+    }
+
     /// Adds a session by its keys: whether the kernel has a record of each, and why it leaves packets.
     fn add(&mut self, keys: &[(bool, Vec<String>)]) {
         let reasons: BTreeSet<&String> = keys.iter().flat_map(|(_, left)| left).collect();
@@ -146,13 +158,7 @@ impl Offload {
         };
         let mut node = UpfNode::of((Family::V4, shape), (node, upf), pool, 0)?;
         node.establish(count, stop, &|_| ())?;
-        let mut sessions = KernelSessions::default();
-        for shares in node.kernel_shares() {
-            let told = |share: &kaido_upf::control::KernelShare| {
-                (share.held, share.left.iter().map(ToString::to_string).collect())
-            };
-            sessions.add(&shares.iter().map(told).collect::<Vec<_>>());
-        }
+        let sessions = KernelSessions::of(&mut node);
         Ok(Ok(Self { tables, node, sessions }))
     }
 
@@ -160,19 +166,23 @@ impl Offload {
     #[allow(clippy::type_complexity)] // Parts of one node.
     pub(crate) fn tables(settings: NodeSettings) -> Result<(Tables, (Arc<Node>, Upf)), Reason> {
         let sessions = settings.sessions_max;
-        let lans = u32::try_from(settings.lans.iter().count()).unwrap_or(u32::MAX);
-        let fast = FastPath::load(&FastPathConfig {
+        let config = FastPathConfig {
             records_max: keys_max(sessions),
             groups_max: keys_max(sessions),
             usage_cells_max: usage_cells(sessions),
             policers_max: policer_cells(sessions),
-            templates_max: TEMPLATES_MAX,
-            hops_max: LAN_HOPS + 2 * lans,
-            fixed_source_port: false,
-            ecn: true,
-            no_syn: false,
-            seed: SEED,
-        });
+            ..fast_config(&settings)
+        };
+        Self::tables_of(settings, &config)
+    }
+
+    /// As [`Offload::tables`], with other room than a node takes for so many sessions.
+    #[allow(clippy::type_complexity)] // Parts of one node.
+    pub(crate) fn tables_of(
+        settings: NodeSettings,
+        config: &FastPathConfig,
+    ) -> Result<(Tables, (Arc<Node>, Upf)), Reason> {
+        let fast = FastPath::load(config);
         let tables = Tables(Arc::new(Mutex::new(fast.map_err(because)?)));
         let cells = tables.with(|fast| fast.leak_usage_cells()).map_err(because)?;
         let usage = UsageCounters::over(cells).map_err(because)?.beside(Box::new(tables.clone()));
@@ -219,6 +229,23 @@ impl Offload {
     }
 }
 
+/// What the tables of a node with such settings are, without room for sessions.
+pub(crate) fn fast_config(settings: &NodeSettings) -> FastPathConfig {
+    let lans = u32::try_from(settings.lans.iter().count()).unwrap_or(u32::MAX);
+    FastPathConfig {
+        records_max: 0,
+        groups_max: 0,
+        usage_cells_max: 0,
+        policers_max: 0,
+        templates_max: TEMPLATES_MAX,
+        hops_max: LAN_HOPS + 2 * lans,
+        fixed_source_port: false,
+        ecn: true,
+        no_syn: false,
+        seed: SEED,
+    }
+}
+
 impl Tables {
     /// The program of the N3 interface (0) or of the N6 interface (1), attached to nothing.
     pub(crate) fn program(&self, at: usize, settings: &NodeSettings) -> Result<Steering, Reason> {
@@ -261,7 +288,7 @@ impl Tables {
     }
 }
 
-fn vlans(settings: &NodeSettings) -> BTreeMap<Vlan, VlanRole> {
+pub(crate) fn vlans(settings: &NodeSettings) -> BTreeMap<Vlan, VlanRole> {
     let role = |instance| VlanRole { instance: Some(instance), gtpu: false, lan: true, slot: 0 };
     let lans = settings.lans.iter();
     lans.map(|(_, lan)| (Vlan { outer: None, inner: lan.tags.outer }, role(lan.instance.0))).collect()

@@ -2,21 +2,22 @@
 
 use std::sync::atomic::AtomicBool;
 
-use kaido_xdp::FastPath;
-use kaido_xdp::fastpath::FastDirection;
-use kaido_xdp::speed::{Rules, Speed, filled};
+use kaido_engine::FramePool;
 
 use crate::BenchError;
 use crate::chain::{self, ChainError, MapChain};
 use crate::floor::{Floor, LINE};
 use crate::frames::{Direction, Template};
+use crate::kernel::{Kernel, KernelResult};
 use crate::memory::available;
 use crate::node::{UpfNode, stopped};
 use crate::plan::Plan;
 use crate::report::{ChainResult, PathResult, Skipped};
+use crate::rings::{self, Ringed, RingsResult};
 use crate::rounds::{Order, Stock, Stocks, UNTIMED_ROUNDS, held_round, settled_round, size_for};
 use crate::shape::Shape;
 use crate::stats::Summary;
+use crate::workers::{Pair, WorkersResult};
 
 /// Everything at one number of sessions.
 struct Case {
@@ -26,9 +27,13 @@ struct Case {
     floor: Floor,
     /// By direction and frame length.
     paths: Vec<(Template, usize)>,
+    /// Two workers of the same node.
+    pair: Option<Pair>,
+    /// A worker of the same node with the rings of a port.
+    ringed: Ringed,
     chain: Option<MapChain>,
     /// Our own program for the kernel, as a peer of the chain.
-    fast: Option<(FastPath, Speed)>,
+    kernel: Option<Kernel>,
     path_samples: PathSamples,
     chain_samples: Option<ChainSamples>,
 }
@@ -64,8 +69,6 @@ pub(super) struct ChainSamples {
     frame_bytes: usize,
     /// Net and wrapper, by direction.
     cases: [(Vec<f64>, Vec<f64>); 2],
-    /// Kaido's fast path in the kernel, by direction.
-    fast: [Vec<f64>; 2],
 }
 
 /// All cases.
@@ -76,11 +79,15 @@ impl Cases {
     pub(super) fn new(
         plan: &Plan,
         nodes: Vec<((Shape, u32), UpfNode)>,
+        stocks: &mut Stocks,
+        cpus: &Result<[usize; 2], String>,
         skipped: &mut Vec<Skipped>,
         stop: &AtomicBool,
         progress: &dyn Fn(&str),
     ) -> Result<Self, BenchError> {
         let mut cases = Vec::new();
+        let pool: &'static FramePool = stocks.pools().next().ok_or(BenchError::FrameLength(0))?;
+        let ring_pool = rings::pool(nodes.len(), plan.chain_frame())?;
         for ((shape, sessions), node) in nodes {
             let lines = shape.cold_line_names().len();
             let floor =
@@ -95,14 +102,23 @@ impl Cases {
                     None
                 }
             };
-            let fast = chain.as_ref().filter(|_| shape == Shape::Plain);
-            let fast = fast.map(|_| load_fast(sessions)).transpose();
-            let fast = fast.unwrap_or_else(|reason| {
-                skipped.push(Skipped { name: format!("XDP fast path, {sessions} sessions"), reason });
-                None
+            progress(&format!("{what}: giving the kernel its sessions"));
+            let kernel = Kernel::load((shape, sessions), pool, stop)?.map_err(|reason| {
+                progress(&format!("{what}: the fast path in the kernel is skipped: {reason}"));
+                skipped.push(Skipped { name: format!("XDP fast path, {what}"), reason });
             });
+            let pair = match cpus {
+                Ok(cpus) => Some(load_pair((shape, sessions), &node, stocks, *cpus, plan)?),
+                Err(reason) => {
+                    let name = format!("two workers share the sessions, {what}");
+                    skipped.push(Skipped { name, reason: reason.clone() });
+                    None
+                }
+            };
             stopped(stop)?;
-            cases.push(Case::new((shape, sessions), node, floor, (chain, fast), plan));
+            let of = (shape, sessions);
+            let ringed = Ringed::new(of, node.node(), ring_pool, plan.chain_frame(), plan.seed)?;
+            cases.push(Case::new(of, node, floor, (pair, ringed), (chain, kernel.ok()), plan));
         }
         Ok(Self(cases))
     }
@@ -130,6 +146,37 @@ impl Cases {
         Ok(())
     }
 
+    /// Holds what the sessions' URRs have counted against all packets that were sent.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`].
+    pub(super) fn check_usage(&self) -> Result<(), BenchError> {
+        self.0.iter().try_for_each(Case::check_usage)
+    }
+
+    /// Two workers beside one.
+    pub(super) fn two_workers(&self) -> Vec<WorkersResult> {
+        let pairs = |direction| {
+            self.0.iter().filter_map(move |case| case.pair.as_ref().and_then(|pair| pair.result(direction)))
+        };
+        Direction::ALL.into_iter().flat_map(pairs).collect()
+    }
+
+    /// The path with the rings of a port.
+    pub(super) fn with_rings(&self) -> Vec<RingsResult> {
+        let of = |direction| self.0.iter().filter_map(move |case| case.ringed.result(direction));
+        Direction::ALL.into_iter().flat_map(of).collect()
+    }
+
+    /// Kaido's datapath in the kernel.
+    pub(super) fn kernel(&self) -> Vec<KernelResult> {
+        let of = |direction| {
+            let kernels = self.0.iter().filter_map(|case| case.kernel.as_ref());
+            kernels.filter_map(move |kernel| kernel.result(direction))
+        };
+        Direction::ALL.into_iter().flat_map(of).collect()
+    }
+
     /// The samples; nodes, floors and chains give their memory back.
     pub(super) fn into_samples(self) -> (Vec<PathSamples>, Vec<ChainSamples>) {
         let (paths, chains): (Vec<_>, Vec<_>) =
@@ -137,9 +184,6 @@ impl Cases {
         (paths, chains.into_iter().flatten().collect())
     }
 }
-
-/// Bytes a session takes in the maps of the fast path: two records with their places in the index, and a counter.
-const FAST_BYTES_PER_SESSION: u64 = 256;
 
 /// Says so when maps for so many sessions do not fit into what memory is left.
 fn fits(sessions: u32, bytes_per_session: u64) -> Result<(), String> {
@@ -163,12 +207,17 @@ fn load_chain(of: (Shape, u32), plan: &Plan, stop: &AtomicBool) -> Result<MapCha
     Ok(chain)
 }
 
-/// Kaido's own program for the kernel, with as many sessions.
-fn load_fast(sessions: u32) -> Result<(FastPath, Speed), String> {
-    fits(sessions, FAST_BYTES_PER_SESSION)?;
-    let path = filled(sessions, Rules::PLAIN).map_err(|error| error.to_string())?;
-    let speed = Speed::load(&path).map_err(|error| error.to_string())?;
-    Ok((path, speed))
+/// Two workers of a node, for frames of the length that the map chain has.
+fn load_pair(
+    of: (Shape, u32),
+    node: &UpfNode,
+    stocks: &mut Stocks,
+    cpus: [usize; 2],
+    plan: &Plan,
+) -> Result<Pair, BenchError> {
+    let frame = plan.chain_frame();
+    let pool = stocks.for_packets(frame).ok_or(BenchError::FrameLength(frame))?.pool;
+    Pair::new(of, node.node(), pool, [plan.packets_per_round, frame], cpus, plan.seed)
 }
 
 impl Case {
@@ -176,7 +225,8 @@ impl Case {
         (shape, sessions): (Shape, u32),
         node: UpfNode,
         floor: Floor,
-        (chain, fast): (Option<MapChain>, Option<(FastPath, Speed)>),
+        (pair, ringed): (Option<Pair>, Ringed),
+        (chain, kernel): (Option<MapChain>, Option<Kernel>),
         plan: &Plan,
     ) -> Self {
         let paths: Vec<_> = Direction::ALL
@@ -207,10 +257,9 @@ impl Case {
             sessions,
             frame_bytes: chain.frame_bytes(),
             cases: Default::default(),
-            fast: Default::default(),
         });
         let orders = [plan.seed, !plan.seed].map(|seed| Order::new(sessions, seed).of_shape(shape));
-        Self { node, orders, floor, paths, chain, fast, path_samples, chain_samples }
+        Self { node, orders, floor, paths, pair, ringed, chain, kernel, path_samples, chain_samples }
     }
 
     fn round(&mut self, plan: &Plan, stocks: &mut Stocks, stop: &AtomicBool) -> Result<(), BenchError> {
@@ -224,6 +273,10 @@ impl Case {
             case.held_ns.push(held_round(forwarder, held, template, order, stop)?);
             self.path_samples.page_faults += taken.page_faults;
         }
+        if let Some(pair) = &mut self.pair {
+            pair.round(&mut self.node.forwarder, stocks, stop)?;
+        }
+        self.ringed.round(&mut self.node.forwarder, stocks, stop)?;
         // As many lines as the packets of a round have touched.
         let lines = plan.packets_per_round * self.path_samples.shape.cold_line_names().len();
         for _ in 0..UNTIMED_ROUNDS {
@@ -239,21 +292,28 @@ impl Case {
                 net.push(one.net);
                 wrapper.push(one.wrapper);
             }
-            if let Some((_, speed)) = &self.fast {
-                let directions = [FastDirection::Uplink, FastDirection::Downlink];
-                for (direction, fast) in directions.into_iter().zip(&mut samples.fast) {
-                    stopped(stop)?;
-                    let timing = speed.time(direction, samples.sessions, plan.chain_runs_per_round);
-                    let timing = timing.map_err(|error| BenchError::FastPath(error.to_string()))?;
-                    // Nanoseconds are counted in whole ones, and far from 2⁵³.
-                    fast.push(timing.ns_per_packet() as f64);
-                }
-            }
+        }
+        if let Some(kernel) = &mut self.kernel {
+            stopped(stop)?;
+            kernel.round(plan.chain_runs_per_round)?;
         }
         Ok(())
     }
 
+    fn check_usage(&self) -> Result<(), BenchError> {
+        let pair = self.pair.as_ref().map(Pair::forwarded).unwrap_or_default();
+        let others = pair.plus(&self.ringed.forwarded());
+        let (forwarded, counted) = (self.node.forwarder.forwarded().plus(&others), self.node.counted());
+        if forwarded == counted {
+            return Ok(());
+        }
+        let PathSamples { sessions, shape, .. } = self.path_samples;
+        Err(BenchError::Usage { sessions, shape: shape.name(), forwarded, counted })
+    }
+
     fn forget(&mut self) {
+        self.pair.iter_mut().for_each(Pair::forget);
+        self.ringed.forget();
         self.path_samples.floor.clear();
         self.path_samples.page_faults = 0;
         for case in &mut self.path_samples.cases {
@@ -264,7 +324,7 @@ impl Case {
             net.clear();
             wrapper.clear();
         }
-        self.chain_samples.iter_mut().flat_map(|samples| &mut samples.fast).for_each(Vec::clear);
+        self.kernel.iter_mut().for_each(Kernel::forget);
     }
 }
 
@@ -311,8 +371,12 @@ pub(super) fn path_results(plan: &Plan, all: &[PathSamples]) -> Vec<PathResult> 
     results
 }
 
-/// The chain's figures beside the path's at the same length of frame.
-pub(super) fn chain_results(all: &[ChainSamples], paths: &[PathResult]) -> Vec<ChainResult> {
+/// The chain's figures beside the path's at the same length of frame, and those of Kaido's program.
+pub(super) fn chain_results(
+    all: &[ChainSamples],
+    paths: &[PathResult],
+    kernel: &[KernelResult],
+) -> Vec<ChainResult> {
     let mut results = Vec::new();
     for (at, direction) in Direction::ALL.into_iter().enumerate() {
         for samples in all {
@@ -324,13 +388,15 @@ pub(super) fn chain_results(all: &[ChainSamples], paths: &[PathResult]) -> Vec<C
                     && path.sessions == samples.sessions
                     && path.frame_bytes_sent == samples.frame_bytes
             };
+            let of = (direction, samples.shape, samples.sessions);
+            let fast = kernel.iter().find(|fast| (fast.direction, fast.shape, fast.sessions) == of);
             results.push(ChainResult::new(
                 direction,
                 (samples.shape, samples.sessions),
                 samples.frame_bytes,
                 [net, wrapper],
                 paths.iter().find(same),
-                Summary::of(&samples.fast[at]),
+                fast.map(|fast| fast.ns_per_packet),
             ));
         }
     }

@@ -28,7 +28,7 @@ pub use tap::{TapConfig, TapPort};
 pub use tun::{Layer, Tun};
 pub use vlan::{Strangers, VlanPort, vlan_ports};
 #[cfg(not(any(loom, shuttle)))]
-pub use xdp::{SharedXdp, XdpOptions, XdpPool, XdpPort};
+pub use xdp::{NoKernel, RingOwner, RingPeer, SharedXdp, XdpOptions, XdpPool, XdpPort, ring_port};
 
 use std::os::fd::BorrowedFd;
 

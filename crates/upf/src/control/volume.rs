@@ -1,7 +1,9 @@
 //! The volume of all sessions together, in parts where they are many.
 
+use std::collections::BTreeSet;
+
 use super::Upf;
-use crate::rules::Volume;
+use crate::rules::{Seid, Volume};
 
 /// A sum over all sessions that is taken in parts, so that nothing else waits for the whole. Sessions that come and go
 /// meanwhile may or may not be in it.
@@ -30,5 +32,14 @@ impl Upf {
         }
         scan.next = next.unwrap_or(scan.next);
         next.is_none().then_some(scan.sum)
+    }
+
+    /// Volume of a session since it began, by all its URRs; what several URRs count alike is in it once. `None` without such a
+    /// session.
+    pub fn volume_of(&self, seid: Seid) -> Option<Volume> {
+        let session = self.sessions.get(self.sessions.find(seid)?)?;
+        let mut counters = BTreeSet::new();
+        let meters = session.state.meters.values().filter(|meter| counters.insert(meter.slot.0));
+        Some(meters.fold(Volume::default(), |sum, meter| sum.plus(&meter.volume(&self.node.usage))))
     }
 }

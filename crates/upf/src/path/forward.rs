@@ -295,7 +295,7 @@ impl Worker {
     /// As [`Worker::count_octets`], and takes nothing from the token buckets.
     #[inline]
     pub(super) fn count_usage(&mut self, record: &Record, action: &Action, octets: usize, dropped: bool) {
-        let shared = self.node.settings.workers_share_sessions;
+        let shared = self.shared;
         let (direction, octets) = (record.direction(), octets as u64);
         let not_counted = if dropped { Counted::Passed } else { Counted::Dropped };
         let mut apart = false;

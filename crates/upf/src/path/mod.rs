@@ -122,6 +122,8 @@ struct Worker {
     secret: Seed,
     /// Extension headers of the tunnelled packet at hand.
     stored: Stored,
+    /// Other workers forward packets of the same sessions.
+    shared: bool,
     tracing: Tracing,
     /// What TCP SYNs may announce, where they are looked at.
     mss_clamp: Option<MssClamp>,
@@ -171,6 +173,7 @@ impl Path {
             redirections: RateLimit::new(REDIRECTIONS_PER_SECOND),
             secret: Seed::random(),
             stored: Stored::default(),
+            shared: settings.workers_share_sessions,
             tracing: Tracing::default(),
             mss_clamp: settings.mss_clamp.and_then(|limit| limit.clamp(settings)),
             kernel_return: None,
@@ -186,6 +189,13 @@ impl Path {
             node: node.clone(),
         };
         Ok(Self { node: node.clone(), reader: node.domain.reader()?, worker })
+    }
+
+    /// One of several workers of a node that is set up for one: counters and policers are updated atomically.
+    #[must_use]
+    pub fn sharing_sessions(mut self) -> Self {
+        self.worker.shared = true;
+        self
     }
 
     /// Has frames returned to the kernel that a device gave us alone.

@@ -34,7 +34,7 @@ impl Worker {
         let packet = frame.data().get(usize::from(arrived.offset)..);
         let Some(octets) = packet.and_then(user_packet_len) else { return Exit::NONE };
         let Some(to) = self.straight_at_any_rate(record, arrived, frame) else { return Exit::NONE };
-        let shared = self.node.settings.workers_share_sessions;
+        let shared = self.shared;
         let take = |slot| self.node.policers.take(slot, direction, now, octets.into(), shared);
         policers().for_each(take);
         let guarantee = guarantee.map(PolicerSlot);
@@ -69,7 +69,7 @@ impl Worker {
     /// Takes from every rate what a packet of `octets` costs that went on.
     pub(super) fn spend(&self, record: &Record, action: &Action, octets: usize) {
         if !action.qos.is_none() {
-            let shared = self.node.settings.workers_share_sessions;
+            let shared = self.shared;
             let (policers, now) = (&self.node.policers, self.ticks);
             action.qos.take(policers, record.direction(), now, octets as u64, shared);
             if let Some(slot) = action.qos.packets() {

@@ -239,15 +239,15 @@ impl Worker {
     /// Counts a packet of a plain record.
     #[inline(always)]
     fn count_plain(&mut self, node: &Node, record: &Record, direction: Direction, total: u16) {
-        let (slot, shared) = (record.plain_usage(), node.settings.workers_share_sessions);
-        if node.usage.count(slot, direction, total.into(), shared) {
+        let slot = record.plain_usage();
+        if node.usage.count(slot, direction, total.into(), self.shared) {
             self.threshold(record, slot);
         }
     }
 
     #[inline(always)]
     fn count_folded(&mut self, record: &Record, direction: Direction, total: u16) {
-        let shared = self.node.settings.workers_share_sessions;
+        let shared = self.shared;
         if let [first, others @ ..] = record.folded_usage() {
             if self.node.usage.count(UsageSlot(*first), direction, total.into(), shared) {
                 self.threshold(record, UsageSlot(*first));
@@ -266,7 +266,7 @@ impl Worker {
     /// The counters behind the first.
     #[inline(never)]
     fn count_others(&mut self, record: &Record, others: &[u32], direction: Direction, total: u16) {
-        let shared = self.node.settings.workers_share_sessions;
+        let shared = self.shared;
         for slot in others.iter().map(|&slot| UsageSlot(slot)) {
             if self.node.usage.count(slot, direction, total.into(), shared) {
                 self.threshold(record, slot);

@@ -43,6 +43,24 @@ impl VlanRole {
     }
 }
 
+impl Vlan {
+    /// `struct fast_vlan`.
+    fn to_bytes(self) -> [u8; 4] {
+        let [a, b] = self.outer.unwrap_or(0).to_ne_bytes();
+        let [c, d] = self.inner.to_ne_bytes();
+        [a, b, c, d]
+    }
+
+    /// Puts it into a program's table, or its role into that of the same VLAN.
+    pub(crate) fn put(self, role: &VlanRole, table: &MapHandle) -> Result<(), Error> {
+        put(table, &self.to_bytes(), *role)
+    }
+}
+
+fn put(table: &MapHandle, key: &[u8; 4], role: VlanRole) -> Result<(), Error> {
+    table.update(key, &role.to_bytes(), MapFlags::ANY).map_err(Error::libbpf("adding an entry to a BPF map"))
+}
+
 /// What a program with the fast path has besides.
 #[derive(Debug)]
 pub(crate) struct FastPort {
@@ -66,17 +84,10 @@ impl FastPort {
         if vlans.len() > VLANS_MAX {
             return Err(Error::TooMany { what: "VLANs", count: vlans.len(), limit: VLANS_MAX });
         }
-        let key = |vlan: &Vlan| {
-            let [a, b] = vlan.outer.unwrap_or(0).to_ne_bytes();
-            let [c, d] = vlan.inner.to_ne_bytes();
-            [a, b, c, d]
-        };
-        let wanted: BTreeMap<_, _> = vlans.iter().map(|(vlan, &role)| (key(vlan), role)).collect();
+        let wanted: BTreeMap<_, _> = vlans.iter().map(|(vlan, &role)| (vlan.to_bytes(), role)).collect();
         for (key, &role) in &wanted {
             if self.vlans_present.get(key) != Some(&role) {
-                self.vlans
-                    .update(key, &role.to_bytes(), MapFlags::ANY)
-                    .map_err(Error::libbpf("adding an entry to a BPF map"))?;
+                put(&self.vlans, key, role)?;
                 self.vlans_present.insert(*key, role);
             }
         }

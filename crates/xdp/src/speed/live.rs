@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::{CONTAINER, Ends, FRAME_LEN, OBJECT, UPLINK, config, downlink, uplink, write};
+use super::{CONTAINER, Draw, Ends, FRAME_LEN, OBJECT, SEED, UPLINK, downlink, uplink, write};
 use crate::fastpath::FastDirection;
 use crate::{AttachMode, Error, Mounted, interface_mac};
 
@@ -85,7 +85,8 @@ impl LiveFrames {
             FastDirection::Downlink => (downlink(&ends), 0),
         };
         frame[6..12].copy_from_slice(&source);
-        write(&self.live.map("speed_config")?, &config(packets.sessions, flags, 1, &frame))?;
+        let draw = Draw { seed: SEED, sessions: packets.sessions, flags, first: 1, ..Draw::default() };
+        write(&self.live.map("speed_config")?, &draw.config(&frame))?;
         let back = self.sinks[1].map("speed_back")?;
         let before = counted(&back)?;
         let (began, mut sent) = (Instant::now(), 0);

@@ -10,9 +10,11 @@
 //! come here is decided by the XDP program on the device (`kaido-xdp`).
 
 mod held;
+mod peer;
 mod shared;
 mod umem_rings;
 
+pub use peer::{NoKernel, RingPeer, ring_port};
 pub use shared::SharedXdp;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -141,24 +143,56 @@ fn bind(
     Ok((socket, rx, UmemRings::new(fill, completion, tx, held, segments_max)))
 }
 
+/// Who is behind the rings of a port, beside what the rings themselves say.
+pub trait RingOwner: std::fmt::Debug + Send {
+    /// Tells the driver of frames to receive into, or has it look for packets.
+    fn wake_rx(&self);
+
+    /// Has what is in the TX ring sent.
+    fn wake_tx(&self);
+
+    /// What could not be delivered or sent; `None` where nobody counts.
+    fn statistics(&self) -> Option<Statistics>;
+
+    /// Readable when packets wait; `None` where the rings must be polled.
+    fn readiness(&self) -> Option<BorrowedFd<'_>>;
+}
+
+impl RingOwner for Socket {
+    #[inline]
+    fn wake_rx(&self) {
+        // The interface is down or gone: then nothing comes, and the port's owner hears of it elsewhere.
+        let _ = Self::wake_rx(self);
+    }
+
+    fn wake_tx(&self) {
+        if let Err(error) = Self::wake_tx(self) {
+            tracing::debug!(ifindex = self.ifindex(), %error, "the kernel does not send");
+        }
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        // Refused only where the socket is gone, and then there is nothing to count.
+        Self::statistics(self).ok()
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
 /// Has the kernel send what is in the TX ring: in copy mode it sends 32 packets a call.
-fn push_out(socket: &Socket, rings: &mut UmemRings, pool: &mut PoolCache) {
+fn push_out(owner: &impl RingOwner, rings: &mut UmemRings, pool: &mut PoolCache) {
     while let Some(free) = rings.unsent() {
-        wake_tx(socket);
+        owner.wake_tx();
         if !rings.has_advanced(free, pool) {
             return;
         }
     }
 }
 
-fn wake_tx(socket: &Socket) {
-    if let Err(error) = socket.wake_tx() {
-        tracing::debug!(ifindex = socket.ifindex(), %error, "the kernel does not send");
-    }
-}
-
 /// Waits a moment for what was sent, before the socket is closed.
-fn linger(socket: &Socket, rings: &mut UmemRings) {
+fn linger(socket: &impl RingOwner, rings: &mut UmemRings) {
     let mut pool = rings.pool().cache();
     let deadline = Instant::now() + LINGER;
     push_out(socket, rings, &mut pool);
@@ -169,11 +203,11 @@ fn linger(socket: &Socket, rings: &mut UmemRings) {
     }
 }
 
-/// The port.
+/// The port: of a socket, or of rings that no kernel is behind ([`ring_port`]).
 #[derive(Debug)]
-pub struct XdpPort {
+pub struct XdpPort<S: RingOwner = Socket> {
     // The order of these three is that of closing: see `bind`.
-    socket: Socket,
+    socket: S,
     rx: RxRing,
     rings: UmemRings,
     /// A packet whose last segment has not come yet.
@@ -216,7 +250,7 @@ impl XdpPort {
     }
 }
 
-impl Port for XdpPort {
+impl<S: RingOwner> Port for XdpPort<S> {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
         if self.rings.is_sending() {
             self.rings.reap(pool);
@@ -237,8 +271,7 @@ impl Port for XdpPort {
         }
         let look = self.rings.fill(pool) || idle;
         if self.busy_poll || look && self.rings.driver_sleeps() {
-            // The interface is down or gone: then nothing comes, and the port's owner hears of it elsewhere.
-            let _ = self.socket.wake_rx();
+            self.socket.wake_rx();
         }
     }
 
@@ -251,7 +284,7 @@ impl Port for XdpPort {
     }
 
     fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
-        self.rings.losses(&self.socket, report);
+        self.rings.losses(self.socket.statistics(), report);
     }
 
     fn backlog(&mut self) -> Option<u32> {
@@ -259,7 +292,7 @@ impl Port for XdpPort {
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+        self.socket.readiness()
     }
 
     fn is_unsettled(&self) -> bool {
@@ -273,7 +306,7 @@ impl AsFd for XdpPort {
     }
 }
 
-impl Drop for XdpPort {
+impl<S: RingOwner> Drop for XdpPort<S> {
     /// Waits a moment for what was sent. Then the fields drop in their order: socket, rings, frames.
     fn drop(&mut self) {
         linger(&self.socket, &mut self.rings);

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use kaido_xsk::{BindMode, Desc, Error, Mapped, Socket, Statistics};
 
 use super::umem_rings::UmemRings;
-use super::{XdpOptions, XdpPool, bind, linger, wake_tx};
+use super::{RingOwner, XdpOptions, XdpPool, bind, linger};
 use crate::batch::Batch;
 use crate::drop_reason::DropReason;
 use crate::pool::PoolCache;
@@ -61,17 +61,11 @@ impl SharedXdp {
         loop {
             let unsent = self.rings().unsent();
             let Some(free) = unsent else { return };
-            wake_tx(&self.socket);
+            RingOwner::wake_tx(&self.socket);
             if !self.rings().has_advanced(free, pool) {
                 return;
             }
         }
-    }
-
-    /// Tells the driver of frames to receive into, or has it look for packets.
-    fn wake_rx(&self) {
-        // The interface is down or gone: then nothing comes, and the port's owner hears of it elsewhere.
-        let _ = self.socket.wake_rx();
     }
 
     /// What is due after every receive: sent frames back, empty ones to the kernel.
@@ -85,7 +79,7 @@ impl SharedXdp {
         let wake = self.busy_poll || look && rings.driver_sleeps();
         drop(rings);
         if wake {
-            self.wake_rx();
+            RingOwner::wake_rx(&self.socket);
         }
         if backlog {
             self.push_out(pool);
@@ -131,7 +125,7 @@ impl SharedDevice for SharedXdp {
     }
 
     fn losses(&self, report: &mut dyn FnMut(DropReason, u64)) {
-        self.rings().losses(&self.socket, report);
+        self.rings().losses(RingOwner::statistics(&self.socket), report);
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -1,7 +1,7 @@
 //! What a socket's owner keeps of it beside the RX ring: the rings by which frames go to the kernel and come back,
 //! and which frames the kernel has.
 
-use kaido_xsk::{CompletionRing, Desc, FillRing, Socket, Statistics, TxRing};
+use kaido_xsk::{CompletionRing, Desc, FillRing, Statistics, TxRing};
 
 use super::held::Held;
 use crate::batch::{BATCH_MAX, Batch};
@@ -221,9 +221,8 @@ impl UmemRings {
     }
 
     /// Says what the socket has dropped since the last call, by reason.
-    pub(super) fn losses(&mut self, socket: &Socket, report: &mut dyn FnMut(DropReason, u64)) {
-        // Refused only where the socket is gone, and then there is nothing to count.
-        let Ok(now) = socket.statistics() else { return };
+    pub(super) fn losses(&mut self, now: Option<Statistics>, report: &mut dyn FnMut(DropReason, u64)) {
+        let Some(now) = now else { return };
         let before = std::mem::replace(&mut self.reported, now);
         for (reason, now, before) in [
             (DropReason::RxRingFull, now.rx_ring_full, before.rx_ring_full),

@@ -1,0 +1,201 @@
+//! The AF_XDP port without a kernel: its rings lie in memory, and a peer in this process plays the kernel. For benches and tests: the
+//! port is the one that sockets have, with all that it keeps of frames.
+
+use std::os::fd::BorrowedFd;
+
+use kaido_xsk::{Desc, Error, PeerRings, Rings, Statistics};
+
+use super::held::Held;
+use super::umem_rings::UmemRings;
+use super::{RingOwner, XdpOptions, XdpPort};
+use crate::pool::FramePool;
+
+/// Bytes that the kernel leaves free before a received packet (`XDP_PACKET_HEADROOM`).
+const KERNEL_HEADROOM: usize = 256;
+
+/// Descriptors and chunks that go through a ring in one go.
+const BLOCK: usize = 64;
+
+/// Nobody: the peer looks at the rings when it is called, as a driver does that polls them.
+#[derive(Debug)]
+pub struct NoKernel;
+
+impl RingOwner for NoKernel {
+    fn wake_rx(&self) {}
+
+    fn wake_tx(&self) {}
+
+    fn statistics(&self) -> Option<Statistics> {
+        None
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// The far end of a port over rings in memory.
+#[derive(Debug)]
+pub struct RingPeer {
+    pool: &'static FramePool,
+    rings: PeerRings,
+}
+
+/// A port over rings of the sizes that `options` name, and who is at their other end; packets are not chains. Frames to receive into
+/// are supplied by the first `receive`.
+///
+/// # Errors
+/// [`Error::RingSize`]; [`Error::Sys`] when there is no memory.
+pub fn ring_port(
+    pool: &'static FramePool,
+    options: &XdpOptions,
+) -> Result<(XdpPort<NoKernel>, RingPeer), Error> {
+    let XdpOptions { fill, completion, rx, tx, .. } = *options;
+    let (rings, peer) = PeerRings::pair(fill, completion, rx, tx)?;
+    let Rings { fill, completion, rx, tx } = rings;
+    let rings = UmemRings::new(fill, completion, tx, Held::new(pool), 1);
+    let port = XdpPort { socket: NoKernel, rx, rings, partial: None, busy_poll: false };
+    Ok((port, RingPeer { pool, rings: peer }))
+}
+
+impl RingPeer {
+    /// Delivers up to `count` packets, as long as the port has given frames and the RX ring has room; how many. `write` makes the
+    /// packet of a number in the room behind the kernel's headroom and says its length; one that is longer than the room is cut
+    /// there.
+    pub fn deliver(&mut self, count: usize, mut write: impl FnMut(usize, &mut [u8]) -> usize) -> usize {
+        let mut done = 0;
+        while done < count {
+            let mut chunks = [0; BLOCK];
+            let room = (self.rings.rx.free() as usize).min(count - done).min(BLOCK);
+            let taken = self.rings.fill.pop(&mut chunks[..room]);
+            if taken == 0 {
+                break;
+            }
+            let mut descs = [Desc::default(); BLOCK];
+            let mut delivered = 0;
+            for &chunk in &chunks[..taken] {
+                let Some(room) = self.bytes(chunk, KERNEL_HEADROOM, None) else {
+                    debug_assert!(false, "a frame that is not in the pool was supplied");
+                    continue;
+                };
+                let len = write(done + delivered, room).min(room.len());
+                let begin = self.pool.frame_begin(chunk) + KERNEL_HEADROOM as u64;
+                descs[delivered] = Desc::new(begin, u32::try_from(len).unwrap_or(u32::MAX));
+                delivered += 1;
+            }
+            done += self.rings.rx.push(&descs[..delivered]);
+        }
+        done
+    }
+
+    /// Takes all that the port has sent, shows each packet, and gives the frames back; how many.
+    pub fn take_sent(&mut self, mut seen: impl FnMut(usize, &[u8])) -> usize {
+        let mut done = 0;
+        loop {
+            let mut descs = [Desc::default(); BLOCK];
+            let room = (self.rings.completion.free() as usize).min(BLOCK);
+            let taken = self.rings.tx.pop(&mut descs[..room]);
+            if taken == 0 {
+                return done;
+            }
+            let mut chunks = [0; BLOCK];
+            for (desc, chunk) in descs[..taken].iter().zip(&mut chunks) {
+                let at = usize::try_from(desc.addr - self.pool.frame_begin(desc.addr)).unwrap_or(usize::MAX);
+                if let Some(packet) = self.bytes(desc.addr, at, Some(desc.len as usize)) {
+                    seen(done, packet);
+                }
+                *chunk = desc.addr;
+                done += 1;
+            }
+            self.rings.completion.push(&chunks[..taken]);
+        }
+    }
+
+    /// Bytes of the frame in which `address` lies, from `at` on, up to its end or `len` of them.
+    fn bytes(&mut self, address: u64, at: usize, len: Option<usize>) -> Option<&mut [u8]> {
+        let (memory, whole) = self.pool.memory();
+        let begin = usize::try_from(self.pool.frame_begin(address)).ok().filter(|begin| *begin < whole)?;
+        let room = self.pool.frame_size().bytes().checked_sub(at)?;
+        let len = len.map_or(Some(room), |len| (len <= room).then_some(len))?;
+        // SAFETY: within a frame of the pool, whose memory is never unmapped and was zeroed at first. The port has lent the frame by
+        // `FillRing::supply` or `TxRing::send` and does not touch it before it finds it in the RX or the completion ring, where
+        // this peer alone puts it; that it does after the slice is gone.
+        Some(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().add(begin + at), len) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+    use crate::pool::FrameSize;
+    use crate::port::Port;
+
+    const SMALL: XdpOptions = XdpOptions {
+        mode: kaido_xsk::BindMode::Auto,
+        need_wakeup: true,
+        busy_poll: None,
+        multi_buffer: false,
+        fill: 128,
+        completion: 128,
+        rx: 128,
+        tx: 128,
+        segments_max: 1,
+    };
+
+    #[test]
+    fn packets_go_through_a_port_and_every_frame_comes_back() {
+        for size in FrameSize::ALL {
+            let pool = FramePool::leak_of(size, 600).unwrap();
+            let mut cache = pool.cache();
+            let (mut port, mut peer) = ring_port(pool, &SMALL).unwrap();
+            let mut batch = Batch::new();
+            assert_eq!(peer.deliver(1, |_, _| 0), 0, "no frame was given yet");
+            port.receive(&mut cache, &mut batch);
+            for turn in 0..50u8 {
+                let write = |number: usize, room: &mut [u8]| {
+                    room[..2].copy_from_slice(&[turn, u8::try_from(number).unwrap()]);
+                    60
+                };
+                assert_eq!(peer.deliver(64, write), 64);
+                let mut received = 0;
+                while received < 64 {
+                    port.receive(&mut cache, &mut batch);
+                    assert!(!batch.is_empty());
+                    for frame in batch.iter_mut() {
+                        assert_eq!((frame.data().len(), frame.headroom()), (60, KERNEL_HEADROOM));
+                        assert_eq!(frame.data()[..2], [turn, received]);
+                        frame.data_mut()[0] = !turn;
+                        received += 1;
+                    }
+                    assert_eq!(port.transmit(&mut cache, &mut batch), 0);
+                    assert!(batch.is_empty());
+                }
+                let mut seen = 0;
+                let sent = peer.take_sent(|number, packet| {
+                    assert_eq!((number, packet.len()), (seen, 60));
+                    assert_eq!(packet[..2], [!turn, u8::try_from(number).unwrap()]);
+                    seen += 1;
+                });
+                assert_eq!((sent, seen), (64, 64));
+            }
+            drop(port);
+            drop(cache);
+            assert_eq!(pool.free_frames(), 600);
+        }
+    }
+
+    #[test]
+    fn a_full_ring_and_one_without_frames_hold_the_peer_back() {
+        let pool = FramePool::leak_of(FrameSize::TwoKib, 64).unwrap();
+        let mut cache = pool.cache();
+        let (mut port, mut peer) = ring_port(pool, &XdpOptions { rx: 16, fill: 32, ..SMALL }).unwrap();
+        port.receive(&mut cache, &mut Batch::new());
+        assert_eq!(peer.deliver(100, |_, room| room.len() + 1), 16, "the RX ring has room for 16");
+        let mut batch = Batch::new();
+        port.receive(&mut cache, &mut batch);
+        assert_eq!(batch.len(), 16);
+        assert_eq!(batch[0].data().len(), 2048 - KERNEL_HEADROOM, "cut at the frame's end");
+        assert!(ring_port(pool, &XdpOptions { rx: 15, ..SMALL }).is_err());
+    }
+}
