@@ -24,7 +24,7 @@ test: ## Run every check and test; what is skipped is listed with its reason
 bench: build wheel ## Sweep the user plane and write a report of it, in less than 15 minutes
 	@scripts/bench
 
-bench-micro: build ## Measure the user plane in memory, below a minute
+bench-micro: build ## Measure the user plane in memory, below two minutes
 	@target/release/kaido bench micro --quick
 
 fuzz: setup ## Run each fuzz target for ten minutes

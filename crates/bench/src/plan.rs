@@ -63,7 +63,7 @@ impl Plan {
         }
     }
 
-    /// What takes below 45 s: 1 and 1 M sessions, frames of 128 bytes, fewer rounds.
+    /// What takes below two minutes: 1 and 1 M sessions, frames of 128 bytes, fewer rounds.
     pub fn quick() -> Self {
         Self {
             sessions: vec![1, MILLION],

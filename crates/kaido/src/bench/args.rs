@@ -226,7 +226,7 @@ impl ControlArgs {
 /// Prints tables; progress goes to stderr. Method and limits: docs/benchmarks.md.
 #[derive(Args, Clone, Debug)]
 pub(super) struct MicroArgs {
-    /// 1 and 1 M sessions, frames of 128 bytes, fewer rounds: below 45 s
+    /// 1 and 1 M sessions, frames of 128 bytes, fewer rounds: below two minutes
     #[arg(long)]
     quick: bool,
     /// Numbers of sessions [default: 1,65536,1048576,16640000]
