@@ -1,4 +1,4 @@
-//! A worker that sleeps is woken by its bell, and sleeps over nothing that was left before.
+//! Notify wakes a worker that sleeps; the worker arms the bell and checks its ports before it sleeps, so no wake-up is lost.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
