@@ -22,6 +22,11 @@ WORDS = {
     r"\bFarewell\b|\bfarewells?\b": "AssociationRelease, last report",
     r"\b[Uu]ntold\b": "UnreportedUsage, unsent_events",
     r"\bEndings\b": "DeferredWork",
+    r"\bStraightWay\b|\b[Ss]traight way\b": "FastPath, the fast path",
+    r"\bPlainWay\b": "SimpleForward",
+    r"\b[Cc]areful(ly)? way\b": "the slow path",
+    r"\bfastpath\b|\bKernelDatapath\b|\bfast_path_(ns|share)\b": "offload",
+    r"\bAside\b(?! )": "OffloadedCounters",
 }
 KINDS = (".rs", ".h", ".c", ".py", ".md", ".yml", ".toml")
 NOT_LOOKED_AT = {"CHANGELOG.md", "tests/words.py", "docs/glossary.md"}

@@ -1,4 +1,4 @@
-"""The chapter of a report about `kaido bench micro`: the path, two workers, rings, the kernel's fast path."""
+"""The chapter of a report about `kaido bench micro`: the path, two workers, rings, the kernel's offload."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _kernel(page: Page, rows: Sequence[Found]) -> None:
     if not rows:
         return
     page.text(
-        f"The fast path in the kernel under BPF_PROG_TEST_RUN, frames of {rows[0]['frame_bytes']} bytes, "
+        f"The offload in the kernel under BPF_PROG_TEST_RUN, frames of {rows[0]['frame_bytes']} bytes, "
         "without what restores the packet; packets of other flows or sessions are left to the workers where "
         "there is a reason."
     )

@@ -196,7 +196,7 @@ def _scenario_rate(found: Mapping[str, Any]) -> str:
 
 def _fast_path(measured: Measured) -> str | None:
     chains = (measured.micro or {}).get("xdp_map_chain", [])
-    times = [(chain["fast_path_ns"], chain["sessions"]) for chain in chains if chain.get("fast_path_ns")]
+    times = [(chain["offload_ns"], chain["sessions"]) for chain in chains if chain.get("offload_ns")]
     if not times:
         return None
     ns, sessions = max(times, key=lambda item: int(item[1]))

@@ -16,7 +16,7 @@ MICRO = {
     "run": {"rounds": 7, "packets_per_round": 32768},
     "results": [],
     "skipped": [],
-    "xdp_map_chain": [{"sessions": 1048576, "fast_path_ns": 100.0}],
+    "xdp_map_chain": [{"sessions": 1048576, "offload_ns": 100.0}],
     "sessions": [
         {
             "sessions": 16640000,

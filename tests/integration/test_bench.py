@@ -146,7 +146,7 @@ def test_the_baseline_is_measured_or_skipped_by_name(report: dict[str, Any]) -> 
 def test_the_kernels_fast_path_is_measured_with_every_shape(binary: Path, report: dict[str, Any]) -> None:
     """Each shape has its row, tenants too, which the map chain has not, and what workers keep its reason."""
     if os.geteuid() != 0:
-        names = {f"XDP fast path, {sessions} sessions, {shape}" for shape, sessions in NODES}
+        names = {f"XDP offload, {sessions} sessions, {shape}" for shape, sessions in NODES}
         assert report["kernel"] == []
         assert names <= {entry["name"] for entry in report["skipped"] if "root" in entry["reason"]}
         return
@@ -161,7 +161,7 @@ def test_the_kernels_fast_path_is_measured_with_every_shape(binary: Path, report
     for chain in report["xdp_map_chain"]:
         case = (chain["direction"], chain["shape"], chain["sessions"])
         own = next(row for row in rows if (row["direction"], row["shape"], row["sessions"]) == case)
-        assert chain["fast_path_ns"] == own["ns_per_packet"]
+        assert chain["offload_ns"] == own["ns_per_packet"]
     for shape, left in [("tenant", []), ("volte", [["a QER guarantees a rate", 300]])]:
         parsed = micro(binary, "--sessions", "300", "--shape", shape)
         assert [(row["direction"], row["left"]) for row in parsed["kernel"] if row["shape"] == shape] == [
@@ -180,7 +180,7 @@ def test_without_root_the_programs_are_skipped_by_name(binary: Path) -> None:
     assert parsed["kernel"] == parsed["xdp_map_chain"] == []
     assert len(parsed["results"]) == 2
     skipped = {entry["name"]: entry["reason"] for entry in parsed["skipped"]}
-    for what in ("XDP fast path", "XDP map chain"):
+    for what in ("XDP offload", "XDP map chain"):
         assert "needs root" in skipped[f"{what}, 1 sessions, plain"]
 
 

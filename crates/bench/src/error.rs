@@ -86,9 +86,9 @@ pub enum BenchError {
     /// What should be sent cannot be.
     #[error("{0}")]
     Traffic(String),
-    /// The fast path in the kernel failed while it was measured.
-    #[error("XDP fast path: {0}")]
-    FastPath(String),
+    /// The offload in the kernel failed while it was measured.
+    #[error("XDP offload: {0}")]
+    Offload(String),
     /// Huge pages could not be reserved.
     #[error("--reserve-hugepages: {0}")]
     Reserve(std::io::Error),

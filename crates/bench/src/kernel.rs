@@ -14,8 +14,8 @@ use std::sync::atomic::AtomicBool;
 use kaido_engine::FramePool;
 use kaido_upf::node::NodeSettings;
 use kaido_wire::checksum;
-use kaido_xdp::FastPathConfig;
-use kaido_xdp::fastpath::FastDirection;
+use kaido_xdp::OffloadConfig;
+use kaido_xdp::offload::OffloadDirection;
 use kaido_xdp::speed::{FRAME_LEN, Speed, SpeedPackets};
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ use crate::frames::{Direction, ETHERNET, Family, N3, Template};
 use crate::memory::available;
 use crate::node::{UpfNode, settings};
 use crate::platforms::KernelSessions;
-use crate::platforms::offload::{Offload, Tables, fast_config, vlans};
+use crate::platforms::offload::{OffloadBed, Tables, offload_config, vlans};
 use crate::shape::{PERIOD_OF_MIXED, Shape, VLAN_FIRST};
 use crate::stats::Summary;
 
@@ -89,14 +89,14 @@ impl Kernel {
         }
         let own = settings(Family::V4, shape, sessions);
         let settings = NodeSettings { workers_share_sessions: true, ..own };
-        let config = room(shape, sessions, fast_config(&settings));
+        let config = room(shape, sessions, offload_config(&settings));
         if let Err(reason) = fits(&config) {
             return Ok(Err(reason));
         }
-        let made = Offload::tables_of(settings.clone(), &config);
+        let made = OffloadBed::tables_of(settings.clone(), &config);
         let made = made.and_then(|(tables, parts)| {
             tables.set_hops([LOOPBACK; 2], &settings)?;
-            let load = tables.with(|fast| Speed::load_for(fast, N3, &vlans(&settings)));
+            let load = tables.with(|offload| Speed::load_for(offload, N3, &vlans(&settings)));
             Ok((load.map_err(|error| error.to_string())?, tables, parts))
         });
         let (speed, tables, parts) = match made {
@@ -158,7 +158,7 @@ impl Kernel {
     pub(crate) fn round(&mut self, runs: u32) -> Result<(), BenchError> {
         for (packets, [net, restore]) in self.packets.iter().zip(&mut self.samples) {
             let timing = self.speed.time_packets(packets, runs);
-            let timing = timing.map_err(|error| BenchError::FastPath(error.to_string()))?;
+            let timing = timing.map_err(|error| BenchError::Offload(error.to_string()))?;
             // Nanoseconds are counted in whole ones, and far from 2⁵³.
             net.push(timing.ns_per_packet() as f64);
             restore.push(timing.restore_ns as f64);
@@ -224,8 +224,8 @@ fn speed_packets((shape, sessions): (Shape, u32), direction: Direction) -> Speed
     let frame = begin(&template(shape, direction));
     SpeedPackets {
         direction: match direction {
-            Direction::Uplink => FastDirection::Uplink,
-            Direction::Downlink => FastDirection::Downlink,
+            Direction::Uplink => OffloadDirection::Uplink,
+            Direction::Downlink => OffloadDirection::Downlink,
         },
         frame,
         container: direction == Direction::Uplink,
@@ -240,7 +240,7 @@ fn speed_packets((shape, sessions): (Shape, u32), direction: Direction) -> Speed
 }
 
 /// Room for sessions of a shape: two records each, and for counters and policers as its rules ask for them.
-fn room(shape: Shape, sessions: u32, base: FastPathConfig) -> FastPathConfig {
+fn room(shape: Shape, sessions: u32, base: OffloadConfig) -> OffloadConfig {
     let (mut urrs, mut policers, mut pdrs) = (0, 0, 0);
     for session in 0..PERIOD_OF_MIXED.min(sessions) {
         let request = shape.establishment(Family::V4, session);
@@ -253,7 +253,7 @@ fn room(shape: Shape, sessions: u32, base: FastPathConfig) -> FastPathConfig {
     }
     let each = |count: usize| sessions.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
     let records = each(2);
-    FastPathConfig {
+    OffloadConfig {
         records_max: records,
         groups_max: if pdrs > 2 { records } else { 0 },
         usage_cells_max: each(urrs),
@@ -263,7 +263,7 @@ fn room(shape: Shape, sessions: u32, base: FastPathConfig) -> FastPathConfig {
 }
 
 /// Says so when tables of such a size do not fit into what memory is left.
-fn fits(config: &FastPathConfig) -> Result<(), Reason> {
+fn fits(config: &OffloadConfig) -> Result<(), Reason> {
     let (needed, left) = (config.bytes(), available());
     if needed <= left {
         return Ok(());
@@ -277,7 +277,7 @@ pub(crate) fn render(f: &mut Formatter<'_>, results: &[KernelResult]) -> fmt::Re
     let Some(first) = results.first() else { return Ok(()) };
     writeln!(
         f,
-        "\nFast path in the kernel (XDP, BPF_PROG_TEST_RUN, packet restored before each run), frames of {} bytes; ns a packet without \
+        "\nOffload (XDP, BPF_PROG_TEST_RUN, packet restored before each run), frames of {} bytes; ns a packet without \
          what restores it",
         first.frame_bytes,
     )?;

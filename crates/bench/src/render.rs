@@ -190,12 +190,12 @@ fn chains(f: &mut Formatter<'_>, results: &[ChainResult]) -> fmt::Result {
         f,
         "\nXDP map chain (BPF_PROG_TEST_RUN, packet restored before each run), frames of {} bytes; ns a packet without \
          its wrapper; the UPF path takes so many times less, with packets that come cold and with such as stay in the \
-         cache, as the chain's does; beside it Kaido's fast path in the kernel, run likewise",
+         cache, as the chain's does; beside it Kaido's offload in the kernel, run likewise",
         first.frame_bytes,
     )?;
     writeln!(
         f,
-        "  direction   sessions  rules            ns      ±  wrapper   times  {}×, {}× met  in cache  fast path   share",
+        "  direction   sessions  rules            ns      ±  wrapper   times  {}×, {}× met  in cache    offload   share",
         goal::CHAIN_FACTOR,
         goal::CHAIN_FACTOR_OF_SHAPES
     )?;
@@ -213,8 +213,8 @@ fn chains(f: &mut Formatter<'_>, results: &[ChainResult]) -> fmt::Result {
             times(result.times_slower),
             resolved(result.met),
             times(result.held_times_slower),
-            result.fast_path_ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}")),
-            result.fast_path_share.map_or_else(|| "-".to_owned(), |share| format!("{share:.2}")),
+            result.offload_ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}")),
+            result.offload_share.map_or_else(|| "-".to_owned(), |share| format!("{share:.2}")),
         )?;
     }
     Ok(())

@@ -196,10 +196,10 @@ pub struct ChainResult {
     pub held_times_slower: Option<f64>,
     /// Whether that is ten times, of other than plain sessions five, at a million or more; none below.
     pub met: Option<Verdict>,
-    /// What Kaido's own fast path in the kernel takes, run in the same way, with frames of 192 bytes.
-    pub fast_path_ns: Option<f64>,
+    /// What Kaido's own offload in the kernel takes, run in the same way, with frames of 192 bytes.
+    pub offload_ns: Option<f64>,
     /// That as a share of the chain's figure.
-    pub fast_path_share: Option<f64>,
+    pub offload_share: Option<f64>,
 }
 
 /// What was left out.
@@ -251,7 +251,7 @@ impl ChainResult {
         frame_bytes: usize,
         [net, wrapper]: [Summary; 2],
         path: Option<&PathResult>,
-        fast_path_ns: Option<f64>,
+        offload_ns: Option<f64>,
     ) -> Self {
         let times_slower = path.map(|path| net.median / path.ns_per_packet);
         let noise = path.map_or(0.0, |path| path.ns_spread / path.ns_per_packet + net.spread / net.median);
@@ -269,8 +269,8 @@ impl ChainResult {
             met: times_slower
                 .filter(|_| sessions >= 1_000_000)
                 .map(|times| Verdict::at_least(times, times * noise, shape.chain_factor())),
-            fast_path_ns,
-            fast_path_share: fast_path_ns.map(|fast| fast / net.median),
+            offload_ns,
+            offload_share: offload_ns.map(|fast| fast / net.median),
         }
     }
 }

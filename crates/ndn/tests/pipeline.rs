@@ -46,7 +46,7 @@ fn data_is_taken_from_who_was_asked() {
         let ours = node.send(APP, &interest("/a/x", 1))[0].annotations;
         let mut waiting = vec![APP];
         if is_shared {
-            // Two wait: not the straight way.
+            // Two wait: not the fast path.
             node.send(A, &interest("/a/x", 2));
             waiting.push(A);
         }

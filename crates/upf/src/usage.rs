@@ -106,12 +106,12 @@ impl Limits {
 }
 
 /// Who counts in the same counters, and keeps some counts elsewhere for a while.
-pub trait Aside: fmt::Debug + Send + Sync {
+pub trait OffloadedCounters: fmt::Debug + Send + Sync {
     /// Has what was counted so far in the counter.
-    fn gather(&self, slot: UsageSlot);
+    fn sync(&self, slot: UsageSlot);
 
     /// The limits of a counter were set: has what was counted so far in it, and from here on a packet that reaches a limit tell.
-    fn recall(&self, slot: UsageSlot);
+    fn flush(&self, slot: UsageSlot);
 
     /// Most bytes of a counter that are elsewhere at a time: none while a limit is as near.
     fn bytes_max(&self) -> u64;
@@ -126,7 +126,7 @@ pub struct UsageCounters {
     /// How many counters there may be.
     len: u32,
     quotas: Quotas,
-    aside: Option<Box<dyn Aside>>,
+    offloaded: Option<Box<dyn OffloadedCounters>>,
     /// What the cells lie among, unless they lie in memory that was given for good.
     lines: Option<Lines>,
 }
@@ -145,7 +145,7 @@ impl UsageCounters {
     /// At most `len` counters among lines, so that those of a session lie near its records. A counter is the number of its line.
     pub fn among(lines: Lines, len: u32) -> Self {
         let (cells, numbers) = (lines.base().cast(), lines.len());
-        Self { cells, numbers, len, quotas: Quotas::new(len), aside: None, lines: Some(lines) }
+        Self { cells, numbers, len, quotas: Quotas::new(len), offloaded: None, lines: Some(lines) }
     }
 
     /// Counters in memory that others count in too: eight words each, uplink bytes and packets, downlink bytes and
@@ -161,13 +161,13 @@ impl UsageCounters {
             return Err(UnfitMemory);
         }
         let len = u32::try_from(size_of_val(words) / size_of::<Cell>()).map_err(|_| UnfitMemory)?;
-        Ok(Self { cells, numbers: len, len, quotas: Quotas::new(len), aside: None, lines: None })
+        Ok(Self { cells, numbers: len, len, quotas: Quotas::new(len), offloaded: None, lines: None })
     }
 
     /// These, of which somebody keeps counts elsewhere.
     #[must_use]
-    pub fn beside(self, aside: Box<dyn Aside>) -> Self {
-        Self { aside: Some(aside), ..self }
+    pub fn with_offloaded(self, offloaded: Box<dyn OffloadedCounters>) -> Self {
+        Self { offloaded: Some(offloaded), ..self }
     }
 
     /// How many counters there may be.
@@ -271,8 +271,8 @@ impl UsageCounters {
 
     /// The counts so far.
     pub(crate) fn read(&self, slot: UsageSlot) -> Volume {
-        if let Some(aside) = &self.aside {
-            aside.gather(slot);
+        if let Some(offloaded) = &self.offloaded {
+            offloaded.sync(slot);
         }
         let cell = self.cell(slot);
         Volume {
@@ -294,17 +294,17 @@ impl UsageCounters {
             limits.thresholds.iter().zip(limits.quotas).map(|(threshold, quota)| *threshold.min(&quota));
         // What is elsewhere may be what reaches a limit, when workers count most: a limit is told of so much earlier, to whom finds
         // that nothing is due, and sets it again.
-        let elsewhere = self.aside.as_ref().map_or(0, |aside| aside.bytes_max());
+        let elsewhere = self.offloaded.as_ref().map_or(0, |offloaded| offloaded.bytes_max());
         for ((limit, count), at) in cell.limits().into_iter().zip(nearest) {
             let is_far = at != UNLIMITED && at.saturating_sub(count) > 2 * elsewhere;
             limit.store(!if is_far { at - elsewhere } else { at }, Ordering::Release);
         }
-        self.recall(slot);
+        self.flush(slot);
     }
 
-    fn recall(&self, slot: UsageSlot) {
-        if let Some(aside) = &self.aside {
-            aside.recall(slot);
+    fn flush(&self, slot: UsageSlot) {
+        if let Some(offloaded) = &self.offloaded {
+            offloaded.flush(slot);
         }
     }
 
@@ -314,7 +314,7 @@ impl UsageCounters {
         let next = self.read(slot).total_bytes().saturating_add(1);
         // Stored complemented: the larger is the nearer.
         cell.total_limit.fetch_max(!next, Ordering::Relaxed);
-        self.recall(slot);
+        self.flush(slot);
     }
 
     /// Makes a counter of a slot that was just taken: nothing counted, no limits.

@@ -6,10 +6,10 @@ mod fixture;
 mod smf_shapes;
 
 use fixture::packets::{ethernet, udp, udp_with};
-use fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, careful, now, settings, v4};
+use fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, now, on_slow_path, settings, v4};
 use kaido_engine::DropReason;
-use kaido_upf::fastpath::KernelRecord;
 use kaido_upf::node::NodeSettings;
+use kaido_upf::offload::KernelRecord;
 use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
 use kaido_upf::rules::{
     ApplyAction, Establishment, FTeid, Far, FarId, Interface, LocalFTeid, Modification, OuterHeaderCreation,
@@ -85,7 +85,7 @@ fn update(rig: &mut Rig, seid: Seid, apply_action: ApplyAction, gnb: Option<&str
     rig.upf.modify(seid, &change, now()).unwrap();
 }
 
-/// UE 7 by one rule each way, by rules in lines, or by rules that only the careful way knows.
+/// UE 7 by one rule each way, by rules in lines, or by rules that only the slow path knows.
 fn shapes() -> [Establishment; 3] {
     let plan = SessionPlan::ipv4(7);
     let (plain, mut lines, mut slow) = (plan.establishment(), plan.establishment(), plan.establishment());
@@ -93,7 +93,7 @@ fn shapes() -> [Establishment; 3] {
     (flow.id, flow.precedence) = (PdrId(3), 10);
     flow.pdi.sdf_filters = vec![SdfFilter::parse("permit out 17 from any to assigned 4000-4999").unwrap()];
     lines.pdrs.push(flow);
-    slow.pdrs.extend(careful(&slow.pdrs));
+    slow.pdrs.extend(on_slow_path(&slow.pdrs));
     [plain, lines, slow]
 }
 

@@ -404,10 +404,10 @@ fn asks(from: [u8; 6], own: &str, target: &str) -> Vec<u8> {
     frame(BROADCAST, from, &arp(ArpOperation::Request, (from, own), ([0; 6], target)))
 }
 
-fn proxied(n: u8, both_ways: bool) -> Establishment {
+fn proxied(n: u8, both_paths: bool) -> Establishment {
     let mut request = session(n, "lan");
     let proxying = Some(Proxying { arp: true, neighbours: true });
-    for far in request.fars.iter_mut().take(if both_ways { 2 } else { 1 }) {
+    for far in request.fars.iter_mut().take(if both_paths { 2 } else { 1 }) {
         let steering = Steering { proxying, ..Steering::default() };
         far.forwarding.as_mut().unwrap().steering = Some(Box::new(steering));
     }

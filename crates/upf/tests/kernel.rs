@@ -13,16 +13,14 @@ use fixture::{GNB_MAC, N3, Rig, SessionPlan, now, v4};
 use kaido_engine::Wanted;
 use kaido_table::Reader;
 use kaido_upf::control::TraceFilter;
-use kaido_upf::fastpath::{
-    KernelDatapath, KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule,
-};
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent};
+use kaido_upf::offload::{KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule, OffloadTarget};
 use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
 use kaido_upf::rules::{
     ApplyAction, FarId, Gate, Modification, OuterHeaderCreation, PdrId, QerId, Seid, SessionEvent,
     SessionService, Teid, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId,
 };
-use kaido_upf::usage::{Aside, UsageCounters, UsageSlot};
+use kaido_upf::usage::{OffloadedCounters, UsageCounters, UsageSlot};
 
 /// What the table had under the key of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +71,7 @@ impl Fake {
     }
 }
 
-impl KernelDatapath for Fake {
+impl OffloadTarget for Fake {
     fn put(&mut self, key: &KernelKey, record: &KernelRecord) -> bool {
         let in_table = self.in_table(key);
         let mut state = self.state.lock().unwrap();
@@ -134,16 +132,16 @@ struct Kept {
     octets: &'static AtomicU64,
 }
 
-impl Aside for Kept {
-    fn gather(&self, slot: UsageSlot) {
+impl OffloadedCounters for Kept {
+    fn sync(&self, slot: UsageSlot) {
         let octets = self.octets.swap(0, Ordering::Relaxed);
         if octets > 0 {
             self.words.count(slot, octets);
         }
     }
 
-    fn recall(&self, slot: UsageSlot) {
-        self.gather(slot);
+    fn flush(&self, slot: UsageSlot) {
+        self.sync(slot);
     }
 
     fn bytes_max(&self) -> u64 {
@@ -189,7 +187,7 @@ impl Bench {
         let words: &'static Words = Box::leak(Box::new(Words([const { AtomicU64::new(0) }; 32])));
         let settings = NodeSettings { workers_share_sessions: true, ..fixture::settings() };
         let kept = Kept { words, octets: Box::leak(Box::default()) };
-        let usage = UsageCounters::over(&words.0).unwrap().beside(Box::new(kept));
+        let usage = UsageCounters::over(&words.0).unwrap().with_offloaded(Box::new(kept));
         let mut rig = Rig::with_usage(settings, usage);
         let node = rig.upf.node().clone();
         let state = Arc::new(Mutex::new(State::default()));

@@ -6,7 +6,7 @@ mod fixture;
 use std::time::Duration;
 
 use fixture::packets::{downlink, udp, uplink};
-use fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, careful, ip, now, settings};
+use fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, ip, now, on_slow_path, settings};
 use kaido_engine::{DropReason, Wanted};
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, NodeSettings};
@@ -40,7 +40,7 @@ fn silent(slow: bool, quota: Option<u64>) -> (Rig, Seid) {
     let mut rig = Rig::new();
     let mut request = SessionPlan::ipv4(7).establishment();
     if slow {
-        let ahead = careful(&request.pdrs);
+        let ahead = on_slow_path(&request.pdrs);
         request.pdrs.extend(ahead);
     }
     let volume = |total| VolumeThreshold { total: Some(total), ..VolumeThreshold::default() };

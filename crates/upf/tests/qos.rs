@@ -267,7 +267,7 @@ fn what_a_rate_drops_is_counted_before_qos_alone() {
             pdr.urr_ids = vec![UrrId(1), UrrId(2)];
         }
         if filters {
-            request.pdrs.extend(fixture::careful(&request.pdrs));
+            request.pdrs.extend(fixture::on_slow_path(&request.pdrs));
         }
         let seid = clock.rig.upf.establish(&request, now()).unwrap().seid;
         clock.offer(&up(7, 1000), MS, SECOND);

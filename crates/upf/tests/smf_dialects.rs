@@ -8,7 +8,7 @@ mod smf_shapes;
 use fixture::packets::{downlink, ipv4, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_engine::{DropReason, PortId};
-use kaido_upf::fastpath::{KernelDestination, KernelRecord};
+use kaido_upf::offload::{KernelDestination, KernelRecord};
 use kaido_upf::record::{EndpointId, SessionKey};
 use kaido_upf::rules::{
     BarId, BitRate, BufferingRule, Cause, ChooseOr, CreatedPdr, FTeid, Far, FarId, Interface, LocalFTeid,

@@ -114,12 +114,12 @@ fn one((mut reports, at): (Vec<(u64, UsageReport)>, u64)) -> UsageReport {
     report
 }
 
-/// On both ways through the path: with a second rule before each the packets go the careful one.
-fn both_ways(urr: &Urr) -> [Establishment; 2] {
+/// On both ways through the path: with a second rule before each the packets take the slow one.
+fn both_paths(urr: &Urr) -> [Establishment; 2] {
     let plain = Establishment { urrs: vec![urr.clone()], ..SessionPlan::ipv4(7).establishment() };
-    let mut careful = plain.clone();
-    careful.pdrs.extend(fixture::careful(&plain.pdrs));
-    [plain, careful]
+    let mut slow = plain.clone();
+    slow.pdrs.extend(fixture::on_slow_path(&plain.pdrs));
+    [plain, slow]
 }
 
 /// Conformance: TS 29.244 5.2.2.2 | Traffic stops when a volume quota is reached, and goes on with the next
@@ -127,7 +127,7 @@ fn both_ways(urr: &Urr) -> [Establishment; 2] {
 #[test]
 fn a_volume_quota_stops_at_the_packet_that_reaches_it() {
     let rule = Urr { volume_quota: Some(total(1000)), ..urr(VOLUME, &[ReportingTriggers::VOLQU]) };
-    for request in both_ways(&rule) {
+    for request in both_paths(&rule) {
         let mut bench = Bench::with(&request);
         assert_eq!(bench.up(9) + bench.down(9), 10, "up to the quota, and before anyone looked");
         assert_eq!(bench.stopped(), 8);
@@ -412,7 +412,7 @@ fn a_subsequent_quota_stops_traffic_that_had_none_before() {
         }],
         ..urr(VOLUME, &[ReportingTriggers::VOLQU])
     };
-    for request in both_ways(&rule) {
+    for request in both_paths(&rule) {
         let mut bench = Bench::with(&request);
         assert_eq!(bench.up(20), 20);
         assert!(bench.wait(10).is_empty());

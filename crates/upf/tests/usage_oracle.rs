@@ -37,8 +37,8 @@ enum Step {
     Remove(u8),
     /// Makes a rule anew, where there is none.
     Create(u8),
-    /// Whether packets go the careful way.
-    Careful(bool),
+    /// Whether packets go the slow path.
+    SlowPath(bool),
     /// Which packets of a rule are counted: those up, those down, both or none.
     Bind(u8, u8),
     /// Whether a rule counts before QoS enforcement.
@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => rule.clone().prop_map(Step::Unlimited),
         1 => rule.clone().prop_map(Step::Remove),
         2 => rule.clone().prop_map(Step::Create),
-        1 => any::<bool>().prop_map(Step::Careful),
+        1 => any::<bool>().prop_map(Step::SlowPath),
         1 => (rule.clone(), prop_oneof![3 => Just(3u8), 1 => 0u8..4]).prop_map(|(rule, ways)| Step::Bind(rule, ways)),
         1 => (rule, any::<bool>()).prop_map(|(rule, before)| Step::BeforeQos(rule, before)),
         1 => any::<bool>().prop_map(Step::Rate),
@@ -119,7 +119,7 @@ struct World {
     came_out: BTreeMap<u32, Sum>,
     next_seqn: BTreeMap<u32, u32>,
     there: BTreeMap<u8, There>,
-    careful: bool,
+    slow_path: bool,
 }
 
 impl World {
@@ -138,7 +138,7 @@ impl World {
             came_out: BTreeMap::new(),
             next_seqn: BTreeMap::new(),
             there: (1..=3).map(|id| (id, There::new(id))).collect(),
-            careful: false,
+            slow_path: false,
         }
     }
 
@@ -213,7 +213,7 @@ impl World {
 
     /// Every rule of detection names the usage rules that there are.
     fn bind(&self) -> Vec<UpdatePdr> {
-        let ids: &[u16] = if self.careful { &[1, 2, 11, 12] } else { &[1, 2] };
+        let ids: &[u16] = if self.slow_path { &[1, 2, 11, 12] } else { &[1, 2] };
         let update =
             |&id| UpdatePdr { id: PdrId(id), urr_ids: Some(self.named_by(id)), ..UpdatePdr::default() };
         ids.iter().map(update).collect()
@@ -262,12 +262,12 @@ impl World {
                 let create_urrs = vec![rule(id)];
                 self.modify(&Modification { create_urrs, update_pdrs, ..Modification::default() });
             }
-            Step::Careful(careful) if careful != self.careful => {
-                self.careful = careful;
+            Step::SlowPath(slow) if slow != self.slow_path => {
+                self.slow_path = slow;
                 let plan = SessionPlan::ipv4(7);
-                let mut ahead = fixture::careful(&[plan.uplink_pdr(), plan.downlink_pdr()]);
+                let mut ahead = fixture::on_slow_path(&[plan.uplink_pdr(), plan.downlink_pdr()]);
                 ahead.iter_mut().for_each(|pdr| pdr.urr_ids = self.named_by(pdr.id.0));
-                self.modify(&if careful {
+                self.modify(&if slow {
                     Modification { create_pdrs: ahead, ..Modification::default() }
                 } else {
                     Modification { remove_pdrs: vec![PdrId(11), PdrId(12)], ..Modification::default() }
@@ -292,7 +292,7 @@ impl World {
                 self.modify(&Modification { update_qers, ..Modification::default() });
             }
             Step::NextHop(way, known) => self.next_hop(way.into(), known),
-            Step::Query(_) | Step::Remove(_) | Step::Create(_) | Step::Careful(_) => {}
+            Step::Query(_) | Step::Remove(_) | Step::Create(_) | Step::SlowPath(_) => {}
         }
     }
 }

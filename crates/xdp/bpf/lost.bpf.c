@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Counts the frames that the fast path redirects to a device and that the device does not take. The kernel frees them, and no
+ * Counts the frames that the offload redirects to a device and that the device does not take. The kernel frees them, and no
  * counter of the device or of the program tells:
  *
  *   xdp_do_redirect ── the device takes no redirected frames ──▶ xdp_redirect_err
@@ -34,7 +34,7 @@ struct net_device {
 /* Written before the programs are attached. */
 struct lost_config {
 	__u32 netns;   /* inode of the node's network namespace: an index means nothing in another */
-	__u32 devices; /* the fast path's map of devices */
+	__u32 devices; /* the offload's map of devices */
 };
 
 struct lost_frames {

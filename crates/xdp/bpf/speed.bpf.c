@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times the fast path under BPF_PROG_TEST_RUN. A test run repeats a program on one packet, and this one rewrites its
+ * Times the offload under BPF_PROG_TEST_RUN. A test run repeats a program on one packet, and this one rewrites its
  * packet: repeated as it is, it would be timed on packets that miss. So each run first puts the packet back, as one of a
  * session drawn at random, so that neither record nor counter is in a cache; what that costs is timed by itself.
  */
@@ -94,7 +94,7 @@ int speed(struct xdp_md *ctx)
 
 	if (!cfg || !speed_draw(ctx, cfg))
 		return XDP_ABORTED;
-	if (cfg->flags & SPEED_FAST_PATH && fast_path(ctx, 0) < 0)
+	if (cfg->flags & SPEED_FAST_PATH && offload_path(ctx, 0) < 0)
 		cfg->handed++;
 	return XDP_PASS;
 }

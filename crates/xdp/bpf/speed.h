@@ -17,7 +17,7 @@ struct speed_config {
 	__u32 sessions; /* that have packets */
 	__u32 flags;
 	__u32 length;   /* of the frame */
-	__u32 handed;   /* packets the fast path did not forward: the measurement is void then */
+	__u32 handed;   /* packets the offload did not forward: the measurement is void then */
 	__u32 first;    /* session; the frame is of the UE of number 0 all the same */
 	__u32 idle_of;  /* of so many sessions that follow one another the last has no packets; 0: all have */
 	__u32 tenants;  /* so many sessions that follow one another are of a tenant each, and have the same address; 0: of one */

@@ -97,8 +97,8 @@ struct {
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 
-/* With roles, mac and all, what the fast path asks of the interface too. */
-#include "fastpath.bpf.h"
+/* With roles, mac and all, what the offload asks of the interface too. */
+#include "offload.bpf.h"
 #include "spread.bpf.h"
 
 /* What parsing finds out. Only a bad IP header is malformed (the kernel drops it); a packet cut short further in has
@@ -368,7 +368,7 @@ static __always_inline int take_vlan(struct xdp_md *ctx, const struct steer_conf
 	return take(ctx, cfg, count, packet, STEER_VLAN);
 }
 
-/* Global, so that the verifier looks at it once, however many ways of the fast path lead here. */
+/* Global, so that the verifier looks at it once, however many ways of the offload lead here. */
 __noinline int steer(struct xdp_md *ctx)
 {
 	const void *data = (const void *)(long)ctx->data;
@@ -440,19 +440,19 @@ int steer_frags(struct xdp_md *ctx)
 	return steer(ctx);
 }
 
-/* With the fast path in front: what it leaves, as it came, is steered. */
+/* With the offload in front: what it leaves, as it came, is steered. */
 SEC("xdp")
-int fast_plain(struct xdp_md *ctx)
+int offload_plain(struct xdp_md *ctx)
 {
-	int action = fast_path(ctx, 0);
+	int action = offload_path(ctx, 0);
 
 	return action < 0 ? steer(ctx) : action;
 }
 
 SEC("xdp.frags")
-int fast_frags(struct xdp_md *ctx)
+int offload_frags(struct xdp_md *ctx)
 {
-	int action = fast_path(ctx, 1);
+	int action = offload_path(ctx, 1);
 
 	return action < 0 ? steer(ctx) : action;
 }

@@ -33,7 +33,7 @@ struct steer_config {
 	__u8 mac[6]; /* the interface's own */
 	__u16 ndn_udp; /* NDN: port of the UDP that is NDN at the addresses of gtpu_addrs, network byte order; 0 for none */
 	__u32 targets;  /* sockets a queue's packets are spread over */
-	__u32 instance; /* network instance of untagged packets to UEs, for the fast path; all ones for none */
+	__u32 instance; /* network instance of untagged packets to UEs, for the offload; all ones for none */
 };
 _Static_assert(sizeof(struct steer_config) == 20, "steer_config");
 

@@ -96,11 +96,11 @@ pub enum Error {
         /// The number.
         vid: u16,
     },
-    /// Asked of a program that was loaded without the fast path.
-    #[error("the program has no fast path")]
-    NoFastPath,
+    /// Asked of a program that was loaded without the offload.
+    #[error("the program has no offload")]
+    NoOffload,
     /// The timing program met packets that were not forwarded: what it timed says nothing.
-    #[error("the fast path left {packets} timed packets to the engine, or the program failed")]
+    #[error("the offload left {packets} timed packets to the engine, or the program failed")]
     NotForwarded {
         /// How many.
         packets: u32,

@@ -9,18 +9,18 @@
 //!             └─ all else (ARP, ND, ping to ourselves, ...) ───────────▶ kernel
 //! ```
 //!
-//! With [`FastPath`] in front of it, packets of sessions whose rules are simple are forwarded in the driver.
+//! With [`Offload`] in front of it, packets of sessions whose rules are simple are forwarded in the driver.
 //!
-//! The rules are in `bpf/steer.bpf.c` and `bpf/fastpath.bpf.h`. Nothing is pinned: the program is attached by a `bpf_link`, so the kernel
+//! The rules are in `bpf/steer.bpf.c` and `bpf/offload.bpf.h`. Nothing is pinned: the program is attached by a `bpf_link`, so the kernel
 //! takes it off when the process ends, however it ends.
 
 mod abi;
 mod attach;
 mod error;
-pub mod fastpath;
 pub mod gre;
 mod mounted;
 mod object;
+pub mod offload;
 mod prefix;
 pub mod speed;
 mod steering;
@@ -29,7 +29,7 @@ mod table;
 pub use abi::{ADDRESSES_MAX, Class, Counters, PREFIXES_MAX, Pass, QUEUES_MAX, TARGETS_MAX};
 pub use attach::{AttachMode, Features, PLAIN_MTU_MAX, features, interface_mac};
 pub use error::Error;
-pub use fastpath::{FastPath, FastPathConfig, FastPathError};
 pub use kaido_wire::spread::{teid_hash, ue_hash};
 pub use mounted::{Action, Mounted, TestRun};
+pub use offload::{Offload, OffloadConfig, OffloadError};
 pub use steering::{Roles, SteerBy, Steering, SteeringConfig};

@@ -8,8 +8,8 @@ use libbpf_rs::{MapHandle, Object, ProgramInput};
 use crate::Error;
 use crate::abi;
 use crate::attach::{AttachMode, Link};
-use crate::fastpath::FastPath;
 use crate::object::{Aligned, map, open, program};
+use crate::offload::Offload;
 
 /// What a program said of a packet (`enum xdp_action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +63,12 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Loads one program of an object, with a fast path's maps and so many slots of counters, or without any; attached to nothing.
+    /// Loads one program of an object, with an offload's maps and so many slots of counters, or without any; attached to nothing.
     pub(crate) fn load(
         bytes: &'static Aligned<[u8]>,
         name: &'static str,
         multi_buffer: bool,
-        fast: Option<(&FastPath, u32)>,
+        fast: Option<(&Offload, u32)>,
     ) -> Result<Self, Error> {
         let object = open(bytes, name, fast)?;
         Ok(Self { link: None, name, multi_buffer, object })

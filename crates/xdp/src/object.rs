@@ -5,17 +5,17 @@ use std::sync::Once;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramMut};
 
 use crate::Error;
-use crate::fastpath::FastPath;
+use crate::offload::Offload;
 
 /// An object's octets, aligned as an ELF header asks.
 #[repr(C, align(8))]
 pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
-/// Loads one program of an object, with a fast path's maps and so many slots of counters, or without any.
+/// Loads one program of an object, with an offload's maps and so many slots of counters, or without any.
 pub(crate) fn open(
     bytes: &'static Aligned<[u8]>,
     program: &str,
-    fast: Option<(&FastPath, u32)>,
+    fast: Option<(&Offload, u32)>,
 ) -> Result<Object, Error> {
     route_prints();
     let mut open = ObjectBuilder::default()
@@ -28,11 +28,11 @@ pub(crate) fn open(
     }
     for mut map in open.maps_mut() {
         match fast {
-            Some((_, slots)) if map.name() == "fast_counters" => {
+            Some((_, slots)) if map.name() == "offload_counters" => {
                 map.set_max_entries(slots.max(1)).map_err(Error::libbpf("sizing a BPF map"))?;
             }
             Some((fast, _)) => fast.share(&mut map)?,
-            None if map.name().to_string_lossy().starts_with("fast_") => {
+            None if map.name().to_string_lossy().starts_with("offload_") => {
                 map.set_autocreate(false).map_err(Error::libbpf("leaving out a BPF map"))?;
             }
             None => {}

@@ -1,4 +1,4 @@
-//! Times the fast path over random sessions under `BPF_PROG_TEST_RUN`: see `bpf/speed.bpf.c`.
+//! Times the offload over random sessions under `BPF_PROG_TEST_RUN`: see `bpf/speed.bpf.c`.
 //!
 //! The figures are those of one core, the packet in its cache and no driver around: compare them with those of other
 //! programs timed the same way, in the same minute.
@@ -14,11 +14,11 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
 pub use self::live::{LiveCount, LiveFrames, LivePackets};
 
 use crate::abi::{self, Config};
-use crate::fastpath::{
-    FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastPath, FastPathConfig, FastPathError,
-    FastRecord, FastRule, Hop, Template, UsageCell, Vlan, VlanRole,
-};
 use crate::object::{Aligned, map, open, program};
+use crate::offload::{
+    Hop, Offload, OffloadAsks, OffloadConfig, OffloadDestination, OffloadDirection, OffloadError, OffloadKey,
+    OffloadLine, OffloadRecord, OffloadRule, Template, UsageCell, Vlan, VlanRole,
+};
 use crate::{Action, Error};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/speed.bpf.o")));
@@ -31,7 +31,7 @@ pub const FRAME_LEN: usize = 192;
 const FRAME_BYTES: u32 = 192;
 const FIRST_UE: u32 = 0x0a00_0000;
 const UPLINK: u32 = 1;
-const FAST_PATH: u32 = 2;
+const OFFLOAD_PATH: u32 = 2;
 const CONTAINER: u32 = 4;
 const TAGGED: u32 = 8;
 
@@ -77,7 +77,7 @@ impl Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeedPackets {
     /// As seen by the UE.
-    pub direction: FastDirection,
+    pub direction: OffloadDirection,
     /// One of session 0 but for its address and TEID: UDP over IPv4, the UE's address 10.0.0.0 in it, uplink behind GTP-U of TEID 0
     /// with or without a PDU session container, downlink with a VLAN tag or without.
     pub frame: [u8; FRAME_LEN],
@@ -100,10 +100,10 @@ pub struct SpeedPackets {
 }
 
 impl SpeedPackets {
-    fn plain(direction: FastDirection, sessions: u32) -> Self {
+    fn plain(direction: OffloadDirection, sessions: u32) -> Self {
         let frame = match direction {
-            FastDirection::Uplink => uplink(&ENDS),
-            FastDirection::Downlink => downlink(&ENDS),
+            OffloadDirection::Uplink => uplink(&ENDS),
+            OffloadDirection::Downlink => downlink(&ENDS),
         };
         Self {
             direction,
@@ -121,18 +121,18 @@ impl SpeedPackets {
 
     fn flags(&self) -> u32 {
         let flag = |is_so, flag| if is_so { flag } else { 0 };
-        flag(self.direction == FastDirection::Uplink, UPLINK)
+        flag(self.direction == OffloadDirection::Uplink, UPLINK)
             | flag(self.container, CONTAINER)
             | flag(self.tagged, TAGGED)
     }
 }
 
-/// A fast path with sessions 0 and up, each with a record for its tunnel and one for its UE's address.
+/// An offload with sessions 0 and up, each with a record for its tunnel and one for its UE's address.
 ///
 /// # Errors
-/// [`FastPathError`], as of loading and filling any.
-pub fn filled(sessions: u32, rules: Rules) -> Result<FastPath, FastPathError> {
-    let mut path = FastPath::load(&FastPathConfig {
+/// [`OffloadError`], as of loading and filling any.
+pub fn filled(sessions: u32, rules: Rules) -> Result<Offload, OffloadError> {
+    let mut path = Offload::load(&OffloadConfig {
         records_max: sessions.saturating_mul(2),
         // Of three for a session, both of its records have one.
         groups_max: if rules.before > 0 { sessions.saturating_mul(3) } else { 0 },
@@ -180,11 +180,11 @@ const ROOM: usize = 64;
 const TBIT_COST: u64 = (8 << 34) / 1000;
 const DEPTH: u64 = 300_000_000 << 10;
 
-/// The records of a session in such a fast path, of its tunnel and of its UE's address.
-pub fn records(session: u32, rules: Rules) -> [(FastKey, FastRecord); 2] {
+/// The records of a session in such an offload, of its tunnel and of its UE's address.
+pub fn records(session: u32, rules: Rules) -> [(OffloadKey, OffloadRecord); 2] {
     let address = Speed::ue(session);
     let record = |direction, destination| {
-        let mut rule = FastRule::to(destination);
+        let mut rule = OffloadRule::to(destination);
         for (cell, place) in (session * rules.counters..(session + 1) * rules.counters).zip(&mut rule.usage) {
             *place = Some(UsageCell::of_passed(cell));
         }
@@ -194,29 +194,29 @@ pub fn records(session: u32, rules: Rules) -> [(FastKey, FastRecord); 2] {
             *place = Some(number);
         }
         // Nobody is there, as the packets' remote end.
-        let elsewhere = |third| FastAsks {
+        let elsewhere = |third| OffloadAsks {
             protocol: Some(17),
             remote: Some((IpAddr::V4(Ipv4Addr::new(10, 201, third, 0)), 24)),
             ports: Some([[20_000, 50_000], [0, u16::MAX]]),
-            ..FastAsks::default()
+            ..OffloadAsks::default()
         };
         let asks = (0..rules.before).map(|at| elsewhere(u8::try_from(at).unwrap_or(u8::MAX)));
         let lines =
-            asks.chain([FastAsks::default()]).map(|asks| FastLine { asks, rule: Some(rule) }).collect();
-        FastRecord { session, direction, ue_ipv4: Some(address), ue_ipv6: None, lines }
+            asks.chain([OffloadAsks::default()]).map(|asks| OffloadLine { asks, rule: Some(rule) }).collect();
+        OffloadRecord { session, direction, ue_ipv4: Some(address), ue_ipv6: None, lines }
     };
     let tunnel =
-        FastDestination::Tunnel { template: 0, teid: session, qfi: Some(9), container_uplink: false };
+        OffloadDestination::Tunnel { template: 0, teid: session, qfi: Some(9), container_uplink: false };
     [
         (
-            FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid: session },
-            record(FastDirection::Uplink, FastDestination::Hop(0)),
+            OffloadKey::Tunnel { local: IpAddr::V4(LOCAL), teid: session },
+            record(OffloadDirection::Uplink, OffloadDestination::Hop(0)),
         ),
-        (FastKey::Ipv4 { instance: 0, address }, record(FastDirection::Downlink, tunnel)),
+        (OffloadKey::Ipv4 { instance: 0, address }, record(OffloadDirection::Downlink, tunnel)),
     ]
 }
 
-/// The timing program over a fast path's tables.
+/// The timing program over an offload's tables.
 #[derive(Debug)]
 pub struct Speed {
     config: MapHandle,
@@ -235,8 +235,8 @@ impl Speed {
     /// Loads the program, for the sessions of [`filled`].
     ///
     /// # Errors
-    /// As [`Steering::load_fast`](crate::Steering::load_fast).
-    pub fn load(path: &FastPath) -> Result<Self, Error> {
+    /// As [`Steering::load_offload`](crate::Steering::load_offload).
+    pub fn load(path: &Offload) -> Result<Self, Error> {
         Self::load_for(path, LOCAL, &BTreeMap::new())
     }
 
@@ -245,7 +245,7 @@ impl Speed {
     /// # Errors
     /// As [`Speed::load`].
     pub fn load_for(
-        path: &FastPath,
+        path: &Offload,
         local: Ipv4Addr,
         vlans: &BTreeMap<Vlan, VlanRole>,
     ) -> Result<Self, Error> {
@@ -253,7 +253,7 @@ impl Speed {
         let gtpu = map(&object, "gtpu_addrs")?;
         gtpu.update(&local.to_ipv6_mapped().octets(), &[1], MapFlags::ANY)
             .map_err(Error::libbpf("adding an entry to a BPF map"))?;
-        let known = map(&object, "fast_vlans")?;
+        let known = map(&object, "offload_vlans")?;
         vlans.iter().try_for_each(|(vlan, role)| vlan.put(role, &known))?;
         Ok(Self { config: map(&object, "speed_config")?, object })
     }
@@ -263,7 +263,7 @@ impl Speed {
     ///
     /// # Errors
     /// [`Error::Libbpf`]; [`Error::NotForwarded`] when a packet was left to the engine.
-    pub fn time(&self, direction: FastDirection, sessions: u32, repeat: u32) -> Result<Timing, Error> {
+    pub fn time(&self, direction: OffloadDirection, sessions: u32, repeat: u32) -> Result<Timing, Error> {
         self.time_packets(&SpeedPackets::plain(direction, sessions), repeat)
     }
 
@@ -273,7 +273,7 @@ impl Speed {
     /// As there.
     pub fn time_packets(&self, packets: &SpeedPackets, repeat: u32) -> Result<Timing, Error> {
         let (restore_ns, _) = self.run(packets, 0, repeat)?;
-        let (whole_ns, _) = self.run(packets, FAST_PATH, repeat)?;
+        let (whole_ns, _) = self.run(packets, OFFLOAD_PATH, repeat)?;
         Ok(Timing { whole_ns, restore_ns })
     }
 
@@ -282,14 +282,14 @@ impl Speed {
     /// # Errors
     /// As [`Speed::time`].
     pub fn one(&self, packets: &SpeedPackets) -> Result<Vec<u8>, Error> {
-        self.run(packets, FAST_PATH, 1).map(|(_, packet)| packet)
+        self.run(packets, OFFLOAD_PATH, 1).map(|(_, packet)| packet)
     }
 
     /// Nanoseconds a packet, and the last one.
     fn run(&self, packets: &SpeedPackets, flags: u32, repeat: u32) -> Result<(u64, Vec<u8>), Error> {
         let instance = match packets.direction {
-            FastDirection::Uplink => crate::fastpath::NO_INSTANCE,
-            FastDirection::Downlink => packets.instance.into(),
+            OffloadDirection::Uplink => crate::offload::NO_INSTANCE,
+            OffloadDirection::Downlink => packets.instance.into(),
         };
         let mac = packets.frame.first_chunk().copied().unwrap_or_default();
         let steering = map(&self.object, "config")?;

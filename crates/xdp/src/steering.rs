@@ -10,9 +10,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::Error;
 use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX, TARGETS_MAX, VLAN_IDS};
 use crate::attach::AttachMode;
-use crate::fastpath::{FastCounters, FastPath, FastPort, NO_INSTANCE, Vlan, VlanRole};
 use crate::mounted::Mounted;
 use crate::object::Aligned;
+use crate::offload::{NO_INSTANCE, Offload, OffloadCounters, OffloadPort, Vlan, VlanRole};
 use crate::prefix::{address_key, prefix_key};
 use crate::table::Table;
 
@@ -45,7 +45,7 @@ pub struct SteeringConfig {
 ///
 /// The kernel hands a packet only to a socket of the queue it came in on, so a program cannot move packets between
 /// queues; and a program on a CPU map's entry cannot redirect to a socket at all but on queue 0, where nothing guards the
-/// queue's fill ring against several CPUs (`docs/decisions/0010-xdp-fast-path.md`). A NIC whose RSS separates the
+/// queue's fill ring against several CPUs (`docs/decisions/0010-xdp-offload.md`). A NIC whose RSS separates the
 /// directions of a session therefore needs one queue with several sockets, or the engine's own stage with
 /// [`ue_hash`](crate::ue_hash).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub struct Steering {
     vlans: MapHandle,
     /// VLANs whose frames are all the user plane's.
     own_vlans: BTreeSet<u16>,
-    fast: Option<FastPort>,
+    fast: Option<OffloadPort>,
 }
 
 impl Steering {
@@ -108,28 +108,28 @@ impl Steering {
         Self::load_object(config, None)
     }
 
-    /// As [`load`](Self::load), with the fast path in front. What it forwards leaves by the interfaces of its next hops,
+    /// As [`load`](Self::load), with the offload in front. What it forwards leaves by the interfaces of its next hops,
     /// which on some drivers (veth) need an XDP program too.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_fast(config: SteeringConfig, fast: &FastPath) -> Result<Self, Error> {
-        Self::load_fast_slots(config, fast, 1)
+    pub fn load_offload(config: SteeringConfig, fast: &Offload) -> Result<Self, Error> {
+        Self::load_offload_slots(config, fast, 1)
     }
 
-    /// As [`load_fast`](Self::load_fast), with so many slots of counters: for an interface with several ports
+    /// As [`load_offload`](Self::load_offload), with so many slots of counters: for an interface with several ports
     /// ([`VlanRole::slot`]).
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_fast_slots(config: SteeringConfig, fast: &FastPath, slots: u32) -> Result<Self, Error> {
+    pub fn load_offload_slots(config: SteeringConfig, fast: &Offload, slots: u32) -> Result<Self, Error> {
         Self::load_object(config, Some((fast, slots)))
     }
 
-    fn load_object(config: SteeringConfig, fast: Option<(&FastPath, u32)>) -> Result<Self, Error> {
+    fn load_object(config: SteeringConfig, fast: Option<(&Offload, u32)>) -> Result<Self, Error> {
         let name = program_name(config, fast.is_some());
         let mounted = Mounted::load(OBJECT, name, config.multi_buffer, fast)?;
-        let fast = fast.map(|_| FastPort::of(&mounted)).transpose()?;
+        let fast = fast.map(|_| OffloadPort::of(&mounted)).transpose()?;
         let steering = Self {
             config,
             config_map: mounted.map("config")?,
@@ -276,13 +276,13 @@ impl Steering {
         }
     }
 
-    /// The network instance of untagged packets to UEs on this interface, for the fast path; none leaves them to the
+    /// The network instance of untagged packets to UEs on this interface, for the offload; none leaves them to the
     /// engine.
     ///
     /// # Errors
-    /// [`Error::NoFastPath`], [`Error::Libbpf`].
+    /// [`Error::NoOffload`], [`Error::Libbpf`].
     pub fn set_instance(&mut self, instance: Option<u16>) -> Result<(), Error> {
-        self.fast.as_mut().ok_or(Error::NoFastPath)?.instance = instance;
+        self.fast.as_mut().ok_or(Error::NoOffload)?.instance = instance;
         self.write_config()
     }
 
@@ -306,30 +306,30 @@ impl Steering {
         self.write_config()
     }
 
-    /// What comes in by VLANs, for the fast path; packets of any other VLAN are left to the engine. Those that stay are never
+    /// What comes in by VLANs, for the offload; packets of any other VLAN are left to the engine. Those that stay are never
     /// missing.
     ///
     /// # Errors
-    /// [`Error::NoFastPath`], [`Error::TooMany`], [`Error::Libbpf`].
+    /// [`Error::NoOffload`], [`Error::TooMany`], [`Error::Libbpf`].
     pub fn set_vlans(&mut self, vlans: &BTreeMap<Vlan, VlanRole>) -> Result<(), Error> {
-        self.fast.as_mut().ok_or(Error::NoFastPath)?.set_vlans(vlans)
+        self.fast.as_mut().ok_or(Error::NoOffload)?.set_vlans(vlans)
     }
 
-    /// What the fast path did, summed over the CPUs; of an interface with several ports, with packets of the first slot.
+    /// What the offload did, summed over the CPUs; of an interface with several ports, with packets of the first slot.
     ///
     /// # Errors
-    /// [`Error::NoFastPath`], [`Error::Libbpf`].
-    pub fn fast_counters(&self) -> Result<FastCounters, Error> {
-        self.fast_counters_of(0)
+    /// [`Error::NoOffload`], [`Error::Libbpf`].
+    pub fn offload_counters(&self) -> Result<OffloadCounters, Error> {
+        self.offload_counters_of(0)
     }
 
-    /// As [`fast_counters`](Self::fast_counters), with packets of that slot; all zero for a slot that is not there.
+    /// As [`offload_counters`](Self::offload_counters), with packets of that slot; all zero for a slot that is not there.
     ///
     /// # Errors
-    /// [`Error::NoFastPath`], [`Error::Libbpf`].
-    pub fn fast_counters_of(&self, slot: u32) -> Result<FastCounters, Error> {
-        let fast = self.fast.as_ref().ok_or(Error::NoFastPath)?;
-        let mut sum = FastCounters::default();
+    /// [`Error::NoOffload`], [`Error::Libbpf`].
+    pub fn offload_counters_of(&self, slot: u32) -> Result<OffloadCounters, Error> {
+        let fast = self.fast.as_ref().ok_or(Error::NoOffload)?;
+        let mut sum = OffloadCounters::default();
         for value in per_cpu(&fast.counters, slot)? {
             sum.add(&value);
         }
@@ -400,8 +400,8 @@ fn program_name(config: SteeringConfig, fast: bool) -> &'static str {
     match (fast, config.multi_buffer) {
         (false, false) => "steer_plain",
         (false, true) => "steer_frags",
-        (true, false) => "fast_plain",
-        (true, true) => "fast_frags",
+        (true, false) => "offload_plain",
+        (true, true) => "offload_frags",
     }
 }
 

@@ -1,15 +1,15 @@
-//! What the fast path counts is all there when it is asked for, and limits are told by the packet that reaches them, though
+//! What the offload counts is all there when it is asked for, and limits are told by the packet that reaches them, though
 //! counts are kept back in records meanwhile.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use kaido_xdp::FastPath;
-use kaido_xdp::fastpath::{FastDirection, ThresholdEvent, UsageCell};
+use kaido_xdp::Offload;
+use kaido_xdp::offload::{OffloadDirection, ThresholdEvent, UsageCell};
 use kaido_xdp::speed::{Rules, Speed, filled, records};
 
 mod rig;
-use rig::fast;
+use rig::tables;
 
 /// Bytes of the packets that the timing program sends, without the tunnel.
 const UPLINK_BYTES: u64 = 192 - 14 - 20 - 8 - 8;
@@ -19,7 +19,7 @@ const UPLINK_LIMIT: usize = 4;
 const TOTAL_LIMIT: usize = 6;
 
 struct Rig {
-    path: FastPath,
+    path: Offload,
     speed: Speed,
     words: &'static [AtomicU64],
 }
@@ -33,7 +33,7 @@ impl Rig {
     }
 
     fn send(&self, sessions: u32, packets: u32) {
-        self.speed.time(FastDirection::Uplink, sessions, packets).unwrap();
+        self.speed.time(OffloadDirection::Uplink, sessions, packets).unwrap();
     }
 
     fn word(&self, cell: usize, word: usize) -> u64 {
@@ -42,7 +42,7 @@ impl Rig {
 
     fn set_limit(&mut self, cell: u32, word: usize, at: u64) {
         self.words[8 * cell as usize + word].store(!at, Ordering::Relaxed);
-        self.path.recall(cell);
+        self.path.flush(cell);
     }
 }
 
@@ -61,7 +61,7 @@ fn what_is_kept_back_is_little_and_there_when_asked_for() {
         assert_eq!(bytes, counted * UPLINK_BYTES);
         let missing = u64::from(packets) - counted;
         assert!((1..=65_536 / UPLINK_BYTES).contains(&missing), "{missing} packets are kept back");
-        rig.path.gather(0);
+        rig.path.sync(0);
         let all = u64::from(packets);
         assert_eq!(UPLINK.map(|word| rig.word(0, word)), [all * UPLINK_BYTES, all]);
     });
@@ -73,7 +73,7 @@ fn the_packet_that_reaches_a_limit_tells() {
         let told = vec![ThresholdEvent { session: 0, cell: 0 }];
         // Soon, and so far that counts are kept back before it is near.
         for (word, packets) in [(UPLINK_LIMIT, 100), (TOTAL_LIMIT, 40_000)] {
-            rig.path.gather(0);
+            rig.path.sync(0);
             let at = rig.word(0, UPLINK[0]) + u64::from(packets) * UPLINK_BYTES;
             rig.set_limit(0, word, at);
             rig.send(1, packets - 1);
@@ -99,12 +99,12 @@ fn records_beyond_those_that_may_keep_back_count_at_once() {
     with_rig("records_beyond_those_that_may_keep_back_count_at_once", sessions, |mut rig| {
         for session in 0..sessions {
             for (key, record) in records(session, Rules::PLAIN) {
-                let record = fast::changed(record, |rule| *rule = rule.counting([UsageCell::of_passed(0)]));
+                let record = tables::changed(record, |rule| *rule = rule.counting([UsageCell::of_passed(0)]));
                 rig.path.insert_or_replace(key, &record).unwrap();
             }
         }
         rig.send(sessions, 5000);
-        rig.path.gather(0);
+        rig.path.sync(0);
         assert_eq!(rig.word(0, UPLINK[1]), 5000);
     });
 }
@@ -130,21 +130,21 @@ fn nothing_is_lost_or_counted_twice_when_all_changes() {
                     let ahead = if rounds.is_multiple_of(3) { 1000 } else { 1 << 40 };
                     let bytes = words[8 * session as usize].load(Ordering::Relaxed);
                     limit.store(!(bytes + ahead), Ordering::Relaxed);
-                    path.recall(session);
-                    path.gather((session + 7) % sessions);
+                    path.flush(session);
+                    path.sync((session + 7) % sessions);
                     path.events().for_each(drop);
                     rounds += 1;
                 }
                 rounds
             });
-            let timed = speed.time(FastDirection::Uplink, sessions, packets);
+            let timed = speed.time(OffloadDirection::Uplink, sessions, packets);
             done.store(true, Ordering::Relaxed);
             timed.expect("every packet finds its session's record");
             changes.join().unwrap()
         });
         assert!(rounds > 1000, "only {rounds} changes");
         path.wait_for_readers();
-        (0..sessions).for_each(|cell| path.gather(cell));
+        (0..sessions).for_each(|cell| path.sync(cell));
         let sum =
             |word: usize| words.iter().skip(word).step_by(8).map(|w| w.load(Ordering::Relaxed)).sum::<u64>();
         assert_eq!(UPLINK.map(sum), [u64::from(packets) * UPLINK_BYTES, packets.into()]);

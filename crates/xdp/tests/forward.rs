@@ -1,27 +1,27 @@
-//! The fast path end to end: kernel sockets at the far ends of two veth pairs, the fast path on the near ends.
+//! The offload end to end: kernel sockets at the far ends of two veth pairs, the offload on the near ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
-use kaido_xdp::fastpath::{
-    FastDestination, FastDirection, FastKey, FastRecord, FastRule, Hop, Template, UsageCell,
+use kaido_xdp::offload::{
+    Hop, OffloadDestination, OffloadDirection, OffloadKey, OffloadRecord, OffloadRule, Template, UsageCell,
 };
-use kaido_xdp::{AttachMode, FastPath, Roles, Steering, SteeringConfig};
+use kaido_xdp::{AttachMode, Offload, Roles, Steering, SteeringConfig};
 
 mod rig;
 use rig::port::PATIENCE;
-use rig::{Pair, fast, index, run};
+use rig::{Pair, index, run, tables};
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 7);
 const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 2);
 
 /// The program on an interface of the thread's namespace.
-fn attach(interface: &str, roles: Roles, path: Option<&FastPath>) -> Steering {
+fn attach(interface: &str, roles: Roles, path: Option<&Offload>) -> Steering {
     let mac = kaido_xdp::interface_mac(index(interface)).unwrap();
     let config = SteeringConfig { roles, mac, multi_buffer: false };
     let mut steering = match path {
-        Some(path) => Steering::load_fast(config, path).unwrap(),
+        Some(path) => Steering::load_offload(config, path).unwrap(),
         None => Steering::load(config).unwrap(),
     };
     if path.is_some() {
@@ -31,8 +31,8 @@ fn attach(interface: &str, roles: Roles, path: Option<&FastPath>) -> Steering {
     steering
 }
 
-fn path(pair: &Pair) -> FastPath {
-    let mut path = fast::path(&fast::config(16, true));
+fn path(pair: &Pair) -> Offload {
+    let mut path = tables::path(&tables::config(16, true));
     let hop = |near, far| Hop {
         ifindex: index(near),
         mtu: 1500,
@@ -41,8 +41,8 @@ fn path(pair: &Pair) -> FastPath {
         port: 6,
         ..Hop::default()
     };
-    path.set_hop(fast::N6, Some(&hop("kb-a0", "kb-b0"))).unwrap();
-    path.set_hop(fast::N3, Some(&hop("kb-a1", "kb-b1"))).unwrap();
+    path.set_hop(tables::N6, Some(&hop("kb-a0", "kb-b0"))).unwrap();
+    path.set_hop(tables::N3, Some(&hop("kb-a1", "kb-b1"))).unwrap();
     path.set_template(
         0,
         Some(&Template {
@@ -51,19 +51,19 @@ fn path(pair: &Pair) -> FastPath {
             udp_checksum: false,
             tos: 0,
             copied: 3,
-            hop: fast::N3,
+            hop: tables::N3,
         }),
     )
     .unwrap();
     let record = |direction, destination| {
-        let rule = FastRule::to(destination).counting([UsageCell::of_passed(0)]);
-        FastRecord { ue_ipv4: Some(UE), ..FastRecord::of_rule(1, direction, rule) }
+        let rule = OffloadRule::to(destination).counting([UsageCell::of_passed(0)]);
+        OffloadRecord { ue_ipv4: Some(UE), ..OffloadRecord::of_rule(1, direction, rule) }
     };
-    let uplink = record(FastDirection::Uplink, FastDestination::Hop(fast::N6));
-    path.insert_or_replace(FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid: 1 }, &uplink).unwrap();
-    let tunnel = FastDestination::Tunnel { template: 0, teid: 2, qfi: None, container_uplink: false };
-    let downlink = record(FastDirection::Downlink, tunnel);
-    path.insert_or_replace(FastKey::Ipv4 { instance: 0, address: UE }, &downlink).unwrap();
+    let uplink = record(OffloadDirection::Uplink, OffloadDestination::Hop(tables::N6));
+    path.insert_or_replace(OffloadKey::Tunnel { local: IpAddr::V4(LOCAL), teid: 1 }, &uplink).unwrap();
+    let tunnel = OffloadDestination::Tunnel { template: 0, teid: 2, qfi: None, container_uplink: false };
+    let downlink = record(OffloadDirection::Downlink, tunnel);
+    path.insert_or_replace(OffloadKey::Ipv4 { instance: 0, address: UE }, &downlink).unwrap();
     path
 }
 
@@ -110,7 +110,7 @@ fn packets_cross_both_ways() {
             let (length, from) = server.recv_from(&mut message).unwrap();
             assert_eq!((&message[..length], from), (&[number; 32][..], (UE, 5000).into()));
         }
-        assert_eq!(n6.fast_counters().unwrap().packets(FastDirection::Downlink), 10);
-        assert_eq!(n3.fast_counters().unwrap().packets(FastDirection::Uplink), 10);
+        assert_eq!(n6.offload_counters().unwrap().packets(OffloadDirection::Downlink), 10);
+        assert_eq!(n3.offload_counters().unwrap().packets(OffloadDirection::Uplink), 10);
     });
 }

@@ -1,4 +1,4 @@
-//! Cut and damaged packets in the fast path under `BPF_PROG_TEST_RUN`: what goes out is what the engine would send.
+//! Cut and damaged packets in the offload under `BPF_PROG_TEST_RUN`: what goes out is what the engine would send.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ mod rig;
 use rig::frame::eth;
 use rig::session::*;
 
-/// What the engine would make of a frame that came in, as far as the fast path has to: none where the engine drops it,
+/// What the engine would make of a frame that came in, as far as the offload has to: none where the engine drops it,
 /// or where this does not say. The crate's own formats, written from the other side.
 fn reference(frame: &[u8]) -> Option<Vec<u8>> {
     if frame.get(..6)? != OURS {

@@ -1,4 +1,4 @@
-//! The fast path under `BPF_PROG_TEST_RUN`: sessions of several rules, with rates and with quotas.
+//! The offload under `BPF_PROG_TEST_RUN`: sessions of several rules, with rates and with quotas.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_wire::checksum;
-use kaido_xdp::fastpath::{
-    Counts, FastAsks, FastDestination, FastDirection, FastDrop, FastKey, FastLine, FastRecord, FastRule,
-    Hand, Hop, LINES_MAX, UsageCell,
+use kaido_xdp::offload::{
+    Counts, Hand, Hop, LINES_MAX, OffloadAsks, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey,
+    OffloadLine, OffloadRecord, OffloadRule, UsageCell,
 };
-use kaido_xdp::{Action, FastPath, FastPathConfig, FastPathError, Roles, Steering, SteeringConfig};
+use kaido_xdp::{Action, Offload, OffloadConfig, OffloadError, Roles, Steering, SteeringConfig};
 
 mod rig;
-use rig::fast::{self, N6};
 use rig::frame::{Mac, eth, udp};
+use rig::tables::{self, N6};
 
 const OURS: Mac = [2, 0, 0, 0, 0, 1];
 const NEXT: Mac = [2, 0, 0, 0, 0, 7];
@@ -23,7 +23,7 @@ const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 7);
 const DNS: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 const VOICE: Ipv4Addr = Ipv4Addr::new(10, 201, 4, 4);
-const KEY: FastKey = FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid: 7 };
+const KEY: OffloadKey = OffloadKey::Tunnel { local: IpAddr::V4(LOCAL), teid: 7 };
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Octets of the packets that policers are tested with.
@@ -56,15 +56,15 @@ fn to(qfi: u8, address: Ipv4Addr, port: u16) -> Vec<u8> {
 }
 
 struct Node {
-    path: FastPath,
+    path: Offload,
     steering: Steering,
     cells: &'static [AtomicU64],
     policers: &'static [AtomicU64],
 }
 
 impl Node {
-    fn new(config: &FastPathConfig) -> Self {
-        let mut path = fast::path(config);
+    fn new(config: &OffloadConfig) -> Self {
+        let mut path = tables::path(config);
         let hop = Hop {
             ifindex: rig::index("kb-n6"),
             mtu: 1500,
@@ -75,16 +75,16 @@ impl Node {
         path.set_hop(N6, Some(&hop)).unwrap();
         let roles = Roles { gtpu: true, routed: false, ndn: false };
         let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
-        let mut steering = Steering::load_fast(config, &path).unwrap();
+        let mut steering = Steering::load_offload(config, &path).unwrap();
         steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();
         let (cells, policers) = (path.leak_usage_cells().unwrap(), path.leak_policers().unwrap());
         Self { path, steering, cells, policers }
     }
 
-    fn put(&mut self, lines: Vec<FastLine>) {
-        let record = FastRecord {
+    fn put(&mut self, lines: Vec<OffloadLine>) {
+        let record = OffloadRecord {
             session: 1,
-            direction: FastDirection::Uplink,
+            direction: OffloadDirection::Uplink,
             ue_ipv4: Some(UE),
             ue_ipv6: None,
             lines,
@@ -94,9 +94,9 @@ impl Node {
 
     /// Whether a packet goes on; or the reason why it is the engine's.
     fn send(&self, frame: &[u8]) -> Result<bool, Hand> {
-        let before = self.steering.fast_counters().unwrap();
+        let before = self.steering.offload_counters().unwrap();
         let action = self.steering.test_run(frame, 1).unwrap().action;
-        let after = self.steering.fast_counters().unwrap();
+        let after = self.steering.offload_counters().unwrap();
         match Hand::ALL.into_iter().find(|&hand| after.handed(hand) > before.handed(hand)) {
             Some(hand) => Err(hand),
             None => Ok(action == Action::Redirect),
@@ -104,7 +104,7 @@ impl Node {
     }
 
     fn packets(&mut self, cell: u32) -> u64 {
-        self.path.gather(cell);
+        self.path.sync(cell);
         self.cells[8 * cell as usize + 1].load(Ordering::Relaxed)
     }
 
@@ -119,43 +119,43 @@ impl Node {
 }
 
 fn with_node(test: &str, body: impl FnOnce(Node) + Send) {
-    with_config(test, &fast::config(64, true), body);
+    with_config(test, &tables::config(64, true), body);
 }
 
-fn with_config(test: &str, config: &FastPathConfig, body: impl FnOnce(Node) + Send) {
+fn with_config(test: &str, config: &OffloadConfig, body: impl FnOnce(Node) + Send) {
     if rig::is_root(test) {
         rig::in_namespace(|_| {
-            fast::interfaces();
+            tables::interfaces();
             body(Node::new(config));
         });
     }
 }
 
-fn counting(cell: u32) -> FastRule {
-    FastRule::to(FastDestination::Hop(N6)).counting([UsageCell::of_passed(cell)])
+fn counting(cell: u32) -> OffloadRule {
+    OffloadRule::to(OffloadDestination::Hop(N6)).counting([UsageCell::of_passed(cell)])
 }
 
-fn line(asks: FastAsks, cell: u32) -> FastLine {
-    FastLine { asks, rule: Some(counting(cell)) }
+fn line(asks: OffloadAsks, cell: u32) -> OffloadLine {
+    OffloadLine { asks, rule: Some(counting(cell)) }
 }
 
 #[test]
 fn the_first_rule_that_matches_is_the_packets() {
     with_node("the_first_rule_that_matches_is_the_packets", |mut node| {
-        let asks = FastAsks::default;
-        let voice = FastAsks {
+        let asks = OffloadAsks::default;
+        let voice = OffloadAsks {
             protocol: Some(UDP),
             remote: Some((VOICE.into(), 16)),
             ports: Some([[20_000, 40_000], [0, u16::MAX]]),
             ..asks()
         };
-        let flow = FastAsks { qfi: Some(5), ..asks() };
-        let engines = FastAsks { remote: Some((DNS.into(), 32)), ..asks() };
+        let flow = OffloadAsks { qfi: Some(5), ..asks() };
+        let engines = OffloadAsks { remote: Some((DNS.into(), 32)), ..asks() };
         node.put(vec![
             line(voice, 1),
             line(flow, 2),
-            FastLine { asks: engines, rule: None },
-            line(FastAsks { protocol: Some(UDP), ..asks() }, 2),
+            OffloadLine { asks: engines, rule: None },
+            line(OffloadAsks { protocol: Some(UDP), ..asks() }, 2),
         ]);
         let other = Ipv4Addr::new(198, 51, 100, 1);
         for (frame, expected) in [
@@ -188,29 +188,33 @@ fn the_first_rule_that_matches_is_the_packets() {
 
 #[test]
 fn groups_of_rules_are_used_again_and_their_number_has_a_limit() {
-    let config = FastPathConfig { groups_max: 3, ..fast::config(64, true) };
+    let config = OffloadConfig { groups_max: 3, ..tables::config(64, true) };
     with_config("groups_of_rules_are_used_again_and_their_number_has_a_limit", &config, |mut node| {
-        let two =
-            vec![line(FastAsks { qfi: Some(1), ..FastAsks::default() }, 3), line(FastAsks::default(), 3)];
+        let two = vec![
+            line(OffloadAsks { qfi: Some(1), ..OffloadAsks::default() }, 3),
+            line(OffloadAsks::default(), 3),
+        ];
         for _ in 0..1000 {
             node.put(two.clone());
             assert_eq!(node.send(&to(9, DNS, 53)), Ok(true));
         }
         assert_eq!(node.packets(3), 1000);
-        let more =
-            FastRecord { lines: two.clone(), ..FastRecord::of_rule(2, FastDirection::Uplink, counting(3)) };
-        let key = |teid| FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid };
+        let more = OffloadRecord {
+            lines: two.clone(),
+            ..OffloadRecord::of_rule(2, OffloadDirection::Uplink, counting(3))
+        };
+        let key = |teid| OffloadKey::Tunnel { local: IpAddr::V4(LOCAL), teid };
         for teid in [8, 9] {
             node.path.insert_or_replace(key(teid), &more).unwrap();
         }
         let refused = node.path.insert_or_replace(key(10), &more);
-        assert!(matches!(refused, Err(FastPathError::NoGroup { limit: 3 })), "{refused:?}");
+        assert!(matches!(refused, Err(OffloadError::NoGroup { limit: 3 })), "{refused:?}");
         assert!(node.path.remove(&key(9)));
         node.path.insert_or_replace(key(10), &more).unwrap();
-        let many = FastRecord { lines: [two.clone(), two.clone(), two].concat(), ..more };
+        let many = OffloadRecord { lines: [two.clone(), two.clone(), two].concat(), ..more };
         assert!(many.lines.len() > LINES_MAX);
         let refused = node.path.insert_or_replace(key(11), &many);
-        assert!(matches!(refused, Err(FastPathError::OutOfRange { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(OffloadError::OutOfRange { .. })), "{refused:?}");
     });
 }
 
@@ -225,7 +229,7 @@ fn rates_are_kept() {
         node.set_rate(2, wide, depth);
         node.set_rate(3, narrow, depth);
         let usage = [(4, Counts::Passed), (5, Counts::All), (6, Counts::Dropped)];
-        let rule = FastRule {
+        let rule = OffloadRule {
             policers: [Some(2), Some(3)],
             ..counting(0).counting(usage.map(|(cell, counts)| UsageCell { cell, counts }))
         };
@@ -234,7 +238,7 @@ fn rates_are_kept() {
         for usage in [2, 3] {
             let mut rule = rule;
             rule.usage[usage..].fill(None);
-            node.put(vec![FastLine { asks: FastAsks::default(), rule: Some(rule) }]);
+            node.put(vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }]);
             let (begun, mut passed, mut dropped) = (Instant::now(), 0u64, 0u64);
             let before = [4, 5, 6].map(|cell| node.packets(cell));
             while begun.elapsed() < Duration::from_secs(1) {
@@ -258,8 +262,8 @@ fn rates_are_kept() {
                 [passed, passed + dropped, of_dropped]
             );
         }
-        let counters = node.steering.fast_counters().unwrap();
-        assert!(counters.dropped(FastDrop::MbrExceeded) > 0);
+        let counters = node.steering.offload_counters().unwrap();
+        assert!(counters.dropped(OffloadDrop::MbrExceeded) > 0);
         // A rate that was changed is reckoned anew by the engine.
         node.policers[8 * 2 + 3].store(1, Ordering::Relaxed);
         assert_eq!(node.send(&frame), Err(Hand::Rate));
@@ -269,17 +273,17 @@ fn rates_are_kept() {
 #[test]
 fn a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines() {
     with_node("a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines", |mut node| {
-        let rule = FastRule { quota: true, ..counting(4) };
+        let rule = OffloadRule { quota: true, ..counting(4) };
         let frame = uplink(9, &v4(UE, DNS, UDP, &udp(53, &[7; 72])));
-        node.put(vec![FastLine { asks: FastAsks::default(), rule: Some(rule) }]);
+        node.put(vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }]);
         let cells = node.cells;
         let word = |at: usize| &cells[8 * 4 + at];
         for (round, far) in [(1u64, 0), (2, 4 << 20)] {
             for limit in [4, 6] {
-                node.path.gather(4);
+                node.path.sync(4);
                 let counted = word(0).load(Ordering::Relaxed);
                 word(limit).store(!(counted + far + 250), Ordering::Relaxed);
-                node.path.recall(4);
+                node.path.flush(4);
                 let mut octets = 0;
                 while octets <= far + 250 {
                     match node.send(&frame) {
@@ -296,10 +300,10 @@ fn a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines() {
                 word(limit).store(0, Ordering::Relaxed);
             }
         }
-        node.path.recall(4);
+        node.path.flush(4);
         assert_eq!(node.send(&frame), Ok(true));
         word(7).store(1, Ordering::Relaxed);
-        node.path.recall(4);
+        node.path.flush(4);
         assert_eq!(node.send(&frame), Err(Hand::Quota), "used up");
     });
 }
@@ -308,8 +312,8 @@ fn a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines() {
 fn a_dropped_packet_that_would_reach_a_quota_is_the_engines() {
     with_node("a_dropped_packet_that_would_reach_a_quota_is_the_engines", |mut node| {
         let all = UsageCell { cell: 4, counts: Counts::All };
-        let rule = FastRule { quota: true, far_drop: true, ..counting(0).counting([all]) };
-        node.put(vec![FastLine { asks: FastAsks::default(), rule: Some(rule) }]);
+        let rule = OffloadRule { quota: true, far_drop: true, ..counting(0).counting([all]) };
+        node.put(vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }]);
         // Two packets of 100 octets fit, the third reaches the quota.
         node.cells[8 * 4 + 6].store(!250, Ordering::Relaxed);
         let frame = uplink(9, &v4(UE, DNS, UDP, &udp(53, &[7; 72])));
@@ -320,9 +324,9 @@ fn a_dropped_packet_that_would_reach_a_quota_is_the_engines() {
 
 #[test]
 fn where_mss_are_lowered_syns_are_the_engines() {
-    let config = FastPathConfig { no_syn: true, ..fast::config(64, true) };
+    let config = OffloadConfig { no_syn: true, ..tables::config(64, true) };
     with_config("where_mss_are_lowered_syns_are_the_engines", &config, |mut node| {
-        node.put(vec![line(FastAsks::default(), 1)]);
+        node.put(vec![line(OffloadAsks::default(), 1)]);
         let tcp = |flags: u8| {
             let mut segment = [0; 24];
             segment[13] = flags;

@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use kaido_xdp::Error;
-use kaido_xdp::fastpath::FastDirection;
+use kaido_xdp::offload::OffloadDirection;
 use kaido_xdp::speed::{Rules, Speed, filled};
 
 mod rig;
 
 const SESSIONS: u32 = 4;
-const BOTH: [FastDirection; 2] = [FastDirection::Uplink, FastDirection::Downlink];
+const BOTH: [OffloadDirection; 2] = [OffloadDirection::Uplink, OffloadDirection::Downlink];
 
 #[test]
 fn every_timed_packet_is_forwarded() {
@@ -28,7 +28,7 @@ fn every_timed_packet_is_forwarded() {
         assert_eq!(timing.ns_per_packet(), timing.whole_ns.saturating_sub(timing.restore_ns));
     }
     // A hundred packets each way, and none while only the restoring was timed.
-    (0..SESSIONS).for_each(|cell| path.gather(cell));
+    (0..SESSIONS).for_each(|cell| path.sync(cell));
     let (base, _) = path.usage_memory();
     for (word, sum) in [(1, 100), (3, 100)] {
         // SAFETY: four cells of eight words, within the mapping; no program runs now.

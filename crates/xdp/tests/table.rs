@@ -1,33 +1,33 @@
-//! The fast path's table against a map, so full that records have to move.
+//! The offload's table against a map, so full that records have to move.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
-use kaido_xdp::fastpath::{
-    FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastPathError, FastRecord, FastRule,
-    UsageCell,
+use kaido_xdp::offload::{
+    OffloadAsks, OffloadDestination, OffloadDirection, OffloadError, OffloadKey, OffloadLine, OffloadRecord,
+    OffloadRule, UsageCell,
 };
 use kaido_xdp::speed::{Rules, Speed, filled, records};
-use kaido_xdp::{FastPath, FastPathConfig};
+use kaido_xdp::{Offload, OffloadConfig};
 
 mod rig;
-use rig::fast;
+use rig::tables;
 
 /// As many keys as there is room for in sixteen buckets of four.
 const KEYS_MAX: u32 = 47;
 
-fn key(number: u32) -> FastKey {
-    FastKey::Tunnel { local: Ipv4Addr::new(192, 0, 2, 1).into(), teid: number }
+fn key(number: u32) -> OffloadKey {
+    OffloadKey::Tunnel { local: Ipv4Addr::new(192, 0, 2, 1).into(), teid: number }
 }
 
 /// Of two rules, now and then.
-fn record(number: u32) -> FastRecord {
-    let rule = FastRule::to(FastDestination::Hop(0)).counting([UsageCell::of_passed(number % 7)]);
-    let mut record = FastRecord::of_rule(number, FastDirection::Uplink, rule);
+fn record(number: u32) -> OffloadRecord {
+    let rule = OffloadRule::to(OffloadDestination::Hop(0)).counting([UsageCell::of_passed(number % 7)]);
+    let mut record = OffloadRecord::of_rule(number, OffloadDirection::Uplink, rule);
     if number.is_multiple_of(3) {
-        record.lines.push(FastLine { asks: FastAsks::default(), rule: None });
+        record.lines.push(OffloadLine { asks: OffloadAsks::default(), rule: None });
     }
     record
 }
@@ -39,7 +39,7 @@ fn keys_that_move_about_are_each_there_once() {
         return;
     }
     for seed in 0..4u64 {
-        let mut path = FastPath::load(&FastPathConfig {
+        let mut path = Offload::load(&OffloadConfig {
             records_max: KEYS_MAX,
             groups_max: 23,
             usage_cells_max: 7,
@@ -65,8 +65,8 @@ fn keys_that_move_about_are_each_there_once() {
             } else {
                 match path.insert_or_replace(key(number), &record(number)) {
                     Ok(()) => _ = there.insert(number),
-                    Err(FastPathError::Full { .. }) => assert!(there.len() == KEYS_MAX as usize),
-                    Err(FastPathError::Crowded) => crowded += 1,
+                    Err(OffloadError::Full { .. }) => assert!(there.len() == KEYS_MAX as usize),
+                    Err(OffloadError::Crowded) => crowded += 1,
                     Err(other) => panic!("{other}"),
                 }
             }
@@ -94,11 +94,11 @@ fn of_a_key_that_is_replaced_the_new_record_is_found() {
         // All records count in one cell, and all of the next round in the other.
         let cell = round % 2;
         for (key, record) in (0..sessions).flat_map(|session| records(session, Rules::PLAIN)) {
-            let record = fast::changed(record, |rule| *rule = rule.counting([UsageCell::of_passed(cell)]));
+            let record = tables::changed(record, |rule| *rule = rule.counting([UsageCell::of_passed(cell)]));
             path.insert_or_replace(key, &record).unwrap();
         }
-        speed.time(FastDirection::Uplink, sessions, packets).unwrap();
-        (0..2).for_each(|cell| path.gather(cell));
+        speed.time(OffloadDirection::Uplink, sessions, packets).unwrap();
+        (0..2).for_each(|cell| path.sync(cell));
         sums[cell as usize] += u64::from(packets);
         let counted = [1, 9].map(|word: usize| words[word].load(Ordering::Relaxed));
         assert_eq!(counted, sums, "round {round}");

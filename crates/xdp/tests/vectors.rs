@@ -1,4 +1,4 @@
-//! The packet vectors under `vectors/upf` against the fast path under `BPF_PROG_TEST_RUN`: the bytes of the vector, or the
+//! The packet vectors under `vectors/upf` against the offload under `BPF_PROG_TEST_RUN`: the bytes of the vector, or the
 //! packet as it came, left to the engine.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use kaido_xdp::fastpath::{
-    Counts, FastDestination, FastDirection, FastDrop, FastKey, FastRecord, FastRule, Hand, Hop, Template,
-    UsageCell,
+use kaido_xdp::offload::{
+    Counts, Hand, Hop, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey, OffloadRecord,
+    OffloadRule, Template, UsageCell,
 };
-use kaido_xdp::{Action, FastPath, Roles, Steering, SteeringConfig};
+use kaido_xdp::{Action, Offload, Roles, Steering, SteeringConfig};
 use serde::Deserialize;
 
 mod rig;
-use rig::fast::{self, N3, N6, N6_V6};
+use rig::tables::{self, N3, N6, N6_V6};
 
 #[derive(Deserialize)]
 struct Vector {
@@ -99,7 +99,7 @@ fn ports(vector: &Vector) -> (&Port, &Port) {
     (find("n3"), find("n6"))
 }
 
-fn establish(path: &mut FastPath, vector: &Vector) {
+fn establish(path: &mut Offload, vector: &Vector) {
     let (n3, n6) = ports(vector);
     let hop = |near: &Port, far: &str| Hop {
         ifindex: rig::index(if near.name == "n3" { "kb-n3" } else { "kb-n6" }),
@@ -117,17 +117,21 @@ fn establish(path: &mut FastPath, vector: &Vector) {
     path.set_own_addresses(&own).unwrap();
     for (number, session) in (0u32..).zip(&vector.sessions) {
         let ue_ipv6 = session.ue_ipv6.as_ref().map(|text| text.split_once('/').unwrap().0.parse().unwrap());
-        let record = |direction: FastDirection, name: &str, destination| {
+        let record = |direction: OffloadDirection, name: &str, destination| {
             let usage = [UsageCell { cell: number, counts: Counts::All }];
             let (gate_open, far_drop) = (session.gate[name], session.far[name] == "drop");
-            let rule = FastRule { gate_open, far_drop, ..FastRule::to(destination).counting(usage) };
-            FastRecord { ue_ipv4: session.ue_ipv4, ue_ipv6, ..FastRecord::of_rule(number, direction, rule) }
+            let rule = OffloadRule { gate_open, far_drop, ..OffloadRule::to(destination).counting(usage) };
+            OffloadRecord {
+                ue_ipv4: session.ue_ipv4,
+                ue_ipv6,
+                ..OffloadRecord::of_rule(number, direction, rule)
+            }
         };
         // Flow filters do not fit a record.
         if session.uplink.sdf.is_empty() {
-            let mut uplink = record(FastDirection::Uplink, "uplink", FastDestination::Hop(N6));
+            let mut uplink = record(OffloadDirection::Uplink, "uplink", OffloadDestination::Hop(N6));
             uplink.lines[0].asks.qfi = session.uplink.qfi;
-            let key = FastKey::Tunnel { local: session.uplink.local, teid: session.uplink.teid };
+            let key = OffloadKey::Tunnel { local: session.uplink.local, teid: session.uplink.teid };
             path.insert_or_replace(key, &uplink).unwrap();
         }
         let Downlink { teid, peer, qfi, dscp } = session.downlink;
@@ -135,11 +139,11 @@ fn establish(path: &mut FastPath, vector: &Vector) {
         let (udp_checksum, tos) = (peer.is_ipv6(), dscp.unwrap_or(0) << 2);
         let template = Template { local, peer, udp_checksum, tos, copied: 3, hop: N3 };
         path.set_template(number, Some(&template)).unwrap();
-        let destination = FastDestination::Tunnel { template: number, teid, qfi, container_uplink: false };
-        let downlink = record(FastDirection::Downlink, "downlink", destination);
+        let destination = OffloadDestination::Tunnel { template: number, teid, qfi, container_uplink: false };
+        let downlink = record(OffloadDirection::Downlink, "downlink", destination);
         let keys = [
-            session.ue_ipv4.map(|address| FastKey::Ipv4 { instance: 0, address }),
-            ue_ipv6.map(|address| FastKey::Ipv6 { instance: 0, address }),
+            session.ue_ipv4.map(|address| OffloadKey::Ipv4 { instance: 0, address }),
+            ue_ipv6.map(|address| OffloadKey::Ipv6 { instance: 0, address }),
         ];
         for key in keys.into_iter().flatten() {
             path.insert_or_replace(key, &downlink).unwrap();
@@ -148,11 +152,11 @@ fn establish(path: &mut FastPath, vector: &Vector) {
 }
 
 /// The programs of both ports. As the engine's routes do, each leaves to the kernel what is to the node.
-fn programs(path: &FastPath, vector: &Vector) -> BTreeMap<String, Steering> {
+fn programs(path: &Offload, vector: &Vector) -> BTreeMap<String, Steering> {
     let (n3, n6) = ports(vector);
     let program = |port: &Port, roles| {
         let config = SteeringConfig { roles, mac: mac(&port.mac), multi_buffer: false };
-        let mut steering = Steering::load_fast(config, path).unwrap();
+        let mut steering = Steering::load_offload(config, path).unwrap();
         steering.set_gtpu_addresses(&n3.addresses).unwrap();
         steering.set_instance(roles.routed.then_some(0)).unwrap();
         (port.name.clone(), steering)
@@ -177,7 +181,7 @@ const ENGINES: [&str; 11] = [
     "SDF matches",
 ];
 
-/// Whether a step's packet goes out by the fast path.
+/// Whether a step's packet goes out by the offload.
 fn is_plain(step: &Step, vector: &Vector) -> bool {
     let (n3, _) = ports(vector);
     let sent = step.out.first().map(|sent| hex(&sent.hex)).unwrap_or_default();
@@ -196,7 +200,7 @@ struct Done {
 
 fn run(vector: &Vector) -> Done {
     let fixed = vector.node.outer_source_port == "fixed";
-    let mut path = fast::path(&fast::config(64, fixed));
+    let mut path = tables::path(&tables::config(64, fixed));
     establish(&mut path, vector);
     let programs = programs(&path, vector);
     let mut done = Done { forwarded: 0, dropped: 0, handed: 0 };
@@ -204,10 +208,10 @@ fn run(vector: &Vector) -> Done {
         let place = format!("{}: {}", vector.name, step.name);
         let input = hex(&step.input);
         let program = &programs[&step.port];
-        let before = program.fast_counters().unwrap();
+        let before = program.offload_counters().unwrap();
         let run = program.test_run(&input, 1).unwrap();
-        let after = program.fast_counters().unwrap();
-        let dropped = FastDrop::ALL.into_iter().find(|&drop| after.dropped(drop) > before.dropped(drop));
+        let after = program.offload_counters().unwrap();
+        let dropped = OffloadDrop::ALL.into_iter().find(|&drop| after.dropped(drop) > before.dropped(drop));
         assert_eq!(after.total() - before.total(), 1, "{place}");
         if run.action == Action::Redirect {
             assert_eq!(step.drop, None, "{place}");
@@ -234,7 +238,7 @@ fn every_vector_gives_its_bytes_or_is_left_to_the_engine() {
         return;
     }
     rig::in_namespace(|_| {
-        fast::interfaces();
+        tables::interfaces();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/upf");
         let mut total = Done { forwarded: 0, dropped: 0, handed: 0 };
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -2,7 +2,7 @@
 //! those of whose packets it leaves some.
 //!
 //! ```text
-//!   PFCP ─▶ Upf ─▶ KernelRecord::of ─▶ FastPath     taken, or left with a reason
+//!   PFCP ─▶ Upf ─▶ KernelRecord::of ─▶ Offload     taken, or left with a reason
 //!                     └─▶ Node.table ◀── worker over AF_XDP, where anything is left
 //! ```
 
@@ -16,18 +16,18 @@ use kaido_engine::netlink::Interface;
 use kaido_engine::port::{Port, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::{Batch, FramePool, Function};
 use kaido_upf::control::Upf;
-use kaido_upf::fastpath::{KernelDatapath, KernelDestination, KernelKey, KernelRecord, KernelRule};
 use kaido_upf::lan::LanId;
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent, keys_max, policer_cells, usage_cells};
+use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, KernelRule, OffloadTarget};
 use kaido_upf::qos::Policers;
 use kaido_upf::record::{Counted, FlowAsk, SessionIndex, TunnelShape};
 use kaido_upf::rules::AddressMatch;
-use kaido_upf::usage::{Aside, UsageCounters, UsageSlot};
-use kaido_xdp::fastpath::{
-    Counts, FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastRecord, FastRule, Hop, Template,
-    ThresholdEvent, UsageCell, Vlan, VlanRole,
+use kaido_upf::usage::{OffloadedCounters, UsageCounters, UsageSlot};
+use kaido_xdp::offload::{
+    Counts, Hop, OffloadAsks, OffloadDestination, OffloadDirection, OffloadKey, OffloadLine, OffloadRecord,
+    OffloadRule, Template, ThresholdEvent, UsageCell, Vlan, VlanRole,
 };
-use kaido_xdp::{AttachMode, FastPath, FastPathConfig, Roles, Steering, SteeringConfig};
+use kaido_xdp::{AttachMode, Offload, OffloadConfig, Roles, Steering, SteeringConfig};
 use serde::Serialize;
 
 use super::device::Reason;
@@ -98,30 +98,30 @@ impl KernelSessions {
 
 /// The kernel's tables, of the node and of its counters.
 #[derive(Clone, Debug)]
-pub(crate) struct Tables(Arc<Mutex<FastPath>>);
+pub(crate) struct Tables(Arc<Mutex<Offload>>);
 
 impl Tables {
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut FastPath) -> T) -> T {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Offload) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Aside for Tables {
-    fn gather(&self, slot: UsageSlot) {
-        self.with(|fast| fast.gather(slot.0));
+impl OffloadedCounters for Tables {
+    fn sync(&self, slot: UsageSlot) {
+        self.with(|offload| offload.sync(slot.0));
     }
 
-    fn recall(&self, slot: UsageSlot) {
-        self.with(|fast| fast.recall(slot.0));
+    fn flush(&self, slot: UsageSlot) {
+        self.with(|offload| offload.flush(slot.0));
     }
 
     fn bytes_max(&self) -> u64 {
-        FastPath::KEPT_MAX
+        Offload::KEPT_MAX
     }
 }
 
 /// A node whose sessions are in the kernel as far as that takes them.
-pub(crate) struct Offload {
+pub(crate) struct OffloadBed {
     tables: Tables,
     node: UpfNode,
     /// What it took.
@@ -143,7 +143,7 @@ fn because(error: impl std::fmt::Display) -> Reason {
     error.to_string()
 }
 
-impl Offload {
+impl OffloadBed {
     /// Makes the tables and gives them sessions; the reason where the kernel has none for us.
     pub(super) fn establish(
         (shape, count): (Shape, u32),
@@ -166,32 +166,32 @@ impl Offload {
     #[allow(clippy::type_complexity)] // Parts of one node.
     pub(crate) fn tables(settings: NodeSettings) -> Result<(Tables, (Arc<Node>, Upf)), Reason> {
         let sessions = settings.sessions_max;
-        let config = FastPathConfig {
+        let config = OffloadConfig {
             records_max: keys_max(sessions),
             groups_max: keys_max(sessions),
             usage_cells_max: usage_cells(sessions),
             policers_max: policer_cells(sessions),
-            ..fast_config(&settings)
+            ..offload_config(&settings)
         };
         Self::tables_of(settings, &config)
     }
 
-    /// As [`Offload::tables`], with other room than a node takes for so many sessions.
+    /// As [`OffloadBed::tables`], with other room than a node takes for so many sessions.
     #[allow(clippy::type_complexity)] // Parts of one node.
     pub(crate) fn tables_of(
         settings: NodeSettings,
-        config: &FastPathConfig,
+        config: &OffloadConfig,
     ) -> Result<(Tables, (Arc<Node>, Upf)), Reason> {
-        let fast = FastPath::load(config);
-        let tables = Tables(Arc::new(Mutex::new(fast.map_err(because)?)));
-        let cells = tables.with(|fast| fast.leak_usage_cells()).map_err(because)?;
-        let usage = UsageCounters::over(cells).map_err(because)?.beside(Box::new(tables.clone()));
-        let words = tables.with(|fast| fast.leak_policers()).map_err(because)?;
+        let offload = Offload::load(config);
+        let tables = Tables(Arc::new(Mutex::new(offload.map_err(because)?)));
+        let cells = tables.with(|offload| offload.leak_usage_cells()).map_err(because)?;
+        let usage = UsageCounters::over(cells).map_err(because)?.with_offloaded(Box::new(tables.clone()));
+        let words = tables.with(|offload| offload.leak_policers()).map_err(because)?;
         let policers = Policers::over(words).map_err(because)?;
         let (node, events) = Node::beside_kernel(settings, usage, policers).map_err(because)?;
-        tables.with(|fast| fast.begin_policers(node.policers.age()));
+        tables.with(|offload| offload.begin_policers(node.policers.age()));
         let own: Vec<IpAddr> = node.settings.own_addresses().collect();
-        tables.with(|fast| fast.set_own_addresses(&own)).map_err(because)?;
+        tables.with(|offload| offload.set_own_addresses(&own)).map_err(because)?;
         let mut upf = Upf::new(node.clone(), events, Vec::new()).map_err(because)?;
         upf.set_kernel(Box::new(InKernel { tables: tables.clone(), templates: BTreeSet::new() }));
         Ok((tables, (node, upf)))
@@ -230,9 +230,9 @@ impl Offload {
 }
 
 /// What the tables of a node with such settings are, without room for sessions.
-pub(crate) fn fast_config(settings: &NodeSettings) -> FastPathConfig {
+pub(crate) fn offload_config(settings: &NodeSettings) -> OffloadConfig {
     let lans = u32::try_from(settings.lans.iter().count()).unwrap_or(u32::MAX);
-    FastPathConfig {
+    OffloadConfig {
         records_max: 0,
         groups_max: 0,
         usage_cells_max: 0,
@@ -251,7 +251,7 @@ impl Tables {
     pub(crate) fn program(&self, at: usize, settings: &NodeSettings) -> Result<Steering, Reason> {
         let roles = Roles { gtpu: at == 0, routed: at == 1, ndn: false };
         let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false };
-        let mut program = self.with(|fast| Steering::load_fast(config, fast)).map_err(because)?;
+        let mut program = self.with(|offload| Steering::load_offload(config, offload)).map_err(because)?;
         if at == 0 {
             program.set_gtpu_addresses(&[N3.into()]).map_err(because)?;
         } else {
@@ -273,15 +273,15 @@ impl Tables {
             ..Hop::default()
         };
         let (n3, n6) = (hop(0, N3_MAC, GNB_MAC), hop(1, N6_MAC, ROUTER_MAC));
-        self.with(|fast| {
-            fast.set_hop(N3_HOP, Some(&n3)).map_err(because)?;
+        self.with(|offload| {
+            offload.set_hop(N3_HOP, Some(&n3)).map_err(because)?;
             for of_family in [N6_HOP, N6_HOP + 1] {
-                fast.set_hop(of_family, Some(&n6)).map_err(because)?;
+                offload.set_hop(of_family, Some(&n6)).map_err(because)?;
             }
             for (id, lan) in settings.lans.iter() {
                 let near = lan.addresses.first().copied();
                 let tagged = Hop { tag: Some(lan.tags.outer), near, ..n6 };
-                fast.set_hop(lan_hop(id), Some(&tagged)).map_err(because)?;
+                offload.set_hop(lan_hop(id), Some(&tagged)).map_err(because)?;
             }
             Ok(())
         })
@@ -310,22 +310,22 @@ impl InKernel {
         if self.templates.insert(id) {
             let TunnelShape { peer, tos, copied, .. } = *shape;
             let template = Template { local: N3.into(), peer, udp_checksum, tos, copied, hop: N3_HOP };
-            self.tables.with(|fast| fast.set_template(id, Some(&template))).ok()?;
+            self.tables.with(|offload| offload.set_template(id, Some(&template))).ok()?;
         }
         Some(id)
     }
 
-    fn record(&mut self, record: &KernelRecord) -> Option<FastRecord> {
+    fn record(&mut self, record: &KernelRecord) -> Option<OffloadRecord> {
         let mut lines = Vec::with_capacity(record.lines.len());
         for line in &record.lines {
             let rule = line.rule.ok().map(|rule| self.rule(&rule).ok_or(())).transpose().ok()?;
-            lines.push(FastLine { asks: fast_asks(&line.ask), rule });
+            lines.push(OffloadLine { asks: offload_asks(&line.ask), rule });
         }
-        Some(FastRecord {
+        Some(OffloadRecord {
             session: record.session.0,
             direction: match record.direction {
-                kaido_upf::record::Direction::Uplink => FastDirection::Uplink,
-                kaido_upf::record::Direction::Downlink => FastDirection::Downlink,
+                kaido_upf::record::Direction::Uplink => OffloadDirection::Uplink,
+                kaido_upf::record::Direction::Downlink => OffloadDirection::Downlink,
             },
             ue_ipv4: record.ue.ipv4,
             ue_ipv6: record.ue.ipv6.map(|prefix| prefix.addr),
@@ -333,17 +333,17 @@ impl InKernel {
         })
     }
 
-    fn rule(&mut self, rule: &KernelRule) -> Option<FastRule> {
+    fn rule(&mut self, rule: &KernelRule) -> Option<OffloadRule> {
         let destination = match rule.destination {
-            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => FastDestination::Tunnel {
+            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => OffloadDestination::Tunnel {
                 template: self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?,
                 teid: teid.0,
                 qfi: shape.qfi.map(|qfi| qfi.0),
                 container_uplink: shape.container_uplink,
             },
-            KernelDestination::Lan(id) => FastDestination::Hop(lan_hop(id)),
+            KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
             KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
-                FastDestination::Hop(N6_HOP)
+                OffloadDestination::Hop(N6_HOP)
             }
         };
         let mut policers = rule.policers.policers();
@@ -355,61 +355,61 @@ impl InKernel {
                 Counted::Dropped => Counts::Dropped,
             },
         });
-        Some(FastRule {
+        Some(OffloadRule {
             gate_open: rule.destination != KernelDestination::GateClosed,
             far_drop: rule.destination == KernelDestination::FarDrop,
             quota: rule.usage.has_quotas(),
             policers: std::array::from_fn(|_| policers.next().map(|slot| slot.0)),
-            ..FastRule::to(destination).counting(usage)
+            ..OffloadRule::to(destination).counting(usage)
         })
     }
 }
 
-impl KernelDatapath for InKernel {
+impl OffloadTarget for InKernel {
     fn put(&mut self, key: &KernelKey, record: &KernelRecord) -> bool {
         let Some(record) = self.record(record) else { return false };
-        self.tables.with(|fast| fast.insert_or_replace(fast_key(key), &record)).is_ok()
+        self.tables.with(|offload| offload.insert_or_replace(offload_key(key), &record)).is_ok()
     }
 
     fn remove(&mut self, key: &KernelKey) -> bool {
-        self.tables.with(|fast| fast.remove(&fast_key(key)))
+        self.tables.with(|offload| offload.remove(&offload_key(key)))
     }
 
     fn holds(&self, key: &KernelKey) -> bool {
-        self.tables.with(|fast| fast.contains(&fast_key(key)))
+        self.tables.with(|offload| offload.contains(&offload_key(key)))
     }
 
     fn settle(&mut self) {
-        self.tables.with(FastPath::wait_for_readers);
+        self.tables.with(Offload::wait_for_readers);
     }
 
     fn event(&mut self) -> Option<WorkerEvent> {
-        let ThresholdEvent { session, cell } = self.tables.with(|fast| fast.events().next())?;
+        let ThresholdEvent { session, cell } = self.tables.with(|offload| offload.events().next())?;
         Some(WorkerEvent::Threshold { session: SessionIndex(session), slot: UsageSlot(cell) })
     }
 
     fn follow_routes(&mut self) {}
 
     fn len(&self) -> usize {
-        self.tables.with(|fast| fast.len()) as usize
+        self.tables.with(|offload| offload.len()) as usize
     }
 }
 
-fn fast_asks(ask: &FlowAsk) -> FastAsks {
+fn offload_asks(ask: &FlowAsk) -> OffloadAsks {
     let FlowAsk { qfi, protocol, remote, ports } = *ask;
     let remote = match remote {
         AddressMatch::Any => None,
         AddressMatch::V4(network, len) => Some((network.into(), len)),
         AddressMatch::V6(network, len) => Some((network.into(), len)),
     };
-    FastAsks { qfi, protocol, remote, ports }
+    OffloadAsks { qfi, protocol, remote, ports }
 }
 
-fn fast_key(key: &KernelKey) -> FastKey {
+fn offload_key(key: &KernelKey) -> OffloadKey {
     match *key {
-        KernelKey::Tunnel { local, teid } => FastKey::Tunnel { local, teid: teid.0 },
-        KernelKey::Ipv4 { instance, address } => FastKey::Ipv4 { instance: instance.0, address },
-        KernelKey::Ipv6 { instance, address } => FastKey::Ipv6 { instance: instance.0, address },
+        KernelKey::Tunnel { local, teid } => OffloadKey::Tunnel { local, teid: teid.0 },
+        KernelKey::Ipv4 { instance, address } => OffloadKey::Ipv4 { instance: instance.0, address },
+        KernelKey::Ipv6 { instance, address } => OffloadKey::Ipv6 { instance: instance.0, address },
     }
 }
 
@@ -437,7 +437,7 @@ mod tests {
         let pool = FramePool::leak(64).unwrap();
         let stop = AtomicBool::new(false);
         for shape in Shape::ALL {
-            let offload = match Offload::establish((shape, 320), pool, &stop).unwrap() {
+            let offload = match OffloadBed::establish((shape, 320), pool, &stop).unwrap() {
                 Ok(offload) => offload,
                 Err(reason) => {
                     return println!("SKIPPED the_kernel_takes_what_fits_of_every_shape: {reason}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kaido_engine::{FramePool, Function};
 
 use super::frames::{INTO, OUT_OF};
-use super::offload::Offload;
+use super::offload::OffloadBed;
 use crate::BenchError;
 use crate::frames::{Direction, ETHERNET, Family, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, bearers};
 use crate::generator::Problem;
@@ -105,7 +105,7 @@ pub(super) const MACS: [[[u8; 6]; 2]; 2] = [[N3_MAC, N6_MAC], [GNB_MAC, ROUTER_M
 pub(super) struct Sessions {
     node: UpfNode,
     /// The same sessions in the kernel, or why they are not.
-    pub(super) offload: Result<Offload, String>,
+    pub(super) offload: Result<OffloadBed, String>,
 }
 
 impl Sessions {
@@ -117,7 +117,7 @@ impl Sessions {
         let settings = settings(Family::V4, shape, count);
         let mut node = UpfNode::with((Family::V4, shape), settings, pool, 0)?;
         node.establish(count, stop, &|_| ())?;
-        Ok(Self { node, offload: Offload::establish((shape, count), pool, stop)? })
+        Ok(Self { node, offload: OffloadBed::establish((shape, count), pool, stop)? })
     }
 
     /// A worker's function.

@@ -104,8 +104,8 @@ impl Cases {
             };
             progress(&format!("{what}: giving the kernel its sessions"));
             let kernel = Kernel::load((shape, sessions), pool, stop)?.map_err(|reason| {
-                progress(&format!("{what}: the fast path in the kernel is skipped: {reason}"));
-                skipped.push(Skipped { name: format!("XDP fast path, {what}"), reason });
+                progress(&format!("{what}: the offload in the kernel is skipped: {reason}"));
+                skipped.push(Skipped { name: format!("XDP offload, {what}"), reason });
             });
             let pair = match cpus {
                 Ok(cpus) => Some(load_pair((shape, sessions), &node, stocks, *cpus, plan)?),

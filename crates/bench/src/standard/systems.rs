@@ -15,7 +15,7 @@ use kaido_xdp::{Action, Steering};
 
 use crate::frames::{Direction, Family};
 use crate::node::{settings, worker};
-use crate::platforms::offload::{Offload, Tables};
+use crate::platforms::offload::{OffloadBed, Tables};
 use crate::shape::Shape;
 
 /// The loopback interface, which test runs come in by.
@@ -97,7 +97,7 @@ impl System {
     /// The reason where this kernel has no such datapath for us.
     pub(super) fn kernel(settings: NodeSettings) -> Result<Self, String> {
         let settings = NodeSettings { workers_share_sessions: true, ..settings };
-        let (tables, (node, upf)) = Offload::tables(settings)?;
+        let (tables, (node, upf)) = OffloadBed::tables(settings)?;
         tables.set_hops([LOOPBACK; 2], &node.settings)?;
         let programs = [tables.program(0, &node.settings)?, tables.program(1, &node.settings)?];
         let kernel = Some(Kernel { tables, programs });
@@ -145,7 +145,7 @@ impl System {
         let at = usize::from(direction == Direction::Downlink);
         if let Some(kernel) = &self.kernel {
             let program = &kernel.programs[at];
-            let taken = || program.fast_counters().unwrap().received_packets();
+            let taken = || program.offload_counters().unwrap().received_packets();
             let before = taken();
             let run = program.test_run(frame, 1).unwrap();
             if taken() > before {

@@ -1,13 +1,13 @@
 //! The function: what is done with each frame, by one worker.
 //!
 //! Most frames are one of two: plain IPv4 that goes across, and GRE in IPv4 without options whose rule takes the
-//! headers off. Both are told by a few loads of the first 58 octets and done at once ([`quick`]). All others go the
-//! careful way, which reads everything and does all that rules can ask for.
+//! headers off. Both are told by a few loads of the first 58 octets and done at once ([`fast`]). All others go the
+//! slow path, which reads everything and does all that rules can ask for.
 
 mod decapsulate;
 mod encapsulate;
+mod fast;
 mod pieces;
-mod quick;
 mod route;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,8 +25,8 @@ use crate::counters::RuleCounters;
 use crate::matching::Matchers;
 use crate::parse::{Parsed, Tunnelled, parse};
 use crate::rules::{Pieces, PortSettings, Settings, SettingsError, Verdict};
+use fast::Fast;
 use pieces::Piece;
-use quick::Quick;
 
 /// How often what has waited too long is looked for.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -78,7 +78,7 @@ pub struct Gre {
     counters: Arc<RuleCounters>,
     /// The ports of the settings, with their interfaces as they are now.
     ports: Vec<PortSettings>,
-    quick: Quick,
+    fast: Fast,
     next_hops: NextHops,
     pending: PendingQueue,
     /// Generation of the next hops in which those that wait were last tried.
@@ -93,7 +93,7 @@ impl Gre {
         Self {
             counters: RuleCounters::new(shared.settings.names().len()),
             ports: shared.settings.ports.clone(),
-            quick: Quick::of(&shared.settings, &shared.settings.ports),
+            fast: Fast::of(&shared.settings, &shared.settings.ports),
             shared: shared.clone(),
             next_hops: routes.next_hops(),
             pending: PendingQueue::default(),
@@ -110,7 +110,7 @@ impl Gre {
 
     /// A frame that is none of the usual two.
     #[inline(never)]
-    fn careful(&mut self, port: PortId, frame: Frame, out: &mut Output<'_>) {
+    fn slow(&mut self, port: PortId, frame: Frame, out: &mut Output<'_>) {
         match parse(frame.data(), frame.packet_len()) {
             Parsed::Tunnel(outer) => self.tunnel(port, &outer, frame, out),
             Parsed::Piece { link_len, packet_len } => match self.shared.settings.pieces {
@@ -222,16 +222,16 @@ impl Function for Gre {
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         out.incoming(port).iter().for_each(Frame::prefetch_first);
-        let quick = self.quick.at(port);
-        let passed = quick.pass_all(batch, &self.counters);
-        let exit = quick.across.filter(|_| passed != 0);
+        let fast = self.fast.at(port);
+        let passed = fast.pass_all(batch, &self.counters);
+        let exit = fast.across.filter(|_| passed != 0);
         if let Some(exit) = exit.filter(|_| passed.count_ones() as usize == batch.len()) {
             return out.transmit_all(exit, batch);
         }
         for (at, frame) in batch.drain(..).enumerate() {
             match exit.filter(|_| passed >> at & 1 == 1) {
                 Some(exit) => out.transmit(exit, frame),
-                None => self.careful(port, frame, out),
+                None => self.slow(port, frame, out),
             }
         }
     }
@@ -261,7 +261,7 @@ impl Function for Gre {
         let Some(settings) = self.ports.get_mut(port.index()) else { return };
         (settings.mac, settings.mtu) = (link.mac, link.mtu);
         settings.addresses.clone_from(&link.addresses);
-        self.quick = Quick::of(&self.shared.settings, &self.ports);
+        self.fast = Fast::of(&self.shared.settings, &self.ports);
     }
 }
 

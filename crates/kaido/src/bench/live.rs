@@ -9,7 +9,7 @@ use clap::Args;
 use kaido_bench::SESSIONS_MAX;
 use kaido_engine::netlink;
 use kaido_wire::MacAddr;
-use kaido_xdp::fastpath::FastDirection;
+use kaido_xdp::offload::OffloadDirection;
 use kaido_xdp::speed::{LiveFrames, LivePackets};
 use miette::{Context, IntoDiagnostic};
 use serde::Serialize;
@@ -87,8 +87,8 @@ pub(super) fn run(args: &LiveArgs) -> miette::Result<()> {
     let frames = LiveFrames::open(from.ifindex, to.ifindex).into_diagnostic()?;
     let packets = LivePackets {
         direction: match args.direction {
-            Way::Uplink => FastDirection::Uplink,
-            Way::Downlink => FastDirection::Downlink,
+            Way::Uplink => OffloadDirection::Uplink,
+            Way::Downlink => OffloadDirection::Downlink,
         },
         sessions: args.sessions,
         device_mac: args.device_mac.0,

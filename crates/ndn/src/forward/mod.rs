@@ -9,12 +9,12 @@
 //! those of the NFD developer's guide, where nothing else is said.
 
 mod data;
+mod fast;
 mod interest;
 mod measurements;
 mod nack;
 mod park;
 mod parse;
-mod quick;
 mod shared;
 mod sink;
 mod strategy;
@@ -34,11 +34,11 @@ use crate::table::{
     Cs, CsSettings, DeadNonces, NameHash, NonceSeen, Pit, PitSettings, Prefixes, Slot, Sought,
 };
 
+pub(crate) use fast::value;
 use measurements::Measurements;
 use park::Parking;
 pub(crate) use parse::copy;
 use parse::{Parsed, What};
-pub(crate) use quick::value;
 pub use shared::Shared;
 use shared::Ways;
 pub use sink::{FaceView, Sink, Visit};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kaido_engine::{DropReason, Frame};
 use kaido_wire::ndn::{Data, Interest, tlv, types};
 
-use super::quick;
+use super::fast;
 use crate::moment::Moment;
 use crate::packet::Packet;
 use crate::table::{NameError, NameHash, Prefixes, STEP, Selectors};
@@ -73,11 +73,11 @@ impl Parsed {
         let is_nack = packet.annotations.nack.is_some();
         if !is_nack
             && let Some(octets) = packet.frame.data_and_behind(STEP)
-            && quick::read(octets, (first.len(), total), has_entry, hash, self, prefixes)
+            && fast::read(octets, (first.len(), total), has_entry, hash, self, prefixes)
         {
             return;
         }
-        *self = carefully(first, total, is_nack, hash, prefixes);
+        *self = slow(first, total, is_nack, hash, prefixes);
     }
 
     /// Where the octets of the name's components are.
@@ -101,7 +101,7 @@ impl Parsed {
 
 /// Reads any packet.
 #[inline(never)]
-pub(super) fn carefully(
+pub(super) fn slow(
     first: &[u8],
     total: usize,
     is_nack: bool,

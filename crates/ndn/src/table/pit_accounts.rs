@@ -136,7 +136,7 @@ mod tests {
     const NAME_OCTETS: usize = 128 + 252 + 100;
 
     #[test]
-    fn the_straight_way_counts_as_the_careful_one() {
+    fn the_fast_path_counts_as_the_slow_one() {
         let mut pit = pit();
         // Entries that were used before are there for the taking.
         let slots: Vec<_> =

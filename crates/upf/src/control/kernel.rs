@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use super::Upf;
-use crate::fastpath::{KernelDatapath, KernelKey, KernelRecord, Unfit};
 use crate::node::{Node, WorkerEvent};
+use crate::offload::{KernelKey, KernelRecord, OffloadTarget, Unfit};
 use crate::record::{Record, SessionKey};
 use crate::rules::{OuterHeaderCreation, Seid};
 
@@ -46,12 +46,12 @@ enum Later {
 /// The kernel's datapath, and what is to be done with it.
 #[derive(Debug)]
 pub(super) struct Kernel {
-    path: Box<dyn KernelDatapath>,
+    path: Box<dyn OffloadTarget>,
     later: VecDeque<(SystemTime, Later)>,
 }
 
 impl Kernel {
-    pub(super) fn new(path: Box<dyn KernelDatapath>) -> Self {
+    pub(super) fn new(path: Box<dyn OffloadTarget>) -> Self {
         Self { path, later: VecDeque::new() }
     }
 
@@ -135,7 +135,7 @@ impl Upf {
     /// Has a datapath in the kernel forward what it can. It must count in the node's own counters and
     /// take from its own policers
     /// ([`Node::beside_kernel`]), and be set before there are sessions.
-    pub fn set_kernel(&mut self, path: Box<dyn KernelDatapath>) {
+    pub fn set_kernel(&mut self, path: Box<dyn OffloadTarget>) {
         self.kernel = Some(Kernel::new(path));
     }
 

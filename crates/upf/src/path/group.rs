@@ -10,7 +10,7 @@ use super::read::{Arrived, Kind, outer_source};
 use super::select::usual_flow;
 use crate::node::Node;
 use crate::qos::PolicerSlot;
-use crate::record::{CommonWay, Record, SessionKey, StraightWay};
+use crate::record::{CommonWay, FastPath, Record, SessionKey};
 use crate::usage::UsageSlot;
 
 /// Packets that go through the stages together: enough for the misses of one stage to overlap, those of the TLB too, and
@@ -34,7 +34,7 @@ pub(super) struct Group<'g> {
     /// A record has lines to choose from.
     has_lines: bool,
     /// The way of all its packets, if they have the same.
-    way: StraightWay,
+    way: FastPath,
 }
 
 /// Where a packet leaves that needs nothing more: a port, before others or not; or nothing.
@@ -149,14 +149,14 @@ impl<'g> Group<'g> {
         }
     }
 
-    /// Leaves packets to the careful way that do not come from the gNB which their session is bound to: that one drops them.
+    /// Leaves packets to the slow path that do not come from the gNB which their session is bound to: that one drops them.
     #[cold]
     #[inline(never)]
     fn leave_mismatched(&mut self, frames: &[Frame]) {
         let known = self.chosen.iter_mut().zip(&self.records).zip(&self.arrivals);
         for (((chosen, record), arrived), frame) in known.zip(frames) {
             if let Some(record) = record
-                && arrived.way == StraightWay::UP
+                && arrived.way == FastPath::UP
                 && !outer_source(frame).is_some_and(|source| record.admits_gnb(source))
             {
                 *chosen = None;
@@ -182,8 +182,8 @@ impl<'g> Group<'g> {
         }
         let may_be_plain = quiet && worker.mss_clamp.is_none();
         match self.way {
-            StraightWay::UP if may_be_plain => self.act_up(node, worker, frames, exits),
-            StraightWay::DOWN if may_be_plain => self.act_down(node, worker, frames, exits),
+            FastPath::UP if may_be_plain => self.act_up(node, worker, frames, exits),
+            FastPath::DOWN if may_be_plain => self.act_down(node, worker, frames, exits),
             _ => self.act_each(worker, frames, quiet, exits),
         }
     }
@@ -191,9 +191,9 @@ impl<'g> Group<'g> {
     #[inline(never)]
     fn act_up(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
         self.each(frames, exits, |record, arrived, frame| {
-            match worker.plain_up(node, record, arrived, frame) {
+            match worker.simple_uplink(node, record, arrived, frame) {
                 Some(port) => port.into(),
-                None => worker.straight(record, arrived, frame),
+                None => worker.fast(record, arrived, frame),
             }
         });
     }
@@ -201,9 +201,9 @@ impl<'g> Group<'g> {
     #[inline(never)]
     fn act_down(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
         self.each(frames, exits, |record, arrived, frame| {
-            match worker.plain_down(node, record, arrived, frame) {
+            match worker.simple_downlink(node, record, arrived, frame) {
                 Some(port) => port.into(),
-                None => worker.straight(record, arrived, frame),
+                None => worker.fast(record, arrived, frame),
             }
         });
     }
@@ -212,7 +212,7 @@ impl<'g> Group<'g> {
     fn act_each(&self, worker: &mut Worker, frames: &mut [Frame], quiet: bool, exits: &mut [Exit]) {
         self.each(frames, exits, |record, arrived, frame| {
             let may_go = quiet || !worker.may_overtake(record);
-            if may_go { worker.straight(record, arrived, frame) } else { Exit::NONE }
+            if may_go { worker.fast(record, arrived, frame) } else { Exit::NONE }
         });
     }
 

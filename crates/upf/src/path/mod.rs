@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  read, hash ─▶ compare tags ─▶ compare keys ─▶ act ─▶ transmit
-//!   ╎ headers,      ╎ records        ╎ counters     ├ straight: one copy of headers made beforehand
+//!   ╎ headers,      ╎ records        ╎ counters     ├ fast path: one copy of headers made beforehand
 //!   ╎ buckets       ╎                ╎              └ else: rules · filters · gate · buffering · answers
 //! ```
 
@@ -19,6 +19,7 @@ mod detect;
 mod egress;
 mod emit;
 mod end_marker;
+mod fast;
 mod forward;
 mod fragments;
 mod frames;
@@ -40,7 +41,6 @@ mod select;
 mod send;
 mod slow;
 mod stage_timer;
-mod straight;
 mod trace;
 mod waiting;
 

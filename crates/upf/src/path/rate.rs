@@ -17,14 +17,9 @@ impl Worker {
         self.ticks = self.node.policers.ticks(now);
     }
 
-    /// As [`Worker::straight`], for a record with rates. What one of them refuses, the careful way drops.
+    /// As [`Worker::fast`], for a record with rates. What one of them refuses, the slow path drops.
     #[inline(never)]
-    pub(super) fn straight_within_rate(
-        &mut self,
-        record: &Record,
-        arrived: &Arrived,
-        frame: &mut Frame,
-    ) -> Exit {
+    pub(super) fn fast_within_rate(&mut self, record: &Record, arrived: &Arrived, frame: &mut Frame) -> Exit {
         let (direction, now) = (record.direction(), self.ticks);
         let (policers, guarantee) = record.folded_policers();
         let policers = || policers.iter().map(|&slot| PolicerSlot(slot));
@@ -33,7 +28,7 @@ impl Worker {
         }
         let packet = frame.data().get(usize::from(arrived.offset)..);
         let Some(octets) = packet.and_then(user_packet_len) else { return Exit::NONE };
-        let Some(to) = self.straight_at_any_rate(record, arrived, frame) else { return Exit::NONE };
+        let Some(to) = self.fast_at_any_rate(record, arrived, frame) else { return Exit::NONE };
         let shared = self.shared;
         let take = |slot| self.node.policers.take(slot, direction, now, octets.into(), shared);
         policers().for_each(take);

@@ -20,7 +20,7 @@ use self::head::{
 use super::parse::{is_not_routed_v4, is_not_routed_v6, maybe_not_routed_v4};
 use crate::lan::{Lan, VlanTags};
 use crate::node::{NodeSettings, PortRole};
-use crate::record::{EndpointId, InstanceId, SessionKey, StraightWay};
+use crate::record::{EndpointId, FastPath, InstanceId, SessionKey};
 use crate::rules::Teid;
 
 pub(super) const IP_AT: usize = ethernet::HEADER_LEN;
@@ -34,7 +34,7 @@ pub(super) struct Arrived {
     /// Octets of the user packet and what may be behind it; in a packet to a UE nothing is.
     pub(super) available: u16,
     /// Which way it goes if its record lets every packet go; none when the frame is not of the usual shape.
-    pub(super) way: StraightWay,
+    pub(super) way: FastPath,
     pub(super) kind: Kind,
     /// ECN field of the outer header; 0 of what came in no tunnel.
     pub(super) ecn: u8,
@@ -52,7 +52,7 @@ pub(super) enum Kind {
     Usual,
 }
 
-/// What the straight way knows of the node and its ports.
+/// What the fast path knows of the node and its ports.
 #[derive(Debug)]
 pub(super) struct Ports {
     ports: Box<[PortFacts]>,
@@ -64,7 +64,7 @@ pub(super) struct Ports {
     ecn: u8,
 }
 
-/// What the straight way knows of a port.
+/// What the fast path knows of a port.
 #[derive(Debug)]
 pub(super) struct PortFacts {
     /// How frames begin that bring a G-PDU to an IPv4 endpoint: without extension headers, and with a PDU session
@@ -83,7 +83,7 @@ pub(super) struct PortFacts {
     lans: HashMap<VlanTags, LanFacts>,
 }
 
-/// What the straight way knows of a LAN.
+/// What the fast path knows of a LAN.
 #[derive(Debug)]
 struct LanFacts {
     instance: InstanceId,
@@ -191,15 +191,15 @@ impl PortFacts {
 
     /// Reads a frame and says which way it goes; leaves `arrived` as it is, and says none, when it is not of the usual shape.
     #[inline(always)]
-    pub(super) fn read(&self, ports: &Ports, frame: &Frame, arrived: &mut Arrived) -> StraightWay {
+    pub(super) fn read(&self, ports: &Ports, frame: &Frame, arrived: &mut Arrived) -> FastPath {
         if frame.is_chained() {
-            return StraightWay::NONE;
+            return FastPath::NONE;
         }
-        self.read_usual(ports, frame.data(), arrived).unwrap_or(StraightWay::NONE)
+        self.read_usual(ports, frame.data(), arrived).unwrap_or(FastPath::NONE)
     }
 
     #[inline(always)]
-    fn read_usual(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<StraightWay> {
+    fn read_usual(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<FastPath> {
         if let Some(head) = data.first_chunk::<64>() {
             let has_container = head[GTPU_AT] & CONTAINER_FOLLOWS != 0;
             if let Some(endpoint) = self.endpoint_of(head, has_container) {
@@ -229,7 +229,7 @@ impl PortFacts {
 
     /// Reads a frame of a tunnel over IPv6.
     #[inline(never)]
-    fn read_tunnelled_v6(&self, head: &[u8; 64], data: &[u8], arrived: &mut Arrived) -> Option<StraightWay> {
+    fn read_tunnelled_v6(&self, head: &[u8; 64], data: &[u8], arrived: &mut Arrived) -> Option<FastPath> {
         let (endpoint, _) = self.tunnel_heads_v6.iter().find(|(_, shape)| shape.is_of(head))?;
         let message = data[GTPU_AT_V6..].first_chunk::<{ gtpu::HEADER_LEN + CONTAINER }>()?;
         let consumed = if message[0] & CONTAINER_FOLLOWS == 0 {
@@ -253,14 +253,14 @@ impl PortFacts {
         arrived.offset = octets(PACKET_AT_V6) + consumed;
         arrived.available = length - consumed;
         arrived.ecn = head[IP_AT + 1] >> 4 & ecn::MASK;
-        arrived.way = StraightWay::UP;
+        arrived.way = FastPath::UP;
         arrived.kind = Kind::Usual;
-        Some(StraightWay::UP)
+        Some(FastPath::UP)
     }
 
     /// Reads a frame that is not from a tunnel.
     #[inline(always)]
-    fn read_plain(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<StraightWay> {
+    fn read_plain(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<FastPath> {
         let instance = self.instance?;
         let head = *data.first_chunk::<16>()?;
         let packet = &data[IP_AT..];
@@ -285,16 +285,16 @@ impl PortFacts {
         }
         arrived.offset = octets(IP_AT);
         arrived.ecn = 0;
-        arrived.way = StraightWay::DOWN;
+        arrived.way = FastPath::DOWN;
         arrived.kind = Kind::Usual;
-        Some(StraightWay::DOWN)
+        Some(FastPath::DOWN)
     }
 }
 
 impl PortFacts {
     /// Reads a frame from a LAN.
     #[inline(never)]
-    fn read_tagged(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<StraightWay> {
+    fn read_tagged(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<FastPath> {
         let link = vlan::link(data).ok().filter(|link| link.dst.0 == self.mac)?;
         let lan = self.lans.get(&VlanTags::of(&link)?)?;
         let packet = data.get(usize::from(link.payload_offset)..)?;
@@ -324,9 +324,9 @@ impl PortFacts {
         }
         arrived.offset = link.payload_offset.into();
         arrived.ecn = 0;
-        arrived.way = StraightWay::DOWN;
+        arrived.way = FastPath::DOWN;
         arrived.kind = Kind::Usual;
-        Some(StraightWay::DOWN)
+        Some(FastPath::DOWN)
     }
 }
 
@@ -349,7 +349,7 @@ fn read_tunnelled(
     len: usize,
     has_container: bool,
     arrived: &mut Arrived,
-) -> Option<StraightWay> {
+) -> Option<FastPath> {
     let total = be16(head, IP_AT + 2);
     let length = be16(head, GTPU_AT + 2);
     // Usually nothing follows the inmost packet: then all lengths say the same.
@@ -366,9 +366,9 @@ fn read_tunnelled(
     arrived.offset = octets(PACKET_AT) + consumed;
     arrived.available = length - consumed;
     arrived.ecn = head[IP_AT + 1] & ecn::MASK;
-    arrived.way = StraightWay::UP;
+    arrived.way = FastPath::UP;
     arrived.kind = Kind::Usual;
-    Some(StraightWay::UP)
+    Some(FastPath::UP)
 }
 
 /// One of 256 places for an IPv4 address, by all of its bits: operators' addresses end alike.
@@ -481,7 +481,7 @@ mod tests {
         let read = |frame: &[u8]| {
             let mut arrived = Arrived::default();
             let way = ports.facts(PortId(0)).read_usual(&ports, frame, &mut arrived)?;
-            assert_eq!((way, arrived.way, arrived.kind), (StraightWay::UP, way, Kind::Usual));
+            assert_eq!((way, arrived.way, arrived.kind), (FastPath::UP, way, Kind::Usual));
             Some((arrived.key, arrived.offset, arrived.available))
         };
         let key = SessionKey::tunnel(EndpointId(1), Teid(7));

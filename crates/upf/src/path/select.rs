@@ -4,8 +4,8 @@ use kaido_engine::Frame;
 use kaido_wire::{IpProtocol, ipv4, ipv6};
 
 use super::emit::is_fragment_v4;
+use super::fast::qfi_of;
 use super::read::{Arrived, Kind, be16, be32, usual_ipv6};
-use super::straight::qfi_of;
 use crate::record::{Direction, UsualFlow, UsualPorts};
 
 /// The flow of a packet; `None` where its headers are not of the usual shape.

@@ -3,13 +3,13 @@
 use kaido_engine::Frame;
 
 use super::Worker;
+use super::fast::qfi_of;
 use super::mss::may_be_syn;
 use super::read::{Arrived, Kind, be32, be128, outer_source};
 use super::select::usual_flow;
-use super::straight::qfi_of;
 use crate::node::Node;
 use crate::qos::PolicerSlot;
-use crate::record::{Record, StraightWay};
+use crate::record::{FastPath, Record};
 use crate::slow_path::SlowPathReason;
 use crate::usage::UsageSlot;
 
@@ -38,7 +38,7 @@ impl Worker {
         if self.may_overtake(record) {
             return SlowPathReason::Waiting;
         }
-        let is_up = arrived.way == StraightWay::UP;
+        let is_up = arrived.way == FastPath::UP;
         if is_up
             && node.settings.bind_gnb
             && !outer_source(frame).is_some_and(|source| record.admits_gnb(source))
@@ -54,7 +54,7 @@ impl Worker {
         let Some(rule) = rule else {
             return SlowPathReason::of_form(record.form()).unwrap_or(SlowPathReason::OtherRule);
         };
-        if !rule.is_straight(arrived.way) {
+        if !rule.is_fast(arrived.way) {
             return SlowPathReason::of_form(rule.form()).unwrap_or(SlowPathReason::OtherRule);
         }
         self.slow_reason_of(node, rule, arrived, frame)

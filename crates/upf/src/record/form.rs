@@ -132,7 +132,7 @@ impl RecordForm {
 impl Record {
     /// How packets find their rule.
     pub fn form(&self) -> RecordForm {
-        let is_folded = self.flags.has(Flags::STRAIGHT);
+        let is_folded = self.flags.has(Flags::FAST);
         match &self.wide {
             None if is_folded => RecordForm::Folded,
             None => RecordForm::Held,

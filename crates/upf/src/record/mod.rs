@@ -6,11 +6,11 @@
 //! record points to the rules in the order of precedence.
 
 mod action;
+mod fast_path;
 mod form;
 mod key;
 mod lines;
 mod rule;
-mod ways;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub use self::action::{
     Action, BufferBounds, Counted, Destination, Direction, N6Exit, SessionIndex, USAGE_SLOTS_MAX,
     UeAddresses, UsageSlots,
 };
+use self::fast_path::Flags;
+pub(crate) use self::fast_path::{CommonWay, FastPath, SimpleForward};
 pub use self::form::{RecordForm, WideReason};
 use self::key::upper_half;
 pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
@@ -27,8 +29,6 @@ pub use self::lines::{FlowAsk, LINES_MAX};
 pub(crate) use self::lines::{LineMemory, UsualFlow, UsualPorts, asks_of};
 use self::rule::Rule;
 pub use self::rule::{Detection, FilteredRule, QuotaAction, RuleList, RuleView};
-use self::ways::Flags;
-pub(crate) use self::ways::{CommonWay, PlainWay, StraightWay};
 use triomphe::ThinArc;
 
 use crate::classify::Classifier;
@@ -269,7 +269,7 @@ impl Record {
         let one_qfi = rule.detection.qfis.filter(|qfis| qfis.is_power_of_two());
         match rule.detection.qfis {
             None => (Some(folded), rules.len() == 1),
-            Some(_) if one_qfi.is_none() || !folded.flags.has(Flags::STRAIGHT) => (None, false),
+            Some(_) if one_qfi.is_none() || !folded.flags.has(Flags::FAST) => (None, false),
             Some(qfis) => {
                 folded.flags = folded.flags.with(Flags::QFI_MATCH, true).without(Flags::PLAIN);
                 folded.buffer_suggested |= u8::try_from(qfis.trailing_zeros()).unwrap_or(u8::MAX) & QFI_BITS;
@@ -281,7 +281,7 @@ impl Record {
     /// Whether packets of the usual shape find their rule by [`Record::of_flow`].
     #[inline(always)]
     pub(crate) fn has_lines(&self) -> bool {
-        self.flags.0 & (Flags::QFI_MATCH | Flags::STRAIGHT) == Flags::QFI_MATCH
+        self.flags.0 & (Flags::QFI_MATCH | Flags::FAST) == Flags::QFI_MATCH
     }
 
     /// The numbers of its lines.
@@ -309,7 +309,7 @@ impl Record {
     /// The QoS flow that a packet of a folded record must be of, if that matters.
     #[inline(always)]
     pub(crate) fn folded_qfi(&self) -> Option<u8> {
-        self.flags.has(Flags::QFI_MATCH | Flags::STRAIGHT).then_some(self.buffer_suggested & QFI_BITS)
+        self.flags.has(Flags::QFI_MATCH | Flags::FAST).then_some(self.buffer_suggested & QFI_BITS)
     }
 
     /// Whether packets notice no difference between two records, as far as the records themselves tell: of rules that did not
@@ -346,7 +346,7 @@ impl Record {
             return None;
         }
         let no_tunnel = action.destination == Destination::NoTunnel;
-        let straight = action.gate_open && apply.forward && !apply.drop && !apply.buffer && !no_tunnel;
+        let is_fast = action.gate_open && apply.forward && !apply.drop && !apply.buffer && !no_tunnel;
         let flags = Flags(0)
             .with(Flags::UPLINK, direction == Direction::Uplink)
             .with(Flags::DROP, apply.drop)
@@ -356,8 +356,8 @@ impl Record {
             .with(Flags::GATE_OPEN, action.gate_open)
             .with(Flags::UE_IPV4, ue.ipv4.is_some())
             .with(Flags::UE_IPV6, ue.ipv6.is_some())
-            .with(Flags::BUFFER_SUGGESTED, !straight && action.buffer.packets.is_some())
-            .with(Flags::STRAIGHT, straight)
+            .with(Flags::BUFFER_SUGGESTED, !is_fast && action.buffer.packets.is_some())
+            .with(Flags::FAST, is_fast)
             .with(Flags::NO_TUNNEL, no_tunnel);
         let mut record = Self { pdr: action.pdr, ..Self::empty(session, flags) };
         record.ue_ipv4 = ue.ipv4.map_or(0, Ipv4Addr::to_bits);
@@ -376,20 +376,20 @@ impl Record {
         if action.buffer.time_ms.is_some() || apply.report_buffered || apply.report_discarded {
             return None;
         }
-        if !straight {
+        if !is_fast {
             record.buffer_suggested = u8::try_from(action.buffer.packets.unwrap_or(0)).ok()?;
         }
         record.put_cells(&action.usage, &action.qos)?;
         let counts_once = record.folded_usage().len() == 1 && !record.has_folded_quotas();
-        let is_plain =
-            straight && counts_once && !record.flags.has(Flags::POLICED) && record.folded_lan().is_none();
-        record.flags = record.flags.with(Flags::PLAIN, is_plain);
+        let is_simple =
+            is_fast && counts_once && !record.flags.has(Flags::POLICED) && record.folded_lan().is_none();
+        record.flags = record.flags.with(Flags::PLAIN, is_simple);
         Some(record)
     }
 
     /// Names counters and policers in the record; `None` when it has no room for all.
     fn put_cells(&mut self, usage: &UsageSlots, qos: &Enforcement) -> Option<()> {
-        if qos.packets().is_some() || (qos.guaranteed().is_some() && !self.flags.has(Flags::STRAIGHT)) {
+        if qos.packets().is_some() || (qos.guaranteed().is_some() && !self.flags.has(Flags::FAST)) {
             return None;
         }
         let rates = || qos.policers().chain(qos.guaranteed());
@@ -453,13 +453,13 @@ impl Record {
 
     /// Whether every packet is forwarded, whatever it is, and that way.
     #[inline(always)]
-    pub(crate) fn is_straight(&self, way: StraightWay) -> bool {
-        self.flags.0 & (Flags::STRAIGHT | Flags::UPLINK) == way.0
+    pub(crate) fn is_fast(&self, way: FastPath) -> bool {
+        self.flags.0 & (Flags::FAST | Flags::UPLINK) == way.0
     }
 
     /// Whether packets take that way.
     #[inline(always)]
-    pub(crate) fn is_plain(&self, way: PlainWay) -> bool {
+    pub(crate) fn is_simple(&self, way: SimpleForward) -> bool {
         self.flags.0 & way.told_by() == way.0
     }
 
@@ -518,7 +518,7 @@ impl Record {
 
     #[inline(always)]
     fn has_guarantee(&self) -> bool {
-        self.flags.has(Flags::POLICED | Flags::STRAIGHT) && self.buffer_suggested & GUARANTEED != 0
+        self.flags.has(Flags::POLICED | Flags::FAST) && self.buffer_suggested & GUARANTEED != 0
     }
 
     /// Whether a counter of a record that holds its action itself has a quota.

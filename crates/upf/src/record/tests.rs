@@ -35,7 +35,7 @@ fn uplink(rules: Vec<FilteredRule>) -> Record {
 }
 
 fn is_fast(record: &Record) -> bool {
-    record.is_straight(StraightWay::UP)
+    record.is_fast(FastPath::UP)
 }
 
 #[test]
@@ -61,14 +61,14 @@ fn rules_about_what_nobody_routes_leave_a_session_on_the_fast_path() {
     // On the downlink it is the source that the filter is about, which anybody may write.
     let down = vec![filtered(3, "permit out 58 from ff02::2/128 to assigned"), rule(1)];
     let record = Record::new(SessionIndex(1), Direction::Downlink, SessionFacts::default(), down);
-    assert!(!record.is_straight(StraightWay::DOWN));
+    assert!(!record.is_fast(FastPath::DOWN));
 }
 
 #[test]
 fn one_qfi_is_matched_on_the_fast_path() {
     let of_flow = |qfis| of_flows(1, qfis);
     let record = uplink(vec![of_flow(1 << 9)]);
-    assert!(is_fast(&record) && !record.is_plain(PlainWay::UP));
+    assert!(is_fast(&record) && !record.is_simple(SimpleForward::UP));
     assert_eq!(record.folded_qfi(), Some(9));
     assert!(!is_fast(&uplink(vec![of_flow(3)])), "two flows");
     let mut buffering = of_flow(1 << 9);

@@ -145,15 +145,15 @@ struct Keeper {
     recalled: AtomicU64,
 }
 
-impl Aside for Arc<Keeper> {
-    fn gather(&self, slot: UsageSlot) {
+impl OffloadedCounters for Arc<Keeper> {
+    fn sync(&self, slot: UsageSlot) {
         let kept = self.kept.swap(0, Ordering::Relaxed);
         self.cells.0[8 * slot.0 as usize].fetch_add(kept, Ordering::Relaxed);
     }
 
-    fn recall(&self, slot: UsageSlot) {
+    fn flush(&self, slot: UsageSlot) {
         self.recalled.fetch_add(1, Ordering::Relaxed);
-        self.gather(slot);
+        self.sync(slot);
     }
 
     fn bytes_max(&self) -> u64 {
@@ -165,7 +165,7 @@ impl Aside for Arc<Keeper> {
 fn what_is_kept_elsewhere_is_read_too_and_limits_are_told_earlier_by_as_much() {
     let words: &'static Words = Box::leak(Box::new(Words([const { AtomicU64::new(0) }; 24])));
     let keeper = Arc::new(Keeper { cells: words, kept: AtomicU64::new(0), recalled: AtomicU64::new(0) });
-    let counters = UsageCounters::over(&words.0).unwrap().beside(Box::new(keeper.clone()));
+    let counters = UsageCounters::over(&words.0).unwrap().with_offloaded(Box::new(keeper.clone()));
     let slot = UsageSlot(2);
     let limits = thresholds([UNLIMITED, UNLIMITED, 10_000]);
     counters.set_limits(slot, &limits);

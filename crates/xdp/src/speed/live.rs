@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{CONTAINER, Draw, Ends, FRAME_LEN, OBJECT, SEED, UPLINK, downlink, uplink, write};
-use crate::fastpath::FastDirection;
+use crate::offload::OffloadDirection;
 use crate::{AttachMode, Error, Mounted, interface_mac};
 
 /// Packets of a call, after which somebody is asked whether to stop.
@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LivePackets {
     /// As seen by the UE.
-    pub direction: FastDirection,
+    pub direction: OffloadDirection,
     /// How many sessions there are.
     pub sessions: u32,
     /// The device's Ethernet address on that side.
@@ -79,10 +79,10 @@ impl LiveFrames {
         let ends = Ends { mac: packets.device_mac, tunnel: packets.tunnel, qfi: packets.qfi };
         let source = interface_mac(self.from)?;
         let (mut frame, flags) = match packets.direction {
-            FastDirection::Uplink => {
+            OffloadDirection::Uplink => {
                 (uplink(&ends), UPLINK | if packets.qfi.is_some() { CONTAINER } else { 0 })
             }
-            FastDirection::Downlink => (downlink(&ends), 0),
+            OffloadDirection::Downlink => (downlink(&ends), 0),
         };
         frame[6..12].copy_from_slice(&source);
         let draw = Draw { seed: SEED, sessions: packets.sessions, flags, first: 1, ..Draw::default() };

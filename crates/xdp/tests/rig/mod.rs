@@ -17,10 +17,10 @@ use std::ptr::NonNull;
 
 use kaido_xsk::{Umem, UmemConfig};
 
-pub mod fast;
 pub mod frame;
 pub mod port;
 pub mod session;
+pub mod tables;
 
 /// Whether this is root; else says by name that the test is skipped.
 pub fn is_root(test: &str) -> bool {

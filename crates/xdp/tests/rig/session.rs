@@ -4,14 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kaido_wire::{IpProtocol, checksum, ipv4, ipv6};
-use kaido_xdp::fastpath::{
-    FastCounters, FastDestination, FastDirection, FastKey, FastRecord, FastRule, Hand, Hop, Template,
-    UsageCell,
+use kaido_xdp::offload::{
+    Hand, Hop, OffloadCounters, OffloadDestination, OffloadDirection, OffloadKey, OffloadRecord, OffloadRule,
+    Template, UsageCell,
 };
-use kaido_xdp::{Action, FastPath, Roles, Steering, SteeringConfig, TestRun};
+use kaido_xdp::{Action, Offload, Roles, Steering, SteeringConfig, TestRun};
 
-use super::fast::{self, N3, N6, N6_V6};
 use super::frame::{Mac, eth};
+use super::tables::{self, N3, N6, N6_V6};
 
 pub const OURS: Mac = [2, 0, 0, 0, 0, 1];
 pub const NEXT: Mac = [2, 0, 0, 0, 0, 7];
@@ -118,34 +118,37 @@ pub fn downlink() -> Vec<u8> {
     eth(OURS, 0x0800, &v4(REMOTE, UE, &super::frame::udp(53, &[2; 40])))
 }
 
-pub fn record(direction: FastDirection) -> FastRecord {
+pub fn record(direction: OffloadDirection) -> OffloadRecord {
     let destination = match direction {
-        FastDirection::Uplink => FastDestination::Routed(N6),
-        FastDirection::Downlink => {
-            FastDestination::Tunnel { template: 3, teid: DOWN_TEID, qfi: Some(QFI), container_uplink: false }
-        }
+        OffloadDirection::Uplink => OffloadDestination::Routed(N6),
+        OffloadDirection::Downlink => OffloadDestination::Tunnel {
+            template: 3,
+            teid: DOWN_TEID,
+            qfi: Some(QFI),
+            container_uplink: false,
+        },
     };
-    let rule = FastRule::to(destination).counting([UsageCell::of_passed(5)]);
-    FastRecord { ue_ipv4: Some(UE), ue_ipv6: Some(UE6), ..FastRecord::of_rule(77, direction, rule) }
+    let rule = OffloadRule::to(destination).counting([UsageCell::of_passed(5)]);
+    OffloadRecord { ue_ipv4: Some(UE), ue_ipv6: Some(UE6), ..OffloadRecord::of_rule(77, direction, rule) }
 }
 
 /// The uplink's record, with a rule that is changed.
-pub fn uplink_with(change: impl Fn(&mut FastRule)) -> FastRecord {
-    fast::changed(record(FastDirection::Uplink), change)
+pub fn uplink_with(change: impl Fn(&mut OffloadRule)) -> OffloadRecord {
+    tables::changed(record(OffloadDirection::Uplink), change)
 }
 
-pub const TUNNEL_KEY: FastKey = FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid: TEID };
-pub const UE_KEY: FastKey = FastKey::Ipv4 { instance: 0, address: UE };
+pub const TUNNEL_KEY: OffloadKey = OffloadKey::Tunnel { local: IpAddr::V4(LOCAL), teid: TEID };
+pub const UE_KEY: OffloadKey = OffloadKey::Ipv4 { instance: 0, address: UE };
 
 /// One interface of both roles, and one session.
 pub struct Node {
-    pub path: FastPath,
+    pub path: Offload,
     pub steering: Steering,
 }
 
 impl Node {
     pub fn new(records_max: u32) -> Self {
-        let mut path = fast::path(&fast::config(records_max, true));
+        let mut path = tables::path(&tables::config(records_max, true));
         let hop = |name, tag| Hop {
             ifindex: super::index(name),
             mtu: 1500,
@@ -180,19 +183,23 @@ impl Node {
             hop: N3,
         };
         path.set_template(4, Some(&over_ipv6)).unwrap();
-        let to_other =
-            FastDestination::Tunnel { template: 4, teid: DOWN_TEID, qfi: Some(QFI), container_uplink: false };
-        let other = FastRecord::of_rule(78, FastDirection::Downlink, FastRule::to(to_other));
-        path.insert_or_replace(FastKey::Ipv4 { instance: 0, address: OTHER_UE }, &other).unwrap();
-        let key = FastKey::Tunnel { local: LOCAL6.into(), teid: TEID };
-        path.insert_or_replace(key, &record(FastDirection::Uplink)).unwrap();
-        path.insert_or_replace(TUNNEL_KEY, &record(FastDirection::Uplink)).unwrap();
-        path.insert_or_replace(UE_KEY, &record(FastDirection::Downlink)).unwrap();
-        let key = FastKey::Ipv6 { instance: 0, address: UE6 };
-        path.insert_or_replace(key, &record(FastDirection::Downlink)).unwrap();
+        let to_other = OffloadDestination::Tunnel {
+            template: 4,
+            teid: DOWN_TEID,
+            qfi: Some(QFI),
+            container_uplink: false,
+        };
+        let other = OffloadRecord::of_rule(78, OffloadDirection::Downlink, OffloadRule::to(to_other));
+        path.insert_or_replace(OffloadKey::Ipv4 { instance: 0, address: OTHER_UE }, &other).unwrap();
+        let key = OffloadKey::Tunnel { local: LOCAL6.into(), teid: TEID };
+        path.insert_or_replace(key, &record(OffloadDirection::Uplink)).unwrap();
+        path.insert_or_replace(TUNNEL_KEY, &record(OffloadDirection::Uplink)).unwrap();
+        path.insert_or_replace(UE_KEY, &record(OffloadDirection::Downlink)).unwrap();
+        let key = OffloadKey::Ipv6 { instance: 0, address: UE6 };
+        path.insert_or_replace(key, &record(OffloadDirection::Downlink)).unwrap();
         let roles = Roles { gtpu: true, routed: true, ndn: false };
         let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
-        let mut steering = Steering::load_fast(config, &path).unwrap();
+        let mut steering = Steering::load_offload(config, &path).unwrap();
         steering.set_gtpu_addresses(&[LOCAL.into(), LOCAL6.into()]).unwrap();
         steering.set_instance(Some(0)).unwrap();
         Self { path, steering }
@@ -202,8 +209,8 @@ impl Node {
         self.steering.test_run(frame, 1).unwrap()
     }
 
-    pub fn counters(&self) -> FastCounters {
-        self.steering.fast_counters().unwrap()
+    pub fn counters(&self) -> OffloadCounters {
+        self.steering.offload_counters().unwrap()
     }
 
     /// The frame is left as it came, for that reason.
@@ -226,14 +233,14 @@ impl Node {
 
     /// A cell's eight words, all counts in them.
     pub fn cell(&mut self, index: usize) -> [u64; 8] {
-        self.path.gather(u32::try_from(index).unwrap());
+        self.path.sync(u32::try_from(index).unwrap());
         std::array::from_fn(|at| self.word(index, at).load(Ordering::Relaxed))
     }
 
     pub fn word(&self, cell: usize, word: usize) -> &AtomicU64 {
         let (base, len) = self.path.usage_memory();
         assert!(cell * 64 + 64 <= len);
-        // SAFETY: within the mapping, which lives as long as the fast path does.
+        // SAFETY: within the mapping, which lives as long as the offload does.
         unsafe { base.cast::<AtomicU64>().add(cell * 8 + word).as_ref() }
     }
 }
@@ -241,7 +248,7 @@ impl Node {
 pub fn with_node(test: &str, body: impl FnOnce(Node) + Send) {
     if super::is_root(test) {
         super::in_namespace(|_| {
-            fast::interfaces();
+            tables::interfaces();
             body(Node::new(64));
         });
     }

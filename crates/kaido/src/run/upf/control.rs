@@ -16,17 +16,17 @@ use kaido_upf::node::ControlPlaneMessage;
 use kaido_upf::record::{KeyParts, RecordForm};
 use kaido_upf::rules::{Seid, Teid};
 use kaido_upf::slow_path::SlowPathReason;
-use kaido_xdp::fastpath::Hand;
+use kaido_xdp::offload::Hand;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::control_guard::ControlGuard;
 use super::datapath::Choice;
-use super::fastpath::{self, KernelCounts};
 use super::kernel_watch::KernelWatch;
 use super::lag::Lag;
 use super::memory::Watch;
 use super::metrics::Asked;
 use super::n4_tunnels::N4Tunnels;
+use super::offload::{self, KernelCounts};
 use super::ports::KernelCounters;
 use super::strangers::{SERVED_A_TURN, Strangers, Waiting};
 use super::trace;
@@ -394,7 +394,7 @@ impl View<'_> {
 
     fn totals(&self, at: usize) -> PortTotals {
         let mut totals = shown::totals(self.workers, at);
-        fastpath::add_to(&mut totals, at, &self.in_kernel);
+        offload::add_to(&mut totals, at, &self.in_kernel);
         totals
     }
 
@@ -403,7 +403,7 @@ impl View<'_> {
         let node = upf.node();
         let volume = upf.volume();
         let ports = self.ports.iter().enumerate().map(|(at, port)| {
-            let in_kernel = self.in_kernel.get(at).map(fastpath::forwarded).unwrap_or_default();
+            let in_kernel = self.in_kernel.get(at).map(offload::forwarded).unwrap_or_default();
             shown::port(port, &self.totals(at), in_kernel)
         });
         let peers = self.endpoint.peers().map(|peer| api::Peer {
@@ -470,7 +470,7 @@ impl View<'_> {
 
     /// What the kernel's datapath left, by reason, of all ports.
     fn handed(&self) -> Vec<api::Count> {
-        let count = |hand| self.in_kernel.iter().map(|counters| counters.fast.handed(hand)).sum();
+        let count = |hand| self.in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
         let counts = Hand::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| api::Count { name, count }).collect()
     }

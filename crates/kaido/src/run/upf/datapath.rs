@@ -1,11 +1,11 @@
 //! Which datapath the user plane takes: what `node.datapath` says, and for `auto` what ports, kernel and memory allow.
 
 use kaido_engine::FramePool;
-use kaido_xdp::FastPath;
-use kaido_xdp::fastpath::FrameLosses;
+use kaido_xdp::Offload;
+use kaido_xdp::offload::FrameLosses;
 
-use super::fastpath;
 use super::memory::{self, Memory};
+use super::offload;
 use crate::config::{Datapath, UpfConfig};
 use crate::datapath::{PortFacts, by_ports};
 use crate::run::StartFault;
@@ -42,7 +42,7 @@ impl Choice {
 
 /// The tables of the datapath in the kernel, and what counts the frames that devices do not take from it.
 pub(super) struct Tables {
-    pub(super) fast: FastPath,
+    pub(super) offload: Offload,
     /// None where the kernel does not let us count.
     pub(super) losses: Option<FrameLosses>,
 }
@@ -58,11 +58,11 @@ pub(super) fn asked_for(config: &UpfConfig) -> Result<Option<(Choice, Option<Tab
         Datapath::Engine => None,
         Datapath::Xdp | Datapath::Hybrid => {
             let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
-            let fast = FastPath::load(&fastpath::config(config)).map_err(fault)?;
-            let losses = fast.count_losses();
+            let offload = Offload::load(&offload::config(config)).map_err(fault)?;
+            let losses = offload.count_losses();
             let losses =
                 losses.map_err(|error| tracing::warn!(%error, "frames lost in the kernel are not counted"));
-            Some(Tables { fast, losses: losses.ok() })
+            Some(Tables { offload, losses: losses.ok() })
         }
     };
     let reason = "node.datapath says so".to_owned();
@@ -93,15 +93,15 @@ fn automatic(config: &UpfConfig, devices: &[Device], pool: &FramePool) -> Result
         return Err(short);
     }
     let refused = |error: kaido_xdp::Error| format!("the kernel does not take the datapath: {error}");
-    let fast = FastPath::load(&fastpath::config(config)).map_err(refused)?;
+    let offload = Offload::load(&offload::config(config)).map_err(refused)?;
     // What the kernel loses must be counted, or nobody would know.
-    let losses = fast.count_losses().map_err(refused)?;
-    Ok((advice.reason, Tables { fast, losses: Some(losses) }))
+    let losses = offload.count_losses().map_err(refused)?;
+    Ok((advice.reason, Tables { offload, losses: Some(losses) }))
 }
 
 /// Why there is no room for the kernel's tables beside `frames` octets of the frame pool; `None` where there is, or nobody tells.
 pub(crate) fn no_room_for_tables(config: &UpfConfig, frames: u64) -> Option<String> {
     let sessions = *config.base.node.sessions_max.get_ref();
-    let short = memory::no_room(sessions, frames, fastpath::config(config).bytes(), Memory::read()?);
+    let short = memory::no_room(sessions, frames, offload::config(config).bytes(), Memory::read()?);
     short.map(|short| format!("node.sessions_max: {short}"))
 }

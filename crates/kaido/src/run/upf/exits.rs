@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{PortId, Routes};
-use kaido_xdp::fastpath::{FrameLosses, LostFrames};
+use kaido_xdp::offload::{FrameLosses, LostFrames};
 
-use super::fastpath::Exit;
+use super::offload::Exit;
 use crate::run::ports::lock;
 
 /// How often devices are asked: how long frames may be lost.

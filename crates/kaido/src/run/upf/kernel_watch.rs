@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kaido_upf::control::Upf;
-use kaido_xdp::fastpath::Hand;
+use kaido_xdp::offload::Hand;
 
 use super::exits::ExitWatch;
-use super::fastpath::{KernelCounts, forwarded};
+use super::offload::{KernelCounts, forwarded};
 
 /// How often is looked whether it forwards.
 const PACE: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ impl KernelWatch {
 
 /// Packets that were left to the workers, by reason.
 fn handed(counts: &[KernelCounts]) -> Vec<(Hand, u64)> {
-    let of = |hand| counts.iter().map(|port| port.fast.handed(hand)).sum();
+    let of = |hand| counts.iter().map(|port| port.offload.handed(hand)).sum();
     Hand::ALL.into_iter().map(|hand| (hand, of(hand))).collect()
 }
 

@@ -4,7 +4,6 @@ mod control;
 mod control_guard;
 mod datapath;
 mod exits;
-mod fastpath;
 mod kernel_return;
 mod kernel_watch;
 mod lag;
@@ -12,6 +11,7 @@ mod listen;
 mod memory;
 mod metrics;
 mod n4_tunnels;
+mod offload;
 mod ports;
 mod strangers;
 mod trace;
@@ -179,7 +179,7 @@ fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), StartFault> 
     let in_kernel = match config.base.node.datapath.get_ref() {
         // Where they are not sure to be, the choice looks for itself.
         Datapath::Engine | Datapath::Auto => 0,
-        Datapath::Xdp | Datapath::Hybrid => fastpath::config(config).bytes(),
+        Datapath::Xdp | Datapath::Hybrid => offload::config(config).bytes(),
     };
     let sessions = *config.base.node.sessions_max.get_ref();
     match Memory::read().and_then(|memory| memory::too_many(sessions, frames + in_kernel, memory)) {

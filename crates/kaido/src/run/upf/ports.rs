@@ -16,15 +16,15 @@ use kaido_upf::path::{MssClamp, MssLimit};
 use kaido_upf::qos::Policers;
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
-use kaido_xdp::fastpath::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
+use kaido_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_xdp::{Pass, Roles, Steering, SteeringConfig};
 use toml::Spanned;
 
 use super::datapath::{self, Choice, Tables};
 use super::exits::{ExitWatch, Exits};
-use super::fastpath::{self, Exit, InKernel, KernelCounts, Surroundings};
 use super::kernel_return::ProgramReturn;
 use super::n4_tunnels::N4Tunnels;
+use super::offload::{self, Exit, KernelCounts, OffloadContext, XdpOffload};
 use crate::config::{Datapath, Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
 use crate::run::StartFault;
 use crate::run::ports::{Demands, Device, Found, Opened, Program, fault, lock, routable};
@@ -49,7 +49,7 @@ impl Program for Steering {
     }
 
     fn exit_changed(&mut self, _before: u32, _interface: &Interface) -> Result<(), kaido_xdp::Error> {
-        // Of next hops the fast path itself is told.
+        // Of next hops the offload itself is told.
         Ok(())
     }
 }
@@ -114,9 +114,9 @@ impl Demands for Wants<'_> {
             multi_buffer,
         };
         let slots = u32::try_from(of_interface().count()).unwrap_or(u32::MAX);
-        let load_fast = |fast| Steering::load_fast_slots(load, fast, slots);
-        let fast = self.tables.as_ref().map(|tables| &tables.fast);
-        let mut steering = fast.map_or_else(|| Steering::load(load), load_fast)?;
+        let load_offload = |offload| Steering::load_offload_slots(load, offload, slots);
+        let offload = self.tables.as_ref().map(|tables| &tables.offload);
+        let mut steering = offload.map_or_else(|| Steering::load(load), load_offload)?;
         steering.set_own_vlans(&of_interface().filter_map(PortConfig::vid).collect())?;
         // Elsewhere they are addresses of the host as others are.
         steering.set_gtpu_addresses(if of_interface().any(is_gtpu) { self.endpoints } else { &[] })?;
@@ -149,11 +149,11 @@ pub(super) struct Ports {
     pub(super) opened: Opened<Steering>,
     endpoints: Vec<IpAddr>,
     choice: Choice,
-    fast: Option<fastpath::Shared>,
+    offload: Option<offload::Shared>,
     /// Frames that it loses, until somebody watches.
     losses: Option<FrameLosses>,
     /// The same once the node is told of it, and where it may send from.
-    kernel: Option<(fastpath::Shared, Exits)>,
+    kernel: Option<(offload::Shared, Exits)>,
     /// GTP-U with control planes that no port leads to.
     pub(super) n4_tunnels: Option<Arc<N4Tunnels>>,
 }
@@ -170,10 +170,10 @@ impl Ports {
         let Wants { choice, tables, .. } = wants;
         let choice = choice.unwrap_or_else(|| Choice::engine("no port was opened"));
         let n4_tunnels = n4_tunnels(&opened.devices, &endpoints)?.map(Arc::new);
-        let (fast, losses) = tables.map(|Tables { fast, losses }| (fast, losses)).unzip();
-        let (fast, losses) = (fast.map(fastpath::Shared::new), losses.flatten());
+        let (offload, losses) = tables.map(|Tables { offload, losses }| (offload, losses)).unzip();
+        let (offload, losses) = (offload.map(offload::Shared::new), losses.flatten());
         choice.log();
-        Ok(Self { opened, endpoints, choice, fast, losses, kernel: None, n4_tunnels })
+        Ok(Self { opened, endpoints, choice, offload, losses, kernel: None, n4_tunnels })
     }
 
     /// Which datapath there is, and why.
@@ -280,7 +280,7 @@ impl Ports {
             mss_clamp: mss_clamp(config),
             bind_gnb: config.gtpu.bind_gnb,
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
-            workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.fast.is_some(),
+            workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.offload.is_some(),
             ue_to_ue: config.base.node.ue_to_ue.into(),
             sessions_max: *config.base.node.sessions_max.get_ref(),
             buffer_packets_per_session: config.buffer.packets_per_session as usize,
@@ -297,25 +297,28 @@ impl Ports {
 
     /// The usage counters that the kernel counts in too, and the policers that it takes from; `None` when the workers do all.
     pub(super) fn cells(&self) -> Result<Option<(UsageCounters, Policers)>, StartFault> {
-        let Some(fast) = &self.fast else { return Ok(None) };
+        let Some(offload) = &self.offload else { return Ok(None) };
         let fault = |fault: String| StartFault::Datapath { fault };
-        let cells = fast.with(|fast| fast.leak_usage_cells()).map_err(|error| fault(error.to_string()))?;
+        let cells =
+            offload.with(|offload| offload.leak_usage_cells()).map_err(|error| fault(error.to_string()))?;
         let usage = UsageCounters::over(cells).map_err(|error| fault(error.to_string()))?;
-        let words = fast.with(|fast| fast.leak_policers()).map_err(|error| fault(error.to_string()))?;
+        let words =
+            offload.with(|offload| offload.leak_policers()).map_err(|error| fault(error.to_string()))?;
         let policers = Policers::over(words).map_err(|error| fault(error.to_string()))?;
-        Ok(Some((usage.beside(Box::new(fast.clone())), policers)))
+        Ok(Some((usage.with_offloaded(Box::new(offload.clone())), policers)))
     }
 
     /// The datapath in the kernel, where there is one, told of the node.
-    pub(super) fn take_kernel(&mut self, node: &Node) -> Result<Option<InKernel>, StartFault> {
-        let Some(fast) = self.fast.take() else { return Ok(None) };
+    pub(super) fn take_kernel(&mut self, node: &Node) -> Result<Option<XdpOffload>, StartFault> {
+        let Some(offload) = self.offload.take() else { return Ok(None) };
         let settings = &node.settings;
-        fast.with(|fast| fast.begin_policers(node.policers.age()));
+        offload.with(|offload| offload.begin_policers(node.policers.age()));
         let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
-        fast.with(|fast| fast.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()))
+        offload
+            .with(|offload| offload.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()))
             .map_err(fault)?;
         let mut exits = vec![None; self.opened.devices.len()];
-        let mut around = Surroundings {
+        let mut around = OffloadContext {
             exits: Exits::default(),
             n6_only: settings.ports.iter().map(|port| port.instance.is_some() && !port.gtpu).collect(),
             ue_prefixes: vec![Vec::new(); settings.instances.len()],
@@ -359,8 +362,8 @@ impl Ports {
         }
         drop(steerings);
         around.exits = Exits::new(exits);
-        self.kernel = Some((fast.clone(), around.exits.clone()));
-        Ok(Some(InKernel::new(fast, around, self.opened.routes().next_hops())))
+        self.kernel = Some((offload.clone(), around.exits.clone()));
+        Ok(Some(XdpOffload::new(offload, around, self.opened.routes().next_hops())))
     }
 
     /// Keeps the ports bound to their interfaces, and the datapath in the kernel in step with them.
@@ -369,14 +372,14 @@ impl Ports {
         settings: &NodeSettings,
         inboxes: Vec<Arc<Inbox>>,
     ) -> Result<(), StartFault> {
-        let Some((fast, exits)) = self.kernel.clone() else { return self.opened.watch(inboxes, None) };
+        let Some((offload, exits)) = self.kernel.clone() else { return self.opened.watch(inboxes, None) };
         let mut settings = settings.clone();
         let sends: Vec<bool> = self.opened.devices.iter().map(|device| device.program.is_some()).collect();
         let hook = move |at: usize, device: Option<&Device>| {
             exits.set(at, device.filter(|_| sends[at]).map(Exit::of));
             settings.ports[at].addresses = device.into_iter().flat_map(Device::addresses).collect();
             let own: Vec<IpAddr> = settings.own_addresses().collect();
-            if let Err(error) = fast.with(|fast| fast.set_own_addresses(&own)) {
+            if let Err(error) = offload.with(|offload| offload.set_own_addresses(&own)) {
                 tracing::error!(%error, "the datapath in the kernel was not told of the node's addresses");
             }
         };
@@ -420,13 +423,13 @@ impl KernelCounters {
         let is_vlan = |port: usize| self.is_vlan.get(port).is_some_and(|&is_vlan| is_vlan);
         let read = |(at, of_port): (usize, &Option<(usize, u32)>)| {
             let (steering, slot) = (*of_port)?;
-            let counters = steerings.get(steering)?.fast_counters_of(slot);
+            let counters = steerings.get(steering)?.offload_counters_of(slot);
             let counters = counters.map_err(|error| tracing::warn!(%error, "the kernel's counters")).ok()?;
             Some(counters.without_tags(is_vlan(at), is_vlan))
         };
-        let fast = self.of_port.iter().enumerate().map(|port| read(port).unwrap_or_default());
+        let offload = self.of_port.iter().enumerate().map(|port| read(port).unwrap_or_default());
         let lost = self.exits.lost().into_iter().chain(std::iter::repeat(LostFrames::default()));
-        fast.zip(lost).map(|(fast, lost)| KernelCounts { fast, lost }).collect()
+        offload.zip(lost).map(|(offload, lost)| KernelCounts { offload, lost }).collect()
     }
 }
 

@@ -6,11 +6,11 @@ use kaido_metrics::{Exposition, Family, Format};
 use kaido_upf::control::PathSummary;
 use kaido_upf::node::Node;
 use kaido_upf::record::RecordForm;
-use kaido_xdp::fastpath::{FastCounters, FastDirection, Hand};
+use kaido_xdp::offload::{Hand, OffloadCounters, OffloadDirection};
 
 use super::Controls;
 use crate::run::metrics::{Figures, families as f, one};
-use crate::run::upf::fastpath::{self, KernelCounts};
+use crate::run::upf::offload::{self, KernelCounts};
 use crate::run::upf::ports::KernelCounters;
 
 /// Where figures are read that the control loop is not asked for.
@@ -28,7 +28,7 @@ impl Sources {
         let mut out = Exposition::new(format);
         self.figures.node(&mut out);
         self.sessions(controls, &mut out);
-        self.figures.ports(|at, totals| fastpath::add_to(totals, at, &in_kernel), &mut out);
+        self.figures.ports(|at, totals| offload::add_to(totals, at, &in_kernel), &mut out);
         if let Some(records) = controls.kernel_records {
             self.kernel(records, &in_kernel, &mut out);
         }
@@ -77,20 +77,20 @@ impl Sources {
 
     fn kernel(&self, records: usize, in_kernel: &[KernelCounts], out: &mut Exposition) {
         one(out, &f::KERNEL_RECORDS, records);
-        let directions = [("uplink", FastDirection::Uplink), ("downlink", FastDirection::Downlink)];
-        let mut by_way = |family: &'static Family, value: fn(&FastCounters, FastDirection) -> u64| {
+        let directions = [("uplink", OffloadDirection::Uplink), ("downlink", OffloadDirection::Downlink)];
+        let mut by_way = |family: &'static Family, value: fn(&OffloadCounters, OffloadDirection) -> u64| {
             let mut samples = out.family(family);
             for (port, counters) in self.figures.ports.iter().zip(in_kernel) {
                 for (name, direction) in directions {
-                    samples.add(&[&port.name, name], value(&counters.fast, direction));
+                    samples.add(&[&port.name, name], value(&counters.offload, direction));
                 }
             }
         };
-        by_way(&f::KERNEL_PACKETS, FastCounters::packets);
-        by_way(&f::KERNEL_BYTES, FastCounters::bytes);
+        by_way(&f::KERNEL_PACKETS, OffloadCounters::packets);
+        by_way(&f::KERNEL_BYTES, OffloadCounters::bytes);
         let mut handed = out.family(&f::KERNEL_HANDED);
         for hand in Hand::ALL {
-            let packets: u64 = in_kernel.iter().map(|counters| counters.fast.handed(hand)).sum();
+            let packets: u64 = in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
             handed.add(&[hand.name()], packets);
         }
     }

@@ -1,4 +1,4 @@
-//! The straight way and the careful way through the path give the same: a frame, its mutations and its
+//! The fast path and the slow path give the same: a frame, its mutations and its
 //! truncations come out of both with the same bytes, the same drops and the same counts.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // Lengths of small test packets.
 
@@ -26,17 +26,17 @@ use proptest::prelude::*;
 ///
 /// 5 and 6 are of tenants, behind one tag and behind two.
 ///
-/// On the `careful` side every rule has a second one before it that does the same with few packets: such rules do not fold,
-/// and their packets do not go straight.
-fn rig(careful: bool) -> Rig {
+/// On the `slow` side every rule has a second one before it that does the same with few packets: such rules do not fold,
+/// and their packets do not take the fast path.
+fn rig(slow: bool) -> Rig {
     let mut settings = fixture::settings();
     settings.outer_source_port = OuterSourcePort::Entropy;
     settings.instances.extend(TENANTS.map(|(n, _)| Instance { name: Some(format!("tenant-{n}")) }));
     settings.lans = Lans::new((1..).zip(TENANTS).map(|(instance, (_, tags))| lan(instance, tags)).collect());
     let mut rig = Rig::with(settings);
     let mut establish = |mut request: Establishment| {
-        if careful {
-            request.pdrs.extend(fixture::careful(&request.pdrs));
+        if slow {
+            request.pdrs.extend(fixture::on_slow_path(&request.pdrs));
         }
         rig.upf.establish(&request, now()).unwrap();
     };
@@ -278,36 +278,36 @@ fn account(rig: &Rig) -> (Vec<String>, Volume) {
 
 #[test]
 fn whole_frames_of_every_shape_come_out_of_both_ways_alike() {
-    let (mut straight, mut careful) = (rig(false), rig(true));
+    let (mut fast, mut slow) = (rig(false), rig(true));
     for (n, (port, frame)) in seeds().into_iter().enumerate() {
         for _ in 0..3 {
-            let out = straight.pass(port, &frame);
+            let out = fast.pass(port, &frame);
             assert_eq!(out.len(), 1, "seed {n} is forwarded");
-            assert_eq!(out, careful.pass(port, &frame), "seed {n}");
+            assert_eq!(out, slow.pass(port, &frame), "seed {n}");
         }
     }
-    assert_eq!(account(&straight), account(&careful));
+    assert_eq!(account(&fast), account(&slow));
 }
 
 #[test]
 fn a_header_of_unusual_shape_is_judged_by_every_rule_of_its_session() {
-    let (mut straight, mut careful) = (rig(false), rig(true));
+    let (mut fast, mut slow) = (rig(false), rig(true));
     let mut frame = ethernet(N6_MAC, &udp_v6("2001:db8:9::1", "2001:db8:60:1::5"));
     frame[20] = 132; // SCTP
-    let out = straight.pass(N6, &frame);
+    let out = fast.pass(N6, &frame);
     assert_eq!(out.len(), 1);
-    assert_eq!(out, careful.pass(N6, &frame));
-    assert_eq!(account(&straight), account(&careful));
+    assert_eq!(out, slow.pass(N6, &frame));
+    assert_eq!(account(&fast), account(&slow));
 }
 
 /// What lies in a later fragment where ports would be is nobody's port.
 #[test]
 fn a_later_fragment_matches_no_ports() {
-    let (mut straight, mut careful) = (rig(false), rig(true));
+    let (mut fast, mut slow) = (rig(false), rig(true));
     let whole = uplink_v4(1003, false, &udp_v4("10.60.0.3", "9.9.9.9"));
     for _ in 0..2 {
-        assert_eq!(straight.pass(N3, &whole).len(), 1);
-        assert_eq!(careful.pass(N3, &whole).len(), 1);
+        assert_eq!(fast.pass(N3, &whole).len(), 1);
+        assert_eq!(slow.pass(N3, &whole).len(), 1);
     }
     let mut inner = udp_v4("10.60.0.3", "9.9.9.9");
     inner[6..8].copy_from_slice(&[0, 10]);
@@ -315,27 +315,27 @@ fn a_later_fragment_matches_no_ports() {
     let sum = !kaido_wire::checksum::sum(&inner[..20]);
     inner[10..12].copy_from_slice(&sum.to_be_bytes());
     let frame = uplink_v4(1003, false, &inner);
-    assert_eq!(straight.pass(N3, &frame), careful.pass(N3, &frame));
-    assert_eq!(straight.pass(N3, &frame), [], "it waits for the first");
-    assert_eq!(account(&straight).1, account(&careful).1);
+    assert_eq!(fast.pass(N3, &frame), slow.pass(N3, &frame));
+    assert_eq!(fast.pass(N3, &frame), [], "it waits for the first");
+    assert_eq!(account(&fast).1, account(&slow).1);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn mutated_frames_come_out_of_both_ways_alike(mutations in mutations()) {
-        let (mut straight, mut careful) = (rig(false), rig(true));
+        let (mut fast, mut slow) = (rig(false), rig(true));
         let seeds = seeds();
         for (port, frame) in mutations.into_iter().filter_map(|mutation| mutated(&seeds, mutation)) {
-            prop_assert_eq!(straight.pass(port, &frame), careful.pass(port, &frame), "{:02x?}", frame);
+            prop_assert_eq!(fast.pass(port, &frame), slow.pass(port, &frame), "{:02x?}", frame);
         }
-        prop_assert_eq!(account(&straight), account(&careful));
+        prop_assert_eq!(account(&fast), account(&slow));
     }
 
     /// What arrives together is handled in groups, which may be of one kind or mixed.
     #[test]
     fn frames_that_arrive_together_come_out_as_if_alone(mutations in mutations(), sorted: bool) {
-        let (mut straight, mut careful) = (rig(false), rig(true));
+        let (mut fast, mut slow) = (rig(false), rig(true));
         let seeds = seeds();
         let mut frames: Vec<_> =
             mutations.into_iter().filter_map(|mutation| mutated(&seeds, mutation)).collect();
@@ -344,12 +344,12 @@ proptest! {
         }
         // Resolves what both must know of next hops.
         for (port, frame) in &seeds {
-            prop_assert_eq!(straight.pass(*port, frame), careful.pass(*port, frame));
+            prop_assert_eq!(fast.pass(*port, frame), slow.pass(*port, frame));
         }
         for port in [N3, N6] {
             let of_port = || frames.iter().filter(|(at, _)| *at == port).map(|(_, frame)| &frame[..]);
-            let together = straight.pass_all(port, of_port());
-            let alone: Vec<_> = of_port().flat_map(|frame| careful.pass(port, frame)).collect();
+            let together = fast.pass_all(port, of_port());
+            let alone: Vec<_> = of_port().flat_map(|frame| slow.pass(port, frame)).collect();
             let leaving = |sent: &[(PortId, Vec<u8>)], by: PortId| -> Vec<_> {
                 sent.iter().filter(|(port, _)| *port == by).cloned().collect()
             };
@@ -357,6 +357,6 @@ proptest! {
                 prop_assert_eq!(leaving(&together, by), leaving(&alone, by));
             }
         }
-        prop_assert_eq!(account(&straight), account(&careful));
+        prop_assert_eq!(account(&fast), account(&slow));
     }
 }

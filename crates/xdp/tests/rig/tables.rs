@@ -1,7 +1,7 @@
-//! A fast path as tests use it.
+//! An offload as tests use it.
 
-use kaido_xdp::fastpath::{FastRecord, FastRule};
-use kaido_xdp::{FastPath, FastPathConfig};
+use kaido_xdp::offload::{OffloadRecord, OffloadRule};
+use kaido_xdp::{Offload, OffloadConfig};
 
 use super::run;
 
@@ -10,8 +10,8 @@ pub const N3: u32 = 0;
 pub const N6: u32 = 1;
 pub const N6_V6: u32 = 2;
 
-pub fn config(records_max: u32, fixed_source_port: bool) -> FastPathConfig {
-    FastPathConfig {
+pub fn config(records_max: u32, fixed_source_port: bool) -> OffloadConfig {
+    OffloadConfig {
         records_max,
         groups_max: 64,
         usage_cells_max: 1024,
@@ -30,8 +30,8 @@ pub fn config(records_max: u32, fixed_source_port: bool) -> FastPathConfig {
     }
 }
 
-pub fn path(config: &FastPathConfig) -> FastPath {
-    FastPath::load(config).unwrap()
+pub fn path(config: &OffloadConfig) -> Offload {
+    Offload::load(config).unwrap()
 }
 
 /// Two interfaces to send to, `kb-n3` and `kb-n6`, in the thread's namespace; test runs come in by `lo`.
@@ -40,7 +40,7 @@ pub fn interfaces() {
 }
 
 /// A record whose rules are changed.
-pub fn changed(mut record: FastRecord, change: impl Fn(&mut FastRule)) -> FastRecord {
+pub fn changed(mut record: OffloadRecord, change: impl Fn(&mut OffloadRule)) -> OffloadRecord {
     record.lines.iter_mut().filter_map(|line| line.rule.as_mut()).for_each(change);
     record
 }

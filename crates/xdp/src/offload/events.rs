@@ -29,7 +29,7 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn create() -> Result<Self, Error> {
-        let map = MapHandle::create(MapType::RingBuf, Some("fast_events"), 0, 0, EVENTS_BYTES, &options())
+        let map = MapHandle::create(MapType::RingBuf, Some("offload_events"), 0, 0, EVENTS_BYTES, &options())
             .map_err(Error::libbpf("creating a BPF ring buffer"))?;
         let page = page_size();
         let consumer = Mapping::new(map.as_fd(), page, 0, true)?;

@@ -1,4 +1,4 @@
-//! The fast path under `BPF_PROG_TEST_RUN`: what it counts, refuses and leaves alone, also while its tables change.
+//! The offload under `BPF_PROG_TEST_RUN`: what it counts, refuses and leaves alone, also while its tables change.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -6,16 +6,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_xdp::fastpath::{
-    Counts, FastDestination, FastDirection, FastDrop, FastKey, FastRoute, FastRule, FastWay, Hand, Hop,
-    ThresholdEvent, UsageCell, Vlan, VlanRole,
+use kaido_xdp::offload::{
+    Counts, Hand, Hop, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey, OffloadRoute,
+    OffloadRule, OffloadWay, ThresholdEvent, UsageCell, Vlan, VlanRole,
 };
-use kaido_xdp::{Action, Error, FastPathError, Roles, Steering, SteeringConfig};
+use kaido_xdp::{Action, Error, OffloadError, Roles, Steering, SteeringConfig};
 
 mod rig;
-use rig::fast::{self, N6, N6_V6};
 use rig::frame::{eth, vlan};
 use rig::session::*;
+use rig::tables::{self, N6, N6_V6};
 
 #[test]
 fn counts_what_it_forwards_and_tells_a_threshold_once() {
@@ -33,7 +33,7 @@ fn counts_what_it_forwards_and_tells_a_threshold_once() {
         }
         assert_eq!(node.cell(5), [3 * bytes, 3, 3 * bytes, 3, 0, 0, 0, 0]);
         let counters = node.counters();
-        for direction in [FastDirection::Uplink, FastDirection::Downlink] {
+        for direction in [OffloadDirection::Uplink, OffloadDirection::Downlink] {
             assert_eq!((counters.packets(direction), counters.bytes(direction)), (3, 3 * bytes));
         }
     });
@@ -49,12 +49,12 @@ fn gate_and_far_drop_and_count_before_qos_only() {
         };
         let usage = [5, 8, 6, 7].map(|cell| UsageCell { cell, counts: counts(cell) });
         let open = uplink_with(|rule| *rule = rule.counting(usage));
-        let closed = fast::changed(open.clone(), |rule| rule.gate_open = false);
-        let far = fast::changed(open.clone(), |rule| rule.far_drop = true);
+        let closed = tables::changed(open.clone(), |rule| rule.gate_open = false);
+        let far = tables::changed(open.clone(), |rule| rule.far_drop = true);
         for (record, drops) in [(closed, [1, 0, 0]), (far, [1, 1, 0])] {
             node.path.insert_or_replace(TUNNEL_KEY, &record).unwrap();
             assert_eq!(node.run(&uplink()).action, Action::Drop);
-            assert_eq!(FastDrop::ALL.map(|drop| node.counters().dropped(drop)), drops);
+            assert_eq!(OffloadDrop::ALL.map(|drop| node.counters().dropped(drop)), drops);
         }
         node.path.insert_or_replace(TUNNEL_KEY, &open).unwrap();
         node.forwards(&uplink());
@@ -99,16 +99,16 @@ fn what_is_not_plain_is_the_engines() {
         node.hands(&uplink(), Hand::NextHop);
         node.path.set_template(3, None).unwrap();
         node.hands(&downlink(), Hand::NextHop);
-        let mut other_flow = record(FastDirection::Uplink);
+        let mut other_flow = record(OffloadDirection::Uplink);
         other_flow.lines[0].asks.qfi = Some(8);
         node.path.insert_or_replace(TUNNEL_KEY, &other_flow).unwrap();
         node.hands(&uplink(), Hand::Qfi);
         assert!(node.path.remove(&TUNNEL_KEY) && !node.path.remove(&TUNNEL_KEY));
         node.hands(&uplink(), Hand::Unknown);
         assert_eq!(node.path.len(), 4);
-        let nowhere = FastKey::Tunnel { local: PEER6.into(), teid: TEID };
+        let nowhere = OffloadKey::Tunnel { local: PEER6.into(), teid: TEID };
         assert!(!node.path.remove(&nowhere) && !node.path.contains(&nowhere), "no record was ever for it");
-        let over_ipv6 = FastKey::Tunnel { local: LOCAL6.into(), teid: TEID };
+        let over_ipv6 = OffloadKey::Tunnel { local: LOCAL6.into(), teid: TEID };
         assert!(node.path.contains(&over_ipv6) && node.path.remove(&over_ipv6));
         node.hands(&tunnelled_over_ipv6(&v4(UE, REMOTE, &[])), Hand::Unknown);
     });
@@ -121,8 +121,8 @@ fn tenants_have_vlans_both_ways() {
         let tagged = eth(OURS, 0x8100, &vlan(0x6007, 0x0800, &packet));
         let double = eth(OURS, 0x88a8, &vlan(5, 0x8100, &vlan(7, 0x0800, &packet)));
         node.hands(&tagged, Hand::NotCandidate);
-        let other = FastKey::Ipv4 { instance: 4, address: UE };
-        node.path.insert_or_replace(other, &record(FastDirection::Downlink)).unwrap();
+        let other = OffloadKey::Ipv4 { instance: 4, address: UE };
+        node.path.insert_or_replace(other, &record(OffloadDirection::Downlink)).unwrap();
         let single = Vlan { outer: None, inner: 7 };
         let lan = |instance| VlanRole { instance: Some(instance), lan: true, ..VlanRole::default() };
         node.steering.set_vlans(&BTreeMap::from([(single, lan(4))])).unwrap();
@@ -155,12 +155,12 @@ fn tenants_have_vlans_both_ways() {
         assert_eq!((&sent[..12], &sent[22..]), (&untagged[..12], &untagged[14..]));
         // What is on the LAN's own link the gateway is not for; the node's own routes are of no concern there.
         let beyond = |near: &str, len| Some((near.parse().unwrap(), len));
-        let engines = |to| FastRoute { to, way: FastWay::Engine };
+        let engines = |to| OffloadRoute { to, way: OffloadWay::Engine };
         node.path
             .set_routes(&[("198.51.100.0".parse().unwrap(), 24), (REMOTE6.into(), 32)].map(engines))
             .unwrap();
         node.hands(&uplink(), Hand::NextHop);
-        let into_lan = uplink_with(|rule| rule.destination = FastDestination::Hop(N6));
+        let into_lan = uplink_with(|rule| rule.destination = OffloadDestination::Hop(N6));
         node.path.insert_or_replace(TUNNEL_KEY, &into_lan).unwrap();
         for (near, len, leads) in [
             ("198.51.100.0", 24, false),
@@ -189,8 +189,8 @@ fn tenants_have_vlans_both_ways() {
         node.path.set_hop(N6, Some(&Hop { near: None, ..hop })).unwrap();
         node.forwards(&uplink());
         // The engine is the UE's neighbour there.
-        let key = FastKey::Ipv6 { instance: 3, address: UE6 };
-        node.path.insert_or_replace(key, &record(FastDirection::Downlink)).unwrap();
+        let key = OffloadKey::Ipv6 { instance: 3, address: UE6 };
+        node.path.insert_or_replace(key, &record(OffloadDirection::Downlink)).unwrap();
         let icmp = |kind: u8| {
             let mut packet = v6(REMOTE6, UE6, &[kind, 0, 0, 0, 0, 0, 0, 0]);
             packet[6] = 58;
@@ -207,7 +207,7 @@ fn a_vlan_has_roles_and_counters_of_its_own() {
     with_node("a_vlan_has_roles_and_counters_of_its_own", |mut node| {
         let roles = Roles { gtpu: false, routed: false, ndn: false };
         let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
-        node.steering = Steering::load_fast_slots(config, &node.path, 3).unwrap();
+        node.steering = Steering::load_offload_slots(config, &node.path, 3).unwrap();
         node.steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();
         let of = |inner| Vlan { outer: None, inner };
         let n3 = VlanRole { gtpu: true, slot: 1, ..VlanRole::default() };
@@ -217,7 +217,7 @@ fn a_vlan_has_roles_and_counters_of_its_own() {
             let [high, low] = vid.to_be_bytes();
             [&frame[..12], &[0x81, 0, high, low], &frame[12..]].concat()
         };
-        let counters = |node: &Node, slot| node.steering.fast_counters_of(slot).unwrap();
+        let counters = |node: &Node, slot| node.steering.offload_counters_of(slot).unwrap();
         // Untagged, or by the other's VLAN, it is nobody's.
         node.hands(&uplink(), Hand::NotCandidate);
         node.hands(&downlink(), Hand::NotCandidate);
@@ -234,7 +234,7 @@ fn a_vlan_has_roles_and_counters_of_its_own() {
         hands(&node, &within(300, &uplink()), 0, Hand::NotCandidate);
         let sent = [node.run(&within(100, &uplink())), node.run(&within(200, &downlink()))];
         assert!(sent.iter().all(|run| run.action == Action::Redirect));
-        let (up, down) = (FastDirection::Uplink, FastDirection::Downlink);
+        let (up, down) = (OffloadDirection::Uplink, OffloadDirection::Downlink);
         let seen = |slot| {
             let found = counters(&node, slot);
             (found.packets(up), found.packets(down), found.received_bytes())
@@ -249,7 +249,7 @@ fn a_vlan_has_roles_and_counters_of_its_own() {
         let closed = uplink_with(|rule| rule.gate_open = false);
         node.path.insert_or_replace(TUNNEL_KEY, &closed).unwrap();
         assert_eq!(node.run(&within(100, &uplink())).action, Action::Drop);
-        assert_eq!([0, 1, 2].map(|slot| counters(&node, slot).dropped(FastDrop::GateClosed)), [0, 1, 0]);
+        assert_eq!([0, 1, 2].map(|slot| counters(&node, slot).dropped(OffloadDrop::GateClosed)), [0, 1, 0]);
     });
 }
 
@@ -259,7 +259,7 @@ fn a_record_that_is_replaced_is_never_missing() {
         // Dropping leaves the packet as it is, so one test run may repeat it.
         let drops = |cell| {
             let usage = [UsageCell { cell, counts: Counts::All }];
-            uplink_with(|rule| *rule = FastRule { far_drop: true, ..rule.counting(usage) })
+            uplink_with(|rule| *rule = OffloadRule { far_drop: true, ..rule.counting(usage) })
         };
         node.path.insert_or_replace(TUNNEL_KEY, &drops(8)).unwrap();
         let repeat = 3_000_000;
@@ -271,7 +271,7 @@ fn a_record_that_is_replaced_is_never_missing() {
                 while !done.load(Ordering::Relaxed) {
                     path.insert_or_replace(TUNNEL_KEY, &drops(8 + replaced % 2)).unwrap();
                     // Neighbours come and go in the same buckets, and move about.
-                    let key = FastKey::Tunnel { local: IpAddr::V4(LOCAL), teid: 100 + replaced % 61 };
+                    let key = OffloadKey::Tunnel { local: IpAddr::V4(LOCAL), teid: 100 + replaced % 61 };
                     path.insert_or_replace(key, &drops(10)).unwrap();
                     if replaced % 61 > 30 {
                         assert!(path.remove(&key));
@@ -286,7 +286,10 @@ fn a_record_that_is_replaced_is_never_missing() {
         });
         assert!(replaced > 10_000, "only {replaced} replacements");
         let counters = node.counters();
-        assert_eq!((counters.dropped(FastDrop::FarDrop), counters.total()), (repeat.into(), repeat.into()));
+        assert_eq!(
+            (counters.dropped(OffloadDrop::FarDrop), counters.total()),
+            (repeat.into(), repeat.into())
+        );
         assert_eq!(node.cell(8)[1] + node.cell(9)[1], u64::from(repeat));
         assert!(node.cell(8)[1] > 0 && node.cell(9)[1] > 0);
         assert_eq!(node.cell(10)[1], 0);
@@ -299,16 +302,16 @@ fn a_full_table_finds_every_key_and_refuses_the_next() {
         return;
     }
     rig::in_namespace(|_| {
-        fast::interfaces();
+        tables::interfaces();
         let mut node = Node::new(602);
         let address = |host: u32| Ipv4Addr::from_bits(0x0a2e_0000 + host);
-        let key = |host| FastKey::Ipv4 { instance: 0, address: address(host) };
-        let downlink = record(FastDirection::Downlink);
+        let key = |host| OffloadKey::Ipv4 { instance: 0, address: address(host) };
+        let downlink = record(OffloadDirection::Downlink);
         for host in 0..597 {
             node.path.insert_or_replace(key(host), &downlink).unwrap();
         }
         let refused = node.path.insert_or_replace(key(597), &downlink);
-        assert!(matches!(refused, Err(FastPathError::Full { limit: 602 })));
+        assert!(matches!(refused, Err(OffloadError::Full { limit: 602 })));
         // A replacement is no new key; so many that places have to be used again.
         for round in 0..10_000 {
             node.path.insert_or_replace(key(round % 597), &downlink).unwrap();
@@ -319,15 +322,15 @@ fn a_full_table_finds_every_key_and_refuses_the_next() {
             node.forwards(&eth(OURS, 0x0800, &v4(REMOTE, address(host), &[0; 8])));
         });
         for bad in [
-            fast::changed(downlink.clone(), |rule| rule.destination = FastDestination::Hop(7)),
-            fast::changed(downlink.clone(), |rule| *rule = rule.counting([UsageCell::of_passed(1024)])),
-            fast::changed(downlink.clone(), |rule| rule.policers[0] = Some(16)),
+            tables::changed(downlink.clone(), |rule| rule.destination = OffloadDestination::Hop(7)),
+            tables::changed(downlink.clone(), |rule| *rule = rule.counting([UsageCell::of_passed(1024)])),
+            tables::changed(downlink.clone(), |rule| rule.policers[0] = Some(16)),
         ] {
             let refused = node.path.insert_or_replace(UE_KEY, &bad);
-            assert!(matches!(refused, Err(FastPathError::OutOfRange { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(OffloadError::OutOfRange { .. })), "{refused:?}");
         }
         let mut plain = Steering::load(SteeringConfig::default()).unwrap();
-        assert!(matches!(plain.set_instance(None), Err(Error::NoFastPath)));
+        assert!(matches!(plain.set_instance(None), Err(Error::NoOffload)));
     });
 }
 
@@ -350,13 +353,13 @@ fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
         };
         node.path.set_hop(OTHER, Some(&hop(0x44))).unwrap();
         node.path.set_hop(NEIGHBOUR, Some(&hop(0x55))).unwrap();
-        let route = |to: &str, len, way| FastRoute { to: (to.parse().unwrap(), len), way };
+        let route = |to: &str, len, way| OffloadRoute { to: (to.parse().unwrap(), len), way };
         let routes = [
-            route("0.0.0.0", 0, FastWay::Hop(OTHER)),
-            route("198.18.77.9", 24, FastWay::Link),
-            route("198.18.77.128", 25, FastWay::Engine),
-            route("2001:db8:1::", 48, FastWay::Hop(OTHER)),
-            route("2001:db8:1:2::9", 128, FastWay::Hop(OTHER)),
+            route("0.0.0.0", 0, OffloadWay::Hop(OTHER)),
+            route("198.18.77.9", 24, OffloadWay::Link),
+            route("198.18.77.128", 25, OffloadWay::Engine),
+            route("2001:db8:1::", 48, OffloadWay::Hop(OTHER)),
+            route("2001:db8:1:2::9", 128, OffloadWay::Hop(OTHER)),
         ];
         node.path.set_routes(&routes).unwrap();
         let mac = |node: &Node, frame: &[u8]| node.forwards(frame)[5];
@@ -375,8 +378,9 @@ fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
         node.hands(&to(near), Hand::NextHop);
         // Into tunnels the template leads.
         node.forwards(&downlink());
-        let many: Vec<_> = (0..33).map(|at| route(&format!("198.18.{at}.0"), 24, FastWay::Engine)).collect();
-        assert!(matches!(node.path.set_routes(&many), Err(FastPathError::OutOfRange { value: 33, .. })));
+        let many: Vec<_> =
+            (0..33).map(|at| route(&format!("198.18.{at}.0"), 24, OffloadWay::Engine)).collect();
+        assert!(matches!(node.path.set_routes(&many), Err(OffloadError::OutOfRange { value: 33, .. })));
         assert_eq!(mac(&node, &uplink()), 0x44, "nothing has changed");
         node.path.set_routes(&[]).unwrap();
         assert_eq!(mac(&node, &to(near)), NEXT[5]);
@@ -387,12 +391,12 @@ fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
 fn frames_and_their_bytes_are_counted_as_they_come_and_go() {
     with_node("frames_and_their_bytes_are_counted_as_they_come_and_go", |mut node| {
         let (up, down) = (node.forwards(&uplink()).len(), node.forwards(&downlink()).len());
-        let key = FastKey::Ipv6 { instance: 0, address: UE6 };
+        let key = OffloadKey::Ipv6 { instance: 0, address: UE6 };
         assert!(node.path.contains(&key) && node.path.remove(&key) && !node.path.contains(&key));
         node.path
             .insert_or_replace(
                 UE_KEY,
-                &fast::changed(record(FastDirection::Downlink), |rule| rule.far_drop = true),
+                &tables::changed(record(OffloadDirection::Downlink), |rule| rule.far_drop = true),
             )
             .unwrap();
         assert_eq!(node.run(&downlink()).action, Action::Drop);
@@ -426,7 +430,7 @@ fn after_the_wait_nothing_is_counted_any_more() {
         let (steering, stop) = (&*steering, AtomicBool::new(false));
         // Dropped and counted: a forwarded frame is another one when a run is repeated.
         let usage = [UsageCell { cell: 5, counts: Counts::All }];
-        let dropping = uplink_with(|rule| *rule = FastRule { far_drop: true, ..rule.counting(usage) });
+        let dropping = uplink_with(|rule| *rule = OffloadRule { far_drop: true, ..rule.counting(usage) });
         std::thread::scope(|scope| {
             let runs = scope.spawn(|| {
                 let mut runs = 0;

@@ -1,4 +1,4 @@
-//! The writer's side of the record table that `bpf/fastpath.bpf.h` reads.
+//! The writer's side of the record table that `bpf/offload.bpf.h` reads.
 //!
 //! ```text
 //!  key ─┬─▶ bucket: four records of 64 bytes, each [key · rule: target · cells · counted]
@@ -22,7 +22,7 @@ use super::groups::Groups;
 use super::record::Raw;
 use super::shared::SharedArray;
 use super::usage::Usage;
-use super::{FastPathError, entries};
+use super::{OffloadError, entries};
 use crate::Error;
 
 /// So many keys have so many buckets when the table is full: two places of three are used.
@@ -86,8 +86,8 @@ impl RecordTable {
         usage: Usage,
     ) -> Result<Self, Error> {
         let keys_max = keys_max.min(KEYS_MAX);
-        let buckets = SharedArray::create("fast_buckets", buckets_for(keys_max))?;
-        let groups = SharedArray::create("fast_groups", groups_max.clamp(1, KEYS_MAX / 4))?;
+        let buckets = SharedArray::create("offload_buckets", buckets_for(keys_max))?;
+        let groups = SharedArray::create("offload_groups", groups_max.clamp(1, KEYS_MAX / 4))?;
         let groups_taken = Groups::new(groups.len());
         Ok(Self {
             buckets,
@@ -124,12 +124,12 @@ impl RecordTable {
     }
 
     /// Puts a record under its key, in the place of one that is there.
-    pub(super) fn put(&mut self, raw: &Raw, session: u32, grace: &Grace) -> Result<(), FastPathError> {
+    pub(super) fn put(&mut self, raw: &Raw, session: u32, grace: &Grace) -> Result<(), OffloadError> {
         let mut record = raw.record;
         let hash = self.hash(&record);
         let buckets = self.buckets_of(hash);
         if self.len() == self.keys_max && self.find(buckets, &record).is_none() {
-            return Err(FastPathError::Full { limit: self.keys_max });
+            return Err(OffloadError::Full { limit: self.keys_max });
         }
         if self.gone.len() >= GONE_MAX {
             self.reclaim(grace);
@@ -137,7 +137,7 @@ impl RecordTable {
         let rules = raw.group.iter().flatten().map(|line| &line.rule).chain([&raw.record.rule]);
         let usage = &mut self.usage;
         rules.flat_map(RawRule::usage).for_each(|&cell| usage.set_session(cell, session));
-        let place = self.vacate(buckets, grace).ok_or(FastPathError::Crowded)?;
+        let place = self.vacate(buckets, grace).ok_or(OffloadError::Crowded)?;
         if let Some(group) = &raw.group {
             record.rule.target = self.write_group(group, hash, grace)?;
         }
@@ -199,7 +199,7 @@ impl RecordTable {
     }
 
     /// Has what was counted of a usage counter there, and not in rules.
-    pub(super) fn gather(&self, cell: u32) {
+    pub(super) fn sync(&self, cell: u32) {
         for place in self.usage.keepers(cell) {
             self.usage.settle(&self.rule(place), self.counted(place));
         }
@@ -230,12 +230,12 @@ impl RecordTable {
     }
 
     /// Writes lines to a free group, for a key with that hash.
-    fn write_group(&mut self, group: &RawGroup, hash: u64, grace: &Grace) -> Result<u32, FastPathError> {
+    fn write_group(&mut self, group: &RawGroup, hash: u64, grace: &Grace) -> Result<u32, OffloadError> {
         if self.groups_taken.is_full() {
             self.reclaim(grace);
         }
         let limit = self.groups.len();
-        let number = self.groups_taken.take(hash).ok_or(FastPathError::NoGroup { limit })?;
+        let number = self.groups_taken.take(hash).ok_or(OffloadError::NoGroup { limit })?;
         let mut group = *group;
         for ((at, place), line) in (0u32..).zip(lines_of(number)).zip(&mut group) {
             // Those that are counted elsewhere keep nothing back.

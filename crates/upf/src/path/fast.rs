@@ -1,10 +1,9 @@
-//! The straight way: packets of the usual shape, of sessions whose rules fold into their record.
+//! The fast path: packets of the usual shape, of sessions whose rules fold into their record.
 //!
-//! [`super::read`] says what the usual shape is. Whatever is not of it, and whatever is not simply forwarded,
-//! takes the way of [`super::forward`],
-//! which reads the frame again and knows all cases. Both ways give the same bytes: the shared vectors and
-//! a property test say so. IPv4 packets of plain records, where a whole group of packets goes the same way, have the
-//! straight way's pieces put together with nothing between them.
+//! [`super::read`] says what the usual shape is. All other packets, and those that are not simply forwarded, take the slow path in
+//! [`super::forward`], which reads the frame again and knows all cases. Both paths give the same bytes: the shared vectors and
+//! a property test say so. Where a whole group of packets takes the same path, IPv4 packets of simple records have loops of their
+//! own, with the pieces of the fast path and nothing between them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +18,7 @@ use super::mss::may_be_syn;
 use super::read::{Arrived, IP_AT, be32, be64, be128, usual_ipv4, usual_ipv6};
 use crate::lan::LanId;
 use crate::node::{Node, WorkerEvent};
-use crate::record::{Direction, PlainWay, Record, ShapeId, StraightWay};
+use crate::record::{Direction, FastPath, Record, ShapeId, SimpleForward};
 use crate::usage::UsageSlot;
 
 /// Where the user packet begins in a tunnel over IPv4, and over IPv6, without extension headers.
@@ -30,21 +29,21 @@ impl Worker {
     /// Makes a packet of the usual shape ready to leave, and says from which port. None, with the frame
     /// unchanged, when this is not so simple.
     #[inline(never)]
-    pub(super) fn straight(&mut self, record: &Record, arrived: &Arrived, frame: &mut Frame) -> Exit {
+    pub(super) fn fast(&mut self, record: &Record, arrived: &Arrived, frame: &mut Frame) -> Exit {
         if record.folded_rates().is_empty() {
-            return self.straight_at_any_rate(record, arrived, frame).into();
+            return self.fast_at_any_rate(record, arrived, frame).into();
         }
-        self.straight_within_rate(record, arrived, frame)
+        self.fast_within_rate(record, arrived, frame)
     }
 
     #[inline(always)]
-    pub(super) fn straight_at_any_rate(
+    pub(super) fn fast_at_any_rate(
         &mut self,
         record: &Record,
         arrived: &Arrived,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        if !record.is_straight(arrived.way) || (record.has_folded_quotas() && self.is_used_up(record)) {
+        if !record.is_fast(arrived.way) || (record.has_folded_quotas() && self.is_used_up(record)) {
             return None;
         }
         if record.folded_qfi().is_some_and(|qfi| qfi_of(arrived, frame) != Some(qfi)) {
@@ -58,7 +57,7 @@ impl Worker {
             return None;
         }
         let is_ipv4 = packet.first()? >> 4 == 4;
-        if arrived.way == StraightWay::UP {
+        if arrived.way == FastPath::UP {
             if is_ipv4 {
                 let (total, dst) = self.usual_from_ue_v4(record, packet.first_chunk()?, arrived)?;
                 self.send_on::<V4>(record, Direction::Uplink, arrived, total, dst, frame)
@@ -81,16 +80,18 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::straight`], of IPv4 packets from UEs on their [plain way](PlainWay::UP). `None` also for what that one does.
+    /// As [`Worker::fast`], of IPv4 packets from UEs by [simple forwarding](SimpleForward::UP). `None` also for what that one does.
     #[inline(always)]
-    pub(super) fn plain_up(
+    pub(super) fn simple_uplink(
         &mut self,
         node: &Node,
         record: &Record,
         arrived: &Arrived,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        if !record.is_plain(PlainWay::UP) || (self.ports.is_marked(arrived) && !take_marks(arrived, frame)) {
+        if !record.is_simple(SimpleForward::UP)
+            || (self.ports.is_marked(arrived) && !take_marks(arrived, frame))
+        {
             return None;
         }
         let header = frame.window(arrived.offset)?;
@@ -100,9 +101,9 @@ impl Worker {
         Some(to)
     }
 
-    /// As [`Worker::straight`], of IPv4 packets to UEs on their [plain way](PlainWay::DOWN). `None` also for what that one does.
+    /// As [`Worker::fast`], of IPv4 packets to UEs by [simple forwarding](SimpleForward::DOWN). `None` also for what that one does.
     #[inline(always)]
-    pub(super) fn plain_down(
+    pub(super) fn simple_downlink(
         &mut self,
         node: &Node,
         record: &Record,
@@ -113,7 +114,7 @@ impl Worker {
         let (id, teid) = record.folded_tunnel()?;
         let prepared = self.prepared.get(id)?;
         let total = arrived.available;
-        if !record.is_plain(PlainWay::DOWN) || first >> 4 != 4 || total > prepared.packet_max {
+        if !record.is_simple(SimpleForward::DOWN) || first >> 4 != 4 || total > prepared.packet_max {
             return None;
         }
         prepared.template.write_usual(teid, frame, arrived.offset.into(), total.into(), |packet| {
@@ -159,7 +160,7 @@ impl Worker {
             if total > prepared.packet_max {
                 return None;
             }
-            let is_relayed = arrived.way == StraightWay::UP;
+            let is_relayed = arrived.way == FastPath::UP;
             if is_relayed && !TUNNELLED_AT.contains(&offset) {
                 // A PDU session container goes on with the packet.
                 return None;
@@ -300,7 +301,7 @@ impl Worker {
     }
 }
 
-/// Gives a packet the congestion marks of its outer header; what leaves the straight way after it is given the same again.
+/// Gives a packet the congestion marks of its outer header; what leaves the fast path after it is given the same again.
 /// `false`, with the packet unchanged, when it cannot carry them.
 #[cold]
 fn take_marks(arrived: &Arrived, frame: &mut Frame) -> bool {
@@ -332,7 +333,7 @@ fn may_be_to_gtpu(arrived: &Arrived, frame: &Frame) -> bool {
 /// The QFI of a tunnelled packet of the usual shape: its PDU session container, if it has one, is the last thing before it.
 pub(super) fn qfi_of(arrived: &Arrived, frame: &Frame) -> Option<u8> {
     let offset = usize::from(arrived.offset);
-    if arrived.way != StraightWay::UP || TUNNELLED_AT.contains(&offset) {
+    if arrived.way != FastPath::UP || TUNNELLED_AT.contains(&offset) {
         return None;
     }
     let [pdu_type, qfi] = *frame.data().get(offset.checked_sub(3)?..)?.first_chunk()?;

@@ -1,5 +1,5 @@
-//! Nanoseconds a packet of the fast path, over random sessions: `cargo run --release -p kaido-xdp --example
-//! fastpath_speed [sessions ...]`, as root. Each session has a record for its tunnel and one for its UE's address: of one rule with a
+//! Nanoseconds a packet of the offload, over random sessions: `cargo run --release -p kaido-xdp --example
+//! offload_speed [sessions ...]`, as root. Each session has a record for its tunnel and one for its UE's address: of one rule with a
 //! usage counter, the same with an AMBR, and with two rules before it. Rounds are interleaved; the median is printed, and the
 //! spread.
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Instant;
 
-use kaido_xdp::fastpath::FastDirection;
+use kaido_xdp::offload::OffloadDirection;
 use kaido_xdp::speed::{Rules, Speed, filled};
 
 const ROUNDS: usize = 7;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..ROUNDS {
         for (sessions, _, speed) in &paths {
             for (name, direction) in
-                [("uplink", FastDirection::Uplink), ("downlink", FastDirection::Downlink)]
+                [("uplink", OffloadDirection::Uplink), ("downlink", OffloadDirection::Downlink)]
             {
                 let timing = speed.time(direction, sessions.0, REPEAT)?;
                 figures.entry((*sessions, name)).or_default().push(timing.ns_per_packet());

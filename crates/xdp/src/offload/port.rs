@@ -1,4 +1,4 @@
-//! What the fast path knows of one interface.
+//! What the offload knows of one interface.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct VlanRole {
 }
 
 impl VlanRole {
-    /// `struct fast_vlan_role`.
+    /// `struct offload_vlan_role`.
     fn to_bytes(self) -> [u8; 8] {
         let flags = if self.gtpu { VLAN_GTPU } else { 0 } | if self.lan { VLAN_LAN } else { 0 };
         let mut bytes = [0; 8];
@@ -44,7 +44,7 @@ impl VlanRole {
 }
 
 impl Vlan {
-    /// `struct fast_vlan`.
+    /// `struct offload_vlan`.
     fn to_bytes(self) -> [u8; 4] {
         let [a, b] = self.outer.unwrap_or(0).to_ne_bytes();
         let [c, d] = self.inner.to_ne_bytes();
@@ -61,22 +61,22 @@ fn put(table: &MapHandle, key: &[u8; 4], role: VlanRole) -> Result<(), Error> {
     table.update(key, &role.to_bytes(), MapFlags::ANY).map_err(Error::libbpf("adding an entry to a BPF map"))
 }
 
-/// What a program with the fast path has besides.
+/// What a program with the offload has besides.
 #[derive(Debug)]
-pub(crate) struct FastPort {
+pub(crate) struct OffloadPort {
     pub(crate) instance: Option<u16>,
     vlans: MapHandle,
     vlans_present: BTreeMap<[u8; 4], VlanRole>,
     pub(crate) counters: MapHandle,
 }
 
-impl FastPort {
+impl OffloadPort {
     pub(crate) fn of(mounted: &Mounted) -> Result<Self, Error> {
         Ok(Self {
             instance: None,
-            vlans: mounted.map("fast_vlans")?,
+            vlans: mounted.map("offload_vlans")?,
             vlans_present: BTreeMap::new(),
-            counters: mounted.map("fast_counters")?,
+            counters: mounted.map("offload_counters")?,
         })
     }
 

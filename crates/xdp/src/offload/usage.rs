@@ -29,7 +29,7 @@ pub(super) struct Usage {
 
 impl Usage {
     pub(super) fn create(cells: u32) -> Result<Self, Error> {
-        let cells = SharedArray::create("fast_cells", cells)?;
+        let cells = SharedArray::create("offload_cells", cells)?;
         let owners = vec![Owner::default(); cells.len() as usize];
         Ok(Self { cells, owners })
     }

@@ -1,4 +1,4 @@
-//! Frames that a device did not take which the fast path redirected to it: the kernel frees them and counts them nowhere, so two
+//! Frames that a device did not take which the offload redirected to it: the kernel frees them and counts them nowhere, so two
 //! programs at its tracepoints do (`bpf/lost.bpf.c`).
 
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ pub struct FrameLosses {
 }
 
 impl FrameLosses {
-    /// Attaches the programs for the network namespace of the calling thread and a fast path's map of devices.
+    /// Attaches the programs for the network namespace of the calling thread and an offload's map of devices.
     pub(super) fn attach(devices: &MapHandle) -> Result<Self, Error> {
         const ACTION: &str = "counting the frames that a device does not take";
         route_prints();

@@ -1,5 +1,5 @@
 //! The usual packet, read in one pass with its name: all in one segment, types of one octet, no parameters, no hint, no
-//! digests. Everything else takes the careful way, which reads all that the format knows; what both read they read alike,
+//! digests. Everything else takes the slow path, which reads all that the format knows; what both read they read alike,
 //! except that the inside of Data's SignatureInfo is the consumer's and is not looked at here.
 
 use kaido_wire::ndn::LIFETIME_DEFAULT_MS;
@@ -193,14 +193,14 @@ mod tests {
 
     fn both(packet: &[u8]) -> (Option<Parsed>, Parsed) {
         let hash = NameHash::fixed(1);
-        let (mut quick, mut careful) = (Prefixes::default(), Prefixes::default());
+        let (mut fast, mut slow) = (Prefixes::default(), Prefixes::default());
         let padded = [packet, &[0xa5; STEP]].concat();
         let lens = (packet.len(), packet.len());
         let mut parsed = Parsed::NOTHING;
-        let read = read(&padded, lens, false, &hash, &mut parsed, &mut quick).then_some(parsed);
-        let expected = parse::carefully(packet, packet.len(), false, &hash, &mut careful);
+        let read = read(&padded, lens, false, &hash, &mut parsed, &mut fast).then_some(parsed);
+        let expected = parse::slow(packet, packet.len(), false, &hash, &mut slow);
         if read.is_some() && !matches!(expected.what, What::Refused(_)) {
-            assert_eq!(quick, careful);
+            assert_eq!(fast, slow);
         }
         (read, expected)
     }
@@ -235,26 +235,26 @@ mod tests {
         for (can_be_prefix, must_be_fresh) in [(false, false), (true, false), (false, true), (true, true)] {
             for lifetime_ms in [None, Some(100), Some(4000)] {
                 for hop_limit in [None, Some(9)] {
-                    let (quick, careful) = both(&interest(|repr| {
+                    let (fast, slow) = both(&interest(|repr| {
                         (repr.can_be_prefix, repr.must_be_fresh) = (can_be_prefix, must_be_fresh);
                         (repr.lifetime_ms, repr.hop_limit) = (lifetime_ms, hop_limit);
                     }));
-                    assert_eq!(quick, Some(careful));
+                    assert_eq!(fast, Some(slow));
                 }
             }
         }
         for content in [0, 1, 200, 300, 3000] {
             for freshness_ms in [0, 200, 2000, 200_000] {
                 for content_type in [0, 3] {
-                    let (quick, careful) = both(&data("a/b", &vec![1; content], freshness_ms, content_type));
-                    assert_eq!(quick, Some(careful));
+                    let (fast, slow) = both(&data("a/b", &vec![1; content], freshness_ms, content_type));
+                    assert_eq!(fast, Some(slow));
                 }
             }
         }
     }
 
     #[test]
-    fn unusual_packets_are_left_to_the_careful_way() {
+    fn unusual_packets_are_left_to_the_slow_path() {
         let region = name("region");
         let hint = [Name::new(&region).unwrap()];
         let with_hint = {
@@ -278,8 +278,8 @@ mod tests {
             data("a", b"", 1 << 40, 0),
         ];
         for packet in packets {
-            let (quick, careful) = both(&packet);
-            assert!(quick.is_none() && !matches!(careful.what, What::Refused(_)), "{packet:?}");
+            let (fast, slow) = both(&packet);
+            assert!(fast.is_none() && !matches!(slow.what, What::Refused(_)), "{packet:?}");
         }
     }
 
@@ -298,11 +298,11 @@ mod tests {
             } else {
                 packet[at] = to;
             }
-            let (quick, careful) = both(&packet);
-            if let Some(quick) = quick {
+            let (fast, slow) = both(&packet);
+            if let Some(fast) = fast {
                 // SignatureInfo and what it holds: 5 octets before the signature.
                 let inside = of_data && at + 39 >= packet.len();
-                prop_assert!(quick == careful || inside && matches!(careful.what, What::Refused(_)));
+                prop_assert!(fast == slow || inside && matches!(slow.what, What::Refused(_)));
             }
         }
     }

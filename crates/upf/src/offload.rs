@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   commit ─┬─▶ Node.table ◀── workers: every session, every packet
-//!           └─▶ KernelDatapath:         plain packets of the rules that fit
+//!           └─▶ OffloadTarget:         plain packets of the rules that fit
 //! ```
 //! The table has the records of all sessions, so a packet that the kernel does not take, for whatever reason, is a
 //! worker's, and is handled by the same rules. Both move the same counters ([`UsageCounters::over`]).
@@ -32,7 +32,7 @@ pub const KERNEL_POLICERS_MAX: usize = 2;
 
 /// Whether a kernel's datapath has a record of its own under a key is its own affair: it may refuse any, and the workers
 /// take the packets. It never changes one that it has but when it is told to.
-pub trait KernelDatapath: fmt::Debug + Send {
+pub trait OffloadTarget: fmt::Debug + Send {
     /// Puts a record under a key, in the place of one that is there: each packet sees the old or the new. `false` when
     /// it does not take it; what was there is there still.
     #[must_use]

@@ -1,4 +1,4 @@
-//! The in-kernel fast path as the user plane's kernel datapath: its addresses, hops and counters in the fast path's terms.
+//! The in-kernel offload as the user plane's kernel datapath: its addresses, hops and counters in the offload's terms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -6,21 +6,21 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kaido_engine::{DropReason, NextHop, NextHops, PortId, PortTotals, Resolution, Wanted, Way};
-use kaido_upf::fastpath::{
-    KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDatapath, KernelDestination, KernelKey, KernelLine,
-    KernelRecord, KernelRule,
-};
 use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{WorkerEvent, keys_max, policer_cells, usage_cells};
+use kaido_upf::offload::{
+    KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDestination, KernelKey, KernelLine, KernelRecord,
+    KernelRule, OffloadTarget,
+};
 use kaido_upf::record::{Counted, Direction, FlowAsk, LINES_MAX, SessionIndex, TunnelShape};
 use kaido_upf::rules::AddressMatch;
-use kaido_upf::usage::{Aside, UsageSlot};
-use kaido_xdp::fastpath::{
-    self, Counts, FastAsks, FastCounters, FastDestination, FastDirection, FastDrop, FastKey, FastLine,
-    FastRecord, FastRoute, FastRule, FastWay, Hop, LostFrames, NEIGHBOURS_MAX, ROUTES_MAX, Template,
-    ThresholdEvent, UsageCell,
+use kaido_upf::usage::{OffloadedCounters, UsageSlot};
+use kaido_xdp::offload::{
+    self, Counts, Hop, LostFrames, NEIGHBOURS_MAX, OffloadAsks, OffloadCounters, OffloadDestination,
+    OffloadDirection, OffloadDrop, OffloadKey, OffloadLine, OffloadRecord, OffloadRoute, OffloadRule,
+    OffloadWay, ROUTES_MAX, Template, ThresholdEvent, UsageCell,
 };
-use kaido_xdp::{FastPath, FastPathConfig};
+use kaido_xdp::{Offload, OffloadConfig};
 
 use super::exits::Exits;
 use crate::config::{Datapath, MssClampConfig, Prefix, SourcePort, UpfConfig};
@@ -39,19 +39,19 @@ const LANS: u32 = ROUTED + ROUTED_MAX;
 const TAG_ROOM: u32 = 4;
 
 // What the user plane takes for fitting does fit.
-const _: () = assert!(LINES_MAX == fastpath::LINES_MAX && KERNEL_CELLS_MAX == fastpath::CELLS_MAX);
-const _: () = assert!(KERNEL_POLICERS_MAX == fastpath::POLICERS_MAX);
+const _: () = assert!(LINES_MAX == offload::LINES_MAX && KERNEL_CELLS_MAX == offload::CELLS_MAX);
+const _: () = assert!(KERNEL_POLICERS_MAX == offload::POLICERS_MAX);
 /// Of so many records one may have several rules: the tunnels of all sessions, as Open5GS makes them.
 const RECORDS_FOR_GROUP: u32 = 2;
 
-/// What a configuration asks of the fast path.
-pub(super) fn config(config: &UpfConfig) -> FastPathConfig {
+/// What a configuration asks of the offload.
+pub(super) fn config(config: &UpfConfig) -> OffloadConfig {
     let sessions_max = *config.base.node.sessions_max.get_ref();
     let records_max = match config.base.node.datapath.get_ref() {
         Datapath::Hybrid => config.base.node.xdp_records_max(),
         Datapath::Auto | Datapath::Engine | Datapath::Xdp => keys_max(sessions_max),
     };
-    FastPathConfig {
+    OffloadConfig {
         records_max,
         groups_max: records_max / RECORDS_FOR_GROUP,
         usage_cells_max: usage_cells(sessions_max),
@@ -66,32 +66,32 @@ pub(super) fn config(config: &UpfConfig) -> FastPathConfig {
     }
 }
 
-/// The fast path, of the node and of its usage counters.
+/// The offload, of the node and of its usage counters.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(Arc<Mutex<FastPath>>);
+pub(super) struct Shared(Arc<Mutex<Offload>>);
 
 impl Shared {
-    pub(super) fn new(fast: FastPath) -> Self {
-        Self(Arc::new(Mutex::new(fast)))
+    pub(super) fn new(offload: Offload) -> Self {
+        Self(Arc::new(Mutex::new(offload)))
     }
 
     /// Does something with it. Within a closure, so that nothing is held when it is asked for again.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut FastPath) -> T) -> T {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Offload) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Aside for Shared {
-    fn gather(&self, slot: UsageSlot) {
-        self.with(|fast| fast.gather(slot.0));
+impl OffloadedCounters for Shared {
+    fn sync(&self, slot: UsageSlot) {
+        self.with(|offload| offload.sync(slot.0));
     }
 
-    fn recall(&self, slot: UsageSlot) {
-        self.with(|fast| fast.recall(slot.0));
+    fn flush(&self, slot: UsageSlot) {
+        self.with(|offload| offload.flush(slot.0));
     }
 
     fn bytes_max(&self) -> u64 {
-        FastPath::KEPT_MAX
+        Offload::KEPT_MAX
     }
 }
 
@@ -122,9 +122,9 @@ impl Exit {
     }
 }
 
-/// What the fast path is told of the node.
+/// What the offload is told of the node.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct OffloadContext {
     /// Ports that it can send from.
     pub(super) exits: Exits,
     /// By port: whether the kernel may route out of tunnels by it. Not by ports of N3 and N9, into which only tunnels lead; where a
@@ -138,7 +138,7 @@ pub(super) struct Surroundings {
     pub(super) lans: Lans,
 }
 
-impl Surroundings {
+impl OffloadContext {
     fn is_taken(&self, key: &KernelKey) -> bool {
         let (instance, address) = match *key {
             KernelKey::Tunnel { .. } => return true,
@@ -200,11 +200,11 @@ fn lan_hop(id: LanId) -> u32 {
     LANS + 2 * u32::from(id.0)
 }
 
-/// The fast path, in step with the node's routes.
+/// The offload, in step with the node's routes.
 #[derive(Debug)]
-pub(super) struct InKernel {
-    fast: Shared,
-    around: Surroundings,
+pub(super) struct XdpOffload {
+    offload: Shared,
+    around: OffloadContext,
     next_hops: NextHops,
     /// Generation of the next hops that the hops stand for.
     followed: u64,
@@ -216,16 +216,16 @@ pub(super) struct InKernel {
     routed: BTreeMap<(PortId, [u8; 6]), u32>,
     /// Where one is looked for next.
     number_next: u32,
-    routes: Vec<FastRoute>,
+    routes: Vec<OffloadRoute>,
     neighbours: BTreeMap<IpAddr, u32>,
     /// Whether it was said that there are too many routes.
     is_full: bool,
 }
 
-impl InKernel {
-    pub(super) fn new(fast: Shared, around: Surroundings, next_hops: NextHops) -> Self {
+impl XdpOffload {
+    pub(super) fn new(offload: Shared, around: OffloadContext, next_hops: NextHops) -> Self {
         let mut kernel = Self {
-            fast,
+            offload,
             around,
             next_hops,
             followed: 0,
@@ -246,11 +246,11 @@ impl InKernel {
         if self.hops.get(&id) == hop.as_ref() {
             return;
         }
-        if let Err(error) = self.fast.with(|fast| fast.set_hop(id, hop.as_ref())) {
+        if let Err(error) = self.offload.with(|offload| offload.set_hop(id, hop.as_ref())) {
             tracing::warn!(%error, ?hop, "a next hop is unknown to the kernel; its packets are the workers'");
             self.hops.remove(&id);
             // Taking away cannot fail for a number in range.
-            let _ = self.fast.with(|fast| fast.set_hop(id, None));
+            let _ = self.offload.with(|offload| offload.set_hop(id, None));
             return;
         }
         match hop {
@@ -267,27 +267,27 @@ impl InKernel {
         let local = self.around.endpoints.get(usize::from(shape.local.0))?;
         let TunnelShape { peer, tos, copied, .. } = *shape;
         let template = Template { local: *local, peer, udp_checksum, tos, copied, hop: id };
-        self.fast.with(|fast| fast.set_template(id, Some(&template))).ok()?;
+        self.offload.with(|offload| offload.set_template(id, Some(&template))).ok()?;
         self.peers.insert(id, shape.peer);
         let hop = self.around.hop(self.next_hops.resolve(shape.peer));
         self.set_hop(id, hop);
         Some(id)
     }
 
-    fn record(&mut self, record: &KernelRecord) -> Option<FastRecord> {
+    fn record(&mut self, record: &KernelRecord) -> Option<OffloadRecord> {
         let mut lines = Vec::with_capacity(record.lines.len());
         for KernelLine { ask, rule } in &record.lines {
             let rule = match rule {
                 Ok(rule) => Some(self.rule(rule)?),
                 Err(_) => None,
             };
-            lines.push(FastLine { asks: fast_asks(ask), rule });
+            lines.push(OffloadLine { asks: offload_asks(ask), rule });
         }
-        Some(FastRecord {
+        Some(OffloadRecord {
             session: record.session.0,
             direction: match record.direction {
-                Direction::Uplink => FastDirection::Uplink,
-                Direction::Downlink => FastDirection::Downlink,
+                Direction::Uplink => OffloadDirection::Uplink,
+                Direction::Downlink => OffloadDirection::Downlink,
             },
             ue_ipv4: record.ue.ipv4,
             ue_ipv6: record.ue.ipv6.map(|prefix| prefix.addr),
@@ -295,17 +295,17 @@ impl InKernel {
         })
     }
 
-    fn rule(&mut self, rule: &KernelRule) -> Option<FastRule> {
+    fn rule(&mut self, rule: &KernelRule) -> Option<OffloadRule> {
         let destination = match rule.destination {
-            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => FastDestination::Tunnel {
+            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => OffloadDestination::Tunnel {
                 template: self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?,
                 teid: teid.0,
                 qfi: shape.qfi.map(|qfi| qfi.0),
                 container_uplink: shape.container_uplink,
             },
-            KernelDestination::Lan(id) => FastDestination::Hop(lan_hop(id)),
+            KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
             KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
-                FastDestination::Routed(NOWHERE)
+                OffloadDestination::Routed(NOWHERE)
             }
         };
         let mut policers = rule.policers.policers();
@@ -317,12 +317,12 @@ impl InKernel {
                 Counted::Dropped => Counts::Dropped,
             },
         });
-        Some(FastRule {
+        Some(OffloadRule {
             gate_open: rule.destination != KernelDestination::GateClosed,
             far_drop: rule.destination == KernelDestination::FarDrop,
             quota: rule.usage.has_quotas(),
             policers: std::array::from_fn(|_| policers.next().map(|slot| slot.0)),
-            ..FastRule::to(destination).counting(usage)
+            ..OffloadRule::to(destination).counting(usage)
         })
     }
 
@@ -372,14 +372,14 @@ impl InKernel {
                 let way = match (port, gateway) {
                     (Some(port), None) if may_leave(port) => {
                         links.insert(port);
-                        FastWay::Link
+                        OffloadWay::Link
                     }
                     (_, Some(Resolution::Ready(hop))) => {
-                        self.routed(hop, &mut taken).map_or(FastWay::Engine, FastWay::Hop)
+                        self.routed(hop, &mut taken).map_or(OffloadWay::Engine, OffloadWay::Hop)
                     }
-                    _ => FastWay::Engine,
+                    _ => OffloadWay::Engine,
                 };
-                routes.push(FastRoute { to, way });
+                routes.push(OffloadRoute { to, way });
             }
         }
         self.is_full = is_full;
@@ -401,15 +401,15 @@ impl InKernel {
 
     fn tell_ways(
         &mut self,
-        routes: &[FastRoute],
+        routes: &[OffloadRoute],
         neighbours: &BTreeMap<IpAddr, u32>,
-    ) -> Result<(), kaido_xdp::FastPathError> {
+    ) -> Result<(), kaido_xdp::OffloadError> {
         if self.neighbours != *neighbours {
-            self.fast.with(|fast| fast.set_neighbours(neighbours))?;
+            self.offload.with(|offload| offload.set_neighbours(neighbours))?;
             self.neighbours.clone_from(neighbours);
         }
         if self.routes != routes {
-            self.fast.with(|fast| fast.set_routes(routes))?;
+            self.offload.with(|offload| offload.set_routes(routes))?;
             self.routes = routes.to_vec();
         }
         Ok(())
@@ -425,13 +425,13 @@ impl InKernel {
     }
 }
 
-impl KernelDatapath for InKernel {
+impl OffloadTarget for XdpOffload {
     fn put(&mut self, key: &KernelKey, record: &KernelRecord) -> bool {
         if !self.around.is_taken(key) {
             return false;
         }
         let Some(record) = self.record(record) else { return false };
-        match self.fast.with(|fast| fast.insert_or_replace(fast_key(key), &record)) {
+        match self.offload.with(|offload| offload.insert_or_replace(offload_key(key), &record)) {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(?key, %error, "the session stays with the workers");
@@ -441,19 +441,19 @@ impl KernelDatapath for InKernel {
     }
 
     fn remove(&mut self, key: &KernelKey) -> bool {
-        self.fast.with(|fast| fast.remove(&fast_key(key)))
+        self.offload.with(|offload| offload.remove(&offload_key(key)))
     }
 
     fn holds(&self, key: &KernelKey) -> bool {
-        self.fast.with(|fast| fast.contains(&fast_key(key)))
+        self.offload.with(|offload| offload.contains(&offload_key(key)))
     }
 
     fn settle(&mut self) {
-        self.fast.with(FastPath::wait_for_readers);
+        self.offload.with(Offload::wait_for_readers);
     }
 
     fn event(&mut self) -> Option<WorkerEvent> {
-        let ThresholdEvent { session, cell } = self.fast.with(|fast| fast.events().next())?;
+        let ThresholdEvent { session, cell } = self.offload.with(|offload| offload.events().next())?;
         Some(WorkerEvent::Threshold { session: SessionIndex(session), slot: UsageSlot(cell) })
     }
 
@@ -473,25 +473,25 @@ impl KernelDatapath for InKernel {
     }
 
     fn len(&self) -> usize {
-        self.fast.with(|fast| fast.len()) as usize
+        self.offload.with(|offload| offload.len()) as usize
     }
 }
 
-fn fast_asks(ask: &FlowAsk) -> FastAsks {
+fn offload_asks(ask: &FlowAsk) -> OffloadAsks {
     let FlowAsk { qfi, protocol, remote, ports } = *ask;
     let remote = match remote {
         AddressMatch::Any => None,
         AddressMatch::V4(network, len) => Some((network.into(), len)),
         AddressMatch::V6(network, len) => Some((network.into(), len)),
     };
-    FastAsks { qfi, protocol, remote, ports }
+    OffloadAsks { qfi, protocol, remote, ports }
 }
 
-fn fast_key(key: &KernelKey) -> FastKey {
+fn offload_key(key: &KernelKey) -> OffloadKey {
     match *key {
-        KernelKey::Tunnel { local, teid } => FastKey::Tunnel { local, teid: teid.0 },
-        KernelKey::Ipv4 { instance, address } => FastKey::Ipv4 { instance: instance.0, address },
-        KernelKey::Ipv6 { instance, address } => FastKey::Ipv6 { instance: instance.0, address },
+        KernelKey::Tunnel { local, teid } => OffloadKey::Tunnel { local, teid: teid.0 },
+        KernelKey::Ipv4 { instance, address } => OffloadKey::Ipv4 { instance: instance.0, address },
+        KernelKey::Ipv6 { instance, address } => OffloadKey::Ipv6 { instance: instance.0, address },
     }
 }
 
@@ -499,27 +499,27 @@ fn fast_key(key: &KernelKey) -> FastKey {
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelCounts {
     /// Of packets received there.
-    pub(super) fast: FastCounters,
+    pub(super) offload: OffloadCounters,
     /// Frames that its device did not take.
     pub(super) lost: LostFrames,
 }
 
 /// Adds to a port's totals what the kernel did, given what it counted by port.
 pub(super) fn add_to(totals: &mut PortTotals, port: usize, kernel: &[KernelCounts]) {
-    for KernelCounts { fast, .. } in kernel {
-        let (packets, bytes) = fast.sent(port);
+    for KernelCounts { offload, .. } in kernel {
+        let (packets, bytes) = offload.sent(port);
         totals.tx_packets += packets;
         totals.tx_bytes += bytes;
     }
-    let Some(KernelCounts { fast: own, lost }) = kernel.get(port) else { return };
+    let Some(KernelCounts { offload: own, lost }) = kernel.get(port) else { return };
     totals.rx_packets += own.received_packets();
     totals.rx_bytes += own.received_bytes();
     // They were counted as sent when they were redirected.
     totals.tx_packets = totals.tx_packets.saturating_sub(lost.full + lost.refused);
     for (reason, count) in [
-        (DropReason::GateClosed, own.dropped(FastDrop::GateClosed)),
-        (DropReason::FarDrop, own.dropped(FastDrop::FarDrop)),
-        (DropReason::MbrExceeded, own.dropped(FastDrop::MbrExceeded)),
+        (DropReason::GateClosed, own.dropped(OffloadDrop::GateClosed)),
+        (DropReason::FarDrop, own.dropped(OffloadDrop::FarDrop)),
+        (DropReason::MbrExceeded, own.dropped(OffloadDrop::MbrExceeded)),
         (DropReason::TxFull, lost.full),
         (DropReason::TxError, lost.refused),
     ] {
@@ -532,8 +532,8 @@ pub(super) fn add_to(totals: &mut PortTotals, port: usize, kernel: &[KernelCount
 }
 
 /// Packets of a port's that the kernel forwarded, and their bytes of IP, both ways.
-pub(super) fn forwarded(KernelCounts { fast: counters, .. }: &KernelCounts) -> (u64, u64) {
-    let directions = [FastDirection::Uplink, FastDirection::Downlink];
+pub(super) fn forwarded(KernelCounts { offload: counters, .. }: &KernelCounts) -> (u64, u64) {
+    let directions = [OffloadDirection::Uplink, OffloadDirection::Downlink];
     directions.into_iter().fold((0, 0), |(packets, bytes), direction| {
         (packets + counters.packets(direction), bytes + counters.bytes(direction))
     })
@@ -552,8 +552,8 @@ mod tests {
 
     const EXIT: Exit = Exit { ifindex: 7, mtu: 1500, mac: [2; 6], vid: None, redirect: true };
 
-    fn around(lans: Vec<Lan>) -> Surroundings {
-        Surroundings {
+    fn around(lans: Vec<Lan>) -> OffloadContext {
+        OffloadContext {
             exits: Exits::taking([None, Some(EXIT), Some(Exit { vid: Some(100), ..EXIT })]),
             n6_only: vec![false, true, true],
             ue_prefixes: Vec::new(),

@@ -16,14 +16,14 @@ impl Flags {
     pub(super) const UE_IPV6: u16 = 1 << 8;
     pub(super) const BUFFER_SUGGESTED: u16 = 1 << 9;
     /// Every packet is forwarded: no filter, no closed gate, nothing else to look at.
-    pub(super) const STRAIGHT: u16 = 1 << 10;
+    pub(super) const FAST: u16 = 1 << 10;
     /// The record names a policer behind its counters.
     pub(super) const POLICED: u16 = 1 << 11;
-    /// As [`Flags::STRAIGHT`], with one counter that has no quota, and no rate.
+    /// As [`Flags::FAST`], with one counter that has no quota, and no rate.
     pub(super) const PLAIN: u16 = 1 << 12;
     /// Forwards into a tunnel that is not known yet.
     pub(super) const NO_TUNNEL: u16 = 1 << 13;
-    /// With [`Flags::STRAIGHT`], packets of one QoS flow match, and no others; without, the record has lines.
+    /// With [`Flags::FAST`], packets of one QoS flow match, and no others; without, the record has lines.
     pub(super) const QFI_MATCH: u16 = 1 << 14;
     /// One of the counters has a quota.
     pub(super) const QUOTAS: u16 = 1 << 15;
@@ -44,15 +44,15 @@ impl Flags {
 
 /// A direction in which packets of a record go without any condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StraightWay(pub(super) u16);
+pub(crate) struct FastPath(pub(super) u16);
 
-impl StraightWay {
+impl FastPath {
     /// Not that way: no record's flags are all of these.
     pub(crate) const NONE: Self = Self(u16::MAX);
     /// From the UE.
-    pub(crate) const UP: Self = Self(Flags::STRAIGHT | Flags::UPLINK);
+    pub(crate) const UP: Self = Self(Flags::FAST | Flags::UPLINK);
     /// To the UE.
-    pub(crate) const DOWN: Self = Self(Flags::STRAIGHT);
+    pub(crate) const DOWN: Self = Self(Flags::FAST);
 }
 
 /// The way that some packets have in common.
@@ -70,23 +70,23 @@ impl CommonWay {
 
     /// Of one packet more.
     #[inline(always)]
-    pub(crate) fn add(&mut self, StraightWay(way): StraightWay) {
+    pub(crate) fn add(&mut self, FastPath(way): FastPath) {
         self.any |= way;
         self.all &= way;
     }
 
-    /// [`StraightWay::NONE`] when they have several.
+    /// [`FastPath::NONE`] when they have several.
     #[inline(always)]
-    pub(crate) fn get(self) -> StraightWay {
-        if self.any == self.all { StraightWay(self.any) } else { StraightWay::NONE }
+    pub(crate) fn get(self) -> FastPath {
+        if self.any == self.all { FastPath(self.any) } else { FastPath::NONE }
     }
 }
 
 /// What nearly all sessions are: simply forwarded, counted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PlainWay(pub(super) u16);
+pub(crate) struct SimpleForward(pub(super) u16);
 
-impl PlainWay {
+impl SimpleForward {
     /// From a UE with an IPv4 address to where the routes lead.
     pub(crate) const UP: Self = Self(Flags::PLAIN | Flags::UPLINK | Flags::UE_IPV4);
     /// Into a tunnel to a UE.
@@ -98,7 +98,7 @@ impl PlainWay {
     }
 }
 
-impl Default for StraightWay {
+impl Default for FastPath {
     fn default() -> Self {
         Self::NONE
     }

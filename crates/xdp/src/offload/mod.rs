@@ -1,15 +1,15 @@
-//! The in-kernel fast path: sessions whose rules fit are forwarded in the driver, all else is left as it came
+//! The in-kernel offload: sessions whose rules fit are forwarded in the driver, all else is left as it came
 //! to the steering, and so to the engine.
 //!
 //! ```text
-//!            ┌─ fast path ─ record found, all plain ─▶ rewritten, counted ─▶ DEVMAP or XDP_TX
+//!            ┌─ offload ─ record found, all plain ─▶ rewritten, counted ─▶ DEVMAP or XDP_TX
 //!  driver ─▶ ┤
 //!            └─ steering (see the crate) ─▶ AF_XDP ─▶ engine
 //! ```
 //!
-//! One [`FastPath`] serves the programs of all interfaces ([`Steering::load_fast`](crate::Steering::load_fast)). Its
+//! One [`Offload`] serves the programs of all interfaces ([`Steering::load_offload`](crate::Steering::load_offload)). Its
 //! tables lie in memory that this process and the kernel share, so writing a session is a few stores. The usage counters
-//! are the node's own, mapped into the kernel: nothing is merged later. `bpf/fastpath.bpf.h` is the other side.
+//! are the node's own, mapped into the kernel: nothing is merged later. `bpf/offload.bpf.h` is the other side.
 
 mod abi;
 mod events;
@@ -32,14 +32,14 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenMapMut};
 
 pub use self::abi::{
-    CELLS_MAX, FastCounters, FastDrop, Hand, LINES_MAX, NEIGHBOURS_MAX, OWN_ADDRESSES_MAX, POLICERS_MAX,
-    PORTS_MAX, ROUTES_MAX, USAGE_MAX, VLANS_MAX,
+    CELLS_MAX, Hand, LINES_MAX, NEIGHBOURS_MAX, OWN_ADDRESSES_MAX, OffloadCounters, OffloadDrop,
+    POLICERS_MAX, PORTS_MAX, ROUTES_MAX, USAGE_MAX, VLANS_MAX,
 };
 pub use self::lost::{FrameLosses, LostFrames};
 pub use self::port::{Vlan, VlanRole};
 pub use self::record::{
-    Counts, FastAsks, FastDestination, FastDirection, FastKey, FastLine, FastRecord, FastRoute, FastRule,
-    FastWay, Hop, Template, UsageCell,
+    Counts, Hop, OffloadAsks, OffloadDestination, OffloadDirection, OffloadKey, OffloadLine, OffloadRecord,
+    OffloadRoute, OffloadRule, OffloadWay, Template, UsageCell,
 };
 
 use self::abi::{Cell, Globals, Guarded, OWN_WORDS, Policer, RawHop, RawRecord, RawRoutes, RawTemplate};
@@ -55,11 +55,11 @@ use crate::prefix::address_key;
 use crate::table::Table;
 
 pub(crate) use self::abi::NO_INSTANCE;
-pub(crate) use self::port::FastPort;
+pub(crate) use self::port::OffloadPort;
 
-/// What a fast path has room for.
+/// What an offload has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FastPathConfig {
+pub struct OffloadConfig {
     /// Records: a session has one for its tunnel and one for each UE address. At most 2³⁰, however many are asked for.
     pub records_max: u32,
     /// Records of these that may have several rules.
@@ -82,7 +82,7 @@ pub struct FastPathConfig {
     pub seed: [u64; 4],
 }
 
-impl FastPathConfig {
+impl OffloadConfig {
     /// Memory of the tables that grow with sessions, in bytes: taken when they are made.
     pub fn bytes(&self) -> u64 {
         let of = |count: u32, size: usize| u64::from(count) * size as u64;
@@ -93,21 +93,21 @@ impl FastPathConfig {
     }
 }
 
-/// What the fast path refuses.
+/// What the offload refuses.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FastPathError {
+pub enum OffloadError {
     /// As many records as there is room for.
-    #[error("the fast path holds {limit} records already: its limit")]
+    #[error("the offload holds {limit} records already: its limit")]
     Full {
         /// How many it may hold.
         limit: u32,
     },
     /// Both places of the key are full, and so are those their keys could move to.
-    #[error("no place for the key in the fast path's table: the session stays with the engine")]
+    #[error("no place for the key in the offload's table: the session stays with the engine")]
     Crowded,
     /// As many records of several rules as there is room for.
-    #[error("the fast path holds {limit} records of several rules already: its limit")]
+    #[error("the offload holds {limit} records of several rules already: its limit")]
     NoGroup {
         /// How many it may hold.
         limit: u32,
@@ -144,9 +144,9 @@ pub struct ThresholdEvent {
     pub cell: u32,
 }
 
-/// The fast path's tables, shared by the programs of all interfaces. One thread writes; programs read all the while.
+/// The offload's tables, shared by the programs of all interfaces. One thread writes; programs read all the while.
 #[derive(Debug)]
-pub struct FastPath {
+pub struct Offload {
     table: RecordTable,
     policers: SharedArray<Policer>,
     templates: SharedArray<Guarded<RawTemplate>>,
@@ -164,7 +164,7 @@ pub struct FastPath {
     grace: Grace,
 }
 
-impl FastPath {
+impl Offload {
     /// Most bytes of packets that are counted and not in their usage cell yet; none while a limit of the cell is twice as near.
     pub const KEPT_MAX: u64 = usage::KEPT_MAX;
 
@@ -172,21 +172,21 @@ impl FastPath {
     ///
     /// # Errors
     /// [`Error::Permission`], [`Error::Libbpf`] or [`Error::Sys`] when the kernel has not so much memory.
-    pub fn load(config: &FastPathConfig) -> Result<Self, Error> {
-        let own = create(MapType::Hash, "fast_own", 16, 1, 2 * entries(OWN_ADDRESSES_MAX))?;
+    pub fn load(config: &OffloadConfig) -> Result<Self, Error> {
+        let own = create(MapType::Hash, "offload_own", 16, 1, 2 * entries(OWN_ADDRESSES_MAX))?;
         let usage = Usage::create(config.usage_cells_max.max(1))?;
         let fast = Self {
             table: RecordTable::create(config.records_max, config.groups_max, config.seed, usage)?,
-            policers: SharedArray::create("fast_policers", config.policers_max.max(1))?,
-            templates: SharedArray::create("fast_templates", config.templates_max.max(1))?,
-            hops: SharedArray::create("fast_hops", config.hops_max.max(1))?,
-            globals: SharedArray::create("fast_globals", 1)?,
+            policers: SharedArray::create("offload_policers", config.policers_max.max(1))?,
+            templates: SharedArray::create("offload_templates", config.templates_max.max(1))?,
+            hops: SharedArray::create("offload_hops", config.hops_max.max(1))?,
+            globals: SharedArray::create("offload_globals", 1)?,
             own: Table::new(own, "own addresses", OWN_ADDRESSES_MAX),
-            endpoint_map: create(MapType::Hash, "fast_endpoints", 16, 4, entries(ADDRESSES_MAX))?,
+            endpoint_map: create(MapType::Hash, "offload_endpoints", 16, 4, entries(ADDRESSES_MAX))?,
             endpoints: BTreeMap::new(),
             neighbour_map: neighbour_map()?,
             neighbours: BTreeMap::new(),
-            devices: create(MapType::DevmapHash, "fast_devices", 4, 4, abi::DEVICES_MAX)?,
+            devices: create(MapType::DevmapHash, "offload_devices", 4, 4, abi::DEVICES_MAX)?,
             events: Events::create()?,
             grace: Grace::create()?,
         };
@@ -209,8 +209,8 @@ impl FastPath {
     /// The key must be none of the node's own addresses.
     ///
     /// # Errors
-    /// [`FastPathError::OutOfRange`], [`FastPathError::Full`], [`FastPathError::Crowded`]: nothing has changed then.
-    pub fn insert_or_replace(&mut self, key: FastKey, record: &FastRecord) -> Result<(), FastPathError> {
+    /// [`OffloadError::OutOfRange`], [`OffloadError::Full`], [`OffloadError::Crowded`]: nothing has changed then.
+    pub fn insert_or_replace(&mut self, key: OffloadKey, record: &OffloadRecord) -> Result<(), OffloadError> {
         let key = key.raw(|local| self.number(local))?;
         let raw = record.raw(key, self.limits())?;
         self.table.put(&raw, record.session, &self.grace)?;
@@ -220,7 +220,7 @@ impl FastPath {
 
     /// Takes a record away; whether it was there. Packets that found it before may still be forwarded by it: a usage
     /// counter it named is free only after [`wait_for_readers`](Self::wait_for_readers).
-    pub fn remove(&mut self, key: &FastKey) -> bool {
+    pub fn remove(&mut self, key: &OffloadKey) -> bool {
         let was_there = self.known(key).is_some_and(|key| self.table.remove(&key));
         self.expect_groups();
         was_there
@@ -239,17 +239,17 @@ impl FastPath {
     }
 
     /// Whether there is a record under a key.
-    pub fn contains(&self, key: &FastKey) -> bool {
+    pub fn contains(&self, key: &OffloadKey) -> bool {
         self.known(key).is_some_and(|key| self.table.contains(&key))
     }
 
     /// A record that has the key and nothing else; `None` for a tunnel over IPv6 to an address that no record was ever for.
-    fn known(&self, key: &FastKey) -> Option<RawRecord> {
+    fn known(&self, key: &OffloadKey) -> Option<RawRecord> {
         key.raw(|local| self.endpoints.get(&local).copied().ok_or(())).ok()
     }
 
     /// The number of a local IPv6 address, given when it is first asked for.
-    fn number(&mut self, local: Ipv6Addr) -> Result<u16, FastPathError> {
+    fn number(&mut self, local: Ipv6Addr) -> Result<u16, OffloadError> {
         if let Some(&number) = self.endpoints.get(&local) {
             return Ok(number);
         }
@@ -278,8 +278,8 @@ impl FastPath {
     /// period, during which they are too.
     ///
     /// # Errors
-    /// [`FastPathError::OutOfRange`], [`FastPathError::Bpf`].
-    pub fn set_template(&mut self, id: u32, template: Option<&Template>) -> Result<(), FastPathError> {
+    /// [`OffloadError::OutOfRange`], [`OffloadError::Bpf`].
+    pub fn set_template(&mut self, id: u32, template: Option<&Template>) -> Result<(), OffloadError> {
         check("template", id, self.templates.len())?;
         let raw = template.map(|template| template.raw(self.limits())).transpose()?;
         set_guarded(&self.templates, id, raw, &self.grace);
@@ -290,8 +290,8 @@ impl FastPath {
     /// during which they are too.
     ///
     /// # Errors
-    /// [`FastPathError::OutOfRange`]; [`FastPathError::Bpf`] when there is no such interface.
-    pub fn set_hop(&mut self, id: u32, hop: Option<&Hop>) -> Result<(), FastPathError> {
+    /// [`OffloadError::OutOfRange`]; [`OffloadError::Bpf`] when there is no such interface.
+    pub fn set_hop(&mut self, id: u32, hop: Option<&Hop>) -> Result<(), OffloadError> {
         check("next hop", id, self.hops.len())?;
         if let Some(hop) = hop {
             let key = hop.ifindex.to_ne_bytes();
@@ -336,8 +336,8 @@ impl FastPath {
     /// counts. Each packet goes by those of before or by these.
     ///
     /// # Errors
-    /// [`FastPathError::OutOfRange`]: nothing has changed then.
-    pub fn set_routes(&mut self, routes: &[FastRoute]) -> Result<(), FastPathError> {
+    /// [`OffloadError::OutOfRange`]: nothing has changed then.
+    pub fn set_routes(&mut self, routes: &[OffloadRoute]) -> Result<(), OffloadError> {
         let limits = self.limits();
         let mut words = [Vec::new(), Vec::new()];
         let mut sorted = routes.to_vec();
@@ -374,8 +374,8 @@ impl FastPath {
     /// [`NEIGHBOURS_MAX`] are left out.
     ///
     /// # Errors
-    /// [`FastPathError::Bpf`].
-    pub fn set_neighbours(&mut self, hops: &BTreeMap<IpAddr, u32>) -> Result<(), FastPathError> {
+    /// [`OffloadError::Bpf`].
+    pub fn set_neighbours(&mut self, hops: &BTreeMap<IpAddr, u32>) -> Result<(), OffloadError> {
         let wanted: BTreeMap<_, _> =
             hops.iter().take(NEIGHBOURS_MAX).map(|(&address, &hop)| (address_key(address), hop)).collect();
         let fault = Error::libbpf("writing a BPF map");
@@ -422,7 +422,7 @@ impl FastPath {
     /// The usage counters: `usage_cells_max` cells of 64 bytes, laid out as the node's: uplink bytes and packets,
     /// downlink bytes and packets, then the complements of the uplink, downlink and total byte counts at which a
     /// threshold is due, eight bytes each; the last eight are free. Programs add to them atomically, and late
-    /// ([`gather`](Self::gather)). Zeroed at first; valid while this value lives.
+    /// ([`sync`](Self::sync)). Zeroed at first; valid while this value lives.
     pub fn usage_memory(&self) -> (NonNull<u8>, usize) {
         self.cells().memory()
     }
@@ -438,18 +438,18 @@ impl FastPath {
 
     /// Has what programs have counted of a usage counter in its cell, where up to [`KEPT_MAX`](Self::KEPT_MAX) may be missing.
     /// Programs go on meanwhile.
-    pub fn gather(&mut self, cell: u32) {
-        self.table.gather(cell);
+    pub fn sync(&mut self, cell: u32) {
+        self.table.sync(cell);
     }
 
     /// To be called when limits of a usage counter were set: from here on the packet that reaches one tells, whatever programs
-    /// saw before. As [`gather`](Self::gather), too.
-    pub fn recall(&mut self, cell: u32) {
+    /// saw before. As [`sync`](Self::sync), too.
+    pub fn flush(&mut self, cell: u32) {
         // Before a session has records there is nobody to wait for.
         if self.table.usage().keepers(cell).next().is_some() {
             // Who has seen other limits is done then.
             self.grace.wait();
-            self.table.gather(cell);
+            self.table.sync(cell);
         }
     }
 
@@ -459,22 +459,22 @@ impl FastPath {
         self.table.reclaim(&self.grace);
     }
 
-    /// Has a map of an object that is not yet loaded be this fast path's, if it is one of those that are shared.
+    /// Has a map of an object that is not yet loaded be this offload's, if it is one of those that are shared.
     pub(crate) fn share(&self, map: &mut OpenMapMut<'_>) -> Result<(), Error> {
         let shared = match map.name().to_str() {
-            Some("fast_globals") => self.globals.map(),
-            Some("fast_buckets") => self.table.buckets().map(),
-            Some("fast_groups") => self.table.groups().map(),
-            Some("fast_policers") => self.policers.map(),
-            Some("fast_cells") => self.cells().map(),
-            Some("fast_templates") => self.templates.map(),
-            Some("fast_hops") => self.hops.map(),
-            Some("fast_readers") => self.grace.map(),
-            Some("fast_own") => self.own.map(),
-            Some("fast_endpoints") => &self.endpoint_map,
-            Some("fast_neighbours") => &self.neighbour_map,
-            Some("fast_devices") => &self.devices,
-            Some("fast_events") => self.events.map(),
+            Some("offload_globals") => self.globals.map(),
+            Some("offload_buckets") => self.table.buckets().map(),
+            Some("offload_groups") => self.table.groups().map(),
+            Some("offload_policers") => self.policers.map(),
+            Some("offload_cells") => self.cells().map(),
+            Some("offload_templates") => self.templates.map(),
+            Some("offload_hops") => self.hops.map(),
+            Some("offload_readers") => self.grace.map(),
+            Some("offload_own") => self.own.map(),
+            Some("offload_endpoints") => &self.endpoint_map,
+            Some("offload_neighbours") => &self.neighbour_map,
+            Some("offload_devices") => &self.devices,
+            Some("offload_events") => self.events.map(),
             _ => return Ok(()),
         };
         map.reuse_fd(shared.as_fd()).map_err(Error::libbpf("sharing a BPF map"))
@@ -543,7 +543,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The bits of the filter in `fast_globals` that stand for the addresses; `fast_is_own` computes the same.
+/// The bits of the filter in `offload_globals` that stand for the addresses; `offload_is_own` computes the same.
 fn own_filter(addresses: &[IpAddr]) -> [u64; OWN_WORDS] {
     let mut filter = [0; OWN_WORDS];
     for address in addresses {
@@ -569,7 +569,7 @@ fn entries(count: usize) -> u32 {
 fn neighbour_map() -> Result<MapHandle, Error> {
     let mut options = shared::options();
     options.map_flags = libbpf_sys::BPF_F_NO_PREALLOC;
-    MapHandle::create(MapType::Hash, Some("fast_neighbours"), 16, 4, entries(NEIGHBOURS_MAX), &options)
+    MapHandle::create(MapType::Hash, Some("offload_neighbours"), 16, 4, entries(NEIGHBOURS_MAX), &options)
         .map_err(Error::libbpf("creating a BPF map"))
 }
 

@@ -28,11 +28,11 @@ const GRE_V6: u32 = EtherType::IPV6.0 as u32;
 
 /// What may be done at once, by port.
 #[derive(Debug)]
-pub(super) struct Quick(Box<[QuickPort]>);
+pub(super) struct Fast(Box<[FastPort]>);
 
 /// What may be done at once with what comes in by one port.
 #[derive(Debug)]
-pub(super) struct QuickPort {
+pub(super) struct FastPort {
     /// Where all goes that is done at once.
     pub(super) across: Option<PortId>,
     /// Whether all that is no tunnel packet goes there as it is.
@@ -91,13 +91,13 @@ impl QuickRule {
     }
 }
 
-impl Quick {
+impl Fast {
     /// As `settings` say of `ports`, which are as they are now.
     pub(super) fn of(settings: &Settings, ports: &[PortSettings]) -> Self {
         let of_ports = ports.iter().enumerate().map(|(at, port)| {
             let encapsulates = settings.encapsulations.iter().any(|way| way.port.index() == at);
             let rules = settings.rules.iter().enumerate();
-            QuickPort {
+            FastPort {
                 across: port.across,
                 plain: port.across.is_some() && !encapsulates,
                 fits: port.across.map_or(0, |to| ports[to.index()].mtu + LINK),
@@ -111,12 +111,12 @@ impl Quick {
     }
 
     #[inline]
-    pub(super) fn at(&self, port: PortId) -> &QuickPort {
+    pub(super) fn at(&self, port: PortId) -> &FastPort {
         &self.0[port.index()]
     }
 }
 
-impl QuickPort {
+impl FastPort {
     /// Does what may be done at once of a batch; a bit for each frame that goes across.
     // A function of its own: in the caller's, with all that frames of other kinds may need, registers run out.
     #[inline(never)]

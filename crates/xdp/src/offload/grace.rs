@@ -24,7 +24,7 @@ pub(super) struct Grace {
 impl Grace {
     pub(super) fn create() -> Result<Self, Error> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::libbpf("counting the CPUs"))?;
-        let readers = SharedArray::create("fast_readers", u32::try_from(cpus).unwrap_or(u32::MAX).max(1))?;
+        let readers = SharedArray::create("offload_readers", u32::try_from(cpus).unwrap_or(u32::MAX).max(1))?;
         Ok(Self { readers })
     }
 

@@ -51,7 +51,7 @@ impl Groups {
     }
 }
 
-/// Where a key has its group, of so many: as `fast_expect_group` in `bpf/fastpath_table.bpf.h` has it.
+/// Where a key has its group, of so many: as `offload_expect_group` in `bpf/offload_table.bpf.h` has it.
 #[allow(clippy::cast_possible_truncation)] // A product of two 32-bit numbers, halved.
 fn home(hash: u64, len: u32) -> u32 {
     (((hash >> 16 & 0xffff_ffff) * u64::from(len)) >> 32) as u32

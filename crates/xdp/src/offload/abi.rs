@@ -1,4 +1,4 @@
-//! `bpf/fastpath.h` in Rust: the same numbers, names and sizes. A change there is a change here.
+//! `bpf/offload.h` in Rust: the same numbers, names and sizes. A change there is a change here.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -85,7 +85,7 @@ pub(crate) const PORT_FIXED: u32 = 1;
 pub(crate) const ECN: u32 = 2;
 pub(crate) const NO_SYN: u32 = 4;
 
-/// `struct fast_rule`, as it is written.
+/// `struct offload_rule`, as it is written.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct RawRule {
@@ -96,7 +96,7 @@ pub(crate) struct RawRule {
     pub(crate) counted: u64,
 }
 
-/// `struct fast_record`, as it is written.
+/// `struct offload_record`, as it is written.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct RawRecord {
@@ -107,7 +107,7 @@ pub(crate) struct RawRecord {
     pub(crate) rule: RawRule,
 }
 
-/// `struct fast_line`, as it is written.
+/// `struct offload_line`, as it is written.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct RawLine {
@@ -123,10 +123,10 @@ pub(crate) struct RawLine {
     pub(crate) spare: u32,
 }
 
-/// `struct fast_group`.
+/// `struct offload_group`.
 pub(crate) type RawGroup = [RawLine; LINES_MAX];
 
-/// `struct fast_bucket`.
+/// `struct offload_bucket`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Bucket([RawRecord; BUCKET_RECORDS as usize]);
@@ -140,12 +140,12 @@ pub(crate) struct LiveRecord {
     rest: [u32; 13],
 }
 
-/// `struct fast_policer`: the layout of the node's.
+/// `struct offload_policer`: the layout of the node's.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Policer([AtomicU64; 8]);
 
-/// `struct fast_template`, but for `valid`.
+/// `struct offload_template`, but for `valid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct RawTemplate {
@@ -161,7 +161,7 @@ pub(crate) struct RawTemplate {
     pub(crate) destination: [u8; 16],
 }
 
-/// `struct fast_hop`, but for `valid`.
+/// `struct offload_hop`, but for `valid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct RawHop {
@@ -186,7 +186,7 @@ pub(crate) struct Guarded<T> {
     pub(crate) value: T,
 }
 
-/// `struct fast_globals`.
+/// `struct offload_globals`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Globals {
@@ -201,7 +201,7 @@ pub(crate) struct Globals {
     pub(crate) routes: [RawRoutes; 2],
 }
 
-/// `struct fast_routes`.
+/// `struct offload_routes`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct RawRoutes {
@@ -209,7 +209,7 @@ pub(crate) struct RawRoutes {
     pub(crate) routes: [[RawRoute; ROUTES_MAX]; 2],
 }
 
-/// `struct fast_route`.
+/// `struct offload_route`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct RawRoute {
@@ -218,7 +218,7 @@ pub(crate) struct RawRoute {
     spare: u32,
 }
 
-/// `struct fast_prefix`.
+/// `struct offload_prefix`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Prefix {
@@ -226,7 +226,7 @@ pub(crate) struct Prefix {
     pub(crate) mask: AtomicU64,
 }
 
-/// `struct fast_reader`: odd turns while a program of the CPU reads the tables.
+/// `struct offload_reader`: odd turns while a program of the CPU reads the tables.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Reader {
@@ -234,7 +234,7 @@ pub(crate) struct Reader {
     spare: [u64; 7],
 }
 
-/// `struct fast_cell`: the layout of the node's usage counters.
+/// `struct offload_cell`: the layout of the node's usage counters.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Cell {
@@ -256,7 +256,7 @@ const _: () = assert!(size_of::<Globals>() == 3672);
 const _: () = assert!(size_of::<Reader>() == 64);
 const _: () = assert!(size_of::<Cell>() == 64);
 
-/// Why a packet was left to the steering, and so to the engine or the kernel (`enum fast_hand`).
+/// Why a packet was left to the steering, and so to the engine or the kernel (`enum offload_hand`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Hand {
@@ -346,10 +346,10 @@ impl Hand {
     }
 }
 
-/// Why a packet was dropped in the driver (`enum fast_drop`); named as the engine names it.
+/// Why a packet was dropped in the driver (`enum offload_drop`); named as the engine names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum FastDrop {
+pub enum OffloadDrop {
     /// The gate of a QER is closed.
     GateClosed = 0,
     /// The FAR says drop.
@@ -358,7 +358,7 @@ pub enum FastDrop {
     MbrExceeded = 2,
 }
 
-impl FastDrop {
+impl OffloadDrop {
     /// All of them, in the order of the counters.
     pub const ALL: [Self; 3] = [Self::GateClosed, Self::FarDrop, Self::MbrExceeded];
 
@@ -372,29 +372,29 @@ impl FastDrop {
     }
 }
 
-/// `struct fast_counters`, summed over the CPUs: what one interface's program did since it was loaded, with the packets of one
+/// `struct offload_counters`, summed over the CPUs: what one interface's program did since it was loaded, with the packets of one
 /// [slot](super::VlanRole::slot).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct FastCounters {
+pub struct OffloadCounters {
     packets: [u64; 2],
     bytes: [u64; 2],
     handed: [u64; Hand::ALL.len()],
-    dropped: [u64; FastDrop::ALL.len()],
+    dropped: [u64; OffloadDrop::ALL.len()],
     events_late: u64,
     received_bytes: u64,
     sent: [[u64; 2]; PORTS_MAX],
 }
 
-const _: () = assert!(size_of::<FastCounters>() == 1240);
+const _: () = assert!(size_of::<OffloadCounters>() == 1240);
 
-impl Default for FastCounters {
+impl Default for OffloadCounters {
     fn default() -> Self {
         Self {
             packets: [0; 2],
             bytes: [0; 2],
             handed: [0; Hand::ALL.len()],
-            dropped: [0; FastDrop::ALL.len()],
+            dropped: [0; OffloadDrop::ALL.len()],
             events_late: 0,
             received_bytes: 0,
             sent: [[0; 2]; PORTS_MAX],
@@ -402,14 +402,14 @@ impl Default for FastCounters {
     }
 }
 
-impl FastCounters {
+impl OffloadCounters {
     /// Packets forwarded in the driver.
-    pub fn packets(&self, direction: super::FastDirection) -> u64 {
+    pub fn packets(&self, direction: super::OffloadDirection) -> u64 {
         self.packets[direction as usize]
     }
 
     /// Bytes of IP forwarded in the driver, tunnel headers not counted.
-    pub fn bytes(&self, direction: super::FastDirection) -> u64 {
+    pub fn bytes(&self, direction: super::OffloadDirection) -> u64 {
         self.bytes[direction as usize]
     }
 
@@ -419,7 +419,7 @@ impl FastCounters {
     }
 
     /// Packets dropped in the driver.
-    pub fn dropped(&self, reason: FastDrop) -> u64 {
+    pub fn dropped(&self, reason: OffloadDrop) -> u64 {
         self.dropped[reason as usize]
     }
 
@@ -477,109 +477,110 @@ impl FastCounters {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FastDirection;
+    use super::super::OffloadDirection;
     use super::*;
     use crate::abi::tests::in_header;
 
-    const HEADER: &str = include_str!("../../bpf/fastpath.h");
+    const HEADER: &str = include_str!("../../bpf/offload.h");
 
     #[test]
     fn numbers_are_those_of_the_header() {
         for (name, value) in [
-            ("FAST_SCOPE_TUNNEL", u64::from(SCOPE_TUNNEL)),
-            ("FAST_SCOPE_IPV4", u64::from(SCOPE_IPV4)),
-            ("FAST_SCOPE_IPV6", u64::from(SCOPE_IPV6)),
-            ("FAST_SCOPE_TUNNEL_IPV6", u64::from(SCOPE_TUNNEL_IPV6)),
-            ("FAST_SCOPE_SHIFT", u64::from(SCOPE_SHIFT)),
-            ("FAST_SCOPES", SCOPES as u64),
-            ("FAST_DOWNLINK", u64::from(DOWNLINK)),
-            ("FAST_TUNNEL", u64::from(TUNNEL)),
-            ("FAST_GATE_CLOSED", u64::from(GATE_CLOSED)),
-            ("FAST_FAR_DROP", u64::from(FAR_DROP)),
-            ("FAST_LINES", u64::from(LINES)),
-            ("FAST_QUOTA", u64::from(QUOTA)),
-            ("FAST_QFI_MATCH_SHIFT", u64::from(QFI_MATCH_SHIFT)),
-            ("FAST_POLICERS_SHIFT", u64::from(POLICERS_SHIFT)),
-            ("FAST_USAGE_DROPPED", u64::from(USAGE_DROPPED)),
-            ("FAST_CELLS_MAX", CELLS_MAX as u64),
-            ("FAST_POLICERS_MAX", POLICERS_MAX as u64),
-            ("FAST_LINES_MAX", LINES_MAX as u64),
-            ("FAST_PLACE_LINE", u64::from(PLACE_LINE)),
-            ("FAST_ASK_QFI", u64::from(ASK_QFI)),
-            ("FAST_ASK_PROTOCOL", u64::from(ASK_PROTOCOL)),
-            ("FAST_ASK_IPV4", u64::from(ASK_IPV4)),
-            ("FAST_ASK_IPV6", u64::from(ASK_IPV6)),
-            ("FAST_ASK_PORTS", u64::from(ASK_PORTS)),
-            ("FAST_ASK_ENGINE", u64::from(ASK_ENGINE)),
-            ("FAST_NO_SYN", u64::from(NO_SYN)),
-            ("FAST_QFI_MATCH", u64::from(QFI_MATCH)),
-            ("FAST_QFI_MARK", u64::from(QFI_MARK)),
-            ("FAST_CONTAINER_UPLINK", u64::from(CONTAINER_UPLINK)),
-            ("FAST_EXACT", u64::from(EXACT)),
-            ("FAST_QFI_SHIFT", u64::from(QFI_SHIFT)),
-            ("FAST_USAGE_SHIFT", u64::from(USAGE_SHIFT)),
-            ("FAST_BEFORE_QOS_SHIFT", u64::from(BEFORE_QOS_SHIFT)),
-            ("FAST_USAGE_MAX", USAGE_MAX as u64),
-            ("FAST_BUCKET_RECORDS", u64::from(BUCKET_RECORDS)),
-            ("FAST_SCOPE_GONE", u64::from(SCOPE_GONE)),
-            ("FAST_COUNTED_PACKET", COUNTED_PACKET),
-            ("FAST_COUNTED_FAR", COUNTED_FAR),
-            ("FAST_COUNTED_MAX", COUNTED_MAX),
-            ("FAST_COUNTED_NEAR", COUNTED_NEAR),
-            ("FAST_OWN_WORDS", OWN_WORDS as u64),
-            ("FAST_OWN_MAX", OWN_ADDRESSES_MAX as u64),
-            ("FAST_PORTS_MAX", PORTS_MAX as u64),
-            ("FAST_ROUTES_MAX", ROUTES_MAX as u64),
-            ("FAST_NEIGHBOURS_MAX", NEIGHBOURS_MAX as u64),
-            ("FAST_ROUTED", u64::from(ROUTED)),
-            ("FAST_WAY_ENGINE", u64::from(WAY_ENGINE)),
-            ("FAST_WAY_LINK", u64::from(WAY_LINK)),
-            ("FAST_DEVICES_MAX", u64::from(DEVICES_MAX)),
-            ("FAST_VLANS_MAX", VLANS_MAX as u64),
-            ("FAST_EVENTS_BYTES", u64::from(EVENTS_BYTES)),
-            ("FAST_NO_INSTANCE", u64::from(NO_INSTANCE)),
-            ("FAST_VLAN_GTPU", u64::from(VLAN_GTPU)),
-            ("FAST_VLAN_LAN", u64::from(VLAN_LAN)),
-            ("FAST_HOP_REDIRECT", u64::from(HOP_REDIRECT)),
-            ("FAST_TEMPLATE_IPV6", u64::from(TEMPLATE_IPV6)),
-            ("FAST_TEMPLATE_CHECKSUM", u64::from(TEMPLATE_CHECKSUM)),
-            ("FAST_PORT_FIXED", u64::from(PORT_FIXED)),
-            ("FAST_ECN", u64::from(ECN)),
-            ("FAST_HANDS", Hand::ALL.len() as u64),
-            ("FAST_DROPS", FastDrop::ALL.len() as u64),
+            ("OFFLOAD_SCOPE_TUNNEL", u64::from(SCOPE_TUNNEL)),
+            ("OFFLOAD_SCOPE_IPV4", u64::from(SCOPE_IPV4)),
+            ("OFFLOAD_SCOPE_IPV6", u64::from(SCOPE_IPV6)),
+            ("OFFLOAD_SCOPE_TUNNEL_IPV6", u64::from(SCOPE_TUNNEL_IPV6)),
+            ("OFFLOAD_SCOPE_SHIFT", u64::from(SCOPE_SHIFT)),
+            ("OFFLOAD_SCOPES", SCOPES as u64),
+            ("OFFLOAD_DOWNLINK", u64::from(DOWNLINK)),
+            ("OFFLOAD_TUNNEL", u64::from(TUNNEL)),
+            ("OFFLOAD_GATE_CLOSED", u64::from(GATE_CLOSED)),
+            ("OFFLOAD_FAR_DROP", u64::from(FAR_DROP)),
+            ("OFFLOAD_LINES", u64::from(LINES)),
+            ("OFFLOAD_QUOTA", u64::from(QUOTA)),
+            ("OFFLOAD_QFI_MATCH_SHIFT", u64::from(QFI_MATCH_SHIFT)),
+            ("OFFLOAD_POLICERS_SHIFT", u64::from(POLICERS_SHIFT)),
+            ("OFFLOAD_USAGE_DROPPED", u64::from(USAGE_DROPPED)),
+            ("OFFLOAD_CELLS_MAX", CELLS_MAX as u64),
+            ("OFFLOAD_POLICERS_MAX", POLICERS_MAX as u64),
+            ("OFFLOAD_LINES_MAX", LINES_MAX as u64),
+            ("OFFLOAD_PLACE_LINE", u64::from(PLACE_LINE)),
+            ("OFFLOAD_ASK_QFI", u64::from(ASK_QFI)),
+            ("OFFLOAD_ASK_PROTOCOL", u64::from(ASK_PROTOCOL)),
+            ("OFFLOAD_ASK_IPV4", u64::from(ASK_IPV4)),
+            ("OFFLOAD_ASK_IPV6", u64::from(ASK_IPV6)),
+            ("OFFLOAD_ASK_PORTS", u64::from(ASK_PORTS)),
+            ("OFFLOAD_ASK_ENGINE", u64::from(ASK_ENGINE)),
+            ("OFFLOAD_NO_SYN", u64::from(NO_SYN)),
+            ("OFFLOAD_QFI_MATCH", u64::from(QFI_MATCH)),
+            ("OFFLOAD_QFI_MARK", u64::from(QFI_MARK)),
+            ("OFFLOAD_CONTAINER_UPLINK", u64::from(CONTAINER_UPLINK)),
+            ("OFFLOAD_EXACT", u64::from(EXACT)),
+            ("OFFLOAD_QFI_SHIFT", u64::from(QFI_SHIFT)),
+            ("OFFLOAD_USAGE_SHIFT", u64::from(USAGE_SHIFT)),
+            ("OFFLOAD_BEFORE_QOS_SHIFT", u64::from(BEFORE_QOS_SHIFT)),
+            ("OFFLOAD_USAGE_MAX", USAGE_MAX as u64),
+            ("OFFLOAD_BUCKET_RECORDS", u64::from(BUCKET_RECORDS)),
+            ("OFFLOAD_SCOPE_GONE", u64::from(SCOPE_GONE)),
+            ("OFFLOAD_COUNTED_PACKET", COUNTED_PACKET),
+            ("OFFLOAD_COUNTED_FAR", COUNTED_FAR),
+            ("OFFLOAD_COUNTED_MAX", COUNTED_MAX),
+            ("OFFLOAD_COUNTED_NEAR", COUNTED_NEAR),
+            ("OFFLOAD_OWN_WORDS", OWN_WORDS as u64),
+            ("OFFLOAD_OWN_MAX", OWN_ADDRESSES_MAX as u64),
+            ("OFFLOAD_PORTS_MAX", PORTS_MAX as u64),
+            ("OFFLOAD_ROUTES_MAX", ROUTES_MAX as u64),
+            ("OFFLOAD_NEIGHBOURS_MAX", NEIGHBOURS_MAX as u64),
+            ("OFFLOAD_ROUTED", u64::from(ROUTED)),
+            ("OFFLOAD_WAY_ENGINE", u64::from(WAY_ENGINE)),
+            ("OFFLOAD_WAY_LINK", u64::from(WAY_LINK)),
+            ("OFFLOAD_DEVICES_MAX", u64::from(DEVICES_MAX)),
+            ("OFFLOAD_VLANS_MAX", VLANS_MAX as u64),
+            ("OFFLOAD_EVENTS_BYTES", u64::from(EVENTS_BYTES)),
+            ("OFFLOAD_NO_INSTANCE", u64::from(NO_INSTANCE)),
+            ("OFFLOAD_VLAN_GTPU", u64::from(VLAN_GTPU)),
+            ("OFFLOAD_VLAN_LAN", u64::from(VLAN_LAN)),
+            ("OFFLOAD_HOP_REDIRECT", u64::from(HOP_REDIRECT)),
+            ("OFFLOAD_TEMPLATE_IPV6", u64::from(TEMPLATE_IPV6)),
+            ("OFFLOAD_TEMPLATE_CHECKSUM", u64::from(TEMPLATE_CHECKSUM)),
+            ("OFFLOAD_PORT_FIXED", u64::from(PORT_FIXED)),
+            ("OFFLOAD_ECN", u64::from(ECN)),
+            ("OFFLOAD_HANDS", Hand::ALL.len() as u64),
+            ("OFFLOAD_DROPS", OffloadDrop::ALL.len() as u64),
         ] {
             assert_eq!(in_header(HEADER, name), value, "{name}");
         }
         for hand in Hand::ALL {
-            let name = format!("FAST_HAND_{}", hand.name().to_uppercase());
+            let name = format!("OFFLOAD_HAND_{}", hand.name().to_uppercase());
             assert_eq!(in_header(HEADER, &name), hand as u64);
         }
-        for drop in FastDrop::ALL {
-            let name = format!("FAST_DROP_{}", drop.name().to_uppercase());
+        for drop in OffloadDrop::ALL {
+            let name = format!("OFFLOAD_DROP_{}", drop.name().to_uppercase());
             assert_eq!(in_header(HEADER, &name), drop as u64);
         }
     }
 
     #[test]
     fn counters_add_up_over_cpus() {
-        let mut counters = FastCounters::default();
+        let mut counters = OffloadCounters::default();
         let value: Vec<u8> = (1..=155u64).flat_map(u64::to_ne_bytes).collect();
         counters.add(&value);
         counters.add(&value);
-        assert_eq!(counters.packets(FastDirection::Downlink), 4);
-        assert_eq!(counters.bytes(FastDirection::Uplink), 6);
+        assert_eq!(counters.packets(OffloadDirection::Downlink), 4);
+        assert_eq!(counters.bytes(OffloadDirection::Uplink), 6);
         assert_eq!(counters.handed(Hand::NotCandidate), 10);
         assert_eq!(counters.handed(Hand::Headroom), 34);
         assert_eq!(counters.handed(Hand::Syn), 42);
         assert_eq!(counters.handed(Hand::Checksum), 44);
-        assert_eq!(counters.dropped(FastDrop::FarDrop), 48);
-        assert_eq!(counters.dropped(FastDrop::MbrExceeded), 50);
+        assert_eq!(counters.dropped(OffloadDrop::FarDrop), 48);
+        assert_eq!(counters.dropped(OffloadDrop::MbrExceeded), 50);
         assert_eq!(counters.events_late(), 52);
         assert_eq!(counters.received_bytes(), 54);
         assert_eq!(counters.received_packets(), 2 * (1 + 2 + 23 + 24 + 25));
         assert_eq!((counters.sent(0), counters.sent(63)), ((56, 58), (308, 310)));
         assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=25).sum::<u64>()));
-        let untagged = FastCounters { received_bytes: 1000, ..counters }.without_tags(true, |port| port == 1);
+        let untagged =
+            OffloadCounters { received_bytes: 1000, ..counters }.without_tags(true, |port| port == 1);
         assert_eq!(untagged.received_bytes(), 1000 - 4 * counters.received_packets());
         assert_eq!((untagged.sent(0), untagged.sent(1)), ((56, 58), (60, 0)));
         assert_eq!(counters.without_tags(false, |_| false), counters);

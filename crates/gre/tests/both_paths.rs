@@ -1,4 +1,4 @@
-//! The quick way and the careful way do the same. A tag sends a frame the careful way and changes nothing else, so with
+//! The fast path and the slow path do the same. A tag sends a frame the slow path and changes nothing else, so with
 //! and without one the same must come out, or be dropped for the same reason, whatever is in the frame.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 

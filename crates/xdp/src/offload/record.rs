@@ -6,11 +6,11 @@ use super::abi::{
     self, CELLS_MAX, LINES_MAX, POLICERS_MAX, RawGroup, RawHop, RawLine, RawRecord, RawRule, RawTemplate,
     USAGE_MAX,
 };
-use super::{FastPathError, entries};
+use super::{OffloadError, entries};
 
 /// What a packet is looked up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FastKey {
+pub enum OffloadKey {
     /// A local tunnel endpoint.
     Tunnel {
         /// The local address, outer destination of what comes in.
@@ -37,7 +37,7 @@ pub enum FastKey {
 /// Which way a packet goes, as seen by the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum FastDirection {
+pub enum OffloadDirection {
     /// From the UE: its source and destination are checked.
     Uplink = 0,
     /// To the UE.
@@ -73,8 +73,8 @@ pub enum Counts {
 
 /// Where a forwarded packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FastDestination {
-    /// On as it is, by the [routes](super::FastPath::set_routes); where none is for the destination, IPv4 to the next hop of that
+pub enum OffloadDestination {
+    /// On as it is, by the [routes](super::Offload::set_routes); where none is for the destination, IPv4 to the next hop of that
     /// number and IPv6 to that of the following.
     Routed(u32),
     /// On as it is, IPv4 to the next hop of that number and IPv6 to that of the following.
@@ -94,39 +94,39 @@ pub enum FastDestination {
 
 /// A session's rules of a key. What does not fit has no record here, and is the engine's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FastRecord {
+pub struct OffloadRecord {
     /// The session, as threshold events name it.
     pub session: u32,
     /// Which way packets go.
-    pub direction: FastDirection,
+    pub direction: OffloadDirection,
     /// The UE's IPv4 address, for the source check uplink. With no address of either family there is none.
     pub ue_ipv4: Option<Ipv4Addr>,
     /// Any address of the UE's /64, likewise.
     pub ue_ipv6: Option<Ipv6Addr>,
     /// The rules in the order of precedence, at least one and at most [`LINES_MAX`]. A packet that matches none is the engine's.
-    pub lines: Vec<FastLine>,
+    pub lines: Vec<OffloadLine>,
 }
 
-impl FastRecord {
+impl OffloadRecord {
     /// A record of one rule that every packet matches.
-    pub fn of_rule(session: u32, direction: FastDirection, rule: FastRule) -> Self {
-        let lines = vec![FastLine { asks: FastAsks::default(), rule: Some(rule) }];
+    pub fn of_rule(session: u32, direction: OffloadDirection, rule: OffloadRule) -> Self {
+        let lines = vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }];
         Self { session, direction, ue_ipv4: None, ue_ipv6: None, lines }
     }
 }
 
 /// A rule, and what packets must be that match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FastLine {
+pub struct OffloadLine {
     /// What they must be.
-    pub asks: FastAsks,
+    pub asks: OffloadAsks,
     /// What becomes of them; `None` leaves them to the engine.
-    pub rule: Option<FastRule>,
+    pub rule: Option<OffloadRule>,
 }
 
 /// What a packet must be to match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FastAsks {
+pub struct OffloadAsks {
     /// Its QoS flow, 0 to 63.
     pub qfi: Option<u8>,
     /// Its protocol.
@@ -139,7 +139,7 @@ pub struct FastAsks {
 
 /// What becomes of packets: no buffering, and [`CELLS_MAX`] counters and policers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FastRule {
+pub struct OffloadRule {
     /// Every QER lets this direction pass.
     pub gate_open: bool,
     /// The FAR drops.
@@ -148,15 +148,15 @@ pub struct FastRule {
     pub usage: [Option<UsageCell>; USAGE_MAX + 1],
     /// A counter has a quota: packets that would reach a limit are the engine's.
     pub quota: bool,
-    /// What rates packets are held to: places of [`policer_memory`](super::FastPath::leak_policers).
+    /// What rates packets are held to: places of [`policer_memory`](super::Offload::leak_policers).
     pub policers: [Option<u32>; POLICERS_MAX],
     /// Where it goes.
-    pub destination: FastDestination,
+    pub destination: OffloadDestination,
 }
 
-impl FastRule {
+impl OffloadRule {
     /// A rule that forwards, and neither counts nor limits anything.
-    pub const fn to(destination: FastDestination) -> Self {
+    pub const fn to(destination: OffloadDestination) -> Self {
         Self {
             gate_open: true,
             far_drop: false,
@@ -219,35 +219,35 @@ pub struct Hop {
 
 /// Where packets to a prefix go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FastRoute {
+pub struct OffloadRoute {
     /// The prefix. Of IPv6 it is compared up to /64: a longer one takes all of that /64 to the engine.
     pub to: (IpAddr, u8),
     /// The way there.
-    pub way: FastWay,
+    pub way: OffloadWay,
 }
 
 /// The way of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FastWay {
+pub enum OffloadWay {
     /// The engine knows.
     Engine,
     /// By a next hop.
     Hop(u32),
-    /// To the neighbour itself, by the hop that [`FastPath::set_neighbours`](super::FastPath::set_neighbours) says; of others the engine
+    /// To the neighbour itself, by the hop that [`Offload::set_neighbours`](super::Offload::set_neighbours) says; of others the engine
     /// asks first.
     Link,
 }
 
-impl FastRoute {
+impl OffloadRoute {
     /// The way as it is written.
-    pub(super) fn raw_way(&self, limits: Limits) -> Result<u32, FastPathError> {
+    pub(super) fn raw_way(&self, limits: Limits) -> Result<u32, OffloadError> {
         if self.to.0.is_ipv6() && self.to.1 > 64 {
             return Ok(abi::WAY_ENGINE);
         }
         match self.way {
-            FastWay::Engine => Ok(abi::WAY_ENGINE),
-            FastWay::Link => Ok(abi::WAY_LINK),
-            FastWay::Hop(hop) => check("next hop", hop, limits.hops).map(|()| hop),
+            OffloadWay::Engine => Ok(abi::WAY_ENGINE),
+            OffloadWay::Link => Ok(abi::WAY_LINK),
+            OffloadWay::Hop(hop) => check("next hop", hop, limits.hops).map(|()| hop),
         }
     }
 }
@@ -261,8 +261,8 @@ pub(super) struct Limits {
     pub(super) hops: u32,
 }
 
-pub(super) fn check(what: &'static str, value: u32, limit: u32) -> Result<(), FastPathError> {
-    if value < limit { Ok(()) } else { Err(FastPathError::OutOfRange { what, value, limit }) }
+pub(super) fn check(what: &'static str, value: u32, limit: u32) -> Result<(), OffloadError> {
+    if value < limit { Ok(()) } else { Err(OffloadError::OutOfRange { what, value, limit }) }
 }
 
 /// The value and mask of a prefix of destinations: of an IPv4 address in the lower half, or the upper half of an IPv6 address.
@@ -280,7 +280,7 @@ pub(super) fn upper_half(address: Ipv6Addr) -> u64 {
     a << 48 | b << 32 | c << 16 | d
 }
 
-impl FastKey {
+impl OffloadKey {
     /// A record that has the key and nothing else; `number` gives that of a local IPv6 address.
     pub(super) fn raw<E>(&self, number: impl FnOnce(Ipv6Addr) -> Result<u16, E>) -> Result<RawRecord, E> {
         let (key_value, key_scope) = match *self {
@@ -305,17 +305,20 @@ pub(super) struct Raw {
     pub(super) group: Option<RawGroup>,
 }
 
-impl FastRecord {
-    pub(super) fn raw(&self, key: RawRecord, limits: Limits) -> Result<Raw, FastPathError> {
+impl OffloadRecord {
+    pub(super) fn raw(&self, key: RawRecord, limits: Limits) -> Result<Raw, OffloadError> {
         let upper = |address| upper_half(address).to_be();
         let record = RawRecord {
             ue_ipv4: self.ue_ipv4.map_or(0, Ipv4Addr::to_bits).to_be(),
             ue_ipv6: self.ue_ipv6.map_or(0, upper),
             ..key
         };
-        let direction = if self.direction == FastDirection::Downlink { abi::DOWNLINK } else { 0 };
+        let direction = if self.direction == OffloadDirection::Downlink { abi::DOWNLINK } else { 0 };
         if let [
-            FastLine { asks: FastAsks { qfi, protocol: None, remote: None, ports: None }, rule: Some(rule) },
+            OffloadLine {
+                asks: OffloadAsks { qfi, protocol: None, remote: None, ports: None },
+                rule: Some(rule),
+            },
         ] = self.lines[..]
         {
             let mut rule = rule.raw(direction, limits)?;
@@ -342,9 +345,9 @@ impl FastRecord {
     }
 }
 
-impl FastLine {
-    fn raw(&self, direction: u32, limits: Limits) -> Result<RawLine, FastPathError> {
-        let FastAsks { qfi, protocol, remote, ports } = self.asks;
+impl OffloadLine {
+    fn raw(&self, direction: u32, limits: Limits) -> Result<RawLine, OffloadError> {
+        let OffloadAsks { qfi, protocol, remote, ports } = self.asks;
         let mut line = RawLine { protocol: protocol.unwrap_or(0), ..RawLine::default() };
         let flag = |set, bit| if set { bit } else { 0 };
         line.asks = flag(qfi.is_some(), abi::ASK_QFI)
@@ -372,20 +375,20 @@ impl FastLine {
     }
 }
 
-impl FastRule {
-    fn raw(&self, direction: u32, limits: Limits) -> Result<RawRule, FastPathError> {
+impl OffloadRule {
+    fn raw(&self, direction: u32, limits: Limits) -> Result<RawRule, OffloadError> {
         let flag = |set, bit| if set { bit } else { 0 };
         let mut flags = direction
             | flag(!self.gate_open, abi::GATE_CLOSED)
             | flag(self.far_drop, abi::FAR_DROP)
             | flag(self.quota, abi::QUOTA);
         let (target, teid) = match self.destination {
-            FastDestination::Hop(hop) | FastDestination::Routed(hop) => {
+            OffloadDestination::Hop(hop) | OffloadDestination::Routed(hop) => {
                 check("next hop", hop.saturating_add(1), limits.hops)?;
-                let by_routes = matches!(self.destination, FastDestination::Routed(_));
+                let by_routes = matches!(self.destination, OffloadDestination::Routed(_));
                 (hop | flag(by_routes, abi::ROUTED), 0)
             }
-            FastDestination::Tunnel { template, teid, qfi, container_uplink } => {
+            OffloadDestination::Tunnel { template, teid, qfi, container_uplink } => {
                 check("template", template, limits.templates)?;
                 check("QFI", qfi.unwrap_or(0).into(), 64)?;
                 flags |= abi::TUNNEL
@@ -450,12 +453,12 @@ impl RawRule {
 }
 
 impl Template {
-    pub(super) fn raw(&self, limits: Limits) -> Result<RawTemplate, FastPathError> {
+    pub(super) fn raw(&self, limits: Limits) -> Result<RawTemplate, OffloadError> {
         check("next hop", self.hop, limits.hops)?;
         let Self { local, peer, .. } = *self;
         let (source, destination) = match (local, peer) {
             (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => (octets(local), octets(peer)),
-            _ => return Err(FastPathError::TwoFamilies { local, peer }),
+            _ => return Err(OffloadError::TwoFamilies { local, peer }),
         };
         let flag = |set, bit| if set { bit } else { 0 };
         let addresses = sum(&source) + sum(&destination);
