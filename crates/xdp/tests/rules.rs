@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_wire::checksum;
 use kaido_xdp::offload::{
     Counts, Hand, Hop, LINES_MAX, OffloadAsks, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey,
     OffloadLine, OffloadRecord, OffloadRule, UsageCell,
@@ -13,7 +12,7 @@ use kaido_xdp::offload::{
 use kaido_xdp::{Action, Offload, OffloadConfig, OffloadError, Roles, Steering, SteeringConfig};
 
 mod rig;
-use rig::frame::{Mac, eth, udp};
+use rig::frame::{Mac, eth, ipv4_packet, udp};
 use rig::tables::{self, N6};
 
 const OURS: Mac = [2, 0, 0, 0, 0, 1];
@@ -29,18 +28,6 @@ const UDP: u8 = 17;
 /// Octets of the packets that policers are tested with.
 const PACKET: usize = 20 + 8 + 972;
 
-fn v4(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let mut packet = vec![0x45, 0];
-    packet.extend(u16::try_from(20 + payload.len()).unwrap().to_be_bytes());
-    packet.extend([0, 0, 0, 0, 64, protocol, 0, 0]);
-    packet.extend(from.octets());
-    packet.extend(to.octets());
-    let sum = checksum::checksum(&packet);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet.extend(payload);
-    packet
-}
-
 /// A G-PDU of the UE's, of a QoS flow.
 fn uplink(qfi: u8, inner: &[u8]) -> Vec<u8> {
     let mut message = vec![0x34, 255];
@@ -48,11 +35,11 @@ fn uplink(qfi: u8, inner: &[u8]) -> Vec<u8> {
     message.extend(7u32.to_be_bytes());
     message.extend([0, 0, 0, 0x85, 1, 0x10, qfi, 0]);
     message.extend(inner);
-    eth(OURS, 0x0800, &v4(PEER, LOCAL, UDP, &udp(2152, &message)))
+    eth(OURS, 0x0800, &ipv4_packet(PEER, LOCAL, UDP, &udp(2152, &message)))
 }
 
 fn to(qfi: u8, address: Ipv4Addr, port: u16) -> Vec<u8> {
-    uplink(qfi, &v4(UE, address, UDP, &udp(port, &[1; 8])))
+    uplink(qfi, &ipv4_packet(UE, address, UDP, &udp(port, &[1; 8])))
 }
 
 struct Node {
@@ -166,10 +153,10 @@ fn the_first_rule_that_matches_is_the_packets() {
             (to(5, DNS, 53), Ok(2)),
             (to(9, DNS, 53), Err(Hand::Rule)),
             (to(9, other, 53), Ok(2)),
-            (uplink(9, &v4(UE, other, TCP, &[0; 20])), Err(Hand::Rule)),
-            (uplink(5, &v4(UE, other, TCP, &[0; 20])), Ok(2)),
+            (uplink(9, &ipv4_packet(UE, other, TCP, &[0; 20])), Err(Hand::Rule)),
+            (uplink(5, &ipv4_packet(UE, other, TCP, &[0; 20])), Ok(2)),
             // Without ports nobody knows.
-            (uplink(9, &v4(UE, VOICE, UDP, &[0; 3])), Err(Hand::Rule)),
+            (uplink(9, &ipv4_packet(UE, VOICE, UDP, &[0; 3])), Err(Hand::Rule)),
         ] {
             let before = [1, 2].map(|cell| node.packets(cell));
             let sent = node.send(&frame);
@@ -233,7 +220,7 @@ fn rates_are_kept() {
             policers: [Some(2), Some(3)],
             ..counting(0).counting(usage.map(|(cell, counts)| UsageCell { cell, counts }))
         };
-        let frame = uplink(9, &v4(UE, DNS, UDP, &udp(53, &[7; PACKET - 28])));
+        let frame = uplink(9, &ipv4_packet(UE, DNS, UDP, &udp(53, &[7; PACKET - 28])));
         // With two counters there is room for octets taken ahead, with three there is none.
         for usage in [2, 3] {
             let mut rule = rule;
@@ -274,7 +261,7 @@ fn rates_are_kept() {
 fn a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines() {
     with_node("a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines", |mut node| {
         let rule = OffloadRule { quota: true, ..counting(4) };
-        let frame = uplink(9, &v4(UE, DNS, UDP, &udp(53, &[7; 72])));
+        let frame = uplink(9, &ipv4_packet(UE, DNS, UDP, &udp(53, &[7; 72])));
         node.put(vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }]);
         let cells = node.cells;
         let word = |at: usize| &cells[8 * 4 + at];
@@ -316,7 +303,7 @@ fn a_dropped_packet_that_would_reach_a_quota_is_the_engines() {
         node.put(vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }]);
         // Two packets of 100 octets fit, the third reaches the quota.
         node.cells[8 * 4 + 6].store(!250, Ordering::Relaxed);
-        let frame = uplink(9, &v4(UE, DNS, UDP, &udp(53, &[7; 72])));
+        let frame = uplink(9, &ipv4_packet(UE, DNS, UDP, &udp(53, &[7; 72])));
         assert_eq!([(); 3].map(|()| node.send(&frame)), [Ok(false), Ok(false), Err(Hand::Quota)]);
         assert!(node.path.events().next().is_none(), "it is the engine's to tell");
     });
@@ -330,7 +317,7 @@ fn where_mss_are_lowered_syns_are_the_engines() {
         let tcp = |flags: u8| {
             let mut segment = [0; 24];
             segment[13] = flags;
-            uplink(9, &v4(UE, DNS, TCP, &segment))
+            uplink(9, &ipv4_packet(UE, DNS, TCP, &segment))
         };
         assert_eq!(node.send(&tcp(0x10)), Ok(true));
         assert_eq!(node.send(&tcp(0x12)), Err(Hand::Syn));

@@ -43,6 +43,20 @@ fn ipv4(to: &str, protocol: u8, fragment: u16, options: &[u8], payload: &[u8]) -
     [&header, payload].concat()
 }
 
+/// Of identification 0, from an address to another.
+pub fn ipv4_packet(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let total = u16::try_from(20 + payload.len()).unwrap();
+    let mut packet = vec![0x45, 0];
+    packet.extend(total.to_be_bytes());
+    packet.extend([0, 0, 0, 0, 64, protocol, 0, 0]);
+    packet.extend(from.octets());
+    packet.extend(to.octets());
+    let sum = checksum(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(payload);
+    packet
+}
+
 pub fn v6(to: &str, next: u8, payload: &[u8]) -> Vec<u8> {
     let to: Ipv6Addr = to.parse().unwrap();
     let from: Ipv6Addr = "2001:db8::99".parse().unwrap();

@@ -10,7 +10,7 @@ use kaido_xdp::offload::{
 };
 use kaido_xdp::{Action, Offload, Roles, Steering, SteeringConfig, TestRun};
 
-use super::frame::{Mac, eth};
+use super::frame::{Mac, eth, ipv4_packet};
 use super::tables::{self, N3, N6, N6_V6};
 
 pub const OURS: Mac = [2, 0, 0, 0, 0, 1];
@@ -30,16 +30,7 @@ pub const DOWN_TEID: u32 = 0x0102_0304;
 pub const QFI: u8 = 9;
 
 pub fn v4(from: Ipv4Addr, to: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
-    let total = u16::try_from(20 + payload.len()).unwrap();
-    let mut packet = vec![0x45, 0];
-    packet.extend(total.to_be_bytes());
-    packet.extend([0, 0, 0, 0, 64, 17, 0, 0]);
-    packet.extend(from.octets());
-    packet.extend(to.octets());
-    let sum = checksum::checksum(&packet);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet.extend(payload);
-    packet
+    ipv4_packet(from, to, 17, payload)
 }
 
 pub fn v6(from: Ipv6Addr, to: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
