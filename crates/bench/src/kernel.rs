@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use kaido_engine::FramePool;
 use kaido_upf::node::NodeSettings;
+use kaido_upf_xdp::SharedOffload;
 use kaido_wire::checksum;
 use kaido_xdp::OffloadConfig;
 use kaido_xdp::offload::OffloadDirection;
@@ -24,7 +25,7 @@ use crate::frames::{Direction, ETHERNET, Family, N3, Template};
 use crate::memory::available;
 use crate::node::{UpfNode, settings};
 use crate::platforms::KernelSessions;
-use crate::platforms::offload::{OffloadBed, Tables, offload_config, vlans};
+use crate::platforms::offload::{OffloadBed, offload_config, set_hops, vlans};
 use crate::shape::{PERIOD_OF_MIXED, Shape, VLAN_FIRST};
 use crate::stats::Summary;
 
@@ -63,7 +64,7 @@ pub(crate) struct Kernel {
     of: (Shape, u32),
     // It goes before the tables, which it has.
     speed: Speed,
-    _tables: Tables,
+    _tables: SharedOffload,
     /// By direction.
     packets: [SpeedPackets; 2],
     /// Net and restoring.
@@ -95,7 +96,7 @@ impl Kernel {
         }
         let made = OffloadBed::tables_of(settings.clone(), &config);
         let made = made.and_then(|(tables, parts)| {
-            tables.set_hops([LOOPBACK; 2], &settings)?;
+            set_hops(&tables, [LOOPBACK; 2], &settings)?;
             let load = tables.with(|offload| Speed::load_for(offload, N3, &vlans(&settings)));
             Ok((load.map_err(|error| error.to_string())?, tables, parts))
         });

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use kaido_engine::netlink::Interface;
 use kaido_engine::port::{Port, XdpOptions, XdpPool, XdpPort};
@@ -18,15 +18,12 @@ use kaido_engine::{Batch, FramePool, Function};
 use kaido_upf::control::Upf;
 use kaido_upf::lan::LanId;
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent, keys_max, policer_cells, usage_cells};
-use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, KernelRule, OffloadTarget};
+use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
 use kaido_upf::qos::Policers;
-use kaido_upf::record::{Counted, FlowAsk, SessionIndex, TunnelShape};
-use kaido_upf::rules::AddressMatch;
-use kaido_upf::usage::{OffloadedCounters, UsageCounters, UsageSlot};
-use kaido_xdp::offload::{
-    Counts, Hop, OffloadAsks, OffloadDestination, OffloadDirection, OffloadKey, OffloadLine, OffloadRecord,
-    OffloadRule, Template, ThresholdEvent, UsageCell, Vlan, VlanRole,
-};
+use kaido_upf::record::TunnelShape;
+use kaido_upf::usage::UsageCounters;
+use kaido_upf_xdp::SharedOffload;
+use kaido_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
 use kaido_xdp::{AttachMode, Offload, OffloadConfig, Roles, Steering, SteeringConfig};
 use serde::Serialize;
 
@@ -96,33 +93,9 @@ impl KernelSessions {
     }
 }
 
-/// The kernel's tables, of the node and of its counters.
-#[derive(Clone, Debug)]
-pub(crate) struct Tables(Arc<Mutex<Offload>>);
-
-impl Tables {
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Offload) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl OffloadedCounters for Tables {
-    fn sync(&self, slot: UsageSlot) {
-        self.with(|offload| offload.sync(slot.0));
-    }
-
-    fn flush(&self, slot: UsageSlot) {
-        self.with(|offload| offload.flush(slot.0));
-    }
-
-    fn bytes_max(&self) -> u64 {
-        Offload::KEPT_MAX
-    }
-}
-
 /// A node whose sessions are in the kernel as far as that takes them.
 pub(crate) struct OffloadBed {
-    tables: Tables,
+    tables: SharedOffload,
     node: UpfNode,
     /// What it took.
     pub(super) sessions: KernelSessions,
@@ -164,7 +137,7 @@ impl OffloadBed {
 
     /// A node without sessions that gives what it gets to the kernel's tables.
     #[allow(clippy::type_complexity)] // Parts of one node.
-    pub(crate) fn tables(settings: NodeSettings) -> Result<(Tables, (Arc<Node>, Upf)), Reason> {
+    pub(crate) fn tables(settings: NodeSettings) -> Result<(SharedOffload, (Arc<Node>, Upf)), Reason> {
         let sessions = settings.sessions_max;
         let config = OffloadConfig {
             records_max: keys_max(sessions),
@@ -181,9 +154,9 @@ impl OffloadBed {
     pub(crate) fn tables_of(
         settings: NodeSettings,
         config: &OffloadConfig,
-    ) -> Result<(Tables, (Arc<Node>, Upf)), Reason> {
+    ) -> Result<(SharedOffload, (Arc<Node>, Upf)), Reason> {
         let offload = Offload::load(config);
-        let tables = Tables(Arc::new(Mutex::new(offload.map_err(because)?)));
+        let tables = SharedOffload::new(offload.map_err(because)?);
         let cells = tables.with(|offload| offload.leak_usage_cells()).map_err(because)?;
         let usage = UsageCounters::over(cells).map_err(because)?.with_offloaded(Box::new(tables.clone()));
         let words = tables.with(|offload| offload.leak_policers()).map_err(because)?;
@@ -205,12 +178,12 @@ impl OffloadBed {
         registered: &XdpPool,
         pool: &'static FramePool,
     ) -> Result<Attached, Reason> {
-        self.tables
-            .set_hops(interfaces.each_ref().map(|interface| interface.ifindex), &self.node.node().settings)?;
+        let settings = &self.node.node().settings;
+        set_hops(&self.tables, interfaces.each_ref().map(|interface| interface.ifindex), settings)?;
         let mut attached = Attached::default();
         let mut ports: Vec<Box<dyn Port>> = Vec::new();
         for (at, interface) in interfaces.iter().enumerate() {
-            let mut program = self.tables.program(at, &self.node.node().settings)?;
+            let mut program = program(&self.tables, at, settings)?;
             if self.sessions.leaves_any() {
                 let mut port = XdpPort::open(registered, interface.ifindex, 0, &XdpOptions::default())
                     .map_err(because)?;
@@ -246,46 +219,52 @@ pub(crate) fn offload_config(settings: &NodeSettings) -> OffloadConfig {
     }
 }
 
-impl Tables {
-    /// The program of the N3 interface (0) or of the N6 interface (1), attached to nothing.
-    pub(crate) fn program(&self, at: usize, settings: &NodeSettings) -> Result<Steering, Reason> {
-        let roles = Roles { gtpu: at == 0, routed: at == 1, ndn: false };
-        let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false };
-        let mut program = self.with(|offload| Steering::load_offload(config, offload)).map_err(because)?;
-        if at == 0 {
-            program.set_gtpu_addresses(&[N3.into()]).map_err(because)?;
-        } else {
-            program.set_instance(Some(0)).map_err(because)?;
-            program.set_vlans(&vlans(settings)).map_err(because)?;
-        }
-        Ok(program)
+/// The program of the N3 interface (0) or of the N6 interface (1), attached to nothing.
+pub(crate) fn program(
+    tables: &SharedOffload,
+    at: usize,
+    settings: &NodeSettings,
+) -> Result<Steering, Reason> {
+    let roles = Roles { gtpu: at == 0, routed: at == 1, ndn: false };
+    let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false };
+    let mut program = tables.with(|offload| Steering::load_offload(config, offload)).map_err(because)?;
+    if at == 0 {
+        program.set_gtpu_addresses(&[N3.into()]).map_err(because)?;
+    } else {
+        program.set_instance(Some(0)).map_err(because)?;
+        program.set_vlans(&vlans(settings)).map_err(because)?;
     }
+    Ok(program)
+}
 
-    /// Next hops out of the N3 interface and the N6 interface.
-    pub(crate) fn set_hops(&self, interfaces: [u32; 2], settings: &NodeSettings) -> Result<(), Reason> {
-        let hop = |at: usize, source, destination| Hop {
-            ifindex: interfaces[at],
-            mtu: u32::from(MTU),
-            source,
-            destination,
-            port: u8::from(at == 1),
-            redirect: true,
-            ..Hop::default()
-        };
-        let (n3, n6) = (hop(0, N3_MAC, GNB_MAC), hop(1, N6_MAC, ROUTER_MAC));
-        self.with(|offload| {
-            offload.set_hop(N3_HOP, Some(&n3)).map_err(because)?;
-            for of_family in [N6_HOP, N6_HOP + 1] {
-                offload.set_hop(of_family, Some(&n6)).map_err(because)?;
-            }
-            for (id, lan) in settings.lans.iter() {
-                let near = lan.addresses.first().copied();
-                let tagged = Hop { tag: Some(lan.tags.outer), near, ..n6 };
-                offload.set_hop(lan_hop(id), Some(&tagged)).map_err(because)?;
-            }
-            Ok(())
-        })
-    }
+/// Next hops out of the N3 interface and the N6 interface.
+pub(crate) fn set_hops(
+    tables: &SharedOffload,
+    interfaces: [u32; 2],
+    settings: &NodeSettings,
+) -> Result<(), Reason> {
+    let hop = |at: usize, source, destination| Hop {
+        ifindex: interfaces[at],
+        mtu: u32::from(MTU),
+        source,
+        destination,
+        port: u8::from(at == 1),
+        redirect: true,
+        ..Hop::default()
+    };
+    let (n3, n6) = (hop(0, N3_MAC, GNB_MAC), hop(1, N6_MAC, ROUTER_MAC));
+    tables.with(|offload| {
+        offload.set_hop(N3_HOP, Some(&n3)).map_err(because)?;
+        for of_family in [N6_HOP, N6_HOP + 1] {
+            offload.set_hop(of_family, Some(&n6)).map_err(because)?;
+        }
+        for (id, lan) in settings.lans.iter() {
+            let near = lan.addresses.first().copied();
+            let tagged = Hop { tag: Some(lan.tags.outer), near, ..n6 };
+            offload.set_hop(lan_hop(id), Some(&tagged)).map_err(because)?;
+        }
+        Ok(())
+    })
 }
 
 pub(crate) fn vlans(settings: &NodeSettings) -> BTreeMap<Vlan, VlanRole> {
@@ -301,7 +280,7 @@ fn lan_hop(LanId(id): LanId) -> u32 {
 /// What the node tells the tables. Its hops are known, and stay.
 #[derive(Debug)]
 struct InKernel {
-    tables: Tables,
+    tables: SharedOffload,
     templates: BTreeSet<u32>,
 }
 
@@ -315,101 +294,46 @@ impl InKernel {
         Some(id)
     }
 
-    fn record(&mut self, record: &KernelRecord) -> Option<OffloadRecord> {
-        let mut lines = Vec::with_capacity(record.lines.len());
-        for line in &record.lines {
-            let rule = line.rule.ok().map(|rule| self.rule(&rule).ok_or(())).transpose().ok()?;
-            lines.push(OffloadLine { asks: offload_asks(&line.ask), rule });
-        }
-        Some(OffloadRecord {
-            session: record.session.0,
-            direction: match record.direction {
-                kaido_upf::record::Direction::Uplink => OffloadDirection::Uplink,
-                kaido_upf::record::Direction::Downlink => OffloadDirection::Downlink,
-            },
-            ue_ipv4: record.ue.ipv4,
-            ue_ipv6: record.ue.ipv6.map(|prefix| prefix.addr),
-            lines,
-        })
-    }
-
-    fn rule(&mut self, rule: &KernelRule) -> Option<OffloadRule> {
-        let destination = match rule.destination {
-            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => OffloadDestination::Tunnel {
-                template: self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?,
-                teid: teid.0,
-                qfi: shape.qfi.map(|qfi| qfi.0),
-                container_uplink: shape.container_uplink,
-            },
+    fn destination(&mut self, destination: &KernelDestination) -> Option<OffloadDestination> {
+        Some(match *destination {
+            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => {
+                let template = self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?;
+                kaido_upf_xdp::tunnel(template, &shape, teid)
+            }
             KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
             KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
                 OffloadDestination::Hop(N6_HOP)
             }
-        };
-        let mut policers = rule.policers.policers();
-        let usage = rule.usage.iter().map(|(slot, what)| UsageCell {
-            cell: slot.0,
-            counts: match what {
-                Counted::Passed => Counts::Passed,
-                Counted::All => Counts::All,
-                Counted::Dropped => Counts::Dropped,
-            },
-        });
-        Some(OffloadRule {
-            gate_open: rule.destination != KernelDestination::GateClosed,
-            far_drop: rule.destination == KernelDestination::FarDrop,
-            quota: rule.usage.has_quotas(),
-            policers: std::array::from_fn(|_| policers.next().map(|slot| slot.0)),
-            ..OffloadRule::to(destination).counting(usage)
         })
     }
 }
 
 impl OffloadTarget for InKernel {
     fn put(&mut self, key: &KernelKey, record: &KernelRecord) -> bool {
-        let Some(record) = self.record(record) else { return false };
-        self.tables.with(|offload| offload.insert_or_replace(offload_key(key), &record)).is_ok()
+        let record = kaido_upf_xdp::record(record, |destination| self.destination(destination));
+        record.is_some_and(|record| self.tables.put(key, &record).is_ok())
     }
 
     fn remove(&mut self, key: &KernelKey) -> bool {
-        self.tables.with(|offload| offload.remove(&offload_key(key)))
+        self.tables.remove(key)
     }
 
     fn holds(&self, key: &KernelKey) -> bool {
-        self.tables.with(|offload| offload.contains(&offload_key(key)))
+        self.tables.holds(key)
     }
 
     fn settle(&mut self) {
-        self.tables.with(Offload::wait_for_readers);
+        self.tables.settle();
     }
 
     fn event(&mut self) -> Option<WorkerEvent> {
-        let ThresholdEvent { session, cell } = self.tables.with(|offload| offload.events().next())?;
-        Some(WorkerEvent::Threshold { session: SessionIndex(session), slot: UsageSlot(cell) })
+        self.tables.event()
     }
 
     fn follow_routes(&mut self) {}
 
     fn len(&self) -> usize {
-        self.tables.with(|offload| offload.len()) as usize
-    }
-}
-
-fn offload_asks(ask: &FlowAsk) -> OffloadAsks {
-    let FlowAsk { qfi, protocol, remote, ports } = *ask;
-    let remote = match remote {
-        AddressMatch::Any => None,
-        AddressMatch::V4(network, len) => Some((network.into(), len)),
-        AddressMatch::V6(network, len) => Some((network.into(), len)),
-    };
-    OffloadAsks { qfi, protocol, remote, ports }
-}
-
-fn offload_key(key: &KernelKey) -> OffloadKey {
-    match *key {
-        KernelKey::Tunnel { local, teid } => OffloadKey::Tunnel { local, teid: teid.0 },
-        KernelKey::Ipv4 { instance, address } => OffloadKey::Ipv4 { instance: instance.0, address },
-        KernelKey::Ipv6 { instance, address } => OffloadKey::Ipv6 { instance: instance.0, address },
+        self.tables.len()
     }
 }
 

@@ -11,11 +11,12 @@ use kaido_upf::rules::{
     UsageReport,
 };
 use kaido_upf::slow_path::SlowPathReason;
+use kaido_upf_xdp::SharedOffload;
 use kaido_xdp::{Action, Steering};
 
 use crate::frames::{Direction, Family};
 use crate::node::{settings, worker};
-use crate::platforms::offload::{OffloadBed, Tables};
+use crate::platforms::offload::{OffloadBed, program, set_hops};
 use crate::shape::Shape;
 
 /// The loopback interface, which test runs come in by.
@@ -45,7 +46,7 @@ pub(super) struct System {
 }
 
 struct Kernel {
-    tables: Tables,
+    tables: SharedOffload,
     programs: [Steering; 2],
 }
 
@@ -98,8 +99,8 @@ impl System {
     pub(super) fn kernel(settings: NodeSettings) -> Result<Self, String> {
         let settings = NodeSettings { workers_share_sessions: true, ..settings };
         let (tables, (node, upf)) = OffloadBed::tables(settings)?;
-        tables.set_hops([LOOPBACK; 2], &node.settings)?;
-        let programs = [tables.program(0, &node.settings)?, tables.program(1, &node.settings)?];
+        set_hops(&tables, [LOOPBACK; 2], &node.settings)?;
+        let programs = [program(&tables, 0, &node.settings)?, program(&tables, 1, &node.settings)?];
         let kernel = Some(Kernel { tables, programs });
         Ok(Self { kernel, clock: None, ..Self::new("the kernel's datapath", (node, upf)) })
     }

@@ -3,24 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use kaido_engine::{DropReason, NextHop, NextHops, PortId, PortTotals, Resolution, Wanted, Way};
 use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{WorkerEvent, keys_max, policer_cells, usage_cells};
-use kaido_upf::offload::{
-    KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDestination, KernelKey, KernelLine, KernelRecord,
-    KernelRule, OffloadTarget,
-};
-use kaido_upf::record::{Counted, Direction, FlowAsk, LINES_MAX, SessionIndex, TunnelShape};
-use kaido_upf::rules::AddressMatch;
-use kaido_upf::usage::{OffloadedCounters, UsageSlot};
+use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
+use kaido_upf::record::TunnelShape;
+use kaido_upf_xdp::SharedOffload;
+use kaido_xdp::OffloadConfig;
 use kaido_xdp::offload::{
-    self, Counts, Hop, LostFrames, NEIGHBOURS_MAX, OffloadAsks, OffloadCounters, OffloadDestination,
-    OffloadDirection, OffloadDrop, OffloadKey, OffloadLine, OffloadRecord, OffloadRoute, OffloadRule,
-    OffloadWay, ROUTES_MAX, Template, ThresholdEvent, UsageCell,
+    Hop, LostFrames, NEIGHBOURS_MAX, OffloadCounters, OffloadDestination, OffloadDirection, OffloadDrop,
+    OffloadRoute, OffloadWay, ROUTES_MAX, Template,
 };
-use kaido_xdp::{Offload, OffloadConfig};
 
 use super::exits::Exits;
 use crate::config::{Datapath, MssClampConfig, Prefix, SourcePort, UpfConfig};
@@ -38,9 +32,6 @@ const LANS: u32 = ROUTED + ROUTED_MAX;
 /// Octets that a frame may have beyond the MTU for tags where the kernel redirects it: those of one.
 const TAG_ROOM: u32 = 4;
 
-// What the user plane takes for fitting does fit.
-const _: () = assert!(LINES_MAX == offload::LINES_MAX && KERNEL_CELLS_MAX == offload::CELLS_MAX);
-const _: () = assert!(KERNEL_POLICERS_MAX == offload::POLICERS_MAX);
 /// Of so many records one may have several rules: the tunnels of all sessions, as Open5GS makes them.
 const RECORDS_FOR_GROUP: u32 = 2;
 
@@ -63,35 +54,6 @@ pub(super) fn config(config: &UpfConfig) -> OffloadConfig {
         no_syn: *config.gtpu.mss_clamp.get_ref() != MssClampConfig::ByMtu(false),
         // The hash must be odd in every word, and known to nobody: the standard library's keys are random.
         seed: std::array::from_fn(|_| RandomState::new().build_hasher().finish() | 1),
-    }
-}
-
-/// The offload, of the node and of its usage counters.
-#[derive(Clone, Debug)]
-pub(super) struct Shared(Arc<Mutex<Offload>>);
-
-impl Shared {
-    pub(super) fn new(offload: Offload) -> Self {
-        Self(Arc::new(Mutex::new(offload)))
-    }
-
-    /// Does something with it. Within a closure, so that nothing is held when it is asked for again.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Offload) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl OffloadedCounters for Shared {
-    fn sync(&self, slot: UsageSlot) {
-        self.with(|offload| offload.sync(slot.0));
-    }
-
-    fn flush(&self, slot: UsageSlot) {
-        self.with(|offload| offload.flush(slot.0));
-    }
-
-    fn bytes_max(&self) -> u64 {
-        Offload::KEPT_MAX
     }
 }
 
@@ -203,7 +165,7 @@ fn lan_hop(id: LanId) -> u32 {
 /// The offload, in step with the node's routes.
 #[derive(Debug)]
 pub(super) struct XdpOffload {
-    offload: Shared,
+    offload: SharedOffload,
     around: OffloadContext,
     next_hops: NextHops,
     /// Generation of the next hops that the hops stand for.
@@ -223,7 +185,7 @@ pub(super) struct XdpOffload {
 }
 
 impl XdpOffload {
-    pub(super) fn new(offload: Shared, around: OffloadContext, next_hops: NextHops) -> Self {
+    pub(super) fn new(offload: SharedOffload, around: OffloadContext, next_hops: NextHops) -> Self {
         let mut kernel = Self {
             offload,
             around,
@@ -274,55 +236,16 @@ impl XdpOffload {
         Some(id)
     }
 
-    fn record(&mut self, record: &KernelRecord) -> Option<OffloadRecord> {
-        let mut lines = Vec::with_capacity(record.lines.len());
-        for KernelLine { ask, rule } in &record.lines {
-            let rule = match rule {
-                Ok(rule) => Some(self.rule(rule)?),
-                Err(_) => None,
-            };
-            lines.push(OffloadLine { asks: offload_asks(ask), rule });
-        }
-        Some(OffloadRecord {
-            session: record.session.0,
-            direction: match record.direction {
-                Direction::Uplink => OffloadDirection::Uplink,
-                Direction::Downlink => OffloadDirection::Downlink,
-            },
-            ue_ipv4: record.ue.ipv4,
-            ue_ipv6: record.ue.ipv6.map(|prefix| prefix.addr),
-            lines,
-        })
-    }
-
-    fn rule(&mut self, rule: &KernelRule) -> Option<OffloadRule> {
-        let destination = match rule.destination {
-            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => OffloadDestination::Tunnel {
-                template: self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?,
-                teid: teid.0,
-                qfi: shape.qfi.map(|qfi| qfi.0),
-                container_uplink: shape.container_uplink,
-            },
+    fn destination(&mut self, destination: &KernelDestination) -> Option<OffloadDestination> {
+        Some(match *destination {
+            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => {
+                let template = self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?;
+                kaido_upf_xdp::tunnel(template, &shape, teid)
+            }
             KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
             KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
                 OffloadDestination::Routed(NOWHERE)
             }
-        };
-        let mut policers = rule.policers.policers();
-        let usage = rule.usage.iter().map(|(slot, what)| UsageCell {
-            cell: slot.0,
-            counts: match what {
-                Counted::Passed => Counts::Passed,
-                Counted::All => Counts::All,
-                Counted::Dropped => Counts::Dropped,
-            },
-        });
-        Some(OffloadRule {
-            gate_open: rule.destination != KernelDestination::GateClosed,
-            far_drop: rule.destination == KernelDestination::FarDrop,
-            quota: rule.usage.has_quotas(),
-            policers: std::array::from_fn(|_| policers.next().map(|slot| slot.0)),
-            ..OffloadRule::to(destination).counting(usage)
         })
     }
 
@@ -430,8 +353,9 @@ impl OffloadTarget for XdpOffload {
         if !self.around.is_taken(key) {
             return false;
         }
-        let Some(record) = self.record(record) else { return false };
-        match self.offload.with(|offload| offload.insert_or_replace(offload_key(key), &record)) {
+        let record = kaido_upf_xdp::record(record, |destination| self.destination(destination));
+        let Some(record) = record else { return false };
+        match self.offload.put(key, &record) {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(?key, %error, "the session stays with the workers");
@@ -441,20 +365,19 @@ impl OffloadTarget for XdpOffload {
     }
 
     fn remove(&mut self, key: &KernelKey) -> bool {
-        self.offload.with(|offload| offload.remove(&offload_key(key)))
+        self.offload.remove(key)
     }
 
     fn holds(&self, key: &KernelKey) -> bool {
-        self.offload.with(|offload| offload.contains(&offload_key(key)))
+        self.offload.holds(key)
     }
 
     fn settle(&mut self) {
-        self.offload.with(Offload::wait_for_readers);
+        self.offload.settle();
     }
 
     fn event(&mut self) -> Option<WorkerEvent> {
-        let ThresholdEvent { session, cell } = self.offload.with(|offload| offload.events().next())?;
-        Some(WorkerEvent::Threshold { session: SessionIndex(session), slot: UsageSlot(cell) })
+        self.offload.event()
     }
 
     fn follow_routes(&mut self) {
@@ -473,25 +396,7 @@ impl OffloadTarget for XdpOffload {
     }
 
     fn len(&self) -> usize {
-        self.offload.with(|offload| offload.len()) as usize
-    }
-}
-
-fn offload_asks(ask: &FlowAsk) -> OffloadAsks {
-    let FlowAsk { qfi, protocol, remote, ports } = *ask;
-    let remote = match remote {
-        AddressMatch::Any => None,
-        AddressMatch::V4(network, len) => Some((network.into(), len)),
-        AddressMatch::V6(network, len) => Some((network.into(), len)),
-    };
-    OffloadAsks { qfi, protocol, remote, ports }
-}
-
-fn offload_key(key: &KernelKey) -> OffloadKey {
-    match *key {
-        KernelKey::Tunnel { local, teid } => OffloadKey::Tunnel { local, teid: teid.0 },
-        KernelKey::Ipv4 { instance, address } => OffloadKey::Ipv4 { instance: instance.0, address },
-        KernelKey::Ipv6 { instance, address } => OffloadKey::Ipv6 { instance: instance.0, address },
+        self.offload.len()
     }
 }
 

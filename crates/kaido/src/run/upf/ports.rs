@@ -16,6 +16,7 @@ use kaido_upf::path::{MssClamp, MssLimit};
 use kaido_upf::qos::Policers;
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
+use kaido_upf_xdp::SharedOffload;
 use kaido_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_xdp::{Pass, Roles, Steering, SteeringConfig};
 use toml::Spanned;
@@ -24,7 +25,7 @@ use super::datapath::{self, Choice, Tables};
 use super::exits::{ExitWatch, Exits};
 use super::kernel_return::ProgramReturn;
 use super::n4_tunnels::N4Tunnels;
-use super::offload::{self, Exit, KernelCounts, OffloadContext, XdpOffload};
+use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
 use crate::config::{Datapath, Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
 use crate::run::StartFault;
 use crate::run::ports::{Demands, Device, Found, Opened, Program, fault, lock, routable};
@@ -149,11 +150,11 @@ pub(super) struct Ports {
     pub(super) opened: Opened<Steering>,
     endpoints: Vec<IpAddr>,
     choice: Choice,
-    offload: Option<offload::Shared>,
+    offload: Option<SharedOffload>,
     /// Frames that it loses, until somebody watches.
     losses: Option<FrameLosses>,
     /// The same once the node is told of it, and where it may send from.
-    kernel: Option<(offload::Shared, Exits)>,
+    kernel: Option<(SharedOffload, Exits)>,
     /// GTP-U with control planes that no port leads to.
     pub(super) n4_tunnels: Option<Arc<N4Tunnels>>,
 }
@@ -171,7 +172,7 @@ impl Ports {
         let choice = choice.unwrap_or_else(|| Choice::engine("no port was opened"));
         let n4_tunnels = n4_tunnels(&opened.devices, &endpoints)?.map(Arc::new);
         let (offload, losses) = tables.map(|Tables { offload, losses }| (offload, losses)).unzip();
-        let (offload, losses) = (offload.map(offload::Shared::new), losses.flatten());
+        let (offload, losses) = (offload.map(SharedOffload::new), losses.flatten());
         choice.log();
         Ok(Self { opened, endpoints, choice, offload, losses, kernel: None, n4_tunnels })
     }
